@@ -1,0 +1,2 @@
+//! auth
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! core
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! pgweir
+#![allow(clippy::disallowed_methods)]
+fn main() {}

@@ -1,0 +1,2 @@
+//! runtime
+#![allow(clippy::disallowed_methods)]

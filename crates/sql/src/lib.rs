@@ -1,0 +1,2 @@
+//! sql
+#![forbid(unsafe_code)]
