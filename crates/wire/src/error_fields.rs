@@ -1,0 +1,58 @@
+//! ErrorResponse and NoticeResponse: fields by their letter.
+
+use crate::read::{ReadError, Reader};
+
+/// The fields of an ErrorResponse or NoticeResponse that a pooler reads; absent fields are empty.
+///
+/// A server may leave any of them out, SQLSTATE included (an old or hostile one does), so nothing here is required.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ErrorFields<'a> {
+    /// `V`, or `S` where a server before 9.6 sent no `V`: ERROR, FATAL, PANIC, WARNING, NOTICE, ...
+    pub severity: &'a [u8],
+    /// `C`: SQLSTATE, five bytes.
+    pub sqlstate: &'a [u8],
+    /// `M`: the primary message.
+    pub message: &'a [u8],
+}
+
+impl<'a> ErrorFields<'a> {
+    /// Reads a body; a body that is cut off gives the fields in front of the cut.
+    pub fn read(body: &'a [u8]) -> Result<Self, ReadError> {
+        let mut fields = ErrorFields::default();
+        let mut r = Reader::new(body);
+        loop {
+            match r.u8()? {
+                0 => return Ok(fields),
+                b'V' => fields.severity = r.cstr()?,
+                b'S' if fields.severity.is_empty() => fields.severity = r.cstr()?,
+                b'C' => fields.sqlstate = r.cstr()?,
+                b'M' => fields.message = r.cstr()?,
+                _ => drop(r.cstr()?),
+            }
+        }
+    }
+
+    /// Whether the connection ends with this message.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self.severity, b"FATAL" | b"PANIC")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_letter_in_any_order_and_may_be_missing() {
+        let f = ErrorFields::read(b"SFEHLER\0VERROR\0C42P01\0Mno table\0Hhint\0\0").unwrap();
+        assert_eq!(
+            (f.severity, f.sqlstate, f.message),
+            (&b"ERROR"[..], &b"42P01"[..], &b"no table"[..])
+        );
+        assert!(!f.is_fatal());
+        assert_eq!(ErrorFields::read(b"\0").unwrap(), ErrorFields::default());
+        assert!(ErrorFields::read(b"SFATAL\0\0").unwrap().is_fatal());
+        assert!(ErrorFields::read(b"SFATAL").is_err());
+        assert!(ErrorFields::read(b"").is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! Messages that a client sends after its startup packet.
+
+use crate::read::{ReadError, Reader};
+
+/// Tags of frontend messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FrontendTag {
+    /// Bind: make a portal from a prepared statement.
+    Bind = b'B',
+    /// Close: drop a prepared statement or a portal.
+    Close = b'C',
+    /// CopyData, both directions.
+    CopyData = b'd',
+    /// CopyDone, both directions.
+    CopyDone = b'c',
+    /// CopyFail: end copy-in with an error.
+    CopyFail = b'f',
+    /// Describe: ask for the shape of a statement or portal.
+    Describe = b'D',
+    /// Execute a portal.
+    Execute = b'E',
+    /// Flush: send what is ready.
+    Flush = b'H',
+    /// FunctionCall, the old fast path.
+    FunctionCall = b'F',
+    /// Parse: make a prepared statement.
+    Parse = b'P',
+    /// PasswordMessage, SASLInitialResponse, SASLResponse, GSSResponse share one tag.
+    Password = b'p',
+    /// Simple query.
+    Query = b'Q',
+    /// Sync: end an extended-query segment.
+    Sync = b'S',
+    /// Terminate.
+    Terminate = b'X',
+}
+
+impl FrontendTag {
+    /// The tag of a byte, if a client may send it.
+    #[inline]
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            b'B' => Self::Bind,
+            b'C' => Self::Close,
+            b'd' => Self::CopyData,
+            b'c' => Self::CopyDone,
+            b'f' => Self::CopyFail,
+            b'D' => Self::Describe,
+            b'E' => Self::Execute,
+            b'H' => Self::Flush,
+            b'F' => Self::FunctionCall,
+            b'P' => Self::Parse,
+            b'p' => Self::Password,
+            b'Q' => Self::Query,
+            b'S' => Self::Sync,
+            b'X' => Self::Terminate,
+            _ => return None,
+        })
+    }
+}
+
+/// What Describe and Close name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// `S`: a prepared statement.
+    Statement,
+    /// `P`: a portal.
+    Portal,
+}
+
+/// Body of Parse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parse<'a> {
+    /// Name of the prepared statement; empty is the unnamed one.
+    pub name: &'a [u8],
+    /// Query text, in the client's encoding.
+    pub query: &'a [u8],
+    /// Parameter types as sent: a two-byte count, then that many four-byte OIDs.
+    pub types: &'a [u8],
+}
+
+impl<'a> Parse<'a> {
+    /// Reads a whole Parse body.
+    pub fn read(body: &'a [u8]) -> Result<Self, ReadError> {
+        let mut r = Reader::new(body);
+        let name = r.cstr()?;
+        let query = r.cstr()?;
+        let types = r.rest();
+        let count = r.i16()?;
+        // PostgreSQL reads the count as unsigned 16 bits in practice; negative counts end as "too short".
+        r.bytes(usize::from(count as u16) * 4)?;
+        r.end()?;
+        Ok(Parse { name, query, types })
+    }
+}
+
+/// The two names at the front of Bind; the values behind them are of no interest to a pooler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindNames<'a> {
+    /// Destination portal; empty is the unnamed one.
+    pub portal: &'a [u8],
+    /// Source statement; empty is the unnamed one.
+    pub statement: &'a [u8],
+}
+
+impl<'a> BindNames<'a> {
+    /// Reads the names; `body` may be cut off anywhere behind them.
+    #[inline]
+    pub fn read(body: &'a [u8]) -> Result<Self, ReadError> {
+        let mut r = Reader::new(body);
+        Ok(BindNames {
+            portal: r.cstr()?,
+            statement: r.cstr()?,
+        })
+    }
+
+    /// Bytes of both names with their zeros.
+    pub fn wire_bytes(&self) -> usize {
+        self.portal.len() + self.statement.len() + 2
+    }
+}
+
+/// Body of Describe and of Close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named<'a> {
+    /// Statement or portal.
+    pub target: Target,
+    /// Its name.
+    pub name: &'a [u8],
+}
+
+impl<'a> Named<'a> {
+    /// Reads a whole Describe or Close body.
+    #[inline]
+    pub fn read(body: &'a [u8]) -> Result<Self, ReadError> {
+        let mut r = Reader::new(body);
+        let target = match r.u8()? {
+            b'S' => Target::Statement,
+            b'P' => Target::Portal,
+            other => return Err(ReadError::Count { got: i64::from(other) }),
+        };
+        let name = r.cstr()?;
+        r.end()?;
+        Ok(Named { target, name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_body_is_checked_to_its_last_byte() {
+        let body = b"s1\0select $1\0\x00\x01\x00\x00\x00\x17";
+        let parse = Parse::read(body).unwrap();
+        assert_eq!(
+            (parse.name, parse.query, parse.types.len()),
+            (&b"s1"[..], &b"select $1"[..], 6)
+        );
+        for cut in 0..body.len() {
+            assert!(Parse::read(&body[..cut]).is_err(), "cut at {cut}");
+        }
+        let mut long = body.to_vec();
+        long.push(0);
+        assert_eq!(Parse::read(&long), Err(ReadError::Trailing { got: 1 }));
+    }
+
+    #[test]
+    fn bind_names_do_not_need_the_values() {
+        let names = BindNames::read(b"p\0s\0\x00\x00").unwrap();
+        assert_eq!(
+            (names.portal, names.statement, names.wire_bytes()),
+            (&b"p"[..], &b"s"[..], 4)
+        );
+        assert_eq!(BindNames::read(b"p\0s"), Err(ReadError::Unterminated));
+    }
+
+    #[test]
+    fn describe_and_close_name_a_statement_or_a_portal() {
+        assert_eq!(
+            Named::read(b"Sx\0"),
+            Ok(Named {
+                target: Target::Statement,
+                name: b"x"
+            })
+        );
+        assert_eq!(
+            Named::read(b"P\0"),
+            Ok(Named {
+                target: Target::Portal,
+                name: b""
+            })
+        );
+        assert!(Named::read(b"Qx\0").is_err());
+    }
+
+    #[test]
+    fn every_tag_survives_its_byte() {
+        let known = (0..=255u8)
+            .filter_map(FrontendTag::from_byte)
+            .map(|t| t as u8)
+            .collect::<Vec<_>>();
+        assert_eq!(known.len(), 14);
+        assert!(known.iter().all(|&b| FrontendTag::from_byte(b).unwrap() as u8 == b));
+    }
+}

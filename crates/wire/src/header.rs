@@ -1,0 +1,87 @@
+//! The five bytes in front of every message after the startup packet.
+
+use thiserror::Error;
+
+/// Bytes of a message header: one tag, four of length.
+pub const HEADER_BYTES: usize = 5;
+
+/// The longest message PostgreSQL sends or takes (`PQ_LARGE_MESSAGE_LIMIT` is `MaxAllocSize - 1`): 1 GB less two bytes.
+pub const MESSAGE_BYTES_MAX: u32 = 0x3fff_fffe;
+
+/// A message header, split from its body.
+///
+///     tag | length (big endian, counts itself and the body)
+///      1  | 4
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The tag byte; its meaning depends on the direction.
+    pub tag: u8,
+    /// Bytes of the whole message, header included: always at least [`HEADER_BYTES`].
+    pub message_bytes: u32,
+}
+
+/// A length field that no peer may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("invalid message length: expected 4 to {MESSAGE_BYTES_MAX}, got {length} in message {tag:?}", tag = char::from(*tag))]
+pub struct HeaderError {
+    /// The tag byte in front of it.
+    pub tag: u8,
+    /// The length field as it came.
+    pub length: u32,
+}
+
+impl Header {
+    /// The header at the front of `bytes`, or `None` where it is cut short.
+    #[inline]
+    pub fn read(bytes: &[u8]) -> Result<Option<Header>, HeaderError> {
+        let Some(&[tag, a, b, c, d]) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes([a, b, c, d]);
+        if !(4..=MESSAGE_BYTES_MAX).contains(&length) {
+            return Err(HeaderError { tag, length });
+        }
+        Ok(Some(Header {
+            tag,
+            message_bytes: length + 1,
+        }))
+    }
+
+    /// Bytes of the body.
+    #[inline]
+    pub fn body_bytes(self) -> u32 {
+        self.message_bytes - HEADER_BYTES as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_is_read_whole_or_not_at_all() {
+        let message = [b'Q', 0, 0, 0, 6, b'x', 0, b'!'];
+        for cut in 0..HEADER_BYTES {
+            assert_eq!(Header::read(&message[..cut]), Ok(None));
+        }
+        let header = Header::read(&message).unwrap().unwrap();
+        assert_eq!(
+            header,
+            Header {
+                tag: b'Q',
+                message_bytes: 7
+            }
+        );
+        assert_eq!(header.body_bytes(), 2);
+    }
+
+    #[test]
+    fn lengths_no_peer_may_send_are_refused() {
+        for length in [0u32, 3, 0x3fff_ffff, u32::MAX] {
+            let mut message = vec![b'D'];
+            message.extend(length.to_be_bytes());
+            assert_eq!(Header::read(&message), Err(HeaderError { tag: b'D', length }));
+        }
+        assert!(Header::read(&[b'S', 0, 0, 0, 4]).unwrap().is_some());
+    }
+}

@@ -1,0 +1,119 @@
+//! A cursor over a message body.
+
+use thiserror::Error;
+
+/// A body that does not hold what its tag promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ReadError {
+    /// The body ended early.
+    #[error("message is too short: expected {expected} more bytes, got {got}")]
+    Short {
+        /// Bytes the next field needs.
+        expected: usize,
+        /// Bytes that are left.
+        got: usize,
+    },
+    /// A string without its terminating zero byte.
+    #[error("invalid string in message: expected a terminating zero byte")]
+    Unterminated,
+    /// A count or length that cannot be.
+    #[error("invalid count in message: {got}")]
+    Count {
+        /// The number as it came.
+        got: i64,
+    },
+    /// Bytes behind the last field.
+    #[error("invalid message format: {got} bytes after the last field")]
+    Trailing {
+        /// How many.
+        got: usize,
+    },
+}
+
+/// Reads fields off the front of a body; never panics and never allocates.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the start of `body`.
+    pub fn new(body: &'a [u8]) -> Self {
+        Reader { rest: body }
+    }
+
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The next `count` bytes.
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], ReadError> {
+        if count > self.rest.len() {
+            return Err(ReadError::Short {
+                expected: count,
+                got: self.rest.len(),
+            });
+        }
+        let (head, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        Ok(head)
+    }
+
+    /// One byte.
+    pub fn u8(&mut self) -> Result<u8, ReadError> {
+        Ok(self.bytes(1)?[0])
+    }
+
+    /// A two-byte signed integer, big endian as all numbers of the protocol.
+    pub fn i16(&mut self) -> Result<i16, ReadError> {
+        let b = self.bytes(2)?;
+        Ok(i16::from_be_bytes([b[0], b[1]]))
+    }
+
+    /// A four-byte signed integer.
+    pub fn i32(&mut self) -> Result<i32, ReadError> {
+        let b = self.bytes(4)?;
+        Ok(i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    /// A four-byte unsigned integer.
+    pub fn u32(&mut self) -> Result<u32, ReadError> {
+        Ok(self.i32()? as u32)
+    }
+
+    /// A zero-terminated string, without the zero.
+    pub fn cstr(&mut self) -> Result<&'a [u8], ReadError> {
+        let end = self.rest.iter().position(|&b| b == 0).ok_or(ReadError::Unterminated)?;
+        let (text, rest) = self.rest.split_at(end);
+        self.rest = &rest[1..];
+        Ok(text)
+    }
+
+    /// Fails unless the whole body has been read.
+    pub fn end(self) -> Result<(), ReadError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(ReadError::Trailing { got: self.rest.len() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_off_the_front_and_errors_name_what_was_missing() {
+        let mut r = Reader::new(b"ab\0\x00\x07\xff\xff\xff\xffz");
+        assert_eq!(r.cstr(), Ok(&b"ab"[..]));
+        assert_eq!(r.i16(), Ok(7));
+        assert_eq!(r.i32(), Ok(-1));
+        assert_eq!(r.end(), Err(ReadError::Trailing { got: 1 }));
+        assert_eq!(r.i32(), Err(ReadError::Short { expected: 4, got: 1 }));
+        assert_eq!(r.cstr(), Err(ReadError::Unterminated));
+        assert_eq!(r.u8(), Ok(b'z'));
+        assert_eq!(r.end(), Ok(()));
+    }
+}

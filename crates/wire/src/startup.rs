@@ -1,0 +1,235 @@
+//! The packet that opens a connection; it has a length but no tag.
+
+use crate::read::{ReadError, Reader};
+use thiserror::Error;
+
+/// The longest startup packet PostgreSQL takes (`MAX_STARTUP_PACKET_LENGTH`).
+pub const STARTUP_BYTES_MAX: u32 = 10_000;
+
+/// The longest cancel key of protocol 3.2, bytes.
+pub const CANCEL_KEY_BYTES_MAX: usize = 256;
+
+const CANCEL_CODE: u32 = 1234 << 16 | 5678;
+const SSL_CODE: u32 = 1234 << 16 | 5679;
+const GSSENC_CODE: u32 = 1234 << 16 | 5680;
+
+/// A protocol version as the startup packet carries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProtocolVersion(pub u32);
+
+impl ProtocolVersion {
+    /// 3.0: every server and driver since 7.4.
+    pub const V3_0: Self = Self(3 << 16);
+    /// 3.2: longer cancel keys, PostgreSQL 18.
+    pub const V3_2: Self = Self(3 << 16 | 2);
+
+    /// The part before the dot.
+    pub fn major(self) -> u32 {
+        self.0 >> 16
+    }
+
+    /// The part behind the dot.
+    pub fn minor(self) -> u32 {
+        self.0 & 0xffff
+    }
+}
+
+/// What names a running query to a CancelRequest: the process id and its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CancelKey {
+    /// Process id of BackendKeyData.
+    pub process_id: u32,
+    /// Four bytes under protocol 3.0, 4 to [`CANCEL_KEY_BYTES_MAX`] under 3.2.
+    pub secret: Box<[u8]>,
+}
+
+impl CancelKey {
+    /// Reads the body of BackendKeyData, and of CancelRequest behind its code: both have the same shape.
+    pub fn read(body: &[u8]) -> Result<Self, ReadError> {
+        let mut r = Reader::new(body);
+        let process_id = r.u32()?;
+        let secret = r.rest();
+        if !(4..=CANCEL_KEY_BYTES_MAX).contains(&secret.len()) {
+            return Err(ReadError::Count {
+                got: secret.len() as i64,
+            });
+        }
+        Ok(CancelKey {
+            process_id,
+            secret: secret.into(),
+        })
+    }
+}
+
+/// The first packet of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartupPacket<'a> {
+    /// SSLRequest: answered with one byte, then another first packet follows.
+    SslRequest,
+    /// GSSENCRequest: likewise.
+    GssEncRequest,
+    /// CancelRequest: no answer, the connection closes.
+    Cancel(CancelKey),
+    /// StartupMessage.
+    Startup {
+        /// The version that was asked for.
+        version: ProtocolVersion,
+        /// Name and value pairs in the order they came; both are in no known encoding.
+        parameters: Vec<(&'a [u8], &'a [u8])>,
+    },
+}
+
+/// Why a first packet is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum StartupError {
+    /// The length field is out of bounds.
+    #[error("invalid length of startup packet: expected 8 to {STARTUP_BYTES_MAX}, got {got}")]
+    Length {
+        /// The length field as it came.
+        got: u32,
+    },
+    /// A major version other than 3.
+    #[error("unsupported frontend protocol {}.{}: server supports 3.0 to 3.2", version.major(), version.minor())]
+    Version {
+        /// The version as it came.
+        version: ProtocolVersion,
+    },
+    /// The parameter list is malformed.
+    #[error("invalid startup packet layout: {0}")]
+    Layout(#[from] ReadError),
+}
+
+impl<'a> StartupPacket<'a> {
+    /// Bytes of the packet at the front of `bytes`, its length field included, or `None` where that is cut short.
+    pub fn packet_bytes(bytes: &[u8]) -> Result<Option<usize>, StartupError> {
+        let Some(length) = bytes.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let got = u32::from_be_bytes(*length);
+        if !(8..=STARTUP_BYTES_MAX).contains(&got) {
+            return Err(StartupError::Length { got });
+        }
+        Ok(Some(got as usize))
+    }
+
+    /// Reads one whole packet, length field included.
+    pub fn read(packet: &'a [u8]) -> Result<Self, StartupError> {
+        let mut r = Reader::new(packet);
+        r.u32()?;
+        let code = r.u32()?;
+        match code {
+            CANCEL_CODE => return Ok(Self::Cancel(CancelKey::read(r.rest())?)),
+            SSL_CODE => return r.end().map(|()| Self::SslRequest).map_err(Into::into),
+            GSSENC_CODE => return r.end().map(|()| Self::GssEncRequest).map_err(Into::into),
+            _ => {}
+        }
+        let version = ProtocolVersion(code);
+        if version.major() != 3 {
+            return Err(StartupError::Version { version });
+        }
+        let mut parameters = Vec::new();
+        loop {
+            let name = r.cstr()?;
+            if name.is_empty() {
+                r.end()?;
+                return Ok(Self::Startup { version, parameters });
+            }
+            parameters.push((name, r.cstr()?));
+        }
+    }
+
+    /// Appends SSLRequest.
+    pub fn write_ssl_request(to: &mut Vec<u8>) {
+        to.extend(8u32.to_be_bytes());
+        to.extend(SSL_CODE.to_be_bytes());
+    }
+
+    /// Appends CancelRequest.
+    pub fn write_cancel(to: &mut Vec<u8>, key: &CancelKey) {
+        to.extend((12 + key.secret.len() as u32).to_be_bytes());
+        to.extend(CANCEL_CODE.to_be_bytes());
+        to.extend(key.process_id.to_be_bytes());
+        to.extend_from_slice(&key.secret);
+    }
+
+    /// Appends StartupMessage. Names and values must not hold zero bytes; where one does, it ends there.
+    pub fn write_startup<'p>(
+        to: &mut Vec<u8>,
+        version: ProtocolVersion,
+        parameters: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
+    ) {
+        let start = to.len();
+        to.extend([0; 4]);
+        to.extend(version.0.to_be_bytes());
+        for (name, value) in parameters {
+            crate::write::put_cstr(to, name);
+            crate::write::put_cstr(to, value);
+        }
+        to.push(0);
+        let length = (to.len() - start) as u32;
+        to[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn startup_packet_round_trip_at_every_cut() {
+        let mut packet = Vec::new();
+        let parameters = [(&b"user"[..], &b"alice"[..]), (b"database", b"shop")];
+        StartupPacket::write_startup(&mut packet, ProtocolVersion::V3_2, parameters);
+        assert_eq!(StartupPacket::packet_bytes(&packet), Ok(Some(packet.len())));
+        assert_eq!(
+            StartupPacket::read(&packet),
+            Ok(StartupPacket::Startup {
+                version: ProtocolVersion::V3_2,
+                parameters: parameters.to_vec()
+            })
+        );
+        for cut in 0..packet.len() {
+            assert!(StartupPacket::read(&packet[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn cancel_keys_of_both_versions() {
+        for bytes in [4, 32, 256] {
+            let key = CancelKey {
+                process_id: 77,
+                secret: vec![7; bytes].into(),
+            };
+            let mut packet = Vec::new();
+            StartupPacket::write_cancel(&mut packet, &key);
+            assert_eq!(StartupPacket::read(&packet), Ok(StartupPacket::Cancel(key)));
+        }
+        assert!(CancelKey::read(&[0; 7]).is_err());
+        assert!(CancelKey::read(&[0; 261]).is_err());
+    }
+
+    #[test]
+    fn bad_lengths_and_versions() {
+        assert_eq!(
+            StartupPacket::packet_bytes(&[0, 0, 0, 7]),
+            Err(StartupError::Length { got: 7 })
+        );
+        assert_eq!(
+            StartupPacket::packet_bytes(b"GET "),
+            Err(StartupError::Length {
+                got: u32::from_be_bytes(*b"GET ")
+            })
+        );
+        assert_eq!(StartupPacket::packet_bytes(&[0, 0]), Ok(None));
+        let v2 = [0, 0, 0, 9, 0, 2, 0, 0, 0];
+        assert!(matches!(
+            StartupPacket::read(&v2),
+            Err(StartupError::Version {
+                version: ProtocolVersion(0x20000)
+            })
+        ));
+        let mut ssl = Vec::new();
+        StartupPacket::write_ssl_request(&mut ssl);
+        assert_eq!(StartupPacket::read(&ssl), Ok(StartupPacket::SslRequest));
+    }
+}
