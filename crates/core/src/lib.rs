@@ -1,2 +1,24 @@
-//! core
+//! The pooler: clients, servers, pools, wait queue, reply queue, prepared statements, cancel, timers, console.
+//!
+//! **Bytes, time, settings and randomness in; bytes and requests out.** This crate opens no socket, reads no clock and
+//! starts no thread; `pgweir-runtime` and `pgweir-sim` drive the very same [`Pooler`].
+//!
+//! The methods of [`Pooler`] fall into families:
+//!
+//! - `handle_*`: something happened. Each takes the current [`Time`].
+//! - `poll_*`: what to do next. After **every** `handle_*` call the driver first writes out [`Pooler::outbox`], then
+//!   calls [`Pooler::poll_request`] until it returns `None`, and asks [`Pooler::poll_timeout`] before it sleeps.
+//! - plain getters.
 #![forbid(unsafe_code)]
+
+pub mod ids;
+pub mod outbox;
+pub mod pooler;
+pub mod request;
+pub mod time;
+
+pub use ids::{ClientId, ConnectionId, ServerId};
+pub use outbox::{Outbox, Part, Source};
+pub use pooler::{Pooler, Surroundings};
+pub use request::{Accepted, Address, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
+pub use time::{Time, WallClock};
