@@ -1,2 +1,55 @@
-//! auth
+//! Who may come in, and how we come in elsewhere: PostgreSQL's authentication exchanges as state machines.
+//!
+//! [`ClientAuth`] authenticates a client connection, [`ServerAuth`] logs us in on a server connection; they mirror each
+//! other. What goes in and out is the *payload* of a message: the bytes after its tag and its length. Framing belongs to
+//! the caller.
+//!
+//! **This crate deliberately knows no socket, no clock and no random source: nonces and salts are arguments.** It does
+//! not know where secrets come from (`auth_file`, `auth_query`) nor who may use which method.
+//!
+//! | direction | message | here |
+//! |---|---|---|
+//! | we ask a client | Authentication* (`R`) | [`AuthRequest::payload`] |
+//! | a client answers | PasswordMessage, SASLInitialResponse, SASLResponse (`p`) | [`ClientAuth::handle_message`] |
+//! | a server asks us | Authentication* (`R`) | [`ServerAuth::handle_message`] |
+//! | we answer a server | the same `p` messages | [`ServerStep::Send`] |
+//!
+//! PBKDF2 is slow by intention (milliseconds for each new password, salt and iteration count), so both exchanges take a
+//! [`ScramKeyCache`], which the caller keeps for as long as it runs.
+//!
+//! # Seams
+//!
+//! * HBA and ident rules choose a [`ClientAuthMethod`] from address, database, user and TLS; they will be a module beside
+//!   `client_auth` and run before [`ClientAuth::new`]. `cert` and `peer` ask the client nothing: they are the rule's
+//!   verdict, followed by [`ClientAuthMethod::Trust`] or a refusal.
+//! * A secret that must be fetched first: an exchange starts out waiting, and [`ClientAuth::handle_secret`] begins it.
+//! * LDAP and PAM ask for a clear text password and have someone else judge it: one more [`ClientStep`], that hands out
+//!   the password, and one more `handle_*` that takes the verdict.
+//! * Channel binding (`SCRAM-SHA-256-PLUS`, tls-server-end-point) is a property of the TLS connection: the certificate's
+//!   hash becomes an argument of both exchanges. Where it enters is `scram::messages::Gs2`.
 #![forbid(unsafe_code)]
+
+mod auth_request;
+mod client_auth;
+mod error;
+mod md5;
+mod password_message;
+mod saslprep;
+mod scram;
+mod secret;
+mod server_auth;
+
+pub use auth_request::{AUTH_REQUEST_BYTES_MAX, AuthRequest};
+pub use client_auth::{
+    Accepted, ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, ClientStep, Learned, MD5_SALT_BYTES,
+    MockKey, MockSecret, Refused,
+};
+pub use error::{Blame, ClientAuthError, ScramFault, SecretError, ServerAuthError};
+pub use md5::{MD5_SECRET_BYTES, Md5Secret};
+pub use password_message::PASSWORD_MESSAGE_BYTES_MAX;
+pub use scram::{
+    ITERATIONS_MAX, KEY_BYTES, NONCE_RAW_BYTES, SALT_BYTES, SCRAM_MESSAGE_BYTES_MAX, SCRAM_SHA_256, ScramKeyCache,
+    ScramKeys, ScramVerifier,
+};
+pub use secret::{Password, Secret};
+pub use server_auth::{Credential, ServerAuth, ServerStep};

@@ -1,0 +1,466 @@
+//! A client logs in to us.
+
+use std::fmt;
+
+use subtle::ConstantTimeEq;
+
+use crate::auth_request::AuthRequest;
+use crate::error::{ClientAuthError, shown};
+use crate::md5::{MD5_SECRET_BYTES, Md5Secret};
+use crate::password_message::{SaslInitialResponse, parse_password};
+use crate::scram::server::{AwaitClientFinal, AwaitClientFirst};
+use crate::scram::{
+    KEY_BYTES, NONCE_RAW_BYTES, SALT_BYTES, SCRAM_SHA_256, ScramKeyCache, ScramKeys, ScramVerifier, hmac, nonce_text,
+    sha256,
+};
+use crate::secret::{Password, Secret};
+
+/// Random bytes in an MD5 question; the protocol fixes it.
+pub const MD5_SALT_BYTES: usize = 4;
+
+/// How a client must prove who it is; the names are those of `auth_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientAuthMethod {
+    /// `any`: nothing is asked, and the user need not exist.
+    Any,
+    /// `trust`: nothing is asked, but the user must exist.
+    Trust,
+    /// `plain`: the password in clear text, whatever the form of the stored secret.
+    Plain,
+    /// `md5`: an MD5 answer; but SCRAM if the stored secret is a SCRAM verifier, as in PostgreSQL and PgBouncer.
+    Md5,
+    /// `scram-sha-256`: SCRAM, which a stored MD5 hash cannot serve.
+    ScramSha256,
+}
+
+impl ClientAuthMethod {
+    /// The name in `auth_type`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Trust => "trust",
+            Self::Plain => "plain",
+            Self::Md5 => "md5",
+            Self::ScramSha256 => "scram-sha-256",
+        }
+    }
+}
+
+/// The randomness of one exchange: fresh for each, from a source that nobody can predict.
+#[derive(Clone, Copy)]
+pub struct ClientAuthNonces {
+    /// Salt of an MD5 question.
+    pub md5_salt: [u8; MD5_SALT_BYTES],
+    /// The server's half of the SCRAM nonce.
+    pub scram: [u8; NONCE_RAW_BYTES],
+}
+
+/// What mock secrets are made from: random, drawn once for the process (for all processes that serve one address, if
+/// they shall look alike), and secret. As PostgreSQL's mock authentication nonce.
+#[derive(Clone, Copy)]
+pub struct MockKey([u8; KEY_BYTES]);
+
+impl MockKey {
+    /// From random bytes.
+    pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The salt under which a user without a stored salt is asked: always the same for the same name, as a stored one
+    /// would be. Users with a plain text secret and users who do not exist get theirs alike.
+    fn salt(&self, user: &[u8]) -> [u8; SALT_BYTES] {
+        let mut salt = [0; SALT_BYTES];
+        salt.copy_from_slice(&hmac(&self.0, &[b"salt ", user])[..SALT_BYTES]);
+        salt
+    }
+
+    /// A verifier of no password.
+    fn verifier(&self, user: &[u8], iterations: u32) -> ScramVerifier {
+        ScramVerifier {
+            iterations,
+            salt: self.salt(user).to_vec(),
+            stored_key: hmac(&self.0, &[b"stored key ", user]),
+            server_key: hmac(&self.0, &[b"server key ", user]),
+        }
+    }
+
+    /// A hash of no password.
+    fn md5(&self, user: &[u8]) -> Md5Secret {
+        Md5Secret::mock(&hmac(&self.0, &[b"md5 ", user]))
+    }
+}
+
+impl fmt::Debug for MockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MockKey(..)")
+    }
+}
+
+/// Which secret a user who does not exist seems to have. It decides whether `auth_type = md5` asks for MD5 or SCRAM, so
+/// it must be what real users have: SCRAM where `auth_query` reads a PostgreSQL of these years, else the most frequent
+/// kind in `auth_file` (plain text counts as MD5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MockSecret {
+    /// An MD5 hash, or plain text.
+    Md5,
+    /// A SCRAM verifier.
+    Scram,
+}
+
+/// What all exchanges have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientAuthRules {
+    /// Source of mock secrets.
+    pub mock_key: MockKey,
+    /// Kind of mock secrets.
+    pub mock_secret: MockSecret,
+    /// Iteration count where no verifier says otherwise: setting `scram_iterations`.
+    pub scram_iterations: u32,
+}
+
+/// What the caller does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ClientStep {
+    /// Send this, and hand the answer (a message tagged `p`) to [`ClientAuth::handle_message`].
+    Ask(AuthRequest),
+    /// The client is who it says. The exchange is over.
+    Accepted(Accepted),
+    /// It is not, or broke the protocol. The exchange is over.
+    Refused(Refused),
+}
+
+/// A client that is let in. AuthenticationOk has not been sent: the caller does so when it has the welcome at hand.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// AuthenticationSASLFinal, to be sent before AuthenticationOk.
+    pub closing: Option<AuthRequest>,
+    /// What the exchange has taught us, for logging in to servers as this user.
+    pub learned: Learned,
+}
+
+/// What a client's proof is worth on a server connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Learned {
+    /// Nothing that the stored secret does not say.
+    Nothing,
+    /// The password itself (method `plain`).
+    Password(Password),
+    /// Keys that log in to every server that has the same SCRAM verifier (SCRAM with a stored verifier).
+    ScramKeys(ScramKeys),
+}
+
+/// A client that is not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// For the log.
+    pub reason: ClientAuthError,
+    /// For the client, and for the log line that monitoring matches: it depends on the conversation alone, never on what
+    /// is stored, so it cannot tell whether the user exists.
+    pub told: &'static str,
+}
+
+/// One client's exchange, from the first question to the verdict.
+///
+/// ```text
+/// new -> AwaitSecret --handle_secret--> Ask(cleartext)     --handle_message--> Accepted | Refused
+///                                    -> Ask(MD5)           --handle_message--> Accepted | Refused
+///                                    -> Ask(SASL)          --handle_message--> Ask(SASLContinue) ...
+///                                    -> Accepted | Refused
+/// ```
+///
+/// A user who does not exist, has no password, or whose secret cannot serve the method, has the same conversation with a
+/// mock secret and is refused at the end. Faults of form are found before the secret is looked at, so they tell nothing
+/// either.
+pub struct ClientAuth {
+    method: ClientAuthMethod,
+    user: Vec<u8>,
+    nonces: ClientAuthNonces,
+    rules: ClientAuthRules,
+    state: State,
+}
+
+/// The one place where an exchange stands. A doom is the reason for which the exchange will fail, whatever is answered.
+enum State {
+    AwaitSecret,
+    AwaitCleartext {
+        secret: Secret,
+        doom: Option<ClientAuthError>,
+    },
+    AwaitMd5 {
+        expected: [u8; MD5_SECRET_BYTES],
+        doom: Option<ClientAuthError>,
+    },
+    AwaitSaslInitial {
+        side: ScramSide,
+    },
+    /// The client sent no first message with its choice of mechanism, and was asked for it.
+    AwaitScramFirst {
+        side: ScramSide,
+    },
+    AwaitScramFinal {
+        waiting: AwaitClientFinal,
+        end: ScramEnd,
+    },
+    Finished,
+}
+
+struct ScramSide {
+    secret: Secret,
+    end: ScramEnd,
+}
+
+struct ScramEnd {
+    doom: Option<ClientAuthError>,
+    /// The verifier is the stored one, so its keys work elsewhere; not one that we made ourselves.
+    keys_pass_through: bool,
+}
+
+const TOLD_TRUST: &str = "\"trust\" authentication failed";
+const TOLD_PASSWORD: &str = "password authentication failed";
+const TOLD_SASL: &str = "SASL authentication failed";
+
+impl ClientAuth {
+    /// An exchange that waits for the user's secret: [`ClientAuth::handle_secret`] comes next, now or when it is known.
+    pub fn new(method: ClientAuthMethod, user: &[u8], nonces: ClientAuthNonces, rules: ClientAuthRules) -> Self {
+        Self {
+            method,
+            user: user.to_vec(),
+            nonces,
+            rules,
+            state: State::AwaitSecret,
+        }
+    }
+
+    /// Whether it still waits for the secret. Messages of the client must wait, too.
+    pub fn needs_secret(&self) -> bool {
+        matches!(self.state, State::AwaitSecret)
+    }
+
+    /// The user's secret is known, or known not to be: `None` for a user who does not exist, an empty plain text for one
+    /// who exists without a password. Called once; later calls are out of turn.
+    pub fn handle_secret(&mut self, secret: Option<Secret>) -> ClientStep {
+        if !self.needs_secret() {
+            return self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD);
+        }
+        match (self.method, secret) {
+            (ClientAuthMethod::Any, _) | (ClientAuthMethod::Trust, Some(_)) => self.accept(None, Learned::Nothing),
+            (ClientAuthMethod::Trust, None) => self.refuse(ClientAuthError::UnknownUser, TOLD_TRUST),
+            (_, None) => self.ask(self.mock_secret(), Some(ClientAuthError::UnknownUser)),
+            (_, Some(Secret::Plain(password))) if password.is_empty() => {
+                self.ask(self.mock_secret(), Some(ClientAuthError::NoPassword))
+            }
+            (_, Some(secret)) => self.ask(secret, None),
+        }
+    }
+
+    /// The payload of a message tagged `p`. `keys` spares users with a plain text secret the derivation at each log-in.
+    pub fn handle_message(&mut self, payload: &[u8], keys: &mut ScramKeyCache) -> ClientStep {
+        match std::mem::replace(&mut self.state, State::Finished) {
+            State::AwaitSecret | State::Finished => self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD),
+            State::AwaitCleartext { secret, doom } => match self.judge_cleartext(payload, &secret, doom) {
+                Ok(password) => self.accept(None, Learned::Password(password)),
+                Err(reason) => self.refuse(reason, TOLD_PASSWORD),
+            },
+            State::AwaitMd5 { expected, doom } => match judge_md5(payload, &expected, doom) {
+                Ok(()) => self.accept(None, Learned::Nothing),
+                Err(reason) => self.refuse(reason, TOLD_PASSWORD),
+            },
+            State::AwaitSaslInitial { side } => match self.choose_mechanism(payload, side, keys) {
+                Ok(request) => ClientStep::Ask(request),
+                Err(reason) => self.refuse(reason, TOLD_SASL),
+            },
+            State::AwaitScramFirst { side } => match self.begin_scram(payload, side, keys) {
+                Ok(request) => ClientStep::Ask(request),
+                Err(reason) => self.refuse(reason, TOLD_SASL),
+            },
+            State::AwaitScramFinal { waiting, end } => match judge_scram(payload, waiting, end) {
+                Ok((closing, learned)) => self.accept(Some(closing), learned),
+                Err(reason) => self.refuse(reason, TOLD_SASL),
+            },
+        }
+    }
+
+    fn ask(&mut self, secret: Secret, doom: Option<ClientAuthError>) -> ClientStep {
+        let (state, request) = match (self.method, &secret) {
+            (ClientAuthMethod::Plain, _) => (State::AwaitCleartext { secret, doom }, AuthRequest::CleartextPassword),
+            (ClientAuthMethod::Md5, Secret::Plain(password)) => {
+                self.ask_md5(&Md5Secret::derive(password.as_bytes(), &self.user), doom)
+            }
+            (ClientAuthMethod::Md5, Secret::Md5(hash)) => self.ask_md5(hash, doom),
+            (ClientAuthMethod::ScramSha256, Secret::Md5(_)) => {
+                let cannot = ClientAuthError::SecretCannotServe {
+                    method: self.method.name(),
+                    have: secret.kind(),
+                };
+                self.ask_scram(Secret::Scram(self.mock_verifier()), Some(doom.unwrap_or(cannot)))
+            }
+            (_, Secret::Plain(_) | Secret::Scram(_)) => self.ask_scram(secret, doom),
+            (ClientAuthMethod::Any | ClientAuthMethod::Trust, _) => unreachable!("handle_secret has answered these"),
+        };
+        self.state = state;
+        ClientStep::Ask(request)
+    }
+
+    fn ask_md5(&self, hash: &Md5Secret, doom: Option<ClientAuthError>) -> (State, AuthRequest) {
+        let salt = self.nonces.md5_salt;
+        (
+            State::AwaitMd5 {
+                expected: hash.answer(salt),
+                doom,
+            },
+            AuthRequest::Md5Password { salt },
+        )
+    }
+
+    fn ask_scram(&self, secret: Secret, doom: Option<ClientAuthError>) -> (State, AuthRequest) {
+        let keys_pass_through = matches!(secret, Secret::Scram(_));
+        let side = ScramSide {
+            secret,
+            end: ScramEnd {
+                doom,
+                keys_pass_through,
+            },
+        };
+        (
+            State::AwaitSaslInitial { side },
+            AuthRequest::Sasl {
+                mechanisms: vec![SCRAM_SHA_256.into()],
+            },
+        )
+    }
+
+    fn judge_cleartext(
+        &self,
+        payload: &[u8],
+        secret: &Secret,
+        doom: Option<ClientAuthError>,
+    ) -> Result<Password, ClientAuthError> {
+        let given = parse_password(payload)?;
+        let is_right = match secret {
+            Secret::Plain(password) => bool::from(sha256(given).ct_eq(&sha256(password.as_bytes()))),
+            Secret::Md5(hash) => Md5Secret::derive(given, &self.user) == *hash,
+            Secret::Scram(verifier) => verifier.matches(given),
+        };
+        verdict(is_right, doom).map(|()| Password::from(given))
+    }
+
+    fn choose_mechanism(
+        &mut self,
+        payload: &[u8],
+        side: ScramSide,
+        keys: &mut ScramKeyCache,
+    ) -> Result<AuthRequest, ClientAuthError> {
+        let response = SaslInitialResponse::parse(payload)?;
+        if response.mechanism != SCRAM_SHA_256.as_bytes() {
+            return Err(ClientAuthError::MechanismNotOffered {
+                got: shown(response.mechanism),
+            });
+        }
+        match response.data {
+            Some(message) => self.begin_scram(message, side, keys),
+            None => {
+                self.state = State::AwaitScramFirst { side };
+                Ok(AuthRequest::SaslContinue(Vec::new()))
+            }
+        }
+    }
+
+    fn begin_scram(
+        &mut self,
+        message: &[u8],
+        side: ScramSide,
+        keys: &mut ScramKeyCache,
+    ) -> Result<AuthRequest, ClientAuthError> {
+        let verifier = match &side.secret {
+            Secret::Scram(verifier) => verifier.clone(),
+            Secret::Plain(password) => {
+                let salt = self.rules.mock_key.salt(&self.user);
+                ScramVerifier::from(&keys.keys(password.as_bytes(), &salt, self.rules.scram_iterations))
+            }
+            Secret::Md5(_) => self.mock_verifier(),
+        };
+        let start = AwaitClientFirst::new(verifier, nonce_text(&self.nonces.scram));
+        let (waiting, server_first) = start.read(message)?;
+        self.state = State::AwaitScramFinal { waiting, end: side.end };
+        Ok(AuthRequest::SaslContinue(server_first))
+    }
+
+    fn mock_secret(&self) -> Secret {
+        match self.rules.mock_secret {
+            MockSecret::Md5 => Secret::Md5(self.rules.mock_key.md5(&self.user)),
+            MockSecret::Scram => Secret::Scram(self.mock_verifier()),
+        }
+    }
+
+    fn mock_verifier(&self) -> ScramVerifier {
+        self.rules.mock_key.verifier(&self.user, self.rules.scram_iterations)
+    }
+
+    fn accept(&mut self, closing: Option<AuthRequest>, learned: Learned) -> ClientStep {
+        self.state = State::Finished;
+        ClientStep::Accepted(Accepted { closing, learned })
+    }
+
+    fn refuse(&mut self, reason: ClientAuthError, told: &'static str) -> ClientStep {
+        self.state = State::Finished;
+        ClientStep::Refused(Refused { reason, told })
+    }
+}
+
+/// Shows the state's name, and no secret.
+impl fmt::Debug for ClientAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::AwaitSecret => "AwaitSecret",
+            State::AwaitCleartext { .. } => "AwaitCleartext",
+            State::AwaitMd5 { .. } => "AwaitMd5",
+            State::AwaitSaslInitial { .. } => "AwaitSaslInitial",
+            State::AwaitScramFirst { .. } => "AwaitScramFirst",
+            State::AwaitScramFinal { .. } => "AwaitScramFinal",
+            State::Finished => "Finished",
+        };
+        let method = self.method.name();
+        f.debug_struct("ClientAuth")
+            .field("method", &method)
+            .field("state", &state)
+            .finish_non_exhaustive()
+    }
+}
+
+fn judge_md5(
+    payload: &[u8],
+    expected: &[u8; MD5_SECRET_BYTES],
+    doom: Option<ClientAuthError>,
+) -> Result<(), ClientAuthError> {
+    let given = parse_password(payload)?;
+    verdict(bool::from(given.ct_eq(expected)), doom)
+}
+
+fn judge_scram(
+    message: &[u8],
+    waiting: AwaitClientFinal,
+    end: ScramEnd,
+) -> Result<(AuthRequest, Learned), ClientAuthError> {
+    let proven = waiting.read(message)?;
+    verdict(proven.is_some(), end.doom)?;
+    let proven = proven.ok_or(ClientAuthError::WrongPassword)?;
+    let learned = if end.keys_pass_through {
+        Learned::ScramKeys(proven.keys)
+    } else {
+        Learned::Nothing
+    };
+    Ok((AuthRequest::SaslFinal(proven.server_final), learned))
+}
+
+/// A doomed exchange fails, and first of all for its own reason.
+fn verdict(is_right: bool, doom: Option<ClientAuthError>) -> Result<(), ClientAuthError> {
+    match doom {
+        Some(reason) => Err(reason),
+        None if is_right => Ok(()),
+        None => Err(ClientAuthError::WrongPassword),
+    }
+}
+
+#[cfg(test)]
+#[path = "client_auth_tests.rs"]
+mod tests;

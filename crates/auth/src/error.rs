@@ -1,0 +1,295 @@
+//! What can go wrong in an authentication exchange, sorted by who is to blame.
+//!
+//! No message here contains a secret: passwords, hashes, keys and proofs are described by kind and length only.
+
+/// Who must change something for the next attempt to succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The client: wrong password, or a message that breaks the protocol.
+    Client,
+    /// The server we log in to: a message that breaks the protocol, or a method that we do not speak.
+    Server,
+    /// The operator: the secret at hand cannot serve the method asked for.
+    Configuration,
+}
+
+/// A text that is no secret as `pg_authid` or `auth_file` would hold it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// It begins like a SCRAM verifier and is not one.
+    #[error(
+        "malformed SCRAM secret: {problem}, expected SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key> \
+         in base64"
+    )]
+    MalformedVerifier {
+        /// What was wrong with it, without its content.
+        problem: &'static str,
+    },
+}
+
+/// A SCRAM message that breaks RFC 5802, section 7 ("Formal Syntax"), or our limits; either side may have sent it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScramFault {
+    /// Empty, or longer than [`SCRAM_MESSAGE_BYTES_MAX`](crate::SCRAM_MESSAGE_BYTES_MAX).
+    #[error("SCRAM message of {got} bytes, expected 1 to {max}")]
+    Length {
+        /// Bytes that came.
+        got: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// A zero byte inside the message.
+    #[error("SCRAM message contains a zero byte")]
+    ZeroByte,
+    /// Attributes come in a fixed order; this one did not.
+    #[error("SCRAM attribute \"{expected}\" expected, got {got}")]
+    Attribute {
+        /// Letter of the attribute whose turn it was.
+        expected: char,
+        /// What came: a letter, or "end of message".
+        got: String,
+    },
+    /// `m=`: an extension that the sender says must be understood.
+    #[error("SCRAM message requires an extension (\"m=\"), none is supported")]
+    MandatoryExtension,
+    /// `a=`: acting as somebody else.
+    #[error("SCRAM authorization identity (\"a=\") is not supported")]
+    AuthorizationIdentity,
+    /// The first letter of a client's first message says whether it binds to the channel.
+    #[error("SCRAM channel binding flag \"n\", \"y\" or \"p\" expected, got {got}")]
+    ChannelBindingFlag {
+        /// What came.
+        got: String,
+    },
+    /// `p=`: the client binds to a TLS channel although no mechanism with channel binding was offered.
+    #[error("SCRAM channel binding requested, but SCRAM-SHA-256-PLUS was not offered")]
+    ChannelBindingNotOffered,
+    /// The `c=` attribute does not repeat the header of the first message.
+    #[error("SCRAM channel binding data differs from the first message's header")]
+    ChannelBindingMismatch,
+    /// Nonces are printable ASCII without commas, and not empty.
+    #[error("SCRAM nonce is empty or contains a byte that is not printable ASCII")]
+    Nonce,
+    /// The nonce is not the client's followed by the server's.
+    #[error("SCRAM nonce is not the client's nonce followed by the server's")]
+    NonceMismatch,
+    /// Not canonical base64 with padding.
+    #[error("SCRAM attribute \"{attribute}\" is not valid base64")]
+    Base64 {
+        /// Letter of the attribute.
+        attribute: char,
+    },
+    /// Valid base64 of the wrong size.
+    #[error("SCRAM attribute \"{attribute}\" holds {got} bytes, expected {expected}")]
+    DecodedLength {
+        /// Letter of the attribute.
+        attribute: char,
+        /// Bytes decoded.
+        got: usize,
+        /// Bytes required, as words for the log.
+        expected: &'static str,
+    },
+    /// Not a decimal number within our limit.
+    #[error("SCRAM iteration count is not a number from 1 to {max}")]
+    Iterations {
+        /// The limit, [`ITERATIONS_MAX`](crate::ITERATIONS_MAX).
+        max: u32,
+    },
+    /// Bytes after the last attribute.
+    #[error("SCRAM message goes on after its last attribute")]
+    Trailing,
+}
+
+/// Why a client was not let in: for the log. What the client is told is [`Refused::told`](crate::Refused::told), which
+/// must not say more than "no".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientAuthError {
+    /// No such user, or none that may log in.
+    #[error("no such user")]
+    UnknownUser,
+    /// The user exists and has an empty password, which lets nobody in, as in PostgreSQL and PgBouncer.
+    #[error("user has no password")]
+    NoPassword,
+    /// The stored secret cannot serve the method that the settings ask for.
+    #[error("method {method} needs a plain text or SCRAM secret, the user has {have}")]
+    SecretCannotServe {
+        /// The method, as in `auth_type`.
+        method: &'static str,
+        /// Kind of the secret at hand.
+        have: &'static str,
+    },
+    /// The answer was well-formed and wrong.
+    #[error("wrong password")]
+    WrongPassword,
+    /// The client sent an empty password.
+    #[error("empty password")]
+    EmptyPassword,
+    /// A PasswordMessage that is not one string with its terminator, or is too long.
+    #[error("malformed PasswordMessage: {problem}")]
+    MalformedPasswordMessage {
+        /// What was wrong with it.
+        problem: &'static str,
+    },
+    /// A SASLInitialResponse whose parts do not add up.
+    #[error("malformed SASLInitialResponse: {problem}")]
+    MalformedSaslInitialResponse {
+        /// What was wrong with it.
+        problem: &'static str,
+    },
+    /// The client chose a mechanism that was not offered.
+    #[error("SASL mechanism \"{got}\" was not offered, expected {}", crate::SCRAM_SHA_256)]
+    MechanismNotOffered {
+        /// The client's choice, shortened and escaped.
+        got: String,
+    },
+    /// A malformed SCRAM message.
+    #[error(transparent)]
+    Scram(#[from] ScramFault),
+    /// A message although nothing was asked, or after the end.
+    #[error("message out of turn: no answer was expected")]
+    NotAsked,
+}
+
+impl ClientAuthError {
+    /// Who must change something.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::SecretCannotServe { .. } | Self::NoPassword => Blame::Configuration,
+            Self::UnknownUser
+            | Self::WrongPassword
+            | Self::EmptyPassword
+            | Self::MalformedPasswordMessage { .. }
+            | Self::MalformedSaslInitialResponse { .. }
+            | Self::MechanismNotOffered { .. }
+            | Self::Scram(_)
+            | Self::NotAsked => Blame::Client,
+        }
+    }
+}
+
+/// Why we could not log in to a server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServerAuthError {
+    /// The server wants a method that no credential could answer.
+    #[error("server asks for {name} authentication (code {code}), which is not supported")]
+    UnsupportedMethod {
+        /// Name in the manual, section "Message Formats".
+        name: &'static str,
+        /// Code of the Authentication message.
+        code: i32,
+    },
+    /// The server offers SASL mechanisms, and none that we speak.
+    #[error(
+        "server offers SASL mechanisms {offered}, expected {} among them",
+        crate::SCRAM_SHA_256
+    )]
+    NoCommonMechanism {
+        /// The offer, separated by commas, shortened and escaped.
+        offered: String,
+    },
+    /// An Authentication message whose parts do not add up.
+    #[error("malformed Authentication message: {problem}")]
+    Malformed {
+        /// What was wrong with it.
+        problem: &'static str,
+    },
+    /// Longer than [`AUTH_REQUEST_BYTES_MAX`](crate::AUTH_REQUEST_BYTES_MAX).
+    #[error("Authentication message of {got} bytes, expected at most {max}")]
+    TooLong {
+        /// Bytes that came.
+        got: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// A message that has no place at this point: a second question, or an early AuthenticationOk from a server that has
+    /// not yet proved that it knows the secret.
+    #[error("server sent {got}, expected {expected}")]
+    OutOfTurn {
+        /// Name of the message that came.
+        got: &'static str,
+        /// What could have come.
+        expected: &'static str,
+    },
+    /// A malformed SCRAM message.
+    #[error(transparent)]
+    Scram(#[from] ScramFault),
+    /// `e=`: the server ends the exchange with an error of RFC 5802's list.
+    #[error("server ended SCRAM authentication: {error}")]
+    Rejected {
+        /// The server's word, shortened and escaped.
+        error: String,
+    },
+    /// The server's signature is wrong: whoever answered does not know the secret.
+    #[error("server's SCRAM signature is wrong: it does not know the user's secret")]
+    ServerSignature,
+    /// The question needs another kind of credential.
+    #[error("server asks for {asked}, which needs {need}; the user has {have}")]
+    CredentialCannotAnswer {
+        /// The server's method.
+        asked: &'static str,
+        /// Kinds that would do.
+        need: &'static str,
+        /// Kind at hand.
+        have: &'static str,
+    },
+    /// Passed-through SCRAM keys belong to another verifier than the server's.
+    #[error("the SCRAM secret the client logged in with is not the one the server has: salt or iteration count differ")]
+    VerifierMismatch,
+}
+
+impl ServerAuthError {
+    /// Who must change something.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::CredentialCannotAnswer { .. } | Self::VerifierMismatch => Blame::Configuration,
+            Self::UnsupportedMethod { .. }
+            | Self::NoCommonMechanism { .. }
+            | Self::Malformed { .. }
+            | Self::TooLong { .. }
+            | Self::OutOfTurn { .. }
+            | Self::Scram(_)
+            | Self::Rejected { .. }
+            | Self::ServerSignature => Blame::Server,
+        }
+    }
+}
+
+/// Bytes of a peer that [`shown`] lets into a log line.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// A peer's bytes for a log line: escaped, and no longer than a line can bear.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let mut text = bytes[..bytes.len().min(SHOWN_BYTES_MAX)].escape_ascii().to_string();
+    if bytes.len() > SHOWN_BYTES_MAX {
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peers_bytes_reach_the_log_short_and_escaped() {
+        assert_eq!(shown(b"a\nb\"\xff"), "a\\nb\\\"\\xff");
+        let long = shown(&[b'x'; 1000]);
+        assert_eq!(long.len(), SHOWN_BYTES_MAX + 3);
+        assert!(long.ends_with("..."));
+    }
+
+    #[test]
+    fn blame_follows_who_can_mend_it() {
+        assert_eq!(ClientAuthError::WrongPassword.blame(), Blame::Client);
+        assert_eq!(
+            ClientAuthError::SecretCannotServe {
+                method: "scram-sha-256",
+                have: "an MD5 hash"
+            }
+            .blame(),
+            Blame::Configuration
+        );
+        assert_eq!(ServerAuthError::ServerSignature.blame(), Blame::Server);
+        assert_eq!(ServerAuthError::VerifierMismatch.blame(), Blame::Configuration);
+    }
+}

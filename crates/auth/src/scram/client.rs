@@ -1,0 +1,148 @@
+//! The client's side: we log in to a server.
+
+use subtle::ConstantTimeEq;
+
+use super::messages::{Gs2, ServerFinal, ServerFirst};
+use super::{Key, ScramKeys, auth_message, encode, hmac, sha256, xor};
+use crate::error::{ScramFault, ServerAuthError, shown};
+
+/// Waits for the server-first-message.
+pub struct AwaitServerFirst {
+    client_first_bare: Vec<u8>,
+    /// Our half of the nonce, printable.
+    nonce: Vec<u8>,
+}
+
+impl AwaitServerFirst {
+    /// Returns the first state and the client-first-message. PostgreSQL ignores the user name here (the startup packet
+    /// has said it) and libpq sends none; a name with `,` or `=` in it would have to be escaped.
+    pub fn start(user: &[u8], nonce: Vec<u8>) -> (Self, Vec<u8>) {
+        let client_first_bare = [b"n=".as_slice(), user, b",r=", &nonce].concat();
+        let message = [Gs2::NotSupported.header(), &client_first_bare].concat();
+        (
+            Self {
+                client_first_bare,
+                nonce,
+            },
+            message,
+        )
+    }
+
+    pub fn read(self, message: &[u8]) -> Result<Challenge, ScramFault> {
+        let first = ServerFirst::parse(message)?;
+        match first.nonce.strip_prefix(self.nonce.as_slice()) {
+            None | Some(b"") => return Err(ScramFault::NonceMismatch),
+            Some(_) => {}
+        }
+        let nonce = first.nonce.to_vec();
+        Ok(Challenge {
+            salt: first.salt,
+            iterations: first.iterations,
+            client_first_bare: self.client_first_bare,
+            server_first: message.to_vec(),
+            nonce,
+        })
+    }
+}
+
+/// The server has named salt and iteration count; the keys for them are wanted.
+pub struct Challenge {
+    salt: Vec<u8>,
+    iterations: u32,
+    client_first_bare: Vec<u8>,
+    server_first: Vec<u8>,
+    /// Both halves.
+    nonce: Vec<u8>,
+}
+
+impl Challenge {
+    pub fn salt(&self) -> &[u8] {
+        &self.salt
+    }
+
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
+    /// Returns the next state and the client-final-message.
+    pub fn answer(self, keys: &ScramKeys) -> (AwaitServerFinal, Vec<u8>) {
+        let without_proof = [
+            b"c=".as_slice(),
+            &encode(Gs2::NotSupported.header()),
+            b",r=",
+            &self.nonce,
+        ]
+        .concat();
+        let auth_message = auth_message(&self.client_first_bare, &self.server_first, &without_proof);
+        let proof = xor(keys.client_key, &hmac(&sha256(&keys.client_key), &auth_message));
+        let expected = hmac(&keys.server_key, &auth_message);
+        let message = [without_proof.as_slice(), b",p=", &encode(&proof)].concat();
+        (AwaitServerFinal { expected }, message)
+    }
+}
+
+/// Waits for the server-final-message.
+pub struct AwaitServerFinal {
+    /// The signature of a server that knows the secret.
+    expected: Key,
+}
+
+impl AwaitServerFinal {
+    pub fn read(self, message: &[u8]) -> Result<(), ServerAuthError> {
+        match ServerFinal::parse(message)? {
+            ServerFinal::Signature(signature) if bool::from(signature.ct_eq(&self.expected)) => Ok(()),
+            ServerFinal::Signature(_) => Err(ServerAuthError::ServerSignature),
+            ServerFinal::Error(error) => Err(ServerAuthError::Rejected { error: shown(error) }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(message: &str) -> Result<Challenge, ScramFault> {
+        AwaitServerFirst::start(b"", b"abc".to_vec()).0.read(message.as_bytes())
+    }
+
+    #[test]
+    fn the_servers_nonce_must_extend_ours() {
+        assert!(read("r=abcX,s=AA==,i=1").is_ok());
+        for message in [
+            "r=abc,s=AA==,i=1",
+            "r=abX,s=AA==,i=1",
+            "r=X,s=AA==,i=1",
+            "r=Xabc,s=AA==,i=1",
+        ] {
+            assert_eq!(read(message).err(), Some(ScramFault::NonceMismatch), "{message}");
+        }
+    }
+
+    /// PgBouncer CVE-2026-6665: a long server nonce overran a buffer.
+    #[test]
+    fn a_long_server_nonce_is_carried_or_refused_whole() {
+        let long = "x".repeat(900);
+        let (_, answer) = read(&format!("r=abc{long},s=AA==,i=1"))
+            .unwrap()
+            .answer(&ScramKeys::derive(b"", b"\0", 1));
+        assert!(String::from_utf8(answer).unwrap().contains(&format!(",r=abc{long},p=")));
+        assert!(matches!(
+            read(&format!("r=abc{},s=AA==,i=1", "x".repeat(100_000))).err(),
+            Some(ScramFault::Length { .. })
+        ));
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_the_secret_is_found_out() {
+        let keys = ScramKeys::derive(b"sesame", b"\0", 1);
+        let waiting = || read("r=abcX,s=AA==,i=1").unwrap().answer(&keys).0;
+        let wrong = format!("v={}", String::from_utf8(encode(&[7; 32])).unwrap());
+        assert_eq!(waiting().read(wrong.as_bytes()), Err(ServerAuthError::ServerSignature));
+        assert_eq!(
+            waiting().read(b"e=invalid-proof"),
+            Err(ServerAuthError::Rejected {
+                error: "invalid-proof".to_owned()
+            })
+        );
+    }
+}

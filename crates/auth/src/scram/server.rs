@@ -1,0 +1,90 @@
+//! The server's side: a client logs in to us.
+
+use subtle::ConstantTimeEq;
+
+use super::messages::{ClientFinal, ClientFirst, Gs2};
+use super::{ScramKeys, ScramVerifier, auth_message, encode, hmac, sha256, xor};
+use crate::error::ScramFault;
+
+/// Waits for the client-first-message.
+pub struct AwaitClientFirst {
+    verifier: ScramVerifier,
+    /// Our half of the nonce, printable.
+    nonce: Vec<u8>,
+}
+
+impl AwaitClientFirst {
+    pub fn new(verifier: ScramVerifier, nonce: Vec<u8>) -> Self {
+        Self { verifier, nonce }
+    }
+
+    /// Returns the next state and the server-first-message.
+    pub fn read(self, message: &[u8]) -> Result<(AwaitClientFinal, Vec<u8>), ScramFault> {
+        let first = ClientFirst::parse(message)?;
+        let nonce = [first.nonce, &self.nonce].concat();
+        let iterations = self.verifier.iterations.to_string();
+        let server_first = [
+            b"r=".as_slice(),
+            &nonce,
+            b",s=",
+            &encode(&self.verifier.salt),
+            b",i=",
+            iterations.as_bytes(),
+        ]
+        .concat();
+        let next = AwaitClientFinal {
+            verifier: self.verifier,
+            gs2: first.gs2,
+            client_first_bare: first.bare.to_vec(),
+            server_first: server_first.clone(),
+            nonce,
+        };
+        Ok((next, server_first))
+    }
+}
+
+/// Waits for the client-final-message.
+pub struct AwaitClientFinal {
+    verifier: ScramVerifier,
+    gs2: Gs2,
+    client_first_bare: Vec<u8>,
+    server_first: Vec<u8>,
+    /// Both halves.
+    nonce: Vec<u8>,
+}
+
+/// A client that has proved that it knows the password.
+pub struct Proven {
+    /// The server-final-message, with which we prove the same.
+    pub server_final: Vec<u8>,
+    /// What logs in to a server that has the same verifier.
+    pub keys: ScramKeys,
+}
+
+impl AwaitClientFinal {
+    /// `Ok(None)` for a well-formed message with a wrong proof.
+    pub fn read(self, message: &[u8]) -> Result<Option<Proven>, ScramFault> {
+        let last = ClientFinal::parse(message)?;
+        if last.channel_binding != self.gs2.header() {
+            return Err(ScramFault::ChannelBindingMismatch);
+        }
+        if !bool::from(last.nonce.ct_eq(&self.nonce)) {
+            return Err(ScramFault::NonceMismatch);
+        }
+        let auth_message = auth_message(&self.client_first_bare, &self.server_first, last.without_proof);
+        let client_key = xor(last.proof, &hmac(&self.verifier.stored_key, &auth_message));
+        if !bool::from(sha256(&client_key).ct_eq(&self.verifier.stored_key)) {
+            return Ok(None);
+        }
+        let signature = hmac(&self.verifier.server_key, &auth_message);
+        Ok(Some(Proven {
+            server_final: [b"v=".as_slice(), &encode(&signature)].concat(),
+            keys: ScramKeys {
+                salt: self.verifier.salt.clone(),
+                iterations: self.verifier.iterations,
+                client_key,
+                server_key: self.verifier.server_key,
+            },
+        }))
+    }
+}

@@ -1,0 +1,203 @@
+//! We log in to a server.
+
+use std::fmt;
+
+use crate::auth_request::AuthRequest;
+use crate::error::{ServerAuthError, shown};
+use crate::md5::Md5Secret;
+use crate::password_message::{SaslInitialResponse, password_payload};
+use crate::scram::client::{AwaitServerFinal, AwaitServerFirst, Challenge};
+use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, ScramKeyCache, ScramKeys, nonce_text};
+use crate::secret::{Password, Secret};
+
+/// What we have to log in with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// Nothing: the server must not ask (`trust`, `peer`, `cert`).
+    Nothing,
+    /// The password: answers everything.
+    Password(Password),
+    /// The hash under this very user name: answers MD5 alone.
+    Md5(Md5Secret),
+    /// Keys from a client's SCRAM proof: answer SCRAM alone, where the server has the same verifier.
+    ScramKeys(ScramKeys),
+}
+
+impl Credential {
+    /// What a stored secret is worth by itself. A verifier cannot log in: the client's proof is needed, see
+    /// [`Learned::ScramKeys`](crate::Learned::ScramKeys).
+    pub fn from_secret(secret: &Secret) -> Self {
+        match secret {
+            Secret::Plain(password) if !password.is_empty() => Self::Password(password.clone()),
+            Secret::Md5(hash) => Self::Md5(hash.clone()),
+            Secret::Plain(_) | Secret::Scram(_) => Self::Nothing,
+        }
+    }
+
+    /// The kind, in words for a log line.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Nothing => "none",
+            Self::Password(_) => "a plain text password",
+            Self::Md5(_) => "an MD5 hash",
+            Self::ScramKeys(_) => "SCRAM keys",
+        }
+    }
+}
+
+/// What the caller does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ServerStep {
+    /// Send these bytes as the payload of a message tagged `p`, and wait for the server's next Authentication message.
+    Send(Vec<u8>),
+    /// Nothing to send; the server has more to say.
+    Wait,
+    /// AuthenticationOk: ParameterStatus, BackendKeyData and ReadyForQuery follow.
+    Authenticated,
+}
+
+/// Our log-in to one server, from its first Authentication message to AuthenticationOk.
+///
+/// Each message is accepted in its turn only. In particular, once SCRAM has begun, AuthenticationOk is believed only of a
+/// server that has proved that it knows the secret, and nothing weaker may be asked any more.
+pub struct ServerAuth {
+    user: Vec<u8>,
+    credential: Credential,
+    nonce: [u8; NONCE_RAW_BYTES],
+    state: State,
+}
+
+enum State {
+    /// Nothing has been asked yet.
+    Start,
+    /// SCRAM: our first message is out.
+    AwaitServerFirst(AwaitServerFirst),
+    /// SCRAM: our proof is out.
+    AwaitServerFinal(AwaitServerFinal),
+    /// All has been said; only AuthenticationOk can follow.
+    AwaitOk,
+    Finished,
+}
+
+impl ServerAuth {
+    /// `nonce` must be random and fresh for each exchange; it is used if the server asks for SCRAM.
+    pub fn new(user: &[u8], credential: Credential, nonce: [u8; NONCE_RAW_BYTES]) -> Self {
+        Self {
+            user: user.to_vec(),
+            credential,
+            nonce,
+            state: State::Start,
+        }
+    }
+
+    /// The payload of an Authentication message (tag `R`). After an error the connection must be closed. `keys` spares
+    /// us the derivation for every connection of a pool.
+    pub fn handle_message(&mut self, payload: &[u8], keys: &mut ScramKeyCache) -> Result<ServerStep, ServerAuthError> {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let (state, step) = match (state, AuthRequest::parse(payload)?) {
+            (State::Start | State::AwaitOk, AuthRequest::Ok) => (State::Finished, ServerStep::Authenticated),
+            (State::Start, AuthRequest::CleartextPassword) => self.answer_cleartext()?,
+            (State::Start, AuthRequest::Md5Password { salt }) => self.answer_md5(salt)?,
+            (State::Start, AuthRequest::Sasl { mechanisms }) => self.begin_scram(&mechanisms)?,
+            (State::AwaitServerFirst(waiting), AuthRequest::SaslContinue(message)) => {
+                self.answer_scram(waiting.read(&message)?, keys)?
+            }
+            (State::AwaitServerFinal(waiting), AuthRequest::SaslFinal(message)) => {
+                waiting.read(&message)?;
+                (State::AwaitOk, ServerStep::Wait)
+            }
+            (state, request) => {
+                return Err(ServerAuthError::OutOfTurn {
+                    got: request.name(),
+                    expected: state.expected(),
+                });
+            }
+        };
+        self.state = state;
+        Ok(step)
+    }
+
+    fn answer_cleartext(&self) -> Result<(State, ServerStep), ServerAuthError> {
+        match &self.credential {
+            Credential::Password(password) => {
+                Ok((State::AwaitOk, ServerStep::Send(password_payload(password.as_bytes()))))
+            }
+            _ => Err(self.cannot_answer("a clear text password", "a plain text password")),
+        }
+    }
+
+    fn answer_md5(&self, salt: [u8; 4]) -> Result<(State, ServerStep), ServerAuthError> {
+        let answer = match &self.credential {
+            Credential::Password(password) => Md5Secret::derive(password.as_bytes(), &self.user).answer(salt),
+            Credential::Md5(hash) => hash.answer(salt),
+            _ => return Err(self.cannot_answer("an MD5 password", "a plain text password or an MD5 hash")),
+        };
+        Ok((State::AwaitOk, ServerStep::Send(password_payload(&answer))))
+    }
+
+    fn begin_scram(&self, mechanisms: &[Vec<u8>]) -> Result<(State, ServerStep), ServerAuthError> {
+        if !mechanisms.iter().any(|name| name == SCRAM_SHA_256.as_bytes()) {
+            return Err(ServerAuthError::NoCommonMechanism {
+                offered: shown(&mechanisms.join(b", ".as_slice())),
+            });
+        }
+        if !matches!(self.credential, Credential::Password(_) | Credential::ScramKeys(_)) {
+            return Err(self.cannot_answer(
+                SCRAM_SHA_256,
+                "a plain text password, or a client that logged in by SCRAM",
+            ));
+        }
+        let (waiting, message) = AwaitServerFirst::start(b"", nonce_text(&self.nonce));
+        let payload = SaslInitialResponse::payload(SCRAM_SHA_256.as_bytes(), &message);
+        Ok((State::AwaitServerFirst(waiting), ServerStep::Send(payload)))
+    }
+
+    fn answer_scram(
+        &self,
+        challenge: Challenge,
+        cache: &mut ScramKeyCache,
+    ) -> Result<(State, ServerStep), ServerAuthError> {
+        let (salt, iterations) = (challenge.salt(), challenge.iterations());
+        let keys = match &self.credential {
+            Credential::Password(password) => cache.keys(password.as_bytes(), salt, iterations),
+            Credential::ScramKeys(keys) if keys.belong_to(salt, iterations) => keys.clone(),
+            Credential::ScramKeys(_) => return Err(ServerAuthError::VerifierMismatch),
+            Credential::Nothing | Credential::Md5(_) => unreachable!("begin_scram has refused these"),
+        };
+        let (waiting, message) = challenge.answer(&keys);
+        Ok((State::AwaitServerFinal(waiting), ServerStep::Send(message)))
+    }
+
+    fn cannot_answer(&self, asked: &'static str, need: &'static str) -> ServerAuthError {
+        ServerAuthError::CredentialCannotAnswer {
+            asked,
+            need,
+            have: self.credential.kind(),
+        }
+    }
+}
+
+impl State {
+    fn expected(&self) -> &'static str {
+        match self {
+            Self::Start => "an authentication request or AuthenticationOk",
+            Self::AwaitServerFirst(_) => "AuthenticationSASLContinue",
+            Self::AwaitServerFinal(_) => "AuthenticationSASLFinal",
+            Self::AwaitOk => "AuthenticationOk",
+            Self::Finished => "no more Authentication messages",
+        }
+    }
+}
+
+/// Shows what is expected next, and no secret.
+impl fmt::Debug for ServerAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerAuth")
+            .field("expected", &self.state.expected())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "server_auth_tests.rs"]
+mod tests;
