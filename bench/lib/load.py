@@ -17,6 +17,8 @@ from rows import LoadRow
 from targets import DATABASE, HOST, USER, Running
 
 REPORT_SECONDS = 1
+# After what is measured: clients that leave early slow the others, most of all direct, where each ends a backend.
+RUN_OUT_SECONDS = 1
 # A run that takes this much longer than it was told to is stuck.
 OVERDUE_SECONDS = 60
 
@@ -47,7 +49,7 @@ class LoadResult:
 
 
 def run_load(row: LoadRow, target: Running, seconds: int, work_dir: str, cpus: set[int] | None) -> LoadResult:
-    """Runs pgbench for a warm-up and `seconds`; counts only the latter."""
+    """Runs pgbench for a warm-up, `seconds` and a run-out; counts only what lies between."""
     log_dir = tempfile.mkdtemp(prefix="pgbench-", dir=work_dir)
     try:
         return _run(row, target, seconds, log_dir, cpus)
@@ -56,7 +58,7 @@ def run_load(row: LoadRow, target: Running, seconds: int, work_dir: str, cpus: s
 
 
 def _run(row: LoadRow, target: Running, seconds: int, log_dir: str, cpus: set[int] | None) -> LoadResult:
-    total_seconds = row.warm_up_seconds + seconds
+    total_seconds = row.warm_up_seconds + seconds + RUN_OUT_SECONDS
     command = [pgthrow.client_program("pgbench"), "-n", *row.pgbench, "-T", str(total_seconds)]
     command += ["-P", str(REPORT_SECONDS), "--progress-timestamp"]
     command += ["-l", f"--log-prefix={log_dir}/log", f"--sampling-rate={row.sampling_rate}"]
@@ -97,16 +99,16 @@ def _run(row: LoadRow, target: Running, seconds: int, log_dir: str, cpus: set[in
     failed = FAILED.search(output)
     if status != 0 or errors or failed is None or int(failed[1]) != 0:
         raise LoadError("; ".join(errors[:3]) or f"pgbench ended with status {status}: {output.strip()[-300:]}")
-    # The first report that comes after the warm-up is where counting begins.
-    skipped = row.warm_up_seconds // REPORT_SECONDS - 1
-    reports, readings = reports[skipped:], readings[skipped:]
+    # Counted from the report that ends the warm-up (the first report includes connecting, however long it takes).
+    window = slice(row.warm_up_seconds // REPORT_SECONDS - 1, (row.warm_up_seconds + seconds) // REPORT_SECONDS)
+    reports, readings = reports[window], readings[window]
     if len(reports) < 2:
         raise LoadError(f"pgbench made {len(reports)} reports after its warm-up of {row.warm_up_seconds} s")
 
     began, ended = reports[0][0], reports[-1][0]
     transactions = sum(tps * (at - reports[i][0]) for i, (at, tps) in enumerate(reports[1:]))
     tps = transactions / (ended - began)
-    latencies = _latencies(log_dir, began)
+    latencies = _latencies(log_dir, began, ended)
     connect = CONNECT_MS.search(output)
     result = LoadResult(
         tps=tps,
@@ -131,8 +133,8 @@ def _run(row: LoadRow, target: Running, seconds: int, log_dir: str, cpus: set[in
     return result
 
 
-def _latencies(log_dir: str, began: float) -> list[int]:
-    """Latencies in microseconds of the transactions that ended after `began`, sorted.
+def _latencies(log_dir: str, began: float, ended: float) -> list[int]:
+    """Latencies in microseconds of the transactions that ended between these times, sorted.
 
     A line is "client transaction latency_us script epoch_s epoch_us".
     """
@@ -141,7 +143,7 @@ def _latencies(log_dir: str, began: float) -> list[int]:
         with open(path, encoding="ascii") as file:
             for line in file:
                 fields = line.split()
-                if len(fields) >= 6 and int(fields[4]) + int(fields[5]) / 1e6 >= began:
+                if len(fields) >= 6 and began <= int(fields[4]) + int(fields[5]) / 1e6 <= ended:
                     latencies.append(int(fields[2]))
     return sorted(latencies)
 

@@ -99,7 +99,7 @@ def load_table(results: Results, rows: list[LoadRow], targets: list[str]) -> lis
                     _number(median("cpu_user_us"), 1),
                     _number(median("cpu_system_us"), 1),
                     ratio("pgbouncer", "cpu_us"),
-                    ratio("relay", "cpu_us") if row.relay_is_bound else "",
+                    ratio("relay", "cpu_us"),
                     ratio("pgbouncer", "tps"),
                     ratio("direct", "tps"),
                 ]
@@ -138,17 +138,18 @@ def idle_table(results: Results, row: IdleRow, targets: list[str]) -> list[list[
     return table
 
 
-def as_markdown(table: list[list[str]]) -> str:
-    """A table that is aligned as plain text, too. The first two columns are words, the others numbers."""
+def as_markdown(table: list[list[str]], words: int = 2) -> str:
+    """A table that is aligned as plain text, too. The first columns are words, the others numbers."""
     columns = len(table[0])
     full = [line for line in table if len(line) == columns]
     widths = [max(len(line[i]) for line in full) for i in range(columns)]
     lines = []
     for number, line in enumerate(table):
-        cells = [cell.ljust(widths[i]) if i < 2 else cell.rjust(widths[i]) for i, cell in enumerate(line)]
+        cells = [cell.ljust(widths[i]) if i < words else cell.rjust(widths[i]) for i, cell in enumerate(line)]
         lines.append("| " + " | ".join(cells) + " |" + " |" * (columns - len(line)))
         if number == 0:
-            lines.append("|" + "|".join("-" * (w + 2) if i < 2 else "-" * (w + 1) + ":" for i, w in enumerate(widths)) + "|")
+            rules = ["-" * (width + 2) if i < words else "-" * (width + 1) + ":" for i, width in enumerate(widths)]
+            lines.append("|" + "|".join(rules) + "|")
     return "\n".join(lines)
 
 

@@ -44,6 +44,7 @@ def set_up(
     """A server with pgbench's tables, and the targets asked for; all gone afterwards."""
     work_dir = tempfile.mkdtemp(prefix="pgweir-bench-")
     os.chmod(work_dir, 0o755)
+    pgthrow.give_to_server_user(work_dir)
     try:
         found = find_targets(arguments, work_dir)
         with pgthrow.Cluster(15, arguments.port, pgthrow.SETTINGS_BENCH) as cluster:
@@ -75,6 +76,17 @@ def find_targets(arguments: argparse.Namespace, work_dir: str) -> list[targets.T
         else:
             found.append(targets.direct())
     return found
+
+
+def run_transactions(running: targets.Running, mode: str, clients: int, transactions: int) -> None:
+    """Selects by key, that many transactions for each client. Raises when one fails."""
+    command = [pgthrow.client_program("pgbench"), "-n", "-S", "-M", mode, "-c", str(clients), "-t", str(transactions)]
+    command += ["-h", targets.HOST, "-p", str(running.port), "-U", targets.USER, targets.DATABASE]
+    environment = {**os.environ, "PGSSLMODE": "disable", "PGGSSENCMODE": "disable", "LC_ALL": "C"}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = f"number of transactions actually processed: {clients * transactions}/{clients * transactions}\n"
+    if result.returncode != 0 or done not in result.stdout:
+        raise targets.TargetError(f"pgbench through {running.name} failed: {(result.stderr or result.stdout).strip()}")
 
 
 def tidy(cluster: pgthrow.Cluster) -> None:
