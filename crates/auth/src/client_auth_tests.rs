@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::ScramFault;
 use crate::password_message::password_payload;
+use crate::scram::{KEY_BYTES, SALT_BYTES, hmac};
 use crate::server_auth::{Credential, ServerAuth, ServerStep};
 
 /// Few, so that tests take milliseconds; nothing here depends on the number.

@@ -33,6 +33,7 @@ mod auth_request;
 mod client_auth;
 mod error;
 mod md5;
+mod mock;
 mod password_message;
 mod saslprep;
 mod scram;
@@ -42,10 +43,11 @@ mod server_auth;
 pub use auth_request::{AUTH_REQUEST_BYTES_MAX, AuthRequest};
 pub use client_auth::{
     Accepted, ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, ClientStep, Learned, MD5_SALT_BYTES,
-    MockKey, MockSecret, Refused,
+    Refused,
 };
 pub use error::{Blame, ClientAuthError, ScramFault, SecretError, ServerAuthError};
 pub use md5::{MD5_SECRET_BYTES, Md5Secret};
+pub use mock::{MockKey, MockSecret};
 pub use password_message::PASSWORD_MESSAGE_BYTES_MAX;
 pub use scram::{
     ITERATIONS_MAX, KEY_BYTES, NONCE_RAW_BYTES, SALT_BYTES, SCRAM_MESSAGE_BYTES_MAX, SCRAM_SHA_256, ScramKeyCache,

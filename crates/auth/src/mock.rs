@@ -1,0 +1,58 @@
+//! Secrets of users who have none, so that a stranger cannot tell who exists.
+
+use std::fmt;
+
+use crate::md5::Md5Secret;
+use crate::scram::{KEY_BYTES, SALT_BYTES, ScramVerifier, hmac};
+
+/// What mock secrets are made from: random, drawn once for the process (for all processes that serve one address, if
+/// they shall look alike), and secret. As PostgreSQL's mock authentication nonce.
+#[derive(Clone, Copy)]
+pub struct MockKey([u8; KEY_BYTES]);
+
+impl MockKey {
+    /// From random bytes.
+    pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The salt under which a user without a stored salt is asked: always the same for the same name, as a stored one
+    /// would be. Users with a plain text secret and users who do not exist get theirs alike.
+    pub(crate) fn salt(&self, user: &[u8]) -> [u8; SALT_BYTES] {
+        let mut salt = [0; SALT_BYTES];
+        salt.copy_from_slice(&hmac(&self.0, &[b"salt ", user])[..SALT_BYTES]);
+        salt
+    }
+
+    /// A verifier of no password.
+    pub(crate) fn verifier(&self, user: &[u8], iterations: u32) -> ScramVerifier {
+        ScramVerifier {
+            iterations,
+            salt: self.salt(user).to_vec(),
+            stored_key: hmac(&self.0, &[b"stored key ", user]),
+            server_key: hmac(&self.0, &[b"server key ", user]),
+        }
+    }
+
+    /// A hash of no password.
+    pub(crate) fn md5(&self, user: &[u8]) -> Md5Secret {
+        Md5Secret::mock(&hmac(&self.0, &[b"md5 ", user]))
+    }
+}
+
+impl fmt::Debug for MockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MockKey(..)")
+    }
+}
+
+/// Which secret a user who does not exist seems to have. It decides whether `auth_type = md5` asks for MD5 or SCRAM, so
+/// it must be what real users have: SCRAM where `auth_query` reads a PostgreSQL of these years, else the most frequent
+/// kind in `auth_file` (plain text counts as MD5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MockSecret {
+    /// An MD5 hash, or plain text.
+    Md5,
+    /// A SCRAM verifier.
+    Scram,
+}
