@@ -1,0 +1,169 @@
+"""Fixtures of the end-to-end tests; tests/README.md tells how they are organised."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import pgthrow  # noqa: E402
+from harness import ports  # noqa: E402
+from harness.pooler import PASSWORDS, Pooler, kind  # noqa: E402
+from harness.waiting import eventually  # noqa: E402
+
+VERSIONS = (15, 18)
+
+# What the shared clusters hold beyond an empty one. md5 and SCRAM verifiers both appear, as in a grown installation.
+INITIAL_SQL = """
+set password_encryption = 'scram-sha-256';
+alter role postgres password '{postgres}';
+create role alice login password '{alice}';
+create role bob login password '{bob}';
+create role stats login password '{stats}';
+create role admin nologin;
+grant all on schema public to public;
+create database shop;
+create database warehouse;
+"""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="PostgreSQL 15 only, and no test marked slow")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes many seconds; left out by --quick")
+    config.addinivalue_line("markers", "beyond_pgbouncer: PgBouncer does not do this, or otherwise; skipped when run against it")
+
+
+def pytest_generate_tests(metafunc):
+    if "pg" in metafunc.fixturenames:
+        versions = VERSIONS[:1] if metafunc.config.getoption("--quick") else VERSIONS
+        metafunc.parametrize("pg", versions, indirect=True, ids=[f"pg{v}" for v in versions], scope="session")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if item.get_closest_marker("slow") and config.getoption("--quick"):
+            item.add_marker(pytest.mark.skip(reason="--quick"))
+        if item.get_closest_marker("beyond_pgbouncer") and kind() == "pgbouncer":
+            item.add_marker(pytest.mark.skip(reason="PgBouncer does not do this"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if call.when == "call":
+        item.call_failed = outcome.get_result().failed
+
+
+_clusters: dict[int, pgthrow.Cluster] = {}
+
+
+def shared_cluster(version: int) -> pgthrow.Cluster:
+    """The cluster of this version that all tests of this worker share; made when first asked for."""
+    if version not in _clusters:
+        cluster = pgthrow.Cluster(
+            version=version,
+            port=ports.take(),
+            settings={
+                "max_connections": "120",
+                "max_prepared_transactions": "10",
+                "log_connections": "on",
+                "log_disconnections": "on",
+                "log_line_prefix": "%m [%p] %u@%d %a ",
+            },
+        ).start()
+        cluster.psql(INITIAL_SQL.format(**PASSWORDS))
+        _clusters[version] = cluster
+    return _clusters[version]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def remove_clusters():
+    yield
+    for cluster in _clusters.values():
+        cluster.remove()
+
+
+@pytest.fixture(scope="session")
+def pg(request) -> pgthrow.Cluster:
+    """A shared cluster; the test runs once for each version of PostgreSQL."""
+    return shared_cluster(request.param)
+
+
+@pytest.fixture(scope="session")
+def pg15() -> pgthrow.Cluster:
+    """The shared cluster of PostgreSQL 15, for what does not depend on the server's version."""
+    return shared_cluster(15)
+
+
+@pytest.fixture
+def own_cluster():
+    """Makes clusters that one test has to itself: it may stop them, or change their configuration."""
+    made = []
+
+    def make(**named) -> pgthrow.Cluster:
+        named.setdefault("version", 15)
+        cluster = pgthrow.Cluster(port=ports.take(), **named)
+        made.append(cluster)
+        cluster.start()
+        cluster.psql(INITIAL_SQL.format(**PASSWORDS))
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.remove()
+
+
+@pytest.fixture
+def make_pooler(request):
+    """Makes and starts poolers; arguments as Pooler's. They are ended after the test, and must have behaved."""
+    made: list[Pooler] = []
+
+    def make(cluster=None, start: bool = True, **named) -> Pooler:
+        pooler = Pooler(cluster, **named)
+        made.append(pooler)
+        return pooler.start() if start else pooler
+
+    yield make
+    failed = getattr(request.node, "call_failed", False)
+    problems = []
+    for pooler in made:
+        try:
+            pooler.finish(failed)
+        except AssertionError as problem:
+            problems.append(str(problem))
+    assert not problems, "\n".join(problems)
+
+
+def backends(cluster, where: str = "true") -> int:
+    """How many client backends the cluster has under this condition, our own look not counted."""
+    return int(
+        cluster.psql(
+            "select count(*) from pg_stat_activity where backend_type = 'client backend' "
+            f"and pid <> pg_backend_pid() and ({where})"
+        )
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_backend_left():
+    """A test that leaves a backend at work would disturb the next one, and shows a pooler that left it behind."""
+    yield
+    for cluster in _clusters.values():
+        if cluster.running:
+            eventually(
+                lambda: backends(cluster) == 0,
+                timeout=10,
+                interval=0.1,
+                what=lambda: "no backend left; there are:\n"
+                + cluster.psql(
+                    "select pid, datname, usename, state, query from pg_stat_activity "
+                    "where backend_type = 'client backend' and pid <> pg_backend_pid()"
+                ),
+            )
