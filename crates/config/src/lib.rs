@@ -1,2 +1,49 @@
-//! config
+//! pgbouncer.ini and friends as typed settings: text in, settings and problems out.
+//!
+//! This crate opens no file, reads no environment and keeps no state: bytes come through a [`FileSource`] that the
+//! caller gives, and everything read becomes a [`Config`]. It knows what PgBouncer's files mean and says what is wrong
+//! with them; it does not know what the pooler does with them.
+//!
+//! - [`load`] reads a configuration with its includes and its password file. All problems are found in one go.
+//! - [`Config`] holds it; its lookups ([`Config::pool_size`] and the like) put user, database and global settings
+//!   together by PgBouncer's precedence.
+//! - [`CATALOGUE`] is the list of the settings of section [pgbouncer]; documentation and SHOW CONFIG come from it.
 #![forbid(unsafe_code)]
+
+mod auth_file;
+mod catalogue;
+mod checks;
+mod choices;
+mod config;
+mod conn_string;
+mod database;
+mod file_source;
+mod host;
+mod ini;
+mod line_key;
+mod load;
+mod peer;
+mod problem;
+mod secret;
+mod setting;
+mod tls_protocols;
+mod user;
+mod value;
+
+pub use auth_file::{SECRET_BYTES_MAX, USER_NAME_BYTES_MAX};
+pub use catalogue::{CATALOGUE, GlobalSettings};
+pub use choices::{AuthType, LoadBalanceHosts, PoolMode, SessionState, SslMode, SyslogFacility};
+pub use config::{CONSOLE_DATABASE, Config, off};
+pub use database::{DatabaseSettings, SERVER_PORT_DEFAULT};
+pub use file_source::FileSource;
+pub use host::{Host, ListenAddress, ListenAddresses, UnixSocketDir};
+pub use ini::{INCLUDE_DEPTH_MAX, INCLUDED_FILES_MAX};
+pub use line_key::LineKey;
+pub use load::{Loaded, load};
+pub use peer::{PEER_ID_MAX, PEER_PORT_DEFAULT, PeerSettings};
+pub use problem::{Place, Problem, Severity};
+pub use secret::Secret;
+pub use setting::{ChangeRule, Group, Scope, Setting, Support};
+pub use tls_protocols::{TlsProtocols, TlsVersion};
+pub use user::UserSettings;
+pub use value::{CheckQuery, CommaList, Flag, Kind, Mismatch, SECONDS_MAX, SettingValue};

@@ -1,0 +1,672 @@
+//! Every setting of section [pgbouncer], one entry each: the struct that holds them, SHOW CONFIG, the documentation
+//! and the manual page are made from this list.
+//!
+//! Entries are sorted by name, which is the order of SHOW CONFIG. The first line is the one-line help. To change or
+//! add a setting, edit its entry and run `cargo run -p pgweir-config --example settings_doc > docs/settings.md`.
+
+use std::time::Duration;
+
+use crate::choices::{AuthType, PoolMode, SessionState, SslMode, SyslogFacility};
+use crate::host::{ListenAddresses, UnixSocketDir};
+use crate::setting::ChangeRule::{Reload, Restart};
+use crate::setting::Scope::{Database, Global, Peer, User};
+use crate::setting::Support::{AcceptedNoEffect, Full, NotYet};
+use crate::setting::{Group, Setting};
+use crate::tls_protocols::TlsProtocols;
+use crate::value::{CheckQuery, CommaList, Flag, SettingValue};
+
+macro_rules! catalogue {
+    ($(
+        #[doc = $help:literal]
+        $name:ident: $type:ty {
+            default: $default:expr,
+            unit: $unit:literal,
+            group: $group:ident,
+            scopes: [$($scope:ident),+],
+            change: $change:ident,
+            support: $support:expr,
+            help: $long_help:literal,
+        }
+    )+) => {
+        /// The settings of section [pgbouncer]. `Default` gives every setting its catalogue default.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct GlobalSettings {
+            $( #[doc = $help] pub $name: $type, )+
+        }
+
+        impl Default for GlobalSettings {
+            fn default() -> GlobalSettings {
+                GlobalSettings { $( $name: default_of::<$type>(stringify!($name), $default), )+ }
+            }
+        }
+
+        /// Every setting of section [pgbouncer], sorted by name.
+        pub static CATALOGUE: &[Setting] = &[ $( Setting {
+            name: stringify!($name),
+            kind: <$type as SettingValue>::KIND,
+            unit: $unit,
+            default: $default,
+            group: Group::$group,
+            scopes: &[$($scope),+],
+            change: $change,
+            support: $support,
+            help: $help,
+            long_help: $long_help,
+            set: |settings, text| {
+                settings.$name = <$type as SettingValue>::parse(text)?;
+                Ok(())
+            },
+            get: |settings| SettingValue::show(&settings.$name),
+            copy: |to, from| to.$name.clone_from(&from.$name),
+        }, )+ ];
+    };
+}
+
+fn default_of<T: SettingValue>(name: &str, text: Option<&str>) -> T {
+    match T::parse(text.unwrap_or_default()) {
+        Ok(value) => value,
+        // Every entry's default is parsed by the tests, so this is a mistake in this file.
+        Err(mismatch) => unreachable!("default of {name}: expected {}", mismatch.expected),
+    }
+}
+
+const TLS_LATER: &str = "TLS is not built yet: connections are not encrypted";
+
+catalogue! {
+    /// Database users who may run every command on the console.
+    admin_users: CommaList {
+        default: Some(""), unit: "", group: Console, scopes: [Global], change: Reload, support: Full,
+        help: "User names separated by commas. They authenticate on database `pgbouncer` like anyone else. With `auth_type = any` every client is an administrator and the list is ignored. Besides, user `pgbouncer` connecting over the Unix socket from the account the process runs under is always an administrator, without a password.",
+    }
+    /// Whether to append the client's address to application_name.
+    application_name_add_host: Flag {
+        default: Some("0"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "The `application_name` a client starts with gets ` - address:port` appended, so that a bad query in `pg_stat_activity` leads to the machine it came from. A later `SET application_name` is left alone.",
+    }
+    /// The database to run auth_query in.
+    auth_dbname: Option<String> {
+        default: None, unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
+        help: "The name of an entry of [databases] (or one that `*` would serve). Unset: the query runs in the database the client asks for, so a function it calls must exist in each of them. The console's own `pgbouncer` cannot be named here.",
+    }
+    /// The file of user names and passwords.
+    auth_file: Option<String> {
+        default: None, unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
+        help: "See [The password file](#the-password-file). Relative names are relative to the working directory. The passwords serve twice: to check clients, and to log in to servers. Most values of `auth_type` need this file or `auth_user`.",
+    }
+    /// The file of host-based authentication rules.
+    auth_hba_file: String {
+        default: Some(""), unit: "", group: Authentication, scopes: [Global], change: Reload, support: NotYet("auth_type = hba is not built yet"),
+        help: "Read when `auth_type` is `hba`. The format is that of pg_hba.conf with record types local, host, hostssl and hostnossl.",
+    }
+    /// The file of user name maps for HBA rules.
+    auth_ident_file: Option<String> {
+        default: None, unit: "", group: Authentication, scopes: [Global], change: Reload, support: NotYet("auth_type = hba is not built yet"),
+        help: "Lines of `map system-user database-user`, used by `map=` in HBA rules.",
+    }
+    /// LDAP options when auth_type is ldap.
+    auth_ldap_options: Option<String> {
+        default: None, unit: "", group: Authentication, scopes: [Global], change: Reload, support: NotYet("auth_type = ldap is not built yet"),
+        help: "The options PostgreSQL's pg_hba.conf takes after method `ldap`, such as `ldapserver=... ldapprefix=...`.",
+    }
+    /// The query that finds the secret of a user who is not in auth_file.
+    auth_query: String {
+        default: Some("SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"),
+        unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
+        help: "It gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may; better is a SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else. It is used only where `auth_user` is set.",
+    }
+    /// How clients prove who they are.
+    auth_type: AuthType {
+        default: Some("md5"), unit: "", group: Authentication, scopes: [Global], change: Reload,
+        support: Full,
+        help: "`scram-sha-256`: SCRAM; the file holds SCRAM verifiers or passwords.\n\n`md5`: an MD5 challenge, or SCRAM for users whose secret is a SCRAM verifier.\n\n`plain`: the password crosses the network in clear text.\n\n`trust`: no check, but the user must be known.\n\n`any`: no check, and the name is ignored: each database needs `user=`, and every client is an administrator of the console.\n\n`cert`, `hba`, `pam` and `ldap` are known but not built yet: a file that asks for them is refused.\n\nA RELOAD of a file that no longer names it keeps the running value.",
+    }
+    /// The role that runs auth_query.
+    auth_user: Option<String> {
+        default: None, unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
+        help: "If set, users who are not in `auth_file` are looked up by `auth_query` under this role. Its own password comes from `auth_file`; without one there it must be let in without a password.",
+    }
+    /// How long a database made from the * entry lives unused.
+    autodb_idle_timeout: Duration {
+        default: Some("3600"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "Afterwards its pools and its statistics are dropped. 0 keeps them.",
+    }
+    /// How long a cancel request may wait to be passed on.
+    cancel_wait_timeout: Duration {
+        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "A cancel request needs a server connection of its own; if none can be had in this time the request is dropped. 0 is no limit.",
+    }
+    /// How long a client may be idle outside a transaction.
+    client_idle_timeout: Duration {
+        default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
+        help: "Then it is disconnected. Should be longer than the lifetime of connections in the clients' own pools. 0 is off.",
+    }
+    /// How long a client may take to log in.
+    client_login_timeout: Duration {
+        default: Some("60"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "Rids the pooler of connections that never finish. 0 is off.",
+    }
+    /// TLS 1.3 cipher suites for clients.
+    client_tls13_ciphers: Option<String> {
+        default: None, unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "OpenSSL's names, separated by colons. Unset: the library's choice.",
+    }
+    /// The certificate authority that client certificates must come from.
+    client_tls_ca_file: String {
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "Needed by `client_tls_sslmode = verify-ca` and `verify-full`.",
+    }
+    /// The pooler's certificate towards clients.
+    client_tls_cert_file: String {
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "",
+    }
+    /// Cipher suites for clients with TLS 1.2 and older.
+    client_tls_ciphers: String {
+        default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "OpenSSL's syntax, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`.",
+    }
+    /// Diffie-Hellman parameters for clients with TLS 1.2 and older.
+    client_tls_dheparams: String {
+        default: Some("auto"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "`auto`, `none` or `legacy`.",
+    }
+    /// The elliptic curve for key exchange with clients.
+    client_tls_ecdhcurve: String {
+        default: Some("auto"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "`auto`, `none` or the name of a curve.",
+    }
+    /// The private key of client_tls_cert_file.
+    client_tls_key_file: String {
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "",
+    }
+    /// TLS versions that clients may use.
+    client_tls_protocols: TlsProtocols {
+        default: Some("secure"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "Any of `tlsv1.0`, `tlsv1.1`, `tlsv1.2`, `tlsv1.3`, separated by commas, or `secure` (1.2 and 1.3), `all`, `legacy` (all).",
+    }
+    /// Whether clients may or must use TLS.
+    client_tls_sslmode: SslMode {
+        default: Some("disable"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "`disable`: requests for TLS are declined. `allow` and `prefer`: it is the client's choice. `require`: plain connections are refused. `verify-ca` and `verify-full`: the client must show a valid certificate.\n\nAs long as TLS is not built, a file that requires it is refused rather than served without.",
+    }
+    /// The configuration file that RELOAD reads.
+    conffile: Option<String> {
+        default: None, unit: "", group: Process, scopes: [Global], change: Reload, support: Full,
+        help: "The name given on the command line, unless set to another one, which the next RELOAD then reads.",
+    }
+    /// Server connections per pool, that is per database and user.
+    default_pool_size: u32 {
+        default: Some("20"), unit: "connections", group: Limits, scopes: [Global, Database, User, Peer], change: Reload, support: Full,
+        help: "The key is `pool_size` in [databases], [users] and [peers]; a user's value goes before a database's. 0 is no limit. Sizes are for the whole process, whatever the number of workers. For [peers] it is the number of cancel requests under way.",
+    }
+    /// How long a bare BEGIN may wait for its first statement before it takes a server.
+    deferred_begin: Duration {
+        default: Some("1"), unit: "seconds", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own. In transaction pooling a bare `BEGIN` or `START TRANSACTION` is answered at once and takes no server until the first real statement, with which it travels in one write. The one visible effect is that `now()` is taken later; after this many seconds the BEGIN is sent by itself. 0 is off.",
+    }
+    /// Whether to refuse the simple query protocol.
+    disable_pqexec: Flag {
+        default: Some("0"), unit: "", group: Session, scopes: [Global], change: Restart, support: Full,
+        help: "The simple protocol allows several statements in one message, which some SQL injections live on. Only clients that use the extended protocol throughout keep working.",
+    }
+    /// How long DNS answers are kept.
+    dns_max_ttl: Duration {
+        default: Some("15"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: NotYet("names are looked up anew for each server connection"),
+        help: "The time to live in the answer itself is ignored.",
+    }
+    /// How long failures to find a name are kept.
+    dns_nxdomain_ttl: Duration {
+        default: Some("15"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: NotYet("names are looked up anew for each server connection"),
+        help: "",
+    }
+    /// How often to check the serial number of DNS zones.
+    dns_zone_check_period: Duration {
+        default: Some("0"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: NotYet("zones are not watched"),
+        help: "A changed serial makes all names under the zone be looked up again. 0 is off.",
+    }
+    /// How long a client may be idle inside a transaction.
+    idle_transaction_timeout: Duration {
+        default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
+        help: "Then client and server are disconnected, since a sleeping transaction keeps a server from everyone else. 0 is off.",
+    }
+    /// Startup parameters to accept and not pass on.
+    ignore_startup_parameters: CommaList {
+        default: Some(""), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "Names separated by commas. Without it, a startup parameter that the pooler does not track refuses the connection; `extra_float_digits` (JDBC) and `options` are the usual ones.",
+    }
+    /// How many bytes of a message's text are examined at once.
+    inspect_bytes_max: u32 {
+        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own. The text of a longer message is only scanned for keywords as it streams through.",
+    }
+    /// A name for the process.
+    job_name: String {
+        default: Some("pgbouncer"), unit: "", group: Process, scopes: [Global], change: Restart, support: AcceptedNoEffect("only a Windows service has use for it"),
+        help: "",
+    }
+    /// Addresses to listen on for TCP connections.
+    listen_addr: ListenAddresses {
+        default: Some(""), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
+        help: "Addresses or host names separated by commas; `*` is every address. Empty: clients reach the pooler over its Unix socket only.",
+    }
+    /// The kernel's queue of connections not yet accepted.
+    listen_backlog: u32 {
+        default: Some("128"), unit: "connections", group: Listening, scopes: [Global], change: Restart, support: Full,
+        help: "The argument of listen(2). Connections beyond it are dropped by the kernel, so raise it where clients arrive in floods; `net.core.somaxconn` bounds it.",
+    }
+    /// The port for TCP and in the name of the Unix socket.
+    listen_port: u16 {
+        default: Some("6432"), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
+        help: "",
+    }
+    /// Whether to log successful logins.
+    log_connections: Flag {
+        default: Some("1"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// Whether to log disconnections with their reasons.
+    log_disconnections: Flag {
+        default: Some("1"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// Whether to log the errors that the pooler itself sends to clients.
+    log_pooler_errors: Flag {
+        default: Some("1"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// Whether to log statistics every stats_period.
+    log_stats: Flag {
+        default: Some("1"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// The log file.
+    logfile: String {
+        default: Some(""), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "It is reopened by RELOAD, for log rotation. It does not by itself stop the log on stderr: that is `-q` or `-d`. Running as a daemon needs it or `syslog`.",
+    }
+    /// A notice sent to each client after it has logged in.
+    login_notify_message: String {
+        default: Some(""), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "Empty: none.",
+    }
+    /// Client connections in all.
+    max_client_conn: u32 {
+        default: Some("100"), unit: "connections", group: Limits, scopes: [Global], change: Reload, support: Full,
+        help: "Connections beyond it are refused with an error. Each client and each server connection takes a file descriptor, so the limit on open files (`ulimit -n`) must be above this number plus all pools together.",
+    }
+    /// Client connections per database.
+    max_db_client_connections: u32 {
+        default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database], change: Reload, support: Full,
+        help: "Connections beyond it are refused. 0 is no limit; in a line of [databases] 0 means the value here.",
+    }
+    /// Server connections per database, over all users.
+    max_db_connections: u32 {
+        default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database], change: Reload, support: Full,
+        help: "It counts by entry of [databases], not by the database on the server. A pool that may not grow because of it waits until another pool's idle server is closed. 0 is no limit; in a line of [databases] 0 means the value here.",
+    }
+    /// The largest message let through.
+    max_packet_size: u64 {
+        default: Some("2147483647"), unit: "bytes", group: Network, scopes: [Global], change: Reload, support: Full,
+        help: "A message is one query or one row. Large messages pass through in constant memory whatever this says.",
+    }
+    /// Prepared statements kept on each server connection.
+    max_prepared_statements: u32 {
+        default: Some("200"), unit: "statements", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "In transaction and statement pooling, protocol-level prepared statements follow the client: a statement that its present server lacks is prepared there unseen, and the one unused for longest makes room. Should be above the number of statements your clients use often; each costs memory in every server process. 0 switches this off, and prepared statements then need session pooling.",
+    }
+    /// Client connections per user.
+    max_user_client_connections: u32 {
+        default: Some("0"), unit: "connections", group: Limits, scopes: [Global, User], change: Reload, support: Full,
+        help: "Connections beyond it are refused. 0 is no limit; in a line of [users] 0 means the value here.",
+    }
+    /// Server connections per user, over all databases.
+    max_user_connections: u32 {
+        default: Some("0"), unit: "connections", group: Limits, scopes: [Global, User], change: Reload, support: Full,
+        help: "The user is the one logged in as on the server: that of `user=` in [databases] where given, else the client's. 0 is no limit; in a line of [users] 0 means the value here.",
+    }
+    /// Server connections a pool keeps open even when idle.
+    min_pool_size: u32 {
+        default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database], change: Reload, support: Full,
+        help: "Saves the first clients after a quiet time from waiting for logins. Capped at the pool's size. Where the user and the password are known (`user=` in [databases]), the pool is warm before any client comes.",
+    }
+    /// This process's number among its peers.
+    peer_id: u32 {
+        default: Some("0"), unit: "", group: Process, scopes: [Global], change: Reload, support: NotYet("cancel requests are not passed on to peers"),
+        help: "From 1 to 16383, a different one in each process behind one load balancer; [peers] lists them all. A cancel request that arrives at the wrong process is passed on to the right one. 0 is off.",
+    }
+    /// The file that holds the process id while the pooler runs.
+    pidfile: String {
+        default: Some(""), unit: "", group: Process, scopes: [Global], change: Restart, support: Full,
+        help: "Running as a daemon needs it.",
+    }
+    /// PgBouncer's buffer size.
+    pkt_buf: u32 {
+        default: Some("4096"), unit: "bytes", group: Network, scopes: [Global], change: Restart, support: AcceptedNoEffect("buffers belong to workers and have no size to choose"),
+        help: "",
+    }
+    /// How long a pool whose user has no client lives.
+    pool_idle_timeout: Duration {
+        default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "Afterwards its server connections are closed and the pool is dropped. 0 is off.",
+    }
+    /// When a server connection goes back to its pool.
+    pool_mode: PoolMode {
+        default: Some("session"), unit: "", group: Pooling, scopes: [Global, Database, User], change: Reload, support: Full,
+        help: "`session`: when the client disconnects. `transaction`: when its transaction ends; this is what saves servers. `statement`: when each query ends; transactions of several statements are refused.\n\nA user's value goes before a database's, and that before the value here. Replication connections are always pooled by session.",
+    }
+    /// How long a query may run.
+    query_timeout: Duration {
+        default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
+        help: "Then client and server are disconnected. Meant for failing networks, and should be somewhat longer than PostgreSQL's `statement_timeout`, which ends a query more gently. 0 is off.",
+    }
+    /// How long a client waits for a server before it is told so.
+    query_wait_notify: u32 {
+        default: Some("5"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "It gets a NOTICE that it is in the queue. 0 is off.",
+    }
+    /// How long a client may wait for a server.
+    query_wait_timeout: Duration {
+        default: Some("120"), unit: "seconds", group: Timeouts, scopes: [Global, Database, User], change: Reload, support: Full,
+        help: "Then it gets an error and is disconnected, so that a dead or overloaded server does not pile up clients without end. 0 is no limit; in a line of [databases] or [users] 0 means the value here.",
+    }
+    /// Server connections a pool may have beyond its size.
+    reserve_pool_size: u32 {
+        default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database, User], change: Reload, support: Full,
+        help: "They are opened when a client has waited for `reserve_pool_timeout`. [databases] also takes the older key `reserve_pool`. 0 is none.",
+    }
+    /// How long a client waits before the reserve is used.
+    reserve_pool_timeout: Duration {
+        default: Some("5"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "0 keeps the reserve unused.",
+    }
+    /// A resolv.conf to use in place of the system's.
+    resolv_conf: String {
+        default: Some(""), unit: "", group: Dns, scopes: [Global], change: Restart, support: NotYet("names are looked up as the system does"),
+        help: "",
+    }
+    /// How many buffers of one connection PgBouncer handles in a row.
+    sbuf_loopcnt: u32 {
+        default: Some("5"), unit: "buffers", group: Network, scopes: [Global], change: Reload, support: AcceptedNoEffect("connections take turns by design"),
+        help: "",
+    }
+    /// Iterations of SCRAM verifiers that the pooler makes itself.
+    scram_iterations: u32 {
+        default: Some("4096"), unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
+        help: "For users whose password is stored in plain text and who log in by SCRAM. More iterations make guessing dearer, and each login too.",
+    }
+    /// How long a released server counts as healthy without a check.
+    server_check_delay: Duration {
+        default: Some("30"), unit: "seconds", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "A server that has been idle for longer is checked with `server_check_query` before a client gets it. 0 checks always.",
+    }
+    /// The query that checks whether a server is alive.
+    server_check_query: CheckQuery {
+        default: Some("<empty>"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "The word `<empty>` is an empty query, the cheapest there is. An empty value switches checks off.",
+    }
+    /// How long connecting and logging in to a server may take.
+    server_connect_timeout: Duration {
+        default: Some("15"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// Whether RECONNECT and changed settings end sessions early.
+    server_fast_close: Flag {
+        default: Some("0"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "In session pooling, a server that is due to be closed is closed when its transaction ends, and its client with it, rather than when the session ends. In the other modes that is so anyway, and the client stays.",
+    }
+    /// How long a server may be idle before it is closed.
+    server_idle_timeout: Duration {
+        default: Some("600"), unit: "seconds", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "Servers within `min_pool_size` stay. 0 is off.",
+    }
+    /// How old a server connection may get.
+    server_lifetime: Duration {
+        default: Some("3600"), unit: "seconds", group: Servers, scopes: [Global, Database], change: Reload, support: Full,
+        help: "One that is older and not in use is closed; the ages at which a pool's servers go are spread out. 0 uses each connection once; in a line of [databases] 0 means the value here.",
+    }
+    /// How long to wait after a failed login to a server.
+    server_login_retry: Duration {
+        default: Some("15"), unit: "seconds", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "Until then, new clients of the pool get the error at once rather than wait. Use PAUSE around planned restarts.",
+    }
+    /// The query that cleans a server between sessions.
+    server_reset_query: String {
+        default: Some("DISCARD ALL"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "Run when a client of a session pool leaves, outside any transaction, so it needs no ROLLBACK. Empty: none. In the other modes it is not used, unless `server_reset_query_always` is on.",
+    }
+    /// Whether server_reset_query runs in every mode.
+    server_reset_query_always: Flag {
+        default: Some("0"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "Costs a round trip per transaction and loses prepared statements each time. It only makes applications that misuse transaction pooling fail always rather than now and then.",
+    }
+    /// Whether to take idle servers in turn rather than the last used first.
+    server_round_robin: Flag {
+        default: Some("0"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "Last used first keeps few servers busy and their caches warm. In turn is better where several machines stand behind one address.",
+    }
+    /// TLS 1.3 cipher suites for servers.
+    server_tls13_ciphers: Option<String> {
+        default: None, unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "OpenSSL's names, separated by colons. Unset: the library's choice.",
+    }
+    /// The certificate authority that server certificates must come from.
+    server_tls_ca_file: String {
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "Needed by `server_tls_sslmode = verify-ca` and `verify-full`.",
+    }
+    /// The pooler's certificate towards servers.
+    server_tls_cert_file: String {
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "",
+    }
+    /// Cipher suites for servers with TLS 1.2 and older.
+    server_tls_ciphers: String {
+        default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "As `client_tls_ciphers`.",
+    }
+    /// The private key of server_tls_cert_file.
+    server_tls_key_file: String {
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "",
+    }
+    /// TLS versions to use with servers.
+    server_tls_protocols: TlsProtocols {
+        default: Some("secure"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "As `client_tls_protocols`.",
+    }
+    /// Whether server connections may or must use TLS.
+    server_tls_sslmode: SslMode {
+        default: Some("prefer"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: and carry the host's name.\n\nAs long as TLS is not built, a file that requires it is refused rather than served without.",
+    }
+    /// A name for the Windows service.
+    service_name: String {
+        default: Some("pgbouncer"), unit: "", group: Process, scopes: [Global], change: Restart, support: AcceptedNoEffect("only a Windows service has use for it"),
+        help: "Another word for `job_name`.",
+    }
+    /// How much of a client's session follows it from server to server.
+    session_state: SessionState {
+        default: Some("full"), unit: "", group: Session, scopes: [Global], change: Reload, support: NotYet("either value keeps what PgBouncer keeps"),
+        help: "pgweir's own. `full`: everything that can be restored, and what cannot pins the client to its server. `pgbouncer`: the reported parameters and protocol-level prepared statements only, as PgBouncer does.",
+    }
+    /// Whether several processes may listen on the same port.
+    so_reuseport: Flag {
+        default: Some("0"), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
+        help: "Sets SO_REUSEPORT, with which Linux spreads connections over the processes. Cancel requests may then arrive at the wrong one: see `peer_id`.",
+    }
+    /// How often averages are computed and statistics logged.
+    stats_period: u32 {
+        default: Some("60"), unit: "seconds", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// Database users who may read statistics on the console.
+    stats_users: CommaList {
+        default: Some(""), unit: "", group: Console, scopes: [Global], change: Reload, support: Full,
+        help: "User names separated by commas. They may use SHOW, except SHOW FDS.",
+    }
+    /// How long SUSPEND waits for buffers to empty.
+    suspend_timeout: Duration {
+        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: NotYet("SUSPEND and online restart are not built yet"),
+        help: "Connections that have not emptied theirs by then are dropped.",
+    }
+    /// Whether to log to syslog.
+    syslog: Flag {
+        default: Some("0"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// The syslog facility.
+    syslog_facility: SyslogFacility {
+        default: Some("daemon"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// The name in syslog lines.
+    syslog_ident: String {
+        default: Some("pgbouncer"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "",
+    }
+    /// Whether to accept TCP connections only once they have sent data.
+    tcp_defer_accept: u32 {
+        default: Some("1"), unit: "", group: Network, scopes: [Global], change: Reload, support: Full,
+        help: "Sets TCP_DEFER_ACCEPT on Linux: 1 waits up to 45 seconds, a larger number that many seconds.",
+    }
+    /// Whether TCP connections are kept alive.
+    tcp_keepalive: Flag {
+        default: Some("1"), unit: "", group: Network, scopes: [Global], change: Reload, support: Full,
+        help: "The times are the system's unless `tcp_keepidle`, `tcp_keepintvl` and `tcp_keepcnt` are set.",
+    }
+    /// Keepalive probes before a connection counts as dead.
+    tcp_keepcnt: u32 {
+        default: Some("0"), unit: "probes", group: Network, scopes: [Global], change: Reload, support: Full,
+        help: "0 is the system's default.",
+    }
+    /// Quiet time before the first keepalive probe.
+    tcp_keepidle: u32 {
+        default: Some("0"), unit: "seconds", group: Network, scopes: [Global], change: Reload, support: Full,
+        help: "0 is the system's default.",
+    }
+    /// Time between keepalive probes.
+    tcp_keepintvl: u32 {
+        default: Some("0"), unit: "seconds", group: Network, scopes: [Global], change: Reload, support: Full,
+        help: "0 is the system's default.",
+    }
+    /// The kernel's socket buffers.
+    tcp_socket_buffer: u32 {
+        default: Some("0"), unit: "bytes", group: Network, scopes: [Global], change: Reload, support: Full,
+        help: "0 is the system's default.",
+    }
+    /// How long sent data may stay unacknowledged.
+    tcp_user_timeout: u32 {
+        default: Some("0"), unit: "milliseconds", group: Network, scopes: [Global], change: Reload, support: Full,
+        help: "Sets TCP_USER_TIMEOUT on Linux. 0 is the system's default.",
+    }
+    /// Further parameters that follow a client to each server.
+    track_extra_parameters: CommaList {
+        default: Some("IntervalStyle"), unit: "", group: Session, scopes: [Global], change: Restart, support: Full,
+        help: "Names separated by commas, besides `client_encoding`, `DateStyle`, `TimeZone`, `standard_conforming_strings` and `application_name`. Only parameters that the server reports to clients can be tracked.",
+    }
+    /// How long a transaction may take.
+    transaction_timeout: Duration {
+        default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
+        help: "Then client and server are disconnected. 0 is off.",
+    }
+    /// The directory of the Unix socket.
+    unix_socket_dir: UnixSocketDir {
+        default: Some("/tmp"), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
+        help: "The socket is `.s.PGSQL.PORT` there. It is also where servers are looked for when a database has no `host=`. A name that starts with `@` is in Linux's abstract namespace. Empty: no Unix sockets.",
+    }
+    /// The group that the Unix socket belongs to.
+    unix_socket_group: String {
+        default: Some(""), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
+        help: "Empty: the group of the process.",
+    }
+    /// The permissions of the Unix socket.
+    unix_socket_mode: u32 {
+        default: Some("0777"), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
+        help: "Octal, as for chmod: mind the leading 0.",
+    }
+    /// The account to run under when started as root.
+    user: Option<String> {
+        default: None, unit: "", group: Process, scopes: [Global], change: Restart, support: Full,
+        help: "",
+    }
+    /// How much more to log.
+    verbose: u32 {
+        default: Some("0"), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
+        help: "Each `-v` on the command line adds one.",
+    }
+    /// Threads that serve connections.
+    workers: u32 {
+        default: Some("1"), unit: "threads", group: Process, scopes: [Global], change: Restart, support: NotYet("one worker serves all connections"),
+        help: "pgweir's own. Pool sizes are for the process, whatever the number of workers.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_and_unique() {
+        assert!(CATALOGUE.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    #[test]
+    fn every_default_is_a_value_and_prints_as_written() {
+        let settings = GlobalSettings::default();
+        for setting in CATALOGUE {
+            let shown = (setting.get)(&settings);
+            // Octal is the one notation that does not come back as it went in, in PgBouncer neither.
+            let want = if setting.name == "unix_socket_mode" {
+                Some("511")
+            } else {
+                setting.default
+            };
+            assert_eq!(shown.as_deref(), want, "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn every_setting_can_be_found_has_help_and_is_global() {
+        for (index, setting) in CATALOGUE.iter().enumerate() {
+            assert_eq!(Setting::index(setting.name), Some(index));
+            assert!(
+                setting.help.ends_with('.') && setting.help.len() < 100,
+                "{}",
+                setting.name
+            );
+            assert!(setting.scopes.contains(&Global), "{}", setting.name);
+            assert!(!setting.long_help.contains('|'), "{}", setting.name);
+        }
+        assert!(Setting::find("nonsense").is_none());
+    }
+
+    #[test]
+    fn each_entry_sets_and_copies_its_own_field() {
+        for setting in CATALOGUE {
+            let text = match setting.kind {
+                crate::Kind::Choice(words) => words.last().unwrap().to_string(),
+                crate::Kind::Text if setting.name.ends_with("protocols") => "tlsv1.3".into(),
+                crate::Kind::List if setting.name.ends_with("protocols") => "tlsv1.3".into(),
+                crate::Kind::Text | crate::Kind::List => "other".into(),
+                crate::Kind::Integer | crate::Kind::Flag | crate::Kind::Seconds => "7".into(),
+            };
+            let mut settings = GlobalSettings::default();
+            (setting.set)(&mut settings, &text).unwrap();
+            assert_eq!(
+                (setting.get)(&settings).as_deref(),
+                Some(text.as_str()),
+                "{}",
+                setting.name
+            );
+            let changed: Vec<_> = CATALOGUE
+                .iter()
+                .filter(|s| (s.get)(&settings) != (s.get)(&GlobalSettings::default()))
+                .collect();
+            assert_eq!(changed.iter().map(|s| s.name).collect::<Vec<_>>(), [setting.name]);
+            let mut other = GlobalSettings::default();
+            (setting.copy)(&mut other, &settings);
+            assert_eq!(other, settings, "{}", setting.name);
+        }
+    }
+}

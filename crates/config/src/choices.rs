@@ -1,0 +1,161 @@
+//! The settings that are one of a few words.
+
+use crate::value::{Kind, Mismatch, SettingValue, parse_choice};
+
+/// Declares an enum whose variants are words of the configuration file, in any case.
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident { $( $(#[$variant_meta:meta])* $variant:ident = $word:literal, )+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $( $(#[$variant_meta])* $variant, )+ }
+
+        impl $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// The word as PgBouncer prints it.
+            pub fn word(self) -> &'static str {
+                match self { $( $name::$variant => $word, )+ }
+            }
+        }
+
+        impl SettingValue for $name {
+            const KIND: Kind = Kind::Choice($name::WORDS);
+
+            fn parse(text: &str) -> Result<$name, Mismatch> {
+                parse_choice(text, $name::WORDS, &[$($name::$variant),+])
+            }
+
+            fn show(&self) -> Option<String> {
+                Some(self.word().to_string())
+            }
+        }
+    };
+}
+
+choice! {
+    /// When a server connection goes back to its pool.
+    PoolMode {
+        /// When the client disconnects.
+        Session = "session",
+        /// When the transaction ends.
+        Transaction = "transaction",
+        /// When the query ends; transactions of several statements are refused.
+        Statement = "statement",
+    }
+}
+
+choice! {
+    /// How clients prove who they are.
+    AuthType {
+        /// No check, and the user name is ignored: every database must name its user.
+        Any = "any",
+        /// No check, but the user must be known.
+        Trust = "trust",
+        /// The password in clear text.
+        Plain = "plain",
+        /// An MD5 challenge, or SCRAM for users whose stored secret is a SCRAM verifier.
+        Md5 = "md5",
+        /// A TLS client certificate.
+        Cert = "cert",
+        /// By the rules of `auth_hba_file`.
+        Hba = "hba",
+        /// SCRAM-SHA-256 only.
+        ScramSha256 = "scram-sha-256",
+        /// The operating system's PAM stack.
+        Pam = "pam",
+        /// An LDAP server.
+        Ldap = "ldap",
+    }
+}
+
+choice! {
+    /// How much TLS to ask for, libpq's words. Ordered from none to most.
+    SslMode {
+        /// Never.
+        Disable = "disable",
+        /// If the other side wants it.
+        Allow = "allow",
+        /// If the other side can.
+        Prefer = "prefer",
+        /// Always, without checking certificates.
+        Require = "require",
+        /// Always, with a certificate from a known authority.
+        VerifyCa = "verify-ca",
+        /// Always, and the certificate must carry the right name.
+        VerifyFull = "verify-full",
+    }
+}
+
+choice! {
+    /// What to do with several hosts of a database.
+    LoadBalanceHosts {
+        /// Spread new server connections over them.
+        RoundRobin = "round-robin",
+        /// Stay with the first one that answers.
+        Disable = "disable",
+    }
+}
+
+choice! {
+    /// How much of a client's session follows it from server to server.
+    SessionState {
+        /// All that can be restored; what cannot pins the client to its server.
+        Full = "full",
+        /// What PgBouncer keeps: the reported parameters and protocol-level prepared statements.
+        Pgbouncer = "pgbouncer",
+    }
+}
+
+choice! {
+    /// The syslog facility to log under.
+    SyslogFacility {
+        /// LOG_AUTH.
+        Auth = "auth",
+        /// LOG_AUTHPRIV.
+        Authpriv = "authpriv",
+        /// LOG_DAEMON.
+        Daemon = "daemon",
+        /// LOG_USER.
+        User = "user",
+        /// LOG_LOCAL0.
+        Local0 = "local0",
+        /// LOG_LOCAL1.
+        Local1 = "local1",
+        /// LOG_LOCAL2.
+        Local2 = "local2",
+        /// LOG_LOCAL3.
+        Local3 = "local3",
+        /// LOG_LOCAL4.
+        Local4 = "local4",
+        /// LOG_LOCAL5.
+        Local5 = "local5",
+        /// LOG_LOCAL6.
+        Local6 = "local6",
+        /// LOG_LOCAL7.
+        Local7 = "local7",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_match_in_any_case_and_print_in_lower_case() {
+        assert_eq!(PoolMode::parse("Transaction"), Ok(PoolMode::Transaction));
+        assert_eq!(
+            AuthType::parse("SCRAM-SHA-256").unwrap().show().as_deref(),
+            Some("scram-sha-256")
+        );
+        assert_eq!(SslMode::parse("verify-full"), Ok(SslMode::VerifyFull));
+        assert!(SslMode::Require > SslMode::Prefer);
+    }
+
+    #[test]
+    fn a_wrong_word_is_answered_with_the_choices() {
+        let mismatch = PoolMode::parse("transation").unwrap_err();
+        assert_eq!(mismatch.expected, "session, transaction or statement");
+        assert_eq!(mismatch.hint.as_deref(), Some("did you mean \"transaction\"?"));
+        assert_eq!(PoolMode::parse("").unwrap_err().hint, None);
+    }
+}

@@ -1,0 +1,169 @@
+//! The keys that lines of [databases], [users] and [peers] take, and how their values are read.
+//!
+//! Numbers here follow C's `atoi`, as in PgBouncer: whole numbers only, times in whole seconds, and what is no number
+//! reads as 0. Since that is rarely meant, it is pointed out.
+
+use std::time::Duration;
+
+use crate::conn_string;
+use crate::problem::{Place, Problem, nearest};
+use crate::value::{Kind, Mismatch, atoi};
+
+/// A key of a line, for the documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct LineKey {
+    /// The key.
+    pub name: &'static str,
+    /// What text it takes.
+    pub kind: Kind,
+    /// What its number counts; empty for none.
+    pub unit: &'static str,
+    /// What holds without it, in words.
+    pub default: &'static str,
+    /// One line or two.
+    pub help: &'static str,
+}
+
+/// A key with the way it is kept in the settings `T` of its line.
+pub(crate) struct Key<T> {
+    pub info: LineKey,
+    pub set: fn(&mut T, &str, &mut Notes) -> Result<(), Mismatch>,
+}
+
+/// What was odd about a value that was taken all the same: message and hint.
+#[derive(Default)]
+pub(crate) struct Notes(Vec<(String, Option<String>)>);
+
+impl Notes {
+    fn add(&mut self, message: String, hint: Option<&str>) {
+        self.0.push((message, hint.map(str::to_string)));
+    }
+}
+
+/// A size where a negative number means "as the global setting says".
+pub(crate) fn size(text: &str, notes: &mut Notes) -> Option<u32> {
+    u32::try_from(whole_number(text, notes)).ok()
+}
+
+/// A limit where 0 or less means "as the global setting says".
+pub(crate) fn limit(text: &str, notes: &mut Notes) -> Option<u32> {
+    size(text, notes).filter(|value| *value > 0)
+}
+
+/// A time where 0 or less means "as the global setting says".
+pub(crate) fn time(text: &str, notes: &mut Notes) -> Option<Duration> {
+    limit(text, notes).map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+/// A port; 0 and no number at all are errors.
+pub(crate) fn port(text: &str, notes: &mut Notes) -> Result<u16, Mismatch> {
+    let mut odd = Notes::default();
+    let value = whole_number(text, &mut odd);
+    match u16::try_from(value) {
+        Ok(port) if port > 0 => {
+            notes.0.append(&mut odd.0);
+            Ok(port)
+        }
+        _ => Err(Mismatch::expected("a port from 1 to 65535")),
+    }
+}
+
+fn whole_number(text: &str, notes: &mut Notes) -> i32 {
+    let (value, clean) = atoi(text);
+    if !clean {
+        notes.add(
+            format!("\"{text}\" is no whole number and is read as {value}, as PgBouncer reads it"),
+            Some(if text.contains('.') {
+                "only section [pgbouncer] takes fractions"
+            } else if text.contains(',') {
+                "one number serves all hosts"
+            } else {
+                "write decimal digits only, without a unit"
+            }),
+        );
+    }
+    value
+}
+
+/// Reads a line's value into `settings` by `keys`. `what` names the line in messages, `at` and `column` are where its
+/// value starts.
+pub(crate) fn read_line<T>(
+    settings: &mut T,
+    keys: &[Key<T>],
+    text: &str,
+    what: &str,
+    (at, column): (&Place, usize),
+    problems: &mut Vec<Problem>,
+) -> bool {
+    let errors_before = count_errors(problems);
+    let (pairs, fault) = conn_string::pairs(text);
+    let mut seen: Vec<&str> = Vec::new();
+    for pair in &pairs {
+        let place = at.at_column(column + pair.key_at);
+        let Some(key) = keys.iter().find(|key| key.info.name == pair.key) else {
+            problems.push(
+                Problem::error(&place, format!("unknown key \"{}\" of {what}", pair.key))
+                    .maybe_hint(suggest(&pair.key, keys.iter().map(|key| key.info.name))),
+            );
+            continue;
+        };
+        if seen.contains(&key.info.name) {
+            problems.push(Problem::warning(
+                &place,
+                format!("\"{}\" is given twice; the last one counts", pair.key),
+            ));
+        }
+        seen.push(key.info.name);
+        let value_place = at.at_column(column + pair.value_at);
+        if pair.value.contains('\t') {
+            problems.push(
+                Problem::warning(&value_place, format!("value of \"{}\" contains a tab", pair.key))
+                    .hint("only spaces separate key=value pairs"),
+            );
+        }
+        let mut notes = Notes::default();
+        if let Err(mismatch) = (key.set)(settings, &pair.value, &mut notes) {
+            problems.push(bad_value(&value_place, &pair.key, &pair.value, mismatch));
+        }
+        for (message, hint) in notes.0 {
+            problems.push(Problem::warning(&value_place, format!("{}: {message}", pair.key)).maybe_hint(hint));
+        }
+    }
+    if let Some(fault) = fault {
+        problems.push(
+            Problem::error(
+                &at.at_column(column + fault.at),
+                format!("syntax error in {what}: {}", fault.message),
+            )
+            .maybe_hint(fault.hint.map(str::to_string)),
+        );
+    }
+    count_errors(problems) == errors_before
+}
+
+fn count_errors(problems: &[Problem]) -> usize {
+    problems
+        .iter()
+        .filter(|problem| problem.severity == crate::Severity::Error)
+        .count()
+}
+
+pub(crate) fn bad_value(place: &Place, name: &str, value: &str, mismatch: Mismatch) -> Problem {
+    const SHOWN_CHARS_MAX: usize = 60;
+    let shown: String = match value.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => value.to_string(),
+    };
+    Problem::error(
+        place,
+        format!(
+            "invalid value for \"{name}\": expected {}, got \"{shown}\"",
+            mismatch.expected
+        ),
+    )
+    .maybe_hint(mismatch.hint)
+}
+
+pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(word, candidates).map(|candidate| format!("did you mean \"{candidate}\"?"))
+}

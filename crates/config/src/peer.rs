@@ -1,0 +1,89 @@
+//! A line of section [peers].
+
+use crate::host::Host;
+use crate::line_key::{Key, LineKey, port, size};
+use crate::value::{Kind, Mismatch};
+
+/// The largest peer id; larger ones do not fit the cancel keys handed to clients.
+pub const PEER_ID_MAX: u32 = 16_383;
+
+/// The largest peer id PgBouncer's parser takes.
+pub(crate) const PEER_ID_ACCEPTED_MAX: u32 = 65_535;
+
+/// Where a peer listens when its line names no port.
+pub const PEER_PORT_DEFAULT: u16 = 6432;
+
+/// Another pooler process behind the same load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// Its `peer_id`.
+    pub id: u32,
+    /// Where it is.
+    pub host: Host,
+    /// Its port.
+    pub port: u16,
+    /// Cancel requests under way to it at once; `None` is `default_pool_size`.
+    pub pool_size: Option<u32>,
+}
+
+/// A peer's line while it is read: its host is not known yet.
+pub(crate) struct PeerLine {
+    pub host: Option<Host>,
+    pub port: u16,
+    pub pool_size: Option<u32>,
+}
+
+impl Default for PeerLine {
+    fn default() -> PeerLine {
+        PeerLine {
+            host: None,
+            port: PEER_PORT_DEFAULT,
+            pool_size: None,
+        }
+    }
+}
+
+pub(crate) static KEYS: &[Key<PeerLine>] = &[
+    Key {
+        info: LineKey {
+            name: "host",
+            kind: Kind::Text,
+            unit: "",
+            default: "none: it must be given",
+            help: "Where the peer is: a host name, an address, a directory that starts with `/`, or `@` and an abstract socket name.",
+        },
+        set: |peer, value, _| {
+            if value.contains(',') {
+                return Err(Mismatch::expected("a single host"));
+            }
+            peer.host = Some(Host::parse(value));
+            Ok(())
+        },
+    },
+    Key {
+        info: LineKey {
+            name: "port",
+            kind: Kind::Integer,
+            unit: "",
+            default: "6432",
+            help: "Its port.",
+        },
+        set: |peer, value, notes| {
+            peer.port = port(value, notes)?;
+            Ok(())
+        },
+    },
+    Key {
+        info: LineKey {
+            name: "pool_size",
+            kind: Kind::Integer,
+            unit: "connections",
+            default: "`default_pool_size`",
+            help: "Cancel requests that may be under way to the peer at once.",
+        },
+        set: |peer, value, notes| {
+            peer.pool_size = size(value, notes);
+            Ok(())
+        },
+    },
+];

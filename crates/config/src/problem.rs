@@ -1,0 +1,177 @@
+//! What is wrong with a configuration, where, and what to do about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// How bad a [`Problem`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// The configuration can be used, but probably not as its author thinks.
+    Warning,
+    /// The configuration is refused; a running pooler keeps its old one.
+    Error,
+}
+
+impl Severity {
+    /// The word printed before the message.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The name the file was asked for by.
+    pub file: Arc<str>,
+    /// Line, from 1; `None` when the problem is about the file as a whole.
+    pub line: Option<u32>,
+    /// Column in bytes, from 1, where one is known.
+    pub column: Option<u32>,
+}
+
+impl Place {
+    /// The whole of a file.
+    pub fn file(file: &str) -> Place {
+        Place {
+            file: file.into(),
+            line: None,
+            column: None,
+        }
+    }
+
+    pub(crate) fn at_column(&self, column: usize) -> Place {
+        Place {
+            column: Some(u32::try_from(column).unwrap_or(u32::MAX)),
+            ..self.clone()
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+            if let Some(column) = self.column {
+                write!(f, ":{column}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One thing wrong with a configuration, in PostgreSQL's style of message: lower case, no full stop, the hint apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Where it stands. Console commands use the file name `console`.
+    pub place: Place,
+    /// Whether the configuration can be used all the same.
+    pub severity: Severity,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn error(place: &Place, message: impl Into<String>) -> Problem {
+        Problem {
+            place: place.clone(),
+            severity: Severity::Error,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn warning(place: &Place, message: impl Into<String>) -> Problem {
+        Problem {
+            place: place.clone(),
+            severity: Severity::Warning,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Problem {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn maybe_hint(mut self, hint: Option<String>) -> Problem {
+        self.hint = hint;
+        self
+    }
+}
+
+/// `pgbouncer.ini:12:5: error: message`, and on a line of its own `    hint: ...`.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.place, self.severity.word(), self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n    hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// The candidate a mistyped word most likely meant, if one is near enough to be worth saying.
+pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const WORD_BYTES_MAX: usize = 64;
+    if word.is_empty() || word.len() > WORD_BYTES_MAX {
+        return None;
+    }
+    let word = word.to_ascii_lowercase();
+    let allowed = (word.len() / 3).clamp(1, 4);
+    candidates
+        .into_iter()
+        .map(|candidate| {
+            (
+                strsim::damerau_levenshtein(&word, &candidate.to_ascii_lowercase()),
+                candidate,
+            )
+        })
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_reads_like_a_compiler_message() {
+        let place = Place {
+            file: "a.ini".into(),
+            line: Some(3),
+            column: None,
+        };
+        let problem = Problem::error(&place, "unknown setting \"x\"").hint("did you mean \"y\"?");
+        assert_eq!(
+            problem.to_string(),
+            "a.ini:3: error: unknown setting \"x\"\n    hint: did you mean \"y\"?"
+        );
+        let there = Problem::warning(&place.at_column(7), "odd");
+        assert_eq!(there.to_string(), "a.ini:3:7: warning: odd");
+        assert_eq!(
+            Problem::warning(&Place::file("b"), "odd").to_string(),
+            "b: warning: odd"
+        );
+    }
+
+    #[test]
+    fn nearest_finds_slips_and_refuses_strangers() {
+        let names = ["pool_mode", "pool_size", "max_client_conn"];
+        assert_eq!(nearest("poolmode", names), Some("pool_mode"));
+        assert_eq!(nearest("max_client_connections", names), None);
+        assert_eq!(nearest("POOL_MODE", names), Some("pool_mode"));
+        assert_eq!(nearest("zebra", names), None);
+        assert_eq!(nearest(&"x".repeat(10_000), names), None);
+    }
+}

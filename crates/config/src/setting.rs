@@ -1,0 +1,147 @@
+//! What the catalogue knows of a setting.
+
+use crate::catalogue::{CATALOGUE, GlobalSettings};
+use crate::value::{Kind, Mismatch};
+
+/// Where in the file a setting may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Section [pgbouncer].
+    Global,
+    /// A line of section [databases].
+    Database,
+    /// A line of section [users].
+    User,
+    /// A line of section [peers].
+    Peer,
+}
+
+/// When a changed value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeRule {
+    /// After RELOAD, SIGHUP, or SET on the console.
+    Reload,
+    /// When the process starts.
+    Restart,
+}
+
+/// How far this version honours a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// It does what its help says.
+    Full,
+    /// It is accepted so that existing files load, and never does anything; the reason follows.
+    AcceptedNoEffect(&'static str),
+    /// Its feature is not built yet; the reason or the present behaviour follows.
+    NotYet(&'static str),
+}
+
+/// The chapters of the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// Where clients come in.
+    Listening,
+    /// Who may connect.
+    Authentication,
+    /// Who may use the admin console.
+    Console,
+    /// How servers are shared.
+    Pooling,
+    /// How many of everything.
+    Limits,
+    /// What happens to a client's session.
+    Session,
+    /// Keeping server connections healthy.
+    Servers,
+    /// When to give up.
+    Timeouts,
+    /// TLS on both sides.
+    Tls,
+    /// Name look-up.
+    Dns,
+    /// Logs and statistics.
+    Logging,
+    /// The process itself.
+    Process,
+    /// Sockets and buffers.
+    Network,
+}
+
+impl Group {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Group; 13] = [
+        Group::Listening,
+        Group::Authentication,
+        Group::Console,
+        Group::Pooling,
+        Group::Limits,
+        Group::Session,
+        Group::Servers,
+        Group::Timeouts,
+        Group::Tls,
+        Group::Dns,
+        Group::Logging,
+        Group::Process,
+        Group::Network,
+    ];
+
+    /// The heading of its chapter.
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Listening => "Listening",
+            Group::Authentication => "Authentication",
+            Group::Console => "Console access",
+            Group::Pooling => "Pooling",
+            Group::Limits => "Pool sizes and limits",
+            Group::Session => "Sessions and statements",
+            Group::Servers => "Server connections",
+            Group::Timeouts => "Timeouts",
+            Group::Tls => "TLS",
+            Group::Dns => "Name look-up",
+            Group::Logging => "Logs and statistics",
+            Group::Process => "Process",
+            Group::Network => "Network tuning",
+        }
+    }
+}
+
+/// One setting of section [pgbouncer].
+#[derive(Debug)]
+pub struct Setting {
+    /// The name in the file and on the console.
+    pub name: &'static str,
+    /// What text it takes.
+    pub kind: Kind,
+    /// What its number counts; empty for none.
+    pub unit: &'static str,
+    /// The value it has when the file does not name it; `None` is unset, which SHOW CONFIG prints as null.
+    pub default: Option<&'static str>,
+    /// The chapter it belongs to.
+    pub group: Group,
+    /// The sections it may stand in, the key having the same name there unless the long help says otherwise.
+    pub scopes: &'static [Scope],
+    /// When a change counts.
+    pub change: ChangeRule,
+    /// How far it is honoured.
+    pub support: Support,
+    /// One line.
+    pub help: &'static str,
+    /// What more there is to know; paragraphs are separated by empty lines. May be empty.
+    pub long_help: &'static str,
+    pub(crate) set: fn(&mut GlobalSettings, &str) -> Result<(), Mismatch>,
+    pub(crate) get: fn(&GlobalSettings) -> Option<String>,
+    /// Copies the one setting from the second to the first.
+    pub(crate) copy: fn(&mut GlobalSettings, &GlobalSettings),
+}
+
+impl Setting {
+    /// The setting of that name.
+    pub fn find(name: &str) -> Option<&'static Setting> {
+        Some(&CATALOGUE[Setting::index(name)?])
+    }
+
+    /// Its place in the catalogue, which is sorted by name.
+    pub(crate) fn index(name: &str) -> Option<usize> {
+        CATALOGUE.binary_search_by(|setting| setting.name.cmp(name)).ok()
+    }
+}
