@@ -23,7 +23,7 @@ TARGET_NAMES = ("pgweir", "pgbouncer", "relay", "direct")
 def add_arguments(parser: argparse.ArgumentParser, default_only: str) -> None:
     parser.add_argument("--only", default=default_only, metavar="NAMES", help="through what, of: %(default)s")
     parser.add_argument("--pgweir", metavar="PATH", help="binary to measure (default: target/release/pgweir)")
-    parser.add_argument("--pgbouncer", metavar="PATH", help="PgBouncer to compare with (default: fetched into the cache)")
+    parser.add_argument("--pgbouncer", metavar="PATH", help="PgBouncer to compare with (default: fetched, once)")
     parser.add_argument("--scale", type=int, default=20, help="pgbench scale (default: %(default)s)")
     parser.add_argument("--port", type=int, default=54100, help="first of two ports used (default: %(default)s)")
 
@@ -92,7 +92,7 @@ def run_transactions(running: targets.Running, mode: str, clients: int, transact
 def tidy(cluster: pgthrow.Cluster) -> None:
     """Removes what writing runs leave behind, so that a later run does not pay for an earlier one."""
     cluster.psql(
-        "truncate pgbench_history; vacuum pgbench_branches; vacuum pgbench_tellers; vacuum pgbench_accounts; checkpoint",
+        "truncate pgbench_history; vacuum pgbench_branches, pgbench_tellers, pgbench_accounts; checkpoint",
         targets.DATABASE,
     )
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -185,6 +186,7 @@ def stop(process: subprocess.Popen) -> None:
         try:
             process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
+            print(f"process {process.pid} did not end on SIGTERM within {STOP_SECONDS_MAX} s", file=sys.stderr)
             process.kill()
             process.wait()
 

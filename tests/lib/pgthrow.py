@@ -16,6 +16,7 @@ This module knows nothing of poolers. Standard library only.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import glob
 import os
 import pwd
@@ -323,10 +324,9 @@ def _remember(cluster: Cluster) -> None:
         atexit.register(_remove_all)
         # SIGTERM by default ends the interpreter without running exit handlers.
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            try:
+            # Outside the main thread this is refused: whoever runs that one decides about signals.
+            with contextlib.suppress(ValueError):
                 signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-            except ValueError:
-                pass  # not the main thread: whoever runs it decides about signals
     _alive.append(cluster)
 
 
