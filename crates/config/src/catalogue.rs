@@ -631,7 +631,7 @@ mod tests {
         for (index, setting) in CATALOGUE.iter().enumerate() {
             assert_eq!(Setting::index(setting.name), Some(index));
             assert!(
-                setting.help.ends_with('.') && setting.help.len() < 100,
+                setting.help().ends_with('.') && setting.help().len() < 100,
                 "{}",
                 setting.name
             );

@@ -8,6 +8,8 @@
 //! - [`Config`] holds it; its lookups ([`Config::pool_size`] and the like) put user, database and global settings
 //!   together by PgBouncer's precedence.
 //! - [`CATALOGUE`] is the list of the settings of section [pgbouncer]; documentation and SHOW CONFIG come from it.
+//! - [`Config::reload`] goes over to a newly loaded configuration and says what changed; [`Config::rows`] and
+//!   [`Config::set`] are the console's SHOW CONFIG and SET.
 #![forbid(unsafe_code)]
 
 mod auth_file;
@@ -16,7 +18,9 @@ mod checks;
 mod choices;
 mod config;
 mod conn_string;
+mod console;
 mod database;
+pub mod docs;
 mod file_source;
 mod host;
 mod ini;
@@ -24,6 +28,7 @@ mod line_key;
 mod load;
 mod peer;
 mod problem;
+mod reload;
 mod secret;
 mod setting;
 mod tls_protocols;
@@ -34,6 +39,7 @@ pub use auth_file::{SECRET_BYTES_MAX, USER_NAME_BYTES_MAX};
 pub use catalogue::{CATALOGUE, GlobalSettings};
 pub use choices::{AuthType, LoadBalanceHosts, PoolMode, SessionState, SslMode, SyslogFacility};
 pub use config::{CONSOLE_DATABASE, Config, off};
+pub use console::ConfigRow;
 pub use database::{DatabaseSettings, SERVER_PORT_DEFAULT};
 pub use file_source::FileSource;
 pub use host::{Host, ListenAddress, ListenAddresses, UnixSocketDir};
@@ -42,6 +48,7 @@ pub use line_key::LineKey;
 pub use load::{Loaded, load};
 pub use peer::{PEER_ID_MAX, PEER_PORT_DEFAULT, PeerSettings};
 pub use problem::{Place, Problem, Severity};
+pub use reload::{Changes, DatabaseChange, Reload, SettingChange};
 pub use secret::Secret;
 pub use setting::{ChangeRule, Group, Scope, Setting, Support};
 pub use tls_protocols::{TlsProtocols, TlsVersion};

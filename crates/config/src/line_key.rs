@@ -30,14 +30,20 @@ pub(crate) struct Key<T> {
     pub set: fn(&mut T, &str, &mut Notes) -> Result<(), Mismatch>,
 }
 
-/// What was odd about a value that was taken all the same: message and hint.
+/// What was odd about a value that was taken all the same.
 #[derive(Default)]
-pub(crate) struct Notes(Vec<(String, Option<String>)>);
+pub(crate) struct Notes {
+    /// Message and hint.
+    odd: Vec<(String, &'static str)>,
+    /// The number was 0 or less where that means "as the global setting says".
+    inherits: bool,
+}
 
-impl Notes {
-    fn add(&mut self, message: String, hint: Option<&str>) {
-        self.0.push((message, hint.map(str::to_string)));
-    }
+/// Where the findings about a line go.
+pub(crate) struct Findings<'a> {
+    pub problems: &'a mut Vec<Problem>,
+    /// Values of 0 that stand for the global setting of that name, which is not what 0 means there.
+    pub inherited: &'a mut Vec<(Place, &'static str)>,
 }
 
 /// A size where a negative number means "as the global setting says".
@@ -47,7 +53,9 @@ pub(crate) fn size(text: &str, notes: &mut Notes) -> Option<u32> {
 
 /// A limit where 0 or less means "as the global setting says".
 pub(crate) fn limit(text: &str, notes: &mut Notes) -> Option<u32> {
-    size(text, notes).filter(|value| *value > 0)
+    let value = size(text, notes).filter(|value| *value > 0);
+    notes.inherits = value.is_none();
+    value
 }
 
 /// A time where 0 or less means "as the global setting says".
@@ -61,7 +69,7 @@ pub(crate) fn port(text: &str, notes: &mut Notes) -> Result<u16, Mismatch> {
     let value = whole_number(text, &mut odd);
     match u16::try_from(value) {
         Ok(port) if port > 0 => {
-            notes.0.append(&mut odd.0);
+            notes.odd.append(&mut odd.odd);
             Ok(port)
         }
         _ => Err(Mismatch::expected("a port from 1 to 65535")),
@@ -71,30 +79,32 @@ pub(crate) fn port(text: &str, notes: &mut Notes) -> Result<u16, Mismatch> {
 fn whole_number(text: &str, notes: &mut Notes) -> i32 {
     let (value, clean) = atoi(text);
     if !clean {
-        notes.add(
+        let hint = if text.contains('.') {
+            "only section [pgbouncer] takes fractions"
+        } else if text.contains(',') {
+            "one number serves all hosts"
+        } else {
+            "write decimal digits only, without a unit"
+        };
+        notes.odd.push((
             format!("\"{text}\" is no whole number and is read as {value}, as PgBouncer reads it"),
-            Some(if text.contains('.') {
-                "only section [pgbouncer] takes fractions"
-            } else if text.contains(',') {
-                "one number serves all hosts"
-            } else {
-                "write decimal digits only, without a unit"
-            }),
-        );
+            hint,
+        ));
     }
     value
 }
 
 /// Reads a line's value into `settings` by `keys`. `what` names the line in messages, `at` and `column` are where its
-/// value starts.
+/// value starts. Returns whether there was no error.
 pub(crate) fn read_line<T>(
     settings: &mut T,
     keys: &[Key<T>],
     text: &str,
     what: &str,
     (at, column): (&Place, usize),
-    problems: &mut Vec<Problem>,
+    findings: &mut Findings<'_>,
 ) -> bool {
+    let problems = &mut *findings.problems;
     let errors_before = count_errors(problems);
     let (pairs, fault) = conn_string::pairs(text);
     let mut seen: Vec<&str> = Vec::new();
@@ -125,8 +135,11 @@ pub(crate) fn read_line<T>(
         if let Err(mismatch) = (key.set)(settings, &pair.value, &mut notes) {
             problems.push(bad_value(&value_place, &pair.key, &pair.value, mismatch));
         }
-        for (message, hint) in notes.0 {
-            problems.push(Problem::warning(&value_place, format!("{}: {message}", pair.key)).maybe_hint(hint));
+        for (message, hint) in notes.odd {
+            problems.push(Problem::warning(&value_place, format!("{}: {message}", pair.key)).hint(hint));
+        }
+        if notes.inherits {
+            findings.inherited.push((value_place, key.info.name));
         }
     }
     if let Some(fault) = fault {

@@ -9,7 +9,7 @@ use crate::config::{CONSOLE_DATABASE, Config};
 use crate::database::{self, DatabaseSettings};
 use crate::file_source::FileSource;
 use crate::ini::{self, Entry};
-use crate::line_key::{bad_value, read_line, suggest};
+use crate::line_key::{Findings, bad_value, read_line, suggest};
 use crate::peer::{self, PEER_ID_ACCEPTED_MAX, PeerLine, PeerSettings};
 use crate::problem::{Place, Problem, Severity};
 use crate::setting::Setting;
@@ -57,6 +57,8 @@ pub(crate) struct Places {
     pub databases: BTreeMap<String, Place>,
     pub users: BTreeMap<String, Place>,
     pub peers: BTreeMap<u32, Place>,
+    /// Values of 0 in [databases] and [users] that stand for the global setting of that name.
+    pub inherited: Vec<(Place, &'static str)>,
 }
 
 #[derive(Default)]
@@ -134,7 +136,7 @@ impl Loader {
             &entry.value,
             &what,
             at,
-            &mut self.problems,
+            &mut self.findings(),
         );
         if name == "*" {
             self.config.autodb = Some(settings);
@@ -149,7 +151,7 @@ impl Loader {
         self.places.users.insert(entry.name.clone(), entry.place.clone());
         let mut settings = UserSettings::default();
         let at = (&entry.place, entry.value_column);
-        read_line(&mut settings, user::KEYS, &entry.value, &what, at, &mut self.problems);
+        read_line(&mut settings, user::KEYS, &entry.value, &what, at, &mut self.findings());
         self.config.users.insert(entry.name.clone(), settings);
     }
 
@@ -172,7 +174,7 @@ impl Loader {
         self.places.peers.insert(id, entry.place.clone());
         let mut line = PeerLine::default();
         let at = (&entry.place, entry.value_column);
-        let good = read_line(&mut line, peer::KEYS, &entry.value, &what, at, &mut self.problems);
+        let good = read_line(&mut line, peer::KEYS, &entry.value, &what, at, &mut self.findings());
         match line.host {
             Some(host) => {
                 let PeerLine { port, pool_size, .. } = line;
@@ -190,6 +192,13 @@ impl Loader {
                 .problems
                 .push(Problem::error(&entry.place, format!("{what} has no host"))),
             None => {}
+        }
+    }
+
+    fn findings(&mut self) -> Findings<'_> {
+        Findings {
+            problems: &mut self.problems,
+            inherited: &mut self.places.inherited,
         }
     }
 

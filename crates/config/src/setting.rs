@@ -124,8 +124,8 @@ pub struct Setting {
     pub change: ChangeRule,
     /// How far it is honoured.
     pub support: Support,
-    /// One line.
-    pub help: &'static str,
+    /// One line, with the blank a doc comment starts with.
+    pub(crate) help: &'static str,
     /// What more there is to know; paragraphs are separated by empty lines. May be empty.
     pub long_help: &'static str,
     pub(crate) set: fn(&mut GlobalSettings, &str) -> Result<(), Mismatch>,
@@ -135,6 +135,11 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// What it is, in one line.
+    pub fn help(&self) -> &'static str {
+        self.help.trim()
+    }
+
     /// The setting of that name.
     pub fn find(name: &str) -> Option<&'static Setting> {
         Some(&CATALOGUE[Setting::index(name)?])

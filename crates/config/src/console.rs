@@ -1,0 +1,64 @@
+//! SHOW CONFIG and SET.
+
+use crate::catalogue::CATALOGUE;
+use crate::checks;
+use crate::config::Config;
+use crate::line_key::{bad_value, suggest};
+use crate::problem::{Place, Problem};
+use crate::setting::{ChangeRule, Setting};
+
+/// A row of SHOW CONFIG.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigRow {
+    /// The setting's name.
+    pub key: &'static str,
+    /// Its value in PgBouncer's notation; `None` prints as null.
+    pub value: Option<String>,
+    /// Its default as the catalogue has it; `None` prints as null.
+    pub default: Option<&'static str>,
+    /// Whether RELOAD and SET can change it: `yes` or `no` in the output.
+    pub changeable: bool,
+}
+
+/// The file name of problems with console commands.
+const CONSOLE: &str = "console";
+
+impl Config {
+    /// The rows of SHOW CONFIG, in its order.
+    pub fn rows(&self) -> impl Iterator<Item = ConfigRow> {
+        CATALOGUE.iter().map(|setting| ConfigRow {
+            key: setting.name,
+            value: setting.value(self),
+            default: setting.default,
+            changeable: setting.change == ChangeRule::Reload,
+        })
+    }
+
+    /// SET: changes a setting until the next RELOAD. On an error nothing is changed.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Problem> {
+        let place = Place::file(CONSOLE);
+        let Some(setting) = Setting::find(key) else {
+            let hint = suggest(key, CATALOGUE.iter().map(|setting| setting.name));
+            return Err(Problem::error(&place, format!("unknown setting \"{key}\"")).maybe_hint(hint));
+        };
+        if setting.change == ChangeRule::Restart {
+            let message = format!("setting \"{key}\" cannot be changed without a restart");
+            return Err(Problem::error(&place, message).hint("change it in the configuration file and restart"));
+        }
+        let mut global = self.global.clone();
+        (setting.set)(&mut global, value).map_err(|mismatch| bad_value(&place, key, value, mismatch))?;
+        if let Some((_, message, hint)) = checks::unmet_demands(&global).into_iter().next() {
+            return Err(Problem::error(&place, message).hint(hint));
+        }
+        self.global = global;
+        self.named.insert(setting.name);
+        Ok(())
+    }
+}
+
+impl Setting {
+    /// Its value in a configuration, in PgBouncer's notation; `None` is unset.
+    pub fn value(&self, config: &Config) -> Option<String> {
+        (self.get)(&config.global)
+    }
+}

@@ -1,0 +1,183 @@
+//! What a RELOAD changes, and what it may not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::catalogue::CATALOGUE;
+use crate::config::Config;
+use crate::database::DatabaseSettings;
+use crate::problem::{Place, Problem};
+use crate::setting::{ChangeRule, Setting};
+
+/// What differs between two configurations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Settings of section [pgbouncer], in catalogue order.
+    pub settings: Vec<SettingChange>,
+    /// Lines of [databases] by name, `*` among them.
+    pub databases: BTreeMap<String, DatabaseChange>,
+    /// Names whose line of [users] is new, gone or different.
+    pub users: BTreeSet<String>,
+    /// Names whose secret in `auth_file` is new, gone or different.
+    pub auth_users: BTreeSet<String>,
+    /// Ids whose line of [peers] is new, gone or different.
+    pub peers: BTreeSet<u32>,
+}
+
+/// A setting with another value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChange {
+    /// Its name.
+    pub name: &'static str,
+    /// What SHOW CONFIG printed before.
+    pub old: Option<String>,
+    /// What it prints now.
+    pub new: Option<String>,
+    /// Whether it takes a restart to count.
+    pub needs_restart: bool,
+}
+
+/// What became of a line of [databases].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseChange {
+    /// It is new.
+    Added,
+    /// It is gone: its clients must go.
+    Removed,
+    /// Sizes, limits or times changed; open server connections stay good.
+    Adjusted,
+    /// Where or how to connect changed: its server connections are to be closed when they are released.
+    Reconnect,
+}
+
+impl Changes {
+    /// What leads from `old` to `new`.
+    pub fn between(old: &Config, new: &Config) -> Changes {
+        let settings = CATALOGUE
+            .iter()
+            .map(|setting| SettingChange {
+                name: setting.name,
+                old: setting.value(old),
+                new: setting.value(new),
+                needs_restart: setting.change == ChangeRule::Restart,
+            })
+            .filter(|change| change.old != change.new)
+            .collect();
+        Changes {
+            settings,
+            databases: database_changes(&with_autodb(old), &with_autodb(new)),
+            users: differing(&old.users, &new.users),
+            auth_users: differing(&old.auth_users, &new.auth_users),
+            peers: differing(&old.peers, &new.peers),
+        }
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Changes::default()
+    }
+
+    /// Whether the setting of that name changed.
+    pub fn has_setting(&self, name: &str) -> bool {
+        self.settings.iter().any(|change| change.name == name)
+    }
+}
+
+/// What a RELOAD comes to.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    /// The configuration to go on with.
+    pub config: Config,
+    /// What it changes.
+    pub changes: Changes,
+    /// Settings that keep their value until a restart although the file has another.
+    pub warnings: Vec<Problem>,
+}
+
+impl Config {
+    /// Goes over to `new`, freshly loaded. Settings that need a restart keep their running value, with a warning if
+    /// the file names another; `auth_type` keeps its own if the file no longer names it. What SET changed is undone.
+    pub fn reload(&self, mut new: Config) -> Reload {
+        let place = Place::file(new.global.conffile.as_deref().unwrap_or_default());
+        let mut warnings = Vec::new();
+        for setting in CATALOGUE {
+            let named = new.is_named(setting.name);
+            let restart = setting.change == ChangeRule::Restart;
+            if !(restart || setting.name == "auth_type" && !named) {
+                continue;
+            }
+            if named && setting.value(self) != setting.value(&new) {
+                warnings.push(kept(setting, self, &new, &place));
+            }
+            (setting.copy)(&mut new.global, &self.global);
+        }
+        Reload {
+            changes: Changes::between(self, &new),
+            config: new,
+            warnings,
+        }
+    }
+}
+
+fn kept(setting: &Setting, old: &Config, new: &Config, place: &Place) -> Problem {
+    let text = |config| setting.value(config).unwrap_or_default();
+    let (running, wanted) = (text(old), text(new));
+    Problem::warning(
+        place,
+        format!("setting \"{}\" stays \"{running}\" until a restart", setting.name),
+    )
+    .hint(format!("the file now says \"{wanted}\""))
+}
+
+fn with_autodb(config: &Config) -> BTreeMap<&str, &DatabaseSettings> {
+    config
+        .databases
+        .values()
+        .chain(&config.autodb)
+        .map(|database| (database.name.as_str(), database))
+        .collect()
+}
+
+fn database_changes(
+    old: &BTreeMap<&str, &DatabaseSettings>,
+    new: &BTreeMap<&str, &DatabaseSettings>,
+) -> BTreeMap<String, DatabaseChange> {
+    let change = |name: &str| match (old.get(name), new.get(name)) {
+        (None, _) => DatabaseChange::Added,
+        (_, None) => DatabaseChange::Removed,
+        (Some(old), Some(new)) if reaches_the_same(old, new) => DatabaseChange::Adjusted,
+        _ => DatabaseChange::Reconnect,
+    };
+    differing(old, new)
+        .into_iter()
+        .map(|name| (name.to_string(), change(name)))
+        .collect()
+}
+
+/// Whether a server connection opened under one is as good under the other.
+fn reaches_the_same(old: &DatabaseSettings, new: &DatabaseSettings) -> bool {
+    let connection = |d: &DatabaseSettings| {
+        let copy = d.clone();
+        DatabaseSettings {
+            pool_size: None,
+            min_pool_size: None,
+            reserve_pool_size: None,
+            query_wait_timeout: None,
+            max_db_connections: None,
+            max_db_client_connections: None,
+            server_lifetime: None,
+            pool_mode: None,
+            auth_user: None,
+            ..copy
+        }
+    };
+    connection(old) == connection(new)
+}
+
+/// The keys that only one side has, or for which the sides differ.
+fn differing<K: Ord + Clone, V: PartialEq>(old: &BTreeMap<K, V>, new: &BTreeMap<K, V>) -> BTreeSet<K> {
+    old.keys()
+        .chain(new.keys())
+        .filter(|key| old.get(key) != new.get(key))
+        .cloned()
+        .collect()
+}
