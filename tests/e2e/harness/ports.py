@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 
-# The range is PORTS_PER_WORKER ports for each worker from here on.
-FIRST_PORT = int(os.environ.get("PGWEIR_TEST_PORT", "54400"))
+# The range is PORTS_PER_WORKER ports for each worker from here on. It lies below the ports that Linux gives to outgoing
+# connections (32768 and up), one of which would now and then sit on a port between two starts of a server.
+FIRST_PORT = int(os.environ.get("PGWEIR_TEST_PORT", "24400"))
 PORTS_PER_WORKER = 24
 
 _next = 0

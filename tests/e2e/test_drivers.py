@@ -1,0 +1,70 @@
+"""Real drivers, in each pool mode, on servers that change hands; and direct, to prove the programs themselves.
+
+Each program of tests/drivers prints what it checked and closes with `name: N passed, N failed`.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from harness.neighbours import busy_neighbours
+from harness.pooler import CHECKOUT
+
+DRIVERS = os.path.join(CHECKOUT, "tests", "drivers")
+BUILT = os.path.join(CHECKOUT, ".cache", "drivers")
+
+PROGRAMS = {
+    "psql": [sys.executable, f"{DRIVERS}/psql_driver.py"],
+    "pgbench": [sys.executable, f"{DRIVERS}/pgbench_driver.py"],
+    "psycopg": [sys.executable, f"{DRIVERS}/psycopg_driver.py"],
+    "asyncpg": [sys.executable, f"{DRIVERS}/asyncpg_driver.py"],
+    "pgx": [f"{BUILT}/pgx"],
+    "node": ["node", f"{DRIVERS}/node/main.js"],
+    "jdbc": ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{BUILT}/jdbc:{BUILT}/jdbc/*", "Jdbc"],
+}
+
+# The longest that a program may take, in seconds, on a machine that does other things, too.
+PROGRAM_SECONDS_MAX = 180
+
+
+def run_program(name, host, port, mode):
+    env = {
+        **os.environ,
+        "PGHOST": host,
+        "PGPORT": str(port),
+        "PGUSER": "postgres",
+        "PGDATABASE": "shop",
+        "PGSSLMODE": "disable",
+        "DRIVER_MODE": mode,
+        "NODE_PATH": f"{BUILT}/node/node_modules",
+        "GOMAXPROCS": "2",
+    }
+    result = subprocess.run(
+        PROGRAMS[name], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PROGRAM_SECONDS_MAX
+    )
+    # What went wrong, without what went well.
+    failures = "\n".join(line for line in result.stdout.splitlines() if not line.startswith("ok "))
+    print(failures)
+    closing = re.search(rf"^{name}: (\d+) passed, 0 failed$", result.stdout, re.M)
+    assert result.returncode == 0 and closing and int(closing[1]) > 0, failures
+
+
+@pytest.mark.parametrize("mode", ("direct", "session", "transaction", "statement"))
+@pytest.mark.parametrize("driver", PROGRAMS)
+def test_driver(pg, make_pooler, driver, mode):
+    if not os.path.exists(f"{BUILT}/jdbc.stamp"):
+        pytest.fail("the driver programs are not built; run tests/drivers/build")
+    if mode == "direct":
+        run_program(driver, pg.host, pg.port, mode)
+        return
+    # Fewer servers than clients, but in session mode, where each client has its own.
+    pooler = make_pooler(pg, mode=mode, settings={"default_pool_size": 60 if mode == "session" else 3})
+    neighbours = contextlib.nullcontext() if mode == "session" else busy_neighbours(
+        pooler, database="shop", transactions=mode == "transaction", pause=0.01
+    )
+    with neighbours:
+        run_program(driver, pooler.host, pooler.port, mode)
