@@ -1,2 +1,45 @@
-//! runtime
+//! Sockets, the event loop, DNS, signals, log and process: the only crate of the pooler that calls the system.
+//!
+//! It decides nothing about clients, servers and pools. Bytes and events go into [`pgweir_core::Pooler`], and what comes
+//! out is written and done. The data plane ([`event_loop`](crate)) is one thread; what may block (name look-up, reading
+//! files) happens on others and comes back as a message.
+#![deny(unsafe_code)]
+// This is the crate that may: see clippy.toml.
 #![allow(clippy::disallowed_methods)]
+
+mod accept;
+mod cancel;
+mod closing;
+mod configuration;
+mod connect;
+mod connection;
+mod connections;
+mod control;
+mod daemon;
+mod defer_accept;
+mod dns;
+mod event_loop;
+mod inbox;
+mod limits;
+mod listener;
+mod log;
+mod pending;
+mod pidfile;
+mod privileges;
+mod refusal;
+mod requests;
+mod settings;
+mod signals;
+mod slab;
+mod socket;
+mod start;
+mod start_error;
+mod syslog;
+mod timers;
+mod token;
+mod transport;
+
+pub use configuration::read_file;
+pub use signals::Interrupt;
+pub use start::{OnReady, RunOptions, run};
+pub use start_error::StartError;

@@ -1,0 +1,245 @@
+//! Accepting clients, also when file descriptors run out.
+
+use crate::connection::{Connection, Facts};
+use crate::defer_accept::set_defer_accept;
+use crate::event_loop::EventLoop;
+use crate::listener::{ListenPlace, Listener};
+use crate::refusal::{Outcome, Refusal};
+use crate::settings::TcpSettings;
+use crate::socket;
+use crate::timers::Timer;
+use crate::token::Subject;
+use crate::transport::Transport;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry};
+use pgweir_core::{Accepted, Address, LogLevel, Time};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, sockopt};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Clients accepted at once, before others get their turn.
+const ACCEPTS_PER_TURN_MAX: usize = 64;
+
+/// A lack of file descriptors is logged at most this often.
+const STARVED_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The listening sockets, and what is held ready for when descriptors run out.
+#[derive(Debug)]
+pub(crate) struct Accepting {
+    listeners: Vec<Listener>,
+    /// A descriptor to give up, so that a client can be accepted and told that it cannot be served. Without it the
+    /// kernel would hold the client, and wake us for it, for ever.
+    reserve: Option<OwnedFd>,
+    /// The one client being told so; the others wait in the kernel's queue.
+    refusal: Option<Refusal>,
+    /// Nothing is accepted until a descriptor is free: the refusal's, or one a timer looks for.
+    is_starved: bool,
+    starved_logged_at: Option<Time>,
+}
+
+/// Outcome of one attempt to accept.
+enum Accept {
+    Client(OwnedFd, Option<SocketAddrAny>),
+    Nobody,
+    NoDescriptor(io::Error),
+    Failed(io::Error),
+}
+
+impl Accepting {
+    /// Watches `listeners`.
+    pub(crate) fn new(listeners: Vec<Listener>, registry: &Registry) -> io::Result<Self> {
+        for (index, listener) in listeners.iter().enumerate() {
+            let fd = listener.socket.as_raw_fd();
+            registry.register(
+                &mut SourceFd(&fd),
+                Subject::Listener(index as u32).token(),
+                Interest::READABLE,
+            )?;
+        }
+        Ok(Accepting {
+            listeners,
+            reserve: reserve(),
+            refusal: None,
+            is_starved: false,
+            starved_logged_at: None,
+        })
+    }
+
+    /// Whether somebody may be waiting of whom no event will tell.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.is_starved && self.listeners.iter().any(|l| l.readable)
+    }
+
+    /// Stops listening.
+    pub(crate) fn stop(&mut self) {
+        self.listeners.clear();
+    }
+
+    /// Has sockets accepted from now on inherit these options.
+    pub(crate) fn use_tcp_settings(&mut self, tcp: &TcpSettings) {
+        for listener in &self.listeners {
+            if let ListenPlace::Tcp(_) = listener.place {
+                let _ = socket::set_tcp_options(&listener.socket, tcp);
+                let _ = set_defer_accept(&listener.socket, tcp.defer_accept_seconds);
+            }
+        }
+    }
+
+    /// Looks again whether a descriptor can be had.
+    pub(crate) fn try_again(&mut self) {
+        if self.refusal.is_none() {
+            self.reserve = self.reserve.take().or_else(reserve);
+            self.is_starved = false;
+        }
+    }
+
+    fn accept(&mut self, index: usize) -> Accept {
+        loop {
+            return match rustix::net::acceptfrom_with(&self.listeners[index].socket, socket::FLAGS) {
+                Ok((socket, peer)) => Accept::Client(socket, peer),
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(Errno::AGAIN) => Accept::Nobody,
+                Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => Accept::NoDescriptor(e.into()),
+                Err(e) => Accept::Failed(e.into()),
+            };
+        }
+    }
+}
+
+fn reserve() -> Option<OwnedFd> {
+    File::open("/dev/null").ok().map(OwnedFd::from)
+}
+
+impl EventLoop {
+    /// A listening socket has connections waiting.
+    pub(crate) fn accept(&mut self, index: u32) {
+        if let Some(listener) = self.accepting.listeners.get_mut(index as usize) {
+            listener.readable = true;
+            self.accept_some(index as usize);
+        }
+    }
+
+    /// Goes on where the last turn stopped for fairness.
+    pub(crate) fn accept_ready(&mut self) {
+        for index in 0..self.accepting.listeners.len() {
+            // The core may have asked to stop listening meanwhile.
+            if self.accepting.listeners.get(index).is_some_and(|l| l.readable) {
+                self.accept_some(index);
+            }
+        }
+    }
+
+    fn accept_some(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            if self.accepting.is_starved || index >= self.accepting.listeners.len() {
+                return;
+            }
+            match self.accepting.accept(index) {
+                Accept::Client(socket, peer) => self.welcome(index, socket, peer),
+                Accept::Nobody => {
+                    self.accepting.listeners[index].readable = false;
+                    return;
+                }
+                Accept::NoDescriptor(e) => return self.starve(index, &e),
+                Accept::Failed(e) => {
+                    self.accepting.listeners[index].readable = false;
+                    return self.log.write(LogLevel::Error, &format!("accept() failed: {e}"));
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, index: usize, socket: OwnedFd, peer: Option<SocketAddrAny>) {
+        let accepted = match &self.accepting.listeners[index].place {
+            ListenPlace::Tcp(_) => {
+                let peer = socket::address_or_unix(peer, 0);
+                Accepted {
+                    peer,
+                    local: socket::local_address(&socket, 0),
+                    peer_uid: None,
+                }
+            }
+            ListenPlace::Unix { port, .. } => {
+                let address = Address::Unix { port: *port };
+                let uid = sockopt::socket_peercred(&socket)
+                    .ok()
+                    .map(|credentials| credentials.uid.as_raw());
+                Accepted {
+                    peer: address,
+                    local: address,
+                    peer_uid: uid,
+                }
+            }
+        };
+        let client = self.pooler.handle_accept(self.now, accepted);
+        let fd = socket.as_raw_fd();
+        let token = Subject::Connection(client.into()).token();
+        let mut connection = Connection::new(Transport::Plain(socket), client.0.generation);
+        if let Address::Unix { .. } = accepted.peer {
+            connection.facts.set(Facts::UNIX);
+        }
+        self.connections.insert(client.into(), connection);
+        if let Err(e) = self
+            .poll
+            .registry()
+            .register(&mut SourceFd(&fd), token, Interest::READABLE)
+        {
+            self.log
+                .write(LogLevel::Error, &format!("could not watch a client's socket: {e}"));
+            self.connections.remove(client.into());
+            self.pooler.handle_client_closed(self.now, client);
+        }
+        self.settle();
+    }
+
+    /// No descriptor for the next client: gives up the reserve to tell it so.
+    fn starve(&mut self, index: usize, error: &io::Error) {
+        self.accepting.is_starved = true;
+        if self
+            .accepting
+            .starved_logged_at
+            .is_none_or(|at| self.now.since(at) >= STARVED_LOG_INTERVAL)
+        {
+            self.accepting.starved_logged_at = Some(self.now);
+            let text = format!(
+                "accept() failed: {error}; clients are refused until file descriptors are free (HINT: raise the limit \
+                 on open files, LimitNOFILE= or ulimit -n, or lower max_client_conn)"
+            );
+            self.log.write(LogLevel::Warning, &text);
+        }
+        self.accepting.reserve = None;
+        if let Accept::Client(socket, _) = self.accepting.accept(index) {
+            let fd = socket.as_raw_fd();
+            let interest = Interest::READABLE;
+            if self
+                .poll
+                .registry()
+                .register(&mut SourceFd(&fd), Subject::Refusal.token(), interest)
+                .is_ok()
+            {
+                self.accepting.refusal = Some(Refusal::new(Transport::Plain(socket)));
+                return self.timers.set(self.now, Timer::Refusal);
+            }
+        }
+        self.timers.set(self.now, Timer::AcceptAgain);
+    }
+
+    pub(crate) fn handle_refusal_event(&mut self) {
+        if let Some(refusal) = &mut self.accepting.refusal
+            && let Outcome::Over = refusal.step()
+        {
+            self.accepting.refusal = None;
+            self.accepting.try_again();
+        }
+    }
+
+    /// The client being refused has had its time. (The timer may be that of an earlier one; the next client waits then
+    /// a little less long.)
+    pub(crate) fn finish_refusal(&mut self) {
+        self.accepting.refusal = None;
+        self.accepting.try_again();
+    }
+}

@@ -1,0 +1,128 @@
+//! Closing a connection so that the other side gets to read our last words.
+//!
+//! Closing a TCP socket with unread input makes the kernel answer with a reset, upon which the peer may lose the error
+//! message that told it why. So a client that was just written to is told that nothing more comes, and what it still
+//! sends is read and thrown away until it closes its side, for a bounded time and number of bytes.
+
+use crate::connection::{Connection, Facts};
+use crate::event_loop::EventLoop;
+use crate::pending::Pending;
+use crate::timers::Timer;
+use crate::token::Subject;
+use crate::transport::{Received, Sent, Transport};
+use mio::Interest;
+use mio::unix::SourceFd;
+use pgweir_core::ConnectionId;
+use pgweir_core::ids::Slot;
+
+/// Input thrown away before the connection is closed regardless, bytes.
+const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
+
+/// Read at once from a connection whose input is thrown away.
+const DISCARD_AT_ONCE_BYTES: usize = 4096;
+
+/// A connection that is dead to the core.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    transport: Transport,
+    pending: Pending,
+    discarded_bytes: usize,
+}
+
+/// Whether a closing connection still needs its socket.
+enum Progress {
+    Waits,
+    Done,
+}
+
+impl Closing {
+    /// Sends what waits, then throws away what comes.
+    fn step(&mut self) -> Progress {
+        while !self.pending.is_empty() {
+            let waiting = self.pending.waiting();
+            let asked = waiting.len();
+            match self.transport.send(waiting) {
+                Sent::Bytes(count) => {
+                    self.pending.advance(count);
+                    if count < asked {
+                        return Progress::Waits;
+                    }
+                }
+                Sent::Failed => return Progress::Done,
+            }
+            if self.pending.is_empty() {
+                self.transport.finish_sending();
+            }
+        }
+        let mut thrown_away = [0; DISCARD_AT_ONCE_BYTES];
+        while self.discarded_bytes < DISCARDED_BYTES_MAX {
+            match self.transport.receive(&mut thrown_away) {
+                Received::Bytes(count) => self.discarded_bytes += count,
+                Received::WouldBlock => return Progress::Waits,
+                Received::Closed => return Progress::Done,
+            }
+        }
+        Progress::Done
+    }
+}
+
+impl EventLoop {
+    /// The core has closed a connection: its id is dead from here on.
+    pub(crate) fn close(&mut self, id: ConnectionId) {
+        if let ConnectionId::Server(server) = id {
+            self.connecting.remove(&server);
+        }
+        let Some(connection) = self.connections.remove(id) else {
+            return;
+        };
+        let Connection {
+            mut transport,
+            pending,
+            facts,
+            ..
+        } = connection;
+        if facts.has(Facts::WRITE_FAILED) || facts.has(Facts::HUNG_UP) {
+            return;
+        }
+        match id {
+            // A server needs no explanation.
+            ConnectionId::Server(_) => {
+                if !pending.is_empty() {
+                    let _ = transport.send(pending.waiting());
+                }
+            }
+            ConnectionId::Client(_) if pending.is_empty() && !facts.has(Facts::SPOKE_LAST) => {}
+            ConnectionId::Client(_) => {
+                if pending.is_empty() {
+                    transport.finish_sending();
+                }
+                let fd = transport.fd();
+                let slot = self.closing.insert(Closing {
+                    transport,
+                    pending,
+                    discarded_bytes: 0,
+                });
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                let token = Subject::Closing(slot).token();
+                // Registering again reports what is there already, so no edge is lost.
+                match self.poll.registry().reregister(&mut SourceFd(&fd), token, interest) {
+                    Ok(()) => self.timers.set(self.now, Timer::Closing(slot)),
+                    Err(_) => drop(self.closing.remove(slot)),
+                }
+            }
+        }
+    }
+
+    /// Whether a connection that was closed has not taken all its output yet.
+    pub(crate) fn has_output_on_its_way(&self) -> bool {
+        self.closing.iter().any(|closing| !closing.pending.is_empty())
+    }
+
+    pub(crate) fn handle_closing_event(&mut self, slot: Slot) {
+        if let Some(closing) = self.closing.get(slot)
+            && let Progress::Done = closing.step()
+        {
+            self.closing.remove(slot);
+        }
+    }
+}

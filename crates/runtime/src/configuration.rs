@@ -1,0 +1,41 @@
+//! Reading the configuration file, at start and again.
+
+use pgweir_config::{Config, Problem, load};
+use pgweir_core::ReloadOutcome;
+use std::io;
+use std::sync::Arc;
+
+/// A configuration, and what its author should know about it.
+pub(crate) type ConfigAndWarnings = (Config, Vec<Problem>);
+
+/// The file that configures the process.
+#[derive(Debug, Clone)]
+pub(crate) struct ConfigurationFile {
+    path: String,
+}
+
+impl ConfigurationFile {
+    pub(crate) fn new(path: &str) -> Self {
+        ConfigurationFile { path: path.to_owned() }
+    }
+
+    /// Reads the file and those it names.
+    pub(crate) fn load(&self) -> Result<ConfigAndWarnings, Vec<Problem>> {
+        let loaded = load(&self.path, &read_file)?;
+        Ok((loaded.config, loaded.warnings))
+    }
+
+    /// Reads it again, for the core.
+    pub(crate) fn reload(&self) -> ReloadOutcome {
+        let lines = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+        match self.load() {
+            Ok((config, warnings)) => ReloadOutcome::New(Arc::new(config), lines(warnings)),
+            Err(problems) => ReloadOutcome::Bad(lines(problems)),
+        }
+    }
+}
+
+/// A file by its name, relative to the working directory.
+pub fn read_file(name: &str) -> io::Result<Vec<u8>> {
+    std::fs::read(name)
+}

@@ -1,0 +1,265 @@
+//! Opening sockets to servers.
+
+use crate::connection::{Connection, Facts};
+use crate::dns::LookUp;
+use crate::event_loop::EventLoop;
+use crate::settings::TcpSettings;
+use crate::socket::{self, SocketAddress};
+use crate::timers::Timer;
+use crate::token::Subject;
+use crate::transport::Transport;
+use mio::Interest;
+use mio::event::Event;
+use mio::unix::SourceFd;
+use pgweir_core::{Address, Connected, ConnectionId, Endpoint, LogLevel, ServerId};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// What the core is told when no address could be connected to; PgBouncer's wording, which log watchers look for.
+const CONNECT_FAILED: &str = "connect failed";
+
+/// What the core is told when the name of a server has no address.
+const LOOK_UP_FAILED: &str = "server DNS lookup failed";
+
+/// A server whose socket is not open yet. How long it may take is the core's business: it closes the server then.
+#[derive(Debug)]
+pub(crate) struct Connecting {
+    endpoint: Endpoint,
+    /// Addresses not tried yet.
+    addresses: VecDeque<SocketAddress>,
+    /// The attempt under way.
+    attempt: Option<(OwnedFd, SocketAddress)>,
+}
+
+/// Outcome of one attempt.
+enum Attempt {
+    /// An event will tell.
+    UnderWay,
+    /// The socket is open.
+    Open,
+    /// A Unix-domain socket whose queue is full.
+    Later,
+}
+
+impl EventLoop {
+    /// Begins to open a socket for `server`; the core is told the outcome once.
+    pub(crate) fn connect(&mut self, server: ServerId, endpoint: Endpoint) {
+        let connecting = Connecting {
+            endpoint,
+            addresses: VecDeque::new(),
+            attempt: None,
+        };
+        let endpoint = self
+            .connecting
+            .entry(server)
+            .insert_entry(connecting)
+            .get()
+            .endpoint
+            .clone();
+        match endpoint {
+            Endpoint::Unix { path, .. } => match SocketAddress::unix(&path) {
+                Ok(address) => self.try_addresses(server, VecDeque::from([address])),
+                Err(e) => self.connect_failed(server, &path, &e),
+            },
+            Endpoint::Tcp { host, port } => match host.parse::<IpAddr>() {
+                Ok(address) => self.try_hosts(server, &[address], port),
+                Err(_) => match self.resolver.look_up(&host, self.now) {
+                    LookUp::Known(addresses) => self.try_hosts(server, &addresses, port),
+                    LookUp::Failed => self.fail(server, LOOK_UP_FAILED),
+                    LookUp::Asked => {}
+                },
+            },
+        }
+    }
+
+    /// A name that servers wait for was looked up.
+    pub(crate) fn handle_resolved(&mut self, host: &str, addresses: Result<Vec<IpAddr>, String>) {
+        if let Err(why) = &addresses {
+            self.log
+                .write(LogLevel::Warning, &format!("DNS lookup failed: {host}: {why}"));
+        }
+        self.resolver.learn(host, addresses, self.now);
+        let waits = |c: &Connecting| {
+            c.attempt.is_none()
+                && c.addresses.is_empty()
+                && matches!(&c.endpoint, Endpoint::Tcp { host: h, .. } if h == host)
+        };
+        let waiting: Vec<_> = self
+            .connecting
+            .iter()
+            .filter(|(_, c)| waits(c))
+            .map(|(server, _)| *server)
+            .collect();
+        for server in waiting {
+            let Some(Connecting {
+                endpoint: Endpoint::Tcp { port, .. },
+                ..
+            }) = self.connecting.get(&server)
+            else {
+                continue;
+            };
+            let port = *port;
+            match self.resolver.look_up(host, self.now) {
+                LookUp::Known(addresses) => self.try_hosts(server, &addresses, port),
+                LookUp::Failed => self.fail(server, LOOK_UP_FAILED),
+                LookUp::Asked => {}
+            }
+        }
+    }
+
+    fn try_hosts(&mut self, server: ServerId, hosts: &[IpAddr], port: u16) {
+        let addresses = hosts
+            .iter()
+            .map(|host| SocketAddress::Tcp(SocketAddr::new(*host, port)));
+        self.try_addresses(server, addresses.collect());
+    }
+
+    fn try_addresses(&mut self, server: ServerId, addresses: VecDeque<SocketAddress>) {
+        if let Some(connecting) = self.connecting.get_mut(&server) {
+            connecting.addresses = addresses;
+            self.try_next(server);
+        }
+    }
+
+    /// Tries the addresses that are left, one after the other, until one is under way.
+    fn try_next(&mut self, server: ServerId) {
+        loop {
+            let Some(connecting) = self.connecting.get_mut(&server) else {
+                return;
+            };
+            connecting.attempt = None;
+            let Some(address) = connecting.addresses.pop_front() else {
+                return self.fail(server, CONNECT_FAILED);
+            };
+            let (socket, outcome) = match attempt(&address, &self.settings.tcp) {
+                Ok(attempt) => attempt,
+                Err(e) => {
+                    self.log_connect_failure(&address, &e);
+                    continue;
+                }
+            };
+            let fd = socket.as_raw_fd();
+            let interest = match (&outcome, &address) {
+                (Attempt::Later, _) => {
+                    connecting.addresses.push_front(address);
+                    return self.timers.set(self.now, Timer::ConnectAgain(server));
+                }
+                // See Connections::unwatch_room.
+                (Attempt::Open, SocketAddress::Unix(_)) => Interest::READABLE,
+                _ => Interest::READABLE | Interest::WRITABLE,
+            };
+            let token = Subject::Connection(ConnectionId::Server(server)).token();
+            if let Err(e) = self.poll.registry().register(&mut SourceFd(&fd), token, interest) {
+                self.log_connect_failure(&address, &e);
+                continue;
+            }
+            connecting.attempt = Some((socket, address));
+            if let Attempt::Open = outcome {
+                self.connected(server, interest.is_writable(), false);
+            }
+            return;
+        }
+    }
+
+    /// The queue of a Unix-domain socket may have room now.
+    pub(crate) fn connect_again(&mut self, server: ServerId) {
+        if self.connecting.get(&server).is_some_and(|c| c.attempt.is_none()) {
+            self.try_next(server);
+        }
+    }
+
+    pub(crate) fn handle_connecting_event(&mut self, server: ServerId, event: &Event) {
+        let Some(Connecting {
+            attempt: Some((socket, address)),
+            ..
+        }) = self.connecting.get(&server)
+        else {
+            return;
+        };
+        if let Some(e) = socket::error(socket) {
+            let address = address.clone();
+            self.log_connect_failure(&address, &e);
+            return self.try_next(server);
+        }
+        // An event may still be meant for the socket of the attempt before this one.
+        if event.is_writable() && socket::is_connected(socket) {
+            self.connected(server, true, event.is_readable() || event.is_read_closed());
+        }
+    }
+
+    /// The socket is open. `reads`: the event that told so told of input or an end as well, and will not tell again.
+    fn connected(&mut self, server: ServerId, watches_room: bool, reads: bool) {
+        let Some(Connecting {
+            attempt: Some((socket, address)),
+            endpoint,
+            ..
+        }) = self.connecting.remove(&server)
+        else {
+            return;
+        };
+        let unix_port = match endpoint {
+            Endpoint::Unix { port, .. } | Endpoint::Tcp { port, .. } => port,
+        };
+        let remote = match &address {
+            SocketAddress::Tcp(address) => Address::Tcp(*address),
+            SocketAddress::Unix(_) => Address::Unix { port: unix_port },
+        };
+        let connected = Connected {
+            remote,
+            local: socket::local_address(&socket, unix_port),
+        };
+        let mut connection = Connection::new(Transport::Plain(socket), server.0.generation);
+        if watches_room {
+            connection.facts.set(Facts::WATCHES_ROOM);
+        }
+        if let SocketAddress::Unix(_) = address {
+            connection.facts.set(Facts::UNIX);
+        }
+        let id = ConnectionId::Server(server);
+        self.connections.insert(id, connection);
+        if reads && let Some(connection) = self.connections.get(id) {
+            connection.facts.set(Facts::READABLE);
+            self.connections.make_ready(id);
+        }
+        self.pooler.handle_server_connected(self.now, server, connected);
+        self.settle();
+    }
+
+    fn connect_failed(&mut self, server: ServerId, address: &str, error: &io::Error) {
+        self.log
+            .write(LogLevel::Warning, &format!("connect to {address} failed: {error}"));
+        self.fail(server, CONNECT_FAILED);
+    }
+
+    fn fail(&mut self, server: ServerId, why: &str) {
+        self.connecting.remove(&server);
+        self.pooler.handle_server_connect_failed(self.now, server, why);
+        self.settle();
+    }
+
+    fn log_connect_failure(&mut self, address: &SocketAddress, error: &io::Error) {
+        let address = match address {
+            SocketAddress::Tcp(address) => address.to_string(),
+            SocketAddress::Unix(address) => match (address.path(), address.abstract_name()) {
+                (Some(path), _) => path.to_string_lossy().into_owned(),
+                (_, Some(name)) => format!("@{}", String::from_utf8_lossy(name)),
+                _ => "unix".to_owned(),
+            },
+        };
+        self.log
+            .write(LogLevel::Warning, &format!("connect to {address} failed: {error}"));
+    }
+}
+
+fn attempt(address: &SocketAddress, tcp: &TcpSettings) -> io::Result<(OwnedFd, Attempt)> {
+    let socket = socket::open(address, tcp)?;
+    match socket::connect(&socket, address) {
+        Ok(()) => Ok((socket, Attempt::Open)),
+        Err(Errno::INPROGRESS) => Ok((socket, Attempt::UnderWay)),
+        Err(Errno::AGAIN) if matches!(address, SocketAddress::Unix(_)) => Ok((socket, Attempt::Later)),
+        Err(e) => Err(e.into()),
+    }
+}

@@ -1,0 +1,258 @@
+//! All open connections, and the writing to them. Knows no pooler: what is to be written comes as an outbox.
+
+use crate::connection::{Connection, Facts};
+use crate::slab::Places;
+use crate::token::Subject;
+use crate::transport::Sent;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry};
+use pgweir_core::{ConnectionId, Outbox, Part};
+use std::io::{self, IoSlice};
+
+/// Several parts for one connection are copied together and sent flat up to this many bytes: below it the copy is
+/// cheaper than a gathering system call.
+const FLAT_BYTES_MAX: usize = 16 * 1024;
+
+/// Slices of one gathering send.
+const SLICES_MAX: usize = 64;
+
+/// Outboxes of at most this many parts are sorted by destination; longer ones (a farewell to every client) are written
+/// run by run.
+const SORTED_PARTS_MAX: usize = 256;
+
+/// Open connections, their sockets' registration with the event loop, and the list of those to be read.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    clients: Places,
+    servers: Places,
+    registry: Registry,
+    flat: Vec<u8>,
+    /// Connections to read although no event will come for them.
+    pub(crate) ready: Vec<ConnectionId>,
+}
+
+impl Connections {
+    pub(crate) fn new(registry: Registry) -> Self {
+        Connections {
+            clients: Places::default(),
+            servers: Places::default(),
+            registry,
+            flat: Vec::with_capacity(FLAT_BYTES_MAX),
+            ready: Vec::new(),
+        }
+    }
+
+    /// The connection of this id; `None` when the id is dead.
+    #[inline]
+    pub(crate) fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        match id {
+            ConnectionId::Client(client) => self.clients.get(client.0),
+            ConnectionId::Server(server) => self.servers.get(server.0),
+        }
+    }
+
+    /// Adds a connection whose socket is registered already.
+    pub(crate) fn insert(&mut self, id: ConnectionId, connection: Connection) {
+        match id {
+            ConnectionId::Client(client) => self.clients.insert(client.0, connection),
+            ConnectionId::Server(server) => self.servers.insert(server.0, connection),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+        match id {
+            ConnectionId::Client(client) => self.clients.remove(client.0),
+            ConnectionId::Server(server) => self.servers.remove(server.0),
+        }
+    }
+
+    /// Has `id` read at the end of this turn of the event loop.
+    pub(crate) fn make_ready(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.get(id)
+            && !connection.facts.has(Facts::IN_READY)
+        {
+            connection.facts.set(Facts::IN_READY);
+            self.ready.push(id);
+        }
+    }
+
+    /// Bytes that wait for the socket of `id`.
+    #[inline]
+    pub(crate) fn pending_bytes(&mut self, id: ConnectionId) -> usize {
+        self.get(id).map_or(0, |c| c.pending.len())
+    }
+
+    /// Writes everything in `outbox`; what sockets do not take now waits in their own buffers.
+    #[inline]
+    pub(crate) fn write(&mut self, outbox: &Outbox, input: &[u8]) {
+        match outbox.parts() {
+            [] => {}
+            [part] => self.write_bytes(part.to, outbox.bytes(part, input)),
+            parts if parts.len() <= SORTED_PARTS_MAX => {
+                for (i, part) in parts.iter().enumerate() {
+                    if parts[..i].iter().all(|earlier| earlier.to != part.to) {
+                        let same = parts[i..].iter().filter(|p| p.to == part.to);
+                        self.write_parts(part.to, same, outbox, input);
+                    }
+                }
+            }
+            parts => {
+                for run in parts.chunk_by(|a, b| a.to == b.to) {
+                    self.write_parts(run[0].to, run.iter(), outbox, input);
+                }
+            }
+        }
+    }
+
+    /// One write for all parts of one destination.
+    fn write_parts<'a>(
+        &mut self,
+        to: ConnectionId,
+        parts: impl Iterator<Item = &'a Part> + Clone,
+        outbox: &Outbox,
+        input: &[u8],
+    ) {
+        let total: usize = parts.clone().map(|p| p.range().len()).sum();
+        if total <= FLAT_BYTES_MAX {
+            let mut flat = std::mem::take(&mut self.flat);
+            flat.clear();
+            parts.for_each(|p| flat.extend_from_slice(outbox.bytes(p, input)));
+            self.write_bytes(to, &flat);
+            self.flat = flat;
+            return;
+        }
+        let mut parts = parts.peekable();
+        while parts.peek().is_some() {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let mut filled = 0;
+            for (slice, part) in slices.iter_mut().zip(parts.by_ref()) {
+                *slice = IoSlice::new(outbox.bytes(part, input));
+                filled += 1;
+                if filled == SLICES_MAX {
+                    break;
+                }
+            }
+            self.write_slices(to, &slices[..filled]);
+        }
+    }
+
+    #[inline]
+    fn write_bytes(&mut self, to: ConnectionId, bytes: &[u8]) {
+        let Some(connection) = self.get(to) else { return };
+        connection.facts.set(Facts::SPOKE_LAST);
+        if connection.facts.has(Facts::WRITE_FAILED) {
+            return;
+        }
+        if !connection.pending.is_empty() {
+            connection.pending.push(bytes);
+            return;
+        }
+        match connection.transport.send(bytes) {
+            Sent::Bytes(count) if count == bytes.len() => {}
+            Sent::Bytes(count) => {
+                connection.pending.push(&bytes[count..]);
+                self.watch_room(to);
+            }
+            Sent::Failed => self.write_failed(to),
+        }
+    }
+
+    fn write_slices(&mut self, to: ConnectionId, slices: &[IoSlice<'_>]) {
+        let Some(connection) = self.get(to) else { return };
+        connection.facts.set(Facts::SPOKE_LAST);
+        if connection.facts.has(Facts::WRITE_FAILED) {
+            return;
+        }
+        let mut taken = 0;
+        if connection.pending.is_empty() {
+            match connection.transport.send_slices(slices) {
+                Sent::Bytes(count) => taken = count,
+                Sent::Failed => return self.write_failed(to),
+            }
+        }
+        for slice in slices {
+            let skip = taken.min(slice.len());
+            taken -= skip;
+            if skip < slice.len() {
+                connection.pending.push(&slice[skip..]);
+            }
+        }
+        if !connection.pending.is_empty() {
+            self.watch_room(to);
+        }
+    }
+
+    /// Sends what waits for `id`; called when its socket has room.
+    pub(crate) fn flush(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        while !connection.pending.is_empty() {
+            let waiting = connection.pending.waiting();
+            let asked = waiting.len();
+            match connection.transport.send(waiting) {
+                Sent::Bytes(count) => {
+                    connection.pending.advance(count);
+                    if count < asked {
+                        return;
+                    }
+                }
+                Sent::Failed => return self.write_failed(id),
+            }
+        }
+        self.unwatch_room(id);
+    }
+
+    /// Sends, once, what every socket will take: the process is about to end.
+    pub(crate) fn flush_all(&mut self) {
+        for connection in self.clients.iter_mut().chain(self.servers.iter_mut()) {
+            if !connection.pending.is_empty()
+                && let Sent::Bytes(count) = connection.transport.send(connection.pending.waiting())
+            {
+                connection.pending.advance(count);
+            }
+        }
+    }
+
+    /// After a short write: has the event loop report room from now on.
+    fn watch_room(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        if connection.facts.has(Facts::WATCHES_ROOM) {
+            return;
+        }
+        connection.facts.set(Facts::WATCHES_ROOM);
+        let fd = connection.transport.fd();
+        if self
+            .register_again(id, fd, Interest::READABLE | Interest::WRITABLE)
+            .is_err()
+        {
+            self.write_failed(id);
+        }
+    }
+
+    /// A TCP socket reports room only after it had none, so its watch stays; a Unix-domain socket would wake the event
+    /// loop each time its peer reads.
+    fn unwatch_room(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        if connection.facts.has(Facts::UNIX) && connection.facts.has(Facts::WATCHES_ROOM) {
+            connection.facts.clear(Facts::WATCHES_ROOM);
+            let fd = connection.transport.fd();
+            if self.register_again(id, fd, Interest::READABLE).is_err() {
+                self.write_failed(id);
+            }
+        }
+    }
+
+    fn register_again(&self, id: ConnectionId, fd: i32, interest: Interest) -> io::Result<()> {
+        self.registry
+            .reregister(&mut SourceFd(&fd), Subject::Connection(id).token(), interest)
+    }
+
+    /// The peer is gone, but what it said before it went (a server's FATAL) may still be there to read.
+    fn write_failed(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        connection.pending.discard();
+        connection.facts.set(Facts::WRITE_FAILED);
+        connection.facts.set(Facts::READABLE);
+        connection.facts.set(Facts::READ_CLOSED);
+        self.make_ready(id);
+    }
+}

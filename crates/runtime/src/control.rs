@@ -1,0 +1,45 @@
+//! The control plane: what may take long is done on a thread of its own, and its outcome sent to the data plane.
+
+use crate::configuration::ConfigurationFile;
+use crate::inbox::{InboxSender, Message};
+use pgweir_core::ClientId;
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+/// What the data plane hands over.
+#[derive(Debug)]
+pub(crate) enum ControlRequest {
+    /// Read the configuration again.
+    Reload {
+        /// The console client that asked, or `None` for a signal.
+        by: Option<ClientId>,
+    },
+}
+
+/// The data plane's end.
+#[derive(Debug)]
+pub(crate) struct ControlSender(Sender<ControlRequest>);
+
+impl ControlSender {
+    pub(crate) fn send(&self, request: ControlRequest) {
+        // The thread ends with the process only.
+        let _ = self.0.send(request);
+    }
+}
+
+/// Starts the control thread.
+pub(crate) fn start(file: ConfigurationFile, inbox: InboxSender) -> io::Result<ControlSender> {
+    let (sender, requests) = channel();
+    thread::Builder::new().name("control".into()).spawn(move || {
+        for request in requests {
+            match request {
+                ControlRequest::Reload { by } => inbox.send(Message::Reloaded {
+                    by,
+                    outcome: file.reload(),
+                }),
+            }
+        }
+    })?;
+    Ok(ControlSender(sender))
+}

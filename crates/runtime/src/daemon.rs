@@ -1,0 +1,77 @@
+//! Running in the background.
+//!
+//! Instead of forking, which is unsafe in a program with threads, the program starts itself once more: the second one
+//! becomes leader of a session of its own, says on its standard output when it is ready, and then leaves the terminal.
+//! The first waits for that, so that `pgweir -d` fails where the start fails, and a pooler that `pgweir -d` has
+//! started accepts clients.
+
+use crate::start_error::StartError;
+use std::env;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::process::{Command, Stdio};
+
+/// Tells the second process what it is.
+const MARK: &str = "PGWEIR_IN_BACKGROUND";
+
+/// What the second process says when it is ready.
+const READY: &[u8] = b"ready\n";
+
+/// Whether this is the process in the background.
+pub(crate) fn is_second() -> bool {
+    env::var_os(MARK).is_some()
+}
+
+/// Starts the second process with the arguments of this one and waits until it is ready.
+pub(crate) fn start_second() -> Result<(), StartError> {
+    let program = env::current_exe().map_err(StartError::Daemon)?;
+    let mut child = Command::new(program)
+        .args(env::args_os().skip(1))
+        .env(MARK, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(StartError::Daemon)?;
+    let mut said = Vec::new();
+    if let Some(mut output) = child.stdout.take() {
+        let mut bytes = [0; READY.len()];
+        while said.len() < READY.len() {
+            match output.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => said.extend_from_slice(&bytes[..count]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(StartError::Daemon(e)),
+            }
+        }
+    }
+    if said == READY {
+        return Ok(());
+    }
+    let status = child.wait().map_err(StartError::Daemon)?.code().unwrap_or(1);
+    Err(StartError::DaemonEnded { status })
+}
+
+/// In the second process, at its start: leaves the terminal's session, so that its signals do not reach us.
+pub(crate) fn leave_session() {
+    let _ = rustix::process::setsid();
+}
+
+/// In the second process, when clients can connect: tells the first, then lets go of the terminal.
+pub(crate) fn tell_ready() -> Result<(), StartError> {
+    let mut output = io::stdout();
+    let _ = output.write_all(READY).and_then(|()| output.flush());
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(StartError::Daemon)?;
+    let streams = [
+        rustix::stdio::dup2_stdin(&null),
+        rustix::stdio::dup2_stdout(&null),
+        rustix::stdio::dup2_stderr(&null),
+    ];
+    streams
+        .into_iter()
+        .collect::<Result<(), _>>()
+        .map_err(|e| StartError::Daemon(e.into()))
+}

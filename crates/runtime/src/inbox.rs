@@ -1,0 +1,50 @@
+//! What the control plane tells the data plane.
+
+use crate::token::Subject;
+use mio::{Registry, Waker};
+use pgweir_core::{ClientId, Command, ReloadOutcome};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// A message to the event loop.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A signal came.
+    Command(Command),
+    /// The configuration was read again.
+    Reloaded {
+        /// Who asked.
+        by: Option<ClientId>,
+        outcome: ReloadOutcome,
+    },
+    /// A name was looked up.
+    Resolved {
+        host: String,
+        addresses: Result<Vec<IpAddr>, String>,
+    },
+}
+
+/// The sending end; each thread of the control plane has one.
+#[derive(Debug, Clone)]
+pub(crate) struct InboxSender {
+    messages: Sender<Message>,
+    waker: Arc<Waker>,
+}
+
+impl InboxSender {
+    /// Leaves a message and wakes the event loop. Nothing happens when the event loop has ended.
+    pub(crate) fn send(&self, message: Message) {
+        if self.messages.send(message).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+/// Makes an inbox whose messages wake the poll of `registry`.
+pub(crate) fn inbox(registry: &Registry) -> io::Result<(InboxSender, Receiver<Message>)> {
+    let (messages, receiver) = channel();
+    let waker = Arc::new(Waker::new(registry, Subject::Inbox.token())?);
+    Ok((InboxSender { messages, waker }, receiver))
+}

@@ -1,0 +1,29 @@
+//! The limit on open files.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The limit before and after it was raised; `u64::MAX` is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenFiles {
+    /// The soft limit we were started with.
+    pub(crate) given: u64,
+    /// What the process may open now.
+    pub(crate) now: u64,
+}
+
+/// Raises the soft limit to the hard one: every client and server takes a descriptor.
+pub(crate) fn raise_open_files() -> OpenFiles {
+    let limit = getrlimit(Resource::Nofile);
+    let given = limit.current.unwrap_or(u64::MAX);
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let now = if given < hard && setrlimit(Resource::Nofile, raised).is_ok() {
+        hard
+    } else {
+        given
+    };
+    OpenFiles { given, now }
+}

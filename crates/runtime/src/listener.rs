@@ -1,0 +1,214 @@
+//! Listening sockets.
+
+use crate::defer_accept::set_defer_accept;
+use crate::dns;
+use crate::settings::{ListenSettings, TcpSettings};
+use crate::socket::{self, SocketAddress};
+use crate::start_error::StartError;
+use pgweir_config::ListenAddress;
+use rustix::fs::{AtFlags, CWD, FileType, Mode};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// A socket that accepts clients. Closing it removes its file, where it has one.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: OwnedFd,
+    pub(crate) place: ListenPlace,
+    /// Connections may be waiting: set by an event, cleared when accepting came up empty.
+    pub(crate) readable: bool,
+}
+
+/// Where a socket listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListenPlace {
+    Tcp(SocketAddr),
+    Unix {
+        /// Path of the socket, or an abstract name that begins with `@`.
+        path: String,
+        port: u16,
+    },
+}
+
+impl fmt::Display for ListenPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenPlace::Tcp(address) => address.fmt(f),
+            ListenPlace::Unix { path, .. } => write!(f, "unix:{path}"),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let ListenPlace::Unix { path, .. } = &self.place
+            && !path.starts_with('@')
+        {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Opens every socket of `settings`.
+pub(crate) fn listen(settings: &ListenSettings, tcp: &TcpSettings) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    for address in &settings.addresses {
+        let (addresses, some_suffice) = match address {
+            ListenAddress::Any => (
+                vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)],
+                true,
+            ),
+            ListenAddress::Address(address) => (vec![*address], false),
+            ListenAddress::Name(name) => {
+                let addresses = dns::addresses_of(name).map_err(|source| StartError::ListenName {
+                    name: name.clone(),
+                    source,
+                })?;
+                (addresses, true)
+            }
+        };
+        let mut refused = None;
+        let before = listeners.len();
+        for address in addresses {
+            let place = SocketAddr::new(address, settings.port);
+            match listen_tcp(place, settings, tcp) {
+                Ok(listener) => listeners.push(listener),
+                // A machine without IPv6 listens on IPv4 alone.
+                Err(e) if some_suffice && is_no_such_family(e) => refused = Some((place, e)),
+                Err(e) => return Err(cannot_listen(ListenPlace::Tcp(place), e.into())),
+            }
+        }
+        if let Some((place, e)) = refused
+            && listeners.len() == before
+        {
+            return Err(cannot_listen(ListenPlace::Tcp(place), e.into()));
+        }
+    }
+    if let Some(dir) = &settings.unix_socket_dir {
+        listeners.push(listen_unix(dir, settings)?);
+    }
+    if listeners.is_empty() {
+        return Err(StartError::NowhereToListen);
+    }
+    Ok(listeners)
+}
+
+fn is_no_such_family(e: Errno) -> bool {
+    matches!(e, Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL | Errno::PROTONOSUPPORT)
+}
+
+fn listen_tcp(place: SocketAddr, settings: &ListenSettings, tcp: &TcpSettings) -> rustix::io::Result<Listener> {
+    let address = SocketAddress::Tcp(place);
+    let socket = socket::open(&address, tcp)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if settings.so_reuseport {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    if place.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    socket::bind(&socket, &address)?;
+    set_defer_accept(&socket, tcp.defer_accept_seconds)?;
+    rustix::net::listen(&socket, settings.backlog)?;
+    // The port may have been 0.
+    let bound = rustix::net::getsockname(&socket)?;
+    let place = SocketAddr::try_from(bound).unwrap_or(place);
+    Ok(Listener {
+        socket,
+        place: ListenPlace::Tcp(place),
+        readable: false,
+    })
+}
+
+fn listen_unix(dir: &str, settings: &ListenSettings) -> Result<Listener, StartError> {
+    let port = settings.port;
+    let path = unix_socket_path(dir, port);
+    let place = ListenPlace::Unix {
+        path: path.clone(),
+        port,
+    };
+    let error = |e: io::Error| cannot_listen(place.clone(), e);
+    let address = SocketAddress::unix(&path).map_err(error)?;
+    let is_file = !path.starts_with('@');
+    if is_file {
+        remove_if_stale(&path, &address).map_err(error)?;
+    }
+    let socket = socket::open(&address, &TcpSettings::default()).map_err(|e| error(e.into()))?;
+    socket::bind(&socket, &address).map_err(|e| error(e.into()))?;
+    let listener = Listener {
+        socket,
+        place: place.clone(),
+        readable: false,
+    };
+    if is_file {
+        rustix::fs::chmod(&path, Mode::from_raw_mode(settings.unix_socket_mode)).map_err(|e| error(e.into()))?;
+        give_to_group(&path, &settings.unix_socket_group)?;
+    }
+    rustix::net::listen(&listener.socket, settings.backlog).map_err(|e| error(e.into()))?;
+    Ok(listener)
+}
+
+/// The socket of `port` in a directory, or under an abstract name.
+pub(crate) fn unix_socket_path(dir: &str, port: u16) -> String {
+    format!("{}/.s.PGSQL.{port}", dir.trim_end_matches('/'))
+}
+
+/// Removes the socket file of a process that is gone. A file that is no socket, or that somebody listens on, stays.
+fn remove_if_stale(path: &str, address: &SocketAddress) -> io::Result<()> {
+    let Ok(status) = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) else {
+        return Ok(());
+    };
+    if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is not a socket is in the way",
+        ));
+    }
+    let probe = socket::open(address, &TcpSettings::default())?;
+    match socket::connect(&probe, address) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Err(Errno::NOENT) => Ok(()),
+        Ok(()) | Err(Errno::AGAIN) => Err(Errno::ADDRINUSE.into()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn give_to_group(path: &str, group: &str) -> Result<(), StartError> {
+    if group.is_empty() {
+        return Ok(());
+    }
+    let unknown = || StartError::UnknownGroup {
+        group: group.to_owned(),
+    };
+    let gid = match group.parse() {
+        Ok(number) => number,
+        Err(_) => nix::unistd::Group::from_name(group)
+            .ok()
+            .flatten()
+            .ok_or_else(unknown)?
+            .gid
+            .as_raw(),
+    };
+    std::os::unix::fs::chown(Path::new(path), None, Some(gid)).map_err(|source| StartError::Group {
+        path: path.to_owned(),
+        group: group.to_owned(),
+        source,
+    })
+}
+
+fn cannot_listen(place: ListenPlace, source: io::Error) -> StartError {
+    match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ADDRINUSE) => StartError::InUse {
+            place: place.to_string(),
+        },
+        _ => StartError::Listen {
+            place: place.to_string(),
+            source,
+        },
+    }
+}

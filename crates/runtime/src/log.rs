@@ -1,0 +1,237 @@
+//! Log lines in PgBouncer's form, to stderr, a file and syslog.
+//!
+//! ```text
+//! 2026-07-14 09:30:00.123 UTC [4711] LOG process up: pgweir 0.1.0
+//! ```
+//!
+//! A line is one write, so a crash loses nothing and lines of several processes do not mix.
+
+use crate::settings::LogSettings;
+use crate::start_error::StartError;
+use crate::syslog::Syslog;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use pgweir_core::LogLevel;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+
+/// Where lines go. Owned by the data plane; nothing else writes while the process runs.
+#[derive(Debug)]
+pub(crate) struct Log {
+    settings: LogSettings,
+    zone: TimeZone,
+    /// Lines go to stderr as well.
+    stderr: bool,
+    /// `-v` of the command line: DEBUG lines whatever the configuration says.
+    verbose: bool,
+    file: Option<File>,
+    syslog: Option<Syslog>,
+    line: String,
+}
+
+impl Log {
+    /// A log that writes to stderr only, unless `stderr` is false.
+    pub(crate) fn new(stderr: bool, verbose: bool) -> Self {
+        Log {
+            settings: LogSettings::default(),
+            zone: TimeZone::system(),
+            stderr,
+            verbose,
+            file: None,
+            syslog: None,
+            line: String::new(),
+        }
+    }
+
+    /// Opens what `settings` names, for the first time.
+    pub(crate) fn open(&mut self, settings: &LogSettings) -> Result<(), StartError> {
+        self.settings = settings.clone();
+        if !settings.logfile.is_empty() {
+            let file = open_file(&settings.logfile);
+            self.file = Some(file.map_err(|source| StartError::LogFile {
+                path: settings.logfile.clone(),
+                source,
+            })?);
+        }
+        self.open_syslog();
+        Ok(())
+    }
+
+    /// Uses new settings. A log file that cannot be opened leaves the old one in use.
+    pub(crate) fn configure(&mut self, settings: &LogSettings) {
+        let old = std::mem::replace(&mut self.settings, settings.clone());
+        if old.logfile != settings.logfile {
+            self.reopen();
+        }
+        if (old.syslog, old.syslog_facility, old.syslog_ident)
+            != (
+                settings.syslog,
+                settings.syslog_facility.clone(),
+                settings.syslog_ident.clone(),
+            )
+        {
+            self.open_syslog();
+        }
+    }
+
+    /// Opens the log file again: somebody may have moved it away.
+    pub(crate) fn reopen(&mut self) {
+        if self.settings.logfile.is_empty() {
+            self.file = None;
+            return;
+        }
+        match open_file(&self.settings.logfile) {
+            Ok(file) => self.file = Some(file),
+            Err(e) => {
+                let text = format!("could not open log file {}: {e}", self.settings.logfile);
+                self.write(LogLevel::Warning, &text);
+            }
+        }
+    }
+
+    /// From now on nobody looks at stderr.
+    pub(crate) fn leave_stderr(&mut self) {
+        self.stderr = false;
+    }
+
+    /// Whether a line of this level would be written.
+    pub(crate) fn takes(&self, level: LogLevel) -> bool {
+        level < LogLevel::Debug || self.verbose || self.settings.verbose > 0
+    }
+
+    /// Writes a line. A place that cannot be written to is passed over: the pooler goes on without its log.
+    pub(crate) fn write(&mut self, level: LogLevel, text: &str) {
+        if !self.takes(level) {
+            return;
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.clear();
+        compose(&mut line, Timestamp::now(), &self.zone, level, text);
+        if self.stderr {
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+        if let Some(file) = &mut self.file {
+            let _ = file.write_all(line.as_bytes());
+        }
+        if let Some(syslog) = &mut self.syslog {
+            syslog.send(level, text);
+        }
+        self.line = line;
+    }
+
+    fn open_syslog(&mut self) {
+        let LogSettings {
+            syslog,
+            syslog_facility,
+            syslog_ident,
+            ..
+        } = &self.settings;
+        self.syslog = syslog.then(|| Syslog::new(syslog_facility, syslog_ident));
+    }
+}
+
+fn open_file(path: &str) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// The word PgBouncer prints for a level.
+fn word(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Fatal => "FATAL",
+        LogLevel::Error => "ERROR",
+        LogLevel::Warning => "WARNING",
+        LogLevel::Log => "LOG",
+        LogLevel::Debug => "DEBUG",
+    }
+}
+
+/// One line. Line ends inside `text` become spaces: they come from names that clients chose, and must not forge lines.
+fn compose(line: &mut String, at: Timestamp, zone: &TimeZone, level: LogLevel, text: &str) {
+    let time = at.to_zoned(zone.clone());
+    let _ = write!(
+        line,
+        "{} [{}] {} ",
+        time.strftime("%Y-%m-%d %H:%M:%S.%3f %Z"),
+        std::process::id(),
+        word(level)
+    );
+    line.extend(text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }));
+    line.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_looks_like_pgbouncers() {
+        let zone = TimeZone::UTC;
+        let mut line = String::new();
+        let at: Timestamp = "2026-07-14T09:30:00.0079Z".parse().unwrap();
+        compose(
+            &mut line,
+            at,
+            &zone,
+            LogLevel::Warning,
+            "C-0x1: db/user@127.0.0.1:1 closing\nLOG forged",
+        );
+        let pid = std::process::id();
+        let expected =
+            format!("2026-07-14 09:30:00.007 UTC [{pid}] WARNING C-0x1: db/user@127.0.0.1:1 closing LOG forged\n");
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_moved_log_file_is_opened_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pgweir.log");
+        let settings = LogSettings {
+            logfile: path.to_str().unwrap().into(),
+            ..Default::default()
+        };
+        let mut log = Log::new(false, false);
+        log.open(&settings).unwrap();
+        log.write(LogLevel::Log, "one");
+        log.write(LogLevel::Debug, "not told");
+        let moved = dir.path().join("pgweir.log.1");
+        std::fs::rename(&path, &moved).unwrap();
+        log.write(LogLevel::Log, "two");
+        log.reopen();
+        log.configure(&LogSettings { verbose: 1, ..settings });
+        log.write(LogLevel::Debug, "three");
+        let endings = |path| -> Vec<String> {
+            let text = std::fs::read_to_string(path).unwrap();
+            text.lines().map(|l| l.rsplit(' ').next().unwrap().to_owned()).collect()
+        };
+        assert_eq!(endings(&moved), ["one", "two"]);
+        assert_eq!(endings(&path), ["three"]);
+    }
+
+    #[test]
+    fn a_log_file_that_cannot_be_opened_prevents_the_start_but_not_a_reload() {
+        let dir = tempfile::tempdir().unwrap();
+        let nowhere = dir.path().join("no/such/dir").to_str().unwrap().to_owned();
+        let bad = LogSettings {
+            logfile: nowhere,
+            ..Default::default()
+        };
+        assert!(matches!(
+            Log::new(false, false).open(&bad),
+            Err(StartError::LogFile { .. })
+        ));
+        let path = dir.path().join("a.log").to_str().unwrap().to_owned();
+        let mut log = Log::new(false, false);
+        log.open(&LogSettings {
+            logfile: path.clone(),
+            ..Default::default()
+        })
+        .unwrap();
+        log.configure(&bad);
+        assert!(
+            std::fs::read_to_string(path)
+                .unwrap()
+                .contains("could not open log file")
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Becoming an unprivileged user.
+
+use crate::start_error::StartError;
+use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
+use std::ffi::CString;
+use std::io;
+
+/// Becomes `user` where one is named, and refuses to go on as root. To be called while there is one thread.
+pub(crate) fn drop_privileges(user: &str) -> Result<(), StartError> {
+    if !user.is_empty() {
+        change_to(user)?;
+    }
+    if geteuid().is_root() {
+        Err(StartError::Root)
+    } else {
+        Ok(())
+    }
+}
+
+fn change_to(user: &str) -> Result<(), StartError> {
+    let entry = User::from_name(user).ok().flatten().or_else(|| {
+        let number = user.parse().ok()?;
+        User::from_uid(nix::unistd::Uid::from_raw(number)).ok().flatten()
+    });
+    let entry = entry.ok_or_else(|| StartError::UnknownUser { user: user.to_owned() })?;
+    if entry.uid == geteuid() {
+        return Ok(());
+    }
+    let error = |source: io::Error| StartError::ChangeUser {
+        user: user.to_owned(),
+        source,
+    };
+    let name = CString::new(entry.name).map_err(|e| error(e.into()))?;
+    initgroups(&name, entry.gid).map_err(|e| error(e.into()))?;
+    setgid(entry.gid).map_err(|e| error(e.into()))?;
+    setuid(entry.uid).map_err(|e| error(e.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_user_is_named() {
+        let e = drop_privileges("no-such-user-anywhere").unwrap_err();
+        assert_eq!(e.to_string(), "no such system user: no-such-user-anywhere");
+    }
+}

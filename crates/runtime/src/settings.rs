@@ -1,0 +1,124 @@
+//! The settings that concern sockets, files and the log, taken from the configuration.
+
+use pgweir_config::{Config, ListenAddress, UnixSocketDir};
+use std::time::Duration;
+
+/// What the runtime uses of the configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) listen: ListenSettings,
+    pub(crate) tcp: TcpSettings,
+    pub(crate) dns: DnsSettings,
+    pub(crate) log: LogSettings,
+    /// Path of the pid file; empty for none.
+    pub(crate) pidfile: String,
+    /// System user to run as; empty to stay who we are.
+    pub(crate) user: String,
+}
+
+/// Where to listen; cannot change while running.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ListenSettings {
+    pub(crate) addresses: Vec<ListenAddress>,
+    pub(crate) port: u16,
+    pub(crate) backlog: i32,
+    pub(crate) so_reuseport: bool,
+    /// A directory, or an abstract name that begins with `@`.
+    pub(crate) unix_socket_dir: Option<String>,
+    /// Access mode of the socket file.
+    pub(crate) unix_socket_mode: u32,
+    /// Group of the socket file; empty for our own.
+    pub(crate) unix_socket_group: String,
+}
+
+/// Options of TCP sockets; 0 leaves the system's value.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct TcpSettings {
+    /// Seconds that the kernel holds an accepted connection back until its first bytes are there; 0 is off.
+    pub(crate) defer_accept_seconds: u32,
+    pub(crate) keepalive: bool,
+    pub(crate) keepidle_seconds: u32,
+    pub(crate) keepintvl_seconds: u32,
+    pub(crate) keepcnt: u32,
+    pub(crate) user_timeout_ms: u32,
+    pub(crate) socket_buffer_bytes: usize,
+}
+
+/// How long answers of the resolver are believed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DnsSettings {
+    pub(crate) max_ttl: Duration,
+    pub(crate) nxdomain_ttl: Duration,
+}
+
+/// Where log lines go.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct LogSettings {
+    /// Path of the log file; empty for none.
+    pub(crate) logfile: String,
+    pub(crate) syslog: bool,
+    pub(crate) syslog_facility: String,
+    pub(crate) syslog_ident: String,
+    /// Above 0: DEBUG lines too.
+    pub(crate) verbose: u32,
+}
+
+/// PgBouncer's meaning of `tcp_defer_accept = 1`.
+const DEFER_ACCEPT_SECONDS: u32 = 45;
+
+impl Settings {
+    /// The settings of `config`.
+    pub(crate) fn of(config: &Config) -> Self {
+        let global = &config.global;
+        Settings {
+            listen: ListenSettings {
+                addresses: global.listen_addr.addresses().to_vec(),
+                port: global.listen_port,
+                backlog: i32::try_from(global.listen_backlog).unwrap_or(i32::MAX),
+                so_reuseport: global.so_reuseport.is_on(),
+                unix_socket_dir: match &global.unix_socket_dir {
+                    UnixSocketDir::Off => None,
+                    UnixSocketDir::At(host) => Some(host.to_string()),
+                },
+                unix_socket_mode: global.unix_socket_mode,
+                unix_socket_group: global.unix_socket_group.clone(),
+            },
+            tcp: TcpSettings {
+                defer_accept_seconds: match global.tcp_defer_accept {
+                    1 => DEFER_ACCEPT_SECONDS,
+                    seconds => seconds,
+                },
+                keepalive: global.tcp_keepalive.is_on(),
+                keepidle_seconds: global.tcp_keepidle,
+                keepintvl_seconds: global.tcp_keepintvl,
+                keepcnt: global.tcp_keepcnt,
+                user_timeout_ms: global.tcp_user_timeout,
+                socket_buffer_bytes: global.tcp_socket_buffer as usize,
+            },
+            dns: DnsSettings {
+                max_ttl: global.dns_max_ttl,
+                nxdomain_ttl: global.dns_nxdomain_ttl,
+            },
+            log: LogSettings {
+                logfile: global.logfile.clone(),
+                syslog: global.syslog.is_on(),
+                syslog_facility: global.syslog_facility.word().to_owned(),
+                syslog_ident: global.syslog_ident.clone(),
+                verbose: global.verbose,
+            },
+            pidfile: global.pidfile.clone(),
+            user: global.user.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Takes over what can change while running; the rest needs a restart and stays.
+    pub(crate) fn take_changeable(&mut self, new: Settings) {
+        let Settings { tcp, dns, log, .. } = new;
+        *self = Settings {
+            tcp,
+            dns,
+            log,
+            ..self.clone()
+        };
+    }
+}

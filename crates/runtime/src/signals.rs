@@ -1,0 +1,91 @@
+//! Signals to commands.
+
+use crate::inbox::{InboxSender, Message};
+use pgweir_core::Command;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::thread;
+
+/// What SIGINT and SIGTERM mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Interrupt {
+    /// As in PgBouncer: the first waits for servers (INT) or clients (TERM), the second ends at once.
+    #[default]
+    Graceful,
+    /// The first ends at once: nothing here outlives the process.
+    AtOnce,
+}
+
+/// Signals caught but not yet passed on. Caught from here on, so that one that comes during the start is not lost.
+#[derive(Debug)]
+pub(crate) struct CaughtSignals(Signals);
+
+/// Begins to catch signals.
+pub(crate) fn catch() -> io::Result<CaughtSignals> {
+    Ok(CaughtSignals(Signals::new([
+        SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2,
+    ])?))
+}
+
+impl CaughtSignals {
+    /// Passes every signal on to the data plane, from a thread of its own.
+    pub(crate) fn pass_on(mut self, interrupt: Interrupt, inbox: InboxSender) -> io::Result<()> {
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for signal in self.0.forever() {
+                if let Some(command) = command(signal, interrupt) {
+                    inbox.send(Message::Command(command));
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+fn command(signal: i32, interrupt: Interrupt) -> Option<Command> {
+    Some(match (signal, interrupt) {
+        (SIGHUP, _) => Command::Reload,
+        (SIGTERM | SIGINT, Interrupt::AtOnce) | (SIGQUIT, _) => Command::ShutdownImmediate,
+        (SIGTERM, _) => Command::ShutdownWaitForClients,
+        (SIGINT, _) => Command::ShutdownWaitForServers,
+        (SIGUSR1, _) => Command::Pause,
+        (SIGUSR2, _) => Command::Resume,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_signal_arrives_as_a_command() {
+        let poll = mio::Poll::new().unwrap();
+        let (sender, inbox) = crate::inbox::inbox(poll.registry()).unwrap();
+        let caught = catch().unwrap();
+        // Before anybody passes it on: it must not be lost.
+        signal_hook::low_level::raise(SIGUSR1).unwrap();
+        caught.pass_on(Interrupt::Graceful, sender).unwrap();
+        let message = inbox.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(matches!(message, Message::Command(Command::Pause)), "{message:?}");
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        let message = inbox.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(matches!(message, Message::Command(Command::Reload)), "{message:?}");
+    }
+
+    #[test]
+    fn interrupts_wait_or_do_not() {
+        assert_eq!(
+            command(SIGINT, Interrupt::Graceful),
+            Some(Command::ShutdownWaitForServers)
+        );
+        assert_eq!(
+            command(SIGTERM, Interrupt::Graceful),
+            Some(Command::ShutdownWaitForClients)
+        );
+        assert_eq!(command(SIGQUIT, Interrupt::Graceful), Some(Command::ShutdownImmediate));
+        assert_eq!(command(SIGINT, Interrupt::AtOnce), Some(Command::ShutdownImmediate));
+        assert_eq!(command(SIGHUP, Interrupt::AtOnce), Some(Command::Reload));
+    }
+}

@@ -1,0 +1,221 @@
+//! From a command line to a running pooler, and to its end.
+
+use crate::accept::Accepting;
+use crate::configuration::ConfigurationFile;
+use crate::connections::Connections;
+use crate::control;
+use crate::daemon;
+use crate::dns::Resolver;
+use crate::event_loop::{EventLoop, Parts};
+use crate::inbox::inbox;
+use crate::limits::{self, OpenFiles};
+use crate::listener::{self, Listener};
+use crate::log::Log;
+use crate::pidfile::PidFile;
+use crate::privileges::drop_privileges;
+use crate::settings::Settings;
+use crate::signals::{self, Interrupt};
+use crate::socket::{self, SocketAddress};
+use crate::start_error::StartError;
+use mio::Poll;
+use pgweir_config::Config;
+use pgweir_core::{LogLevel, Pooler, Surroundings, Time, WallClock};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Is told the places listened on.
+pub type OnReady = Box<dyn FnOnce(&[String])>;
+
+/// What the command line says.
+#[derive(Default)]
+pub struct RunOptions {
+    /// Path of the configuration file.
+    pub config_file: String,
+    /// `-d`: go into the background.
+    pub daemon: bool,
+    /// `-q`: no log lines on stderr.
+    pub quiet: bool,
+    /// `-v`: DEBUG lines.
+    pub verbose: bool,
+    /// `-u`: run as this system user; goes before the setting.
+    pub user: Option<String>,
+    /// `-R`: take over from a running process.
+    pub reboot: bool,
+    /// What SIGINT and SIGTERM mean.
+    pub interrupt: Interrupt,
+    /// Called once clients can connect.
+    pub on_ready: Option<OnReady>,
+}
+
+/// File descriptors of the process itself: standard streams, event loop, files, listening sockets.
+const OWN_DESCRIPTORS: u64 = 20;
+
+/// Runs a pooler until it is told to end. Call it from the main thread, before there are others.
+pub fn run(options: RunOptions) -> Result<(), StartError> {
+    if options.daemon && !daemon::is_second() {
+        return daemon::start_second();
+    }
+    if options.daemon {
+        daemon::leave_session();
+    }
+    let mut log = Log::new(!options.quiet, options.verbose);
+    let file = ConfigurationFile::new(&options.config_file);
+    let (config, warnings) = file.load().map_err(StartError::Configuration)?;
+    let settings = Settings::of(&config);
+    drop_privileges(options.user.as_deref().unwrap_or(&settings.user))?;
+    if options.daemon && settings.log.logfile.is_empty() && !settings.log.syslog {
+        return Err(StartError::DaemonWithoutLog);
+    }
+    log.open(&settings.log)?;
+    for warning in warnings {
+        log.write(LogLevel::Warning, &warning.to_string());
+    }
+    let outcome = start(options, file, config, settings, &mut log);
+    if let Err(e) = &outcome {
+        // The caller says it on stderr.
+        log.leave_stderr();
+        log.write(LogLevel::Fatal, &e.to_string());
+    }
+    outcome
+}
+
+fn start(
+    options: RunOptions,
+    file: ConfigurationFile,
+    config: Config,
+    settings: Settings,
+    log: &mut Log,
+) -> Result<(), StartError> {
+    let open_files = limits::raise_open_files();
+    report_limits(log, &config, open_files);
+    if options.reboot {
+        check_nobody_to_take_over_from(&settings, log)?;
+    }
+    let _pidfile = match settings.pidfile.as_str() {
+        "" => None,
+        path => Some(PidFile::create(path)?),
+    };
+    let listeners = listener::listen(&settings.listen, &settings.tcp)?;
+    let caught = signals::catch()?;
+    let poll = Poll::new()?;
+    let (sender, inbox) = inbox(poll.registry())?;
+    let control = control::start(file, sender.clone())?;
+    let resolver = Resolver::new(settings.dns.clone(), sender.clone());
+    let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
+    for place in &places {
+        log.write(LogLevel::Log, &format!("listening on {place}"));
+    }
+    let accepting = Accepting::new(listeners, poll.registry())?;
+    let (started, wall) = (Instant::now(), wall_clock());
+    let surroundings = Surroundings {
+        seed: seed()?,
+        wall,
+        own_uid: rustix::process::getuid().as_raw(),
+        open_files_max: open_files.now,
+    };
+    let pooler = Pooler::new(Arc::new(config), surroundings, Time(0));
+    log.write(
+        LogLevel::Log,
+        &format!("process up: pgweir {}", env!("CARGO_PKG_VERSION")),
+    );
+    if options.daemon {
+        daemon::tell_ready()?;
+        log.leave_stderr();
+    }
+    caught.pass_on(options.interrupt, sender)?;
+    if let Some(on_ready) = options.on_ready {
+        on_ready(&places);
+    }
+    let connections = Connections::new(poll.registry().try_clone()?);
+    let lent = std::mem::replace(log, Log::new(false, false));
+    let parts = Parts {
+        poll,
+        pooler,
+        connections,
+        accepting,
+        resolver,
+        inbox,
+        control,
+        settings,
+        log: lent,
+        started,
+    };
+    let mut event_loop = EventLoop::new(parts);
+    let outcome = event_loop.run();
+    *log = event_loop.log;
+    Ok(outcome?)
+}
+
+/// `-R`: PgBouncer takes sockets over from the process that listens. We start where there is none, and refuse where
+/// there is one.
+fn check_nobody_to_take_over_from(settings: &Settings, log: &mut Log) -> Result<(), StartError> {
+    let Some(dir) = &settings.listen.unix_socket_dir else {
+        return Ok(());
+    };
+    let place = listener::unix_socket_path(dir, settings.listen.port);
+    if let Ok(address) = SocketAddress::unix(&place)
+        && let Ok(probe) = socket::open(&address, &Default::default())
+        && socket::connect(&probe, &address).is_ok()
+    {
+        return Err(StartError::TakeOver { place });
+    }
+    log.write(LogLevel::Log, "old process not found, try to continue normally");
+    Ok(())
+}
+
+fn report_limits(log: &mut Log, config: &Config, open_files: OpenFiles) {
+    let clients = u64::from(config.global.max_client_conn);
+    let expected = expected_descriptors(config);
+    let text = format!(
+        "kernel file descriptor limit: {} (raised from {}); max_client_conn: {clients}, max expected fd use: {expected}",
+        open_files.now, open_files.given
+    );
+    log.write(LogLevel::Log, &text);
+    if expected > open_files.now {
+        let text = format!(
+            "max_client_conn and pool sizes allow {expected} connections, but only {} files may be open (HINT: raise the \
+             limit on open files, LimitNOFILE= or ulimit -n)",
+            open_files.now
+        );
+        log.write(LogLevel::Warning, &text);
+    }
+}
+
+/// Descriptors in use when every client is there and every pool of the users known by name is full.
+fn expected_descriptors(config: &Config) -> u64 {
+    let users = config.auth_users.len().max(1) as u64;
+    let pools = config.databases.values().chain(&config.autodb).map(|database| {
+        let (user, pools) = match &database.user {
+            Some(user) => (user.as_str(), 1),
+            None => ("", users),
+        };
+        let size = config.pool_size(database, user).map_or(0, u64::from);
+        let reserve = config.reserve_pool_size(database, user);
+        (size + u64::from(reserve)).saturating_mul(pools)
+    });
+    pools.fold(
+        u64::from(config.global.max_client_conn) + OWN_DESCRIPTORS,
+        u64::saturating_add,
+    )
+}
+
+fn wall_clock() -> WallClock {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallClock {
+        unix_us: i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+    }
+}
+
+/// Randomness of the operating system.
+fn seed() -> Result<[u8; 32], StartError> {
+    let mut seed = [0; 32];
+    let mut filled = 0;
+    while filled < seed.len() {
+        match rustix::rand::getrandom(&mut seed[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(StartError::EventLoop(e.into())),
+        }
+    }
+    Ok(seed)
+}

@@ -1,0 +1,138 @@
+//! Why the pooler did not start, and what to do about it.
+
+use pgweir_config::Problem;
+use std::io;
+use thiserror::Error;
+
+/// Every way in which starting, or running the event loop, fails.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The configuration has errors; the warnings are among them.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Configuration(Vec<Problem>),
+    /// Running as root without a user to change to.
+    #[error("pgweir should not run as root\n    hint: name an unprivileged user with -u USER or the setting user")]
+    Root,
+    /// `-u` or the setting `user` names nobody.
+    #[error("no such system user: {user}")]
+    UnknownUser {
+        /// The name.
+        user: String,
+    },
+    /// Not allowed to become that user.
+    #[error("could not change to user {user}: {source}\n    hint: only root can change the user")]
+    ChangeUser {
+        /// The name.
+        user: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// `unix_socket_group` names no group.
+    #[error("no such system group: {group}\n    hint: see the setting unix_socket_group")]
+    UnknownGroup {
+        /// The name.
+        group: String,
+    },
+    /// The socket file could not be given to its group.
+    #[error("could not give {path} to group {group}: {source}\n    hint: the user of pgweir must be a member of it")]
+    Group {
+        /// The socket file.
+        path: String,
+        /// The setting.
+        group: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// `-d` without a place for log lines.
+    #[error("daemon needs logfile configured\n    hint: set logfile, or syslog = 1")]
+    DaemonWithoutLog,
+    /// The log file could not be opened.
+    #[error("could not open log file {path}: {source}\n    hint: see the setting logfile")]
+    LogFile {
+        /// The setting.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The pid file names a process that lives.
+    #[error(
+        "pidfile exists, another instance running? (process {pid}, {path})\n    hint: stop it first, or give this one a \
+         pidfile of its own"
+    )]
+    AlreadyRuns {
+        /// The setting.
+        path: String,
+        /// The process.
+        pid: i32,
+    },
+    /// The pid file could not be written.
+    #[error("could not write pidfile {path}: {source}")]
+    PidFile {
+        /// The setting.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A name in `listen_addr` has no address.
+    #[error("could not look up {name}: {source}\n    hint: see the setting listen_addr")]
+    ListenName {
+        /// The name.
+        name: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// Somebody listens there already.
+    #[error(
+        "could not listen on {place}: it is in use\n    hint: is another pooler running? see who it is with \"ss -lntxp\", \
+         or choose another listen_port"
+    )]
+    InUse {
+        /// Address and port, or the path of the socket.
+        place: String,
+    },
+    /// Listening failed otherwise.
+    #[error(
+        "could not listen on {place}: {source}\n    hint: see the settings listen_addr, listen_port, unix_socket_dir"
+    )]
+    Listen {
+        /// Address and port, or the path of the socket.
+        place: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No address and no Unix-domain socket.
+    #[error("nowhere to listen on\n    hint: set listen_addr or unix_socket_dir")]
+    NowhereToListen,
+    /// `-R` with a process to take over from.
+    #[error(
+        "-R cannot take over from the process that listens on {place}\n    hint: to replace it without refusing \
+         clients, set so_reuseport = 1 and unix_socket_dir of their own in both, start the new one, then send SIGTERM to \
+         the old one"
+    )]
+    TakeOver {
+        /// The path of the socket.
+        place: String,
+    },
+    /// The process could not be put into the background.
+    #[error("could not start in the background: {0}")]
+    Daemon(io::Error),
+    /// The process in the background ended before it was ready; it has said why.
+    #[error("not started")]
+    DaemonEnded {
+        /// Its exit status.
+        status: i32,
+    },
+    /// A resource of the event loop could not be had, or waiting for events failed.
+    #[error("event loop: {0}")]
+    EventLoop(#[from] io::Error),
+}
+
+impl StartError {
+    /// Exit status of the process.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            StartError::DaemonEnded { status } => u8::try_from(*status).unwrap_or(1).max(1),
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The local syslog daemon, spoken to as syslog(3) does: one datagram per line to `/dev/log` (RFC 3164, section 5.4).
+
+use jiff::Zoned;
+use pgweir_core::LogLevel;
+use std::os::unix::net::UnixDatagram;
+
+/// Where the daemon listens.
+const SOCKET: &str = "/dev/log";
+
+/// An identity at the daemon. Lines are lost while it cannot be reached, as with syslog(3).
+#[derive(Debug)]
+pub(crate) struct Syslog {
+    facility: u8,
+    ident: String,
+    socket: Option<UnixDatagram>,
+}
+
+impl Syslog {
+    pub(crate) fn new(facility: &str, ident: &str) -> Self {
+        Syslog {
+            facility: facility_number(facility),
+            ident: ident.to_owned(),
+            socket: None,
+        }
+    }
+
+    /// Sends one line. The daemon may have been restarted since the last one, so a failure is tried once more.
+    pub(crate) fn send(&mut self, level: LogLevel, text: &str) {
+        let packet = packet(self.facility, &self.ident, level, &Zoned::now(), text);
+        for _ in 0..2 {
+            if self.socket.is_none() {
+                self.socket = connect();
+            }
+            match &self.socket {
+                Some(socket) if socket.send(packet.as_bytes()).is_ok() => return,
+                _ => self.socket = None,
+            }
+        }
+    }
+}
+
+fn connect() -> Option<UnixDatagram> {
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.connect(SOCKET).ok()?;
+    // A full queue of the daemon must not hold up the pooler.
+    socket.set_nonblocking(true).ok()?;
+    Some(socket)
+}
+
+fn packet(facility: u8, ident: &str, level: LogLevel, at: &Zoned, text: &str) -> String {
+    let severity = match level {
+        LogLevel::Fatal => 2,
+        LogLevel::Error => 3,
+        LogLevel::Warning => 4,
+        LogLevel::Log => 6,
+        LogLevel::Debug => 7,
+    };
+    let priority = facility << 3 | severity;
+    format!(
+        "<{priority}>{} {ident}[{}]: {text}",
+        at.strftime("%b %e %H:%M:%S"),
+        std::process::id()
+    )
+}
+
+/// The number of a facility (RFC 3164, section 4.1.1); `daemon` for a name that is none.
+fn facility_number(name: &str) -> u8 {
+    match name.to_ascii_lowercase().as_str() {
+        "kern" => 0,
+        "user" => 1,
+        "mail" => 2,
+        "auth" => 4,
+        "syslog" => 5,
+        "lpr" => 6,
+        "news" => 7,
+        "uucp" => 8,
+        "cron" => 9,
+        "authpriv" => 10,
+        "ftp" => 11,
+        "local0" => 16,
+        "local1" => 17,
+        "local2" => 18,
+        "local3" => 19,
+        "local4" => 20,
+        "local5" => 21,
+        "local6" => 22,
+        "local7" => 23,
+        _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_has_priority_time_and_identity() {
+        let at: Zoned = "2026-07-04T09:30:00+00[+00]".parse().unwrap();
+        let text = packet(facility_number("local3"), "pgweir", LogLevel::Error, &at, "no");
+        assert_eq!(text, format!("<155>Jul  4 09:30:00 pgweir[{}]: no", std::process::id()));
+        assert_eq!(facility_number("nonsense"), facility_number("daemon"));
+    }
+}

@@ -1,0 +1,94 @@
+//! What an event of the poll is about.
+
+use mio::Token;
+use pgweir_core::ConnectionId;
+use pgweir_core::ids::Slot;
+
+const _: () = assert!(
+    usize::BITS == 64,
+    "a connection id fits an event token only where a token has 64 bits"
+);
+
+/// Generations of the driver's own things have 24 bits: with the kind and the place they fit below bit 63.
+pub(crate) const GENERATION_MASK: u32 = (1 << 24) - 1;
+
+/// Who an event is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A client or server connection of the core; also a server whose socket is being opened.
+    Connection(ConnectionId),
+    /// The inbox has messages.
+    Inbox,
+    /// Connections wait at the listening socket of this number.
+    Listener(u32),
+    /// The connection that is being refused for want of file descriptors.
+    Refusal,
+    /// A connection that the core has closed and that still has output to take.
+    Closing(Slot),
+    /// The connection of a cancel request.
+    Cancel(Slot),
+}
+
+impl Subject {
+    /// The subject as an event token.
+    pub(crate) fn token(self) -> Token {
+        let own =
+            |kind: u64, slot: Slot| 1 << 63 | kind << 56 | u64::from(slot.generation) << 32 | u64::from(slot.index);
+        let none = |index| Slot { index, generation: 0 };
+        let number = match self {
+            Subject::Connection(id) => id.token(),
+            Subject::Inbox => own(0, none(0)),
+            Subject::Listener(index) => own(1, none(index)),
+            Subject::Refusal => own(2, none(0)),
+            Subject::Closing(slot) => own(3, slot),
+            Subject::Cancel(slot) => own(4, slot),
+        };
+        Token(number as usize)
+    }
+
+    /// The subject of an event token made by [`Subject::token`].
+    #[inline]
+    pub(crate) fn of(token: Token) -> Subject {
+        let number = token.0 as u64;
+        if let Some(id) = ConnectionId::from_token(number) {
+            return Subject::Connection(id);
+        }
+        let slot = Slot {
+            index: number as u32,
+            generation: (number >> 32) as u32 & GENERATION_MASK,
+        };
+        match number >> 56 & 0x7f {
+            0 => Subject::Inbox,
+            1 => Subject::Listener(slot.index),
+            2 => Subject::Refusal,
+            3 => Subject::Closing(slot),
+            _ => Subject::Cancel(slot),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgweir_core::{ClientId, ServerId};
+
+    #[test]
+    fn every_subject_survives_its_token() {
+        let slot = Slot {
+            index: u32::MAX,
+            generation: GENERATION_MASK,
+        };
+        let subjects = [
+            Subject::Connection(ConnectionId::Client(ClientId(slot))),
+            Subject::Connection(ConnectionId::Server(ServerId(slot))),
+            Subject::Inbox,
+            Subject::Listener(7),
+            Subject::Refusal,
+            Subject::Closing(slot),
+            Subject::Cancel(slot),
+        ];
+        for subject in subjects {
+            assert_eq!(Subject::of(subject.token()), subject);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The bytes of a connection: a plain socket today, TLS records over one later.
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// An open, non-blocking connection. The core sees plaintext only; encryption is a variant of this type.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    /// A TCP or Unix-domain socket as it is.
+    Plain(OwnedFd),
+}
+
+/// Outcome of [`Transport::receive`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing there now; an event will tell when there is.
+    WouldBlock,
+    /// The peer closed the connection, or it broke: no byte will ever come again.
+    Closed,
+}
+
+/// Outcome of [`Transport::send`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// So many bytes were taken, all, some or none of them; where not all, an event will tell when there is room.
+    Bytes(usize),
+    /// The connection is broken: no byte will ever be taken again.
+    Failed,
+}
+
+impl Transport {
+    /// The socket's number, for registration with the event loop.
+    pub(crate) fn fd(&self) -> RawFd {
+        match self {
+            Transport::Plain(socket) => socket.as_raw_fd(),
+        }
+    }
+
+    /// The socket itself, for its options and names.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        match self {
+            Transport::Plain(socket) => socket,
+        }
+    }
+
+    /// Takes what has arrived, at most what `into` holds; one system call.
+    #[inline]
+    pub(crate) fn receive(&mut self, into: &mut [u8]) -> Received {
+        debug_assert!(!into.is_empty());
+        match self {
+            Transport::Plain(socket) => loop {
+                return match rustix::net::recv(&*socket, &mut *into, RecvFlags::empty()) {
+                    Ok((0, _)) => Received::Closed,
+                    Ok((count, _)) => Received::Bytes(count),
+                    Err(Errno::INTR) => continue,
+                    Err(Errno::AGAIN) => Received::WouldBlock,
+                    Err(_) => Received::Closed,
+                };
+            },
+        }
+    }
+
+    /// Whether the peer has closed or broken the connection and everything it sent before has been received.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        match self {
+            Transport::Plain(socket) => !matches!(
+                rustix::net::recv(&*socket, &mut [0u8; 1][..], RecvFlags::PEEK),
+                Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR)
+            ),
+        }
+    }
+
+    /// Sends a prefix of `bytes`; one system call.
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
+        match self {
+            Transport::Plain(socket) => loop {
+                return match rustix::net::send(&*socket, bytes, SendFlags::NOSIGNAL) {
+                    Ok(count) => Sent::Bytes(count),
+                    Err(Errno::INTR) => continue,
+                    Err(Errno::AGAIN) => Sent::Bytes(0),
+                    Err(_) => Sent::Failed,
+                };
+            },
+        }
+    }
+
+    /// Sends a prefix of the slices; one system call.
+    pub(crate) fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> Sent {
+        match self {
+            Transport::Plain(socket) => loop {
+                let mut no_control = SendAncillaryBuffer::default();
+                return match rustix::net::sendmsg(&*socket, slices, &mut no_control, SendFlags::NOSIGNAL) {
+                    Ok(count) => Sent::Bytes(count),
+                    Err(Errno::INTR) => continue,
+                    Err(Errno::AGAIN) => Sent::Bytes(0),
+                    Err(_) => Sent::Failed,
+                };
+            },
+        }
+    }
+
+    /// Tells the peer that nothing more will be sent.
+    pub(crate) fn finish_sending(&mut self) {
+        match self {
+            Transport::Plain(socket) => {
+                let _ = rustix::net::shutdown(&*socket, Shutdown::Write);
+            }
+        }
+    }
+}
