@@ -1,0 +1,284 @@
+//! Lines that are right each and wrong together.
+
+use crate::support::{assert_one, errors, lines, load_files, sound, warnings};
+
+#[test]
+fn a_sound_file_has_nothing_said_about_it() {
+    assert_eq!(warnings(&sound("")), [] as [&str; 0]);
+    assert_eq!(
+        warnings(&sound("pool_mode = transaction\nlisten_addr = 127.0.0.1")),
+        [] as [&str; 0]
+    );
+}
+
+#[test]
+fn settings_without_effect_are_named_only_when_set() {
+    assert_one(
+        &warnings(&sound("pkt_buf = 8192")),
+        &["pgbouncer.ini:5: warning: pkt_buf has no effect: "],
+    );
+    assert_one(
+        &warnings(&sound("dns_max_ttl = 60")),
+        &["dns_max_ttl has no effect yet: "],
+    );
+    assert_eq!(
+        warnings(&sound(
+            "pkt_buf = 4096\ndns_max_ttl = 15.0\nserver_tls_sslmode = prefer"
+        )),
+        [] as [&str; 0]
+    );
+    assert_one(
+        &warnings(&sound("session_state = pgbouncer")),
+        &["session_state has no effect yet"],
+    );
+}
+
+#[test]
+fn demands_for_encryption_are_never_dropped() {
+    assert_one(
+        &errors(&sound("server_tls_sslmode = require")),
+        &[":5: error: server_tls_sslmode = require cannot be honoured"],
+    );
+    assert_one(
+        &errors(&sound("client_tls_sslmode = verify-full")),
+        &["client_tls_sslmode = verify-full cannot"],
+    );
+    assert_one(
+        &warnings(&sound("client_tls_sslmode = allow")),
+        &["has no effect yet: TLS is not built yet"],
+    );
+}
+
+#[test]
+fn ways_to_log_in_that_are_not_built_are_refused() {
+    for word in ["cert", "hba", "pam", "ldap"] {
+        assert_one(
+            &errors(&sound(&format!("auth_type = {word}"))),
+            &["is not built yet", "scram-sha-256"],
+        );
+    }
+}
+
+#[test]
+fn nowhere_to_listen_is_an_error() {
+    assert_one(
+        &errors("[databases]\na = host=h\n[pgbouncer]\nauth_file=users.txt\nunix_socket_dir=\n"),
+        &["pgbouncer.ini:5: error: there is nothing to listen on"],
+    );
+}
+
+#[test]
+fn nobody_who_could_log_in() {
+    let base = "[databases]\na = host=h\n[pgbouncer]\n";
+    assert_one(
+        &warnings(base),
+        &["pgbouncer.ini: warning: no user can log in: auth_type = md5 needs auth_file"],
+    );
+    assert_eq!(warnings(&format!("{base}auth_user = x")), [] as [&str; 0]);
+    assert_eq!(warnings("[databases]\n* = host=h auth_user=x\n"), [] as [&str; 0]);
+    assert_one(&warnings(&sound("auth_query = select 1")), &["auth_query is not used"]);
+}
+
+#[test]
+fn hashes_that_scram_cannot_use() {
+    let loaded = load_files(&[
+        ("pgbouncer.ini", &sound("auth_type = scram-sha-256")),
+        (
+            "users.txt",
+            "\"a\" \"md545f2603610af569b6155c45067268c6b\"\n\"b\" \"md545f2603610af569b6155c45067268c6b\"\n\"c\" \"x\"",
+        ),
+    ])
+    .unwrap();
+    assert_one(
+        &lines(&loaded.warnings),
+        &["pgbouncer.ini:4: warning: user \"a\" and 1 more cannot log in"],
+    );
+}
+
+#[test]
+fn open_doors() {
+    let any = warnings("[databases]\na = host=h user=u\nb = host=h\n[pgbouncer]\nauth_type = any\n");
+    assert!(
+        any[0].contains(":3: warning: database \"b\" cannot be used: auth_type = any needs a user"),
+        "{any:#?}"
+    );
+    assert!(any[1].contains("makes everyone an administrator"));
+    assert_eq!(any.len(), 2);
+    assert_one(
+        &warnings(&sound("auth_type = trust\nlisten_addr = *")),
+        &["auth_type = trust lets other machines in"],
+    );
+    assert_eq!(
+        warnings(&sound("auth_type = trust\nlisten_addr = localhost")),
+        [] as [&str; 0]
+    );
+    assert_one(
+        &warnings(&sound("auth_type = plain\nlisten_addr = 0.0.0.0")),
+        &["in clear text"],
+    );
+    assert_one(&warnings(&sound("scram_iterations = 1000")), &["below 4096"]);
+}
+
+#[test]
+fn sizes_that_cannot_be_reached() {
+    assert_one(
+        &warnings(&sound("min_pool_size = 30")),
+        &["min_pool_size 30 is above default_pool_size 20"],
+    );
+    assert_one(
+        &warnings(&sound("max_db_connections = 10")),
+        &["pools can never fill: max_db_connections 10"],
+    );
+    assert_one(
+        &warnings(&sound("max_user_connections = 10")),
+        &["max_user_connections 10 is below"],
+    );
+    assert_one(
+        &warnings(&sound("reserve_pool_size=1\nreserve_pool_timeout=0")),
+        &["the reserve is never used"],
+    );
+    assert_one(&warnings(&sound("max_client_conn = 0")), &["lets no client in"]);
+    assert_one(
+        &warnings(&sound(
+            "default_pool_size=5\n[databases]\nb = host=h pool_size=2 min_pool_size=3",
+        )),
+        &[":7: warning: database \"b\": min_pool_size 3 is above the pool's size 2"],
+    );
+    assert_one(
+        &warnings(&sound("[databases]\nb = host=h max_db_connections=2")),
+        &["database \"b\": its pools can never fill: max_db_connections 2 is below their size 20"],
+    );
+    assert_eq!(
+        warnings(&sound(
+            "default_pool_size = 0\nmin_pool_size = 5\nmax_db_connections = 9"
+        )),
+        [] as [&str; 0]
+    );
+}
+
+#[test]
+fn zeroes_that_do_not_switch_off() {
+    let text = sound(
+        "query_timeout = 5\nmax_db_connections = 30\n[users]\nu = query_timeout=0 transaction_timeout=0\n\
+                      [databases]\nb = host=h max_db_connections=0",
+    );
+    let texts = warnings(&text);
+    assert_eq!(texts.len(), 2, "{texts:#?}");
+    assert!(
+        texts[0].contains("query_timeout=0 stands here for the global value, which is 5"),
+        "{texts:#?}"
+    );
+    assert!(texts[1].contains("max_db_connections=0 stands here for the global value, which is 30"));
+}
+
+#[test]
+fn reset_queries_that_do_nothing_or_harm() {
+    assert_one(
+        &warnings(&sound("pool_mode = statement\nserver_reset_query = DISCARD ALL")),
+        &["server_reset_query is not used"],
+    );
+    assert_eq!(warnings(&sound("server_reset_query = DISCARD ALL")), [] as [&str; 0]);
+    assert_eq!(
+        warnings(&sound("pool_mode = statement\nserver_reset_query =")),
+        [] as [&str; 0]
+    );
+    let mixed = sound("pool_mode = statement\nserver_reset_query = DISCARD ALL\n[users]\nu = pool_mode=session");
+    assert_eq!(warnings(&mixed), [] as [&str; 0]);
+    assert_one(
+        &warnings(&sound("pool_mode = transaction\nserver_reset_query_always = 1")),
+        &["round trip per transaction"],
+    );
+    assert_one(
+        &warnings(&sound("server_reset_query = ROLLBACK; DISCARD ALL")),
+        &["rolls back where no transaction"],
+    );
+    assert_one(
+        &warnings(&sound("server_lifetime = 0")),
+        &["each server connection once"],
+    );
+}
+
+#[test]
+fn databases_that_lead_nowhere() {
+    assert_one(
+        &warnings("[pgbouncer]\nauth_file=users.txt\n"),
+        &["no databases are defined"],
+    );
+    assert_one(
+        &warnings(&sound("listen_addr=127.0.0.1\nunix_socket_dir=\n[databases]\nb =")),
+        &["database \"b\" has no host, and unix_socket_dir is empty"],
+    );
+    assert_one(
+        &warnings(&sound("[databases]\nb = port=6432")),
+        &["database \"b\" connects to this pooler itself"],
+    );
+    assert_one(
+        &warnings(&sound("listen_addr=::1\n[databases]\nb = host=localhost port=6432")),
+        &["to this pooler itself"],
+    );
+    assert_eq!(
+        warnings(&sound(
+            "[databases]\nb = host=localhost port=6432\nc = host=/other port=6432"
+        )),
+        [] as [&str; 0]
+    );
+    assert_one(
+        &warnings(&sound("[databases]\nb = host=h password=x")),
+        &["password= is not used without user="],
+    );
+    let long = "x".repeat(64);
+    assert_one(
+        &warnings(&sound(&format!("[databases]\n{long} = host=h"))),
+        &["more than 63 bytes"],
+    );
+    assert_eq!(
+        warnings(&sound(&format!("[databases]\n{long} = host=h dbname=short"))),
+        [] as [&str; 0]
+    );
+}
+
+#[test]
+fn authentication_databases_that_are_none() {
+    assert_one(
+        &warnings(&sound("auth_dbname = nope")),
+        &["authentication database \"nope\" is not configured"],
+    );
+    assert_one(
+        &warnings(&sound("auth_dbname = pgbouncer")),
+        &["cannot use the reserved \"pgbouncer\" database as an auth_dbname"],
+    );
+    assert_eq!(warnings(&sound("auth_dbname = app")), [] as [&str; 0]);
+    assert_one(
+        &warnings(&sound("[databases]\nb = host=h auth_dbname=nope")),
+        &[":6: warning: authentication database"],
+    );
+}
+
+#[test]
+fn modes_written_in_decimal() {
+    assert_one(
+        &warnings(&sound("unix_socket_mode = 777")),
+        &["unix_socket_mode is 1411 in octal", "leading 0"],
+    );
+    assert_one(&warnings(&sound("listen_port = 0")), &["lets the kernel choose"]);
+}
+
+#[test]
+fn peers_alone_and_out_of_range() {
+    let alone = warnings(&sound("peer_id = 3"));
+    assert!(
+        alone[0].contains("peer_id has no effect yet") && alone[1].contains("there are no peers"),
+        "{alone:#?}"
+    );
+    let errors = errors(&sound("peer_id = 20000"));
+    assert!(
+        errors
+            .iter()
+            .any(|text| text.contains("error: peer_id 20000 is above 16383")),
+        "{errors:#?}"
+    );
+    assert_one(
+        &warnings(&sound("[peers]\n20000 = host=a")),
+        &["peer id 20000 is above 16383"],
+    );
+}

@@ -1,0 +1,390 @@
+//! PgBouncer's syntax and its traps.
+
+use std::time::Duration;
+
+use pgweir_config::{AuthType, CheckQuery, Host, ListenAddress, LoadBalanceHosts, PoolMode, Secret, UnixSocketDir};
+
+use crate::support::{assert_one, config, errors, lines, load_files, load_text, sound, warnings};
+
+#[test]
+fn a_production_file_loads_whole() {
+    let config = config(
+        "; a comment\n[users]\nbatch = pool_mode=session max_user_connections=5\n\
+         [pgbouncer]\n  listen_addr = 127.0.0.1,::1\n listen_port=6433\nauth_type = SCRAM-SHA-256\n\
+         auth_file = users.txt\nadmin_users = root, admin\npool_mode = Transaction\nserver_lifetime = 0.5\n\
+         ignore_startup_parameters = extra_float_digits,options\nunix_socket_mode = 0700\npidfile =\n\
+         [databases]\napp = host=db1 port=5433 dbname='my db' user=u password='p''w' pool_size=7\n",
+    );
+    assert_eq!(config.global.listen_addr.addresses().len(), 2);
+    assert!(matches!(
+        config.global.listen_addr.addresses()[0],
+        ListenAddress::Address(_)
+    ));
+    assert_eq!(
+        (config.global.listen_port, config.global.unix_socket_mode),
+        (6433, 0o700)
+    );
+    assert_eq!(
+        (config.global.auth_type, config.global.pool_mode),
+        (AuthType::ScramSha256, PoolMode::Transaction)
+    );
+    assert_eq!(config.global.server_lifetime, Duration::from_millis(500));
+    assert_eq!(config.global.admin_users.items(), ["root", "admin"]);
+    assert!(
+        config
+            .global
+            .ignore_startup_parameters
+            .contains_ignore_case("EXTRA_float_digits")
+    );
+    assert_eq!(config.global.pidfile, "");
+    let app = config.database("app").unwrap();
+    assert_eq!((app.server_dbname(), app.port, app.pool_size), ("my db", 5433, Some(7)));
+    assert_eq!(app.hosts, [Host::Name("db1".into())]);
+    assert_eq!(
+        (app.user.as_deref(), app.password),
+        (Some("u"), Some(Secret::Plain("p'w".into())))
+    );
+    assert_eq!(config.users["batch"].pool_mode, Some(PoolMode::Session));
+    assert_eq!(config.auth_users["app"].text(), "secret");
+    assert_eq!(config.global.conffile.as_deref(), Some("pgbouncer.ini"));
+}
+
+#[test]
+fn all_problems_come_at_once_in_the_order_of_the_file() {
+    let texts = errors(
+        "[pgbouncer]\nlisten_port = abc\npoolmode = session\nlog_connections = yes\npool_mode = transation\n\
+         [databases]\npgbouncer =\na = host=x colour=red\nb = host=\n[nonsense]\nx = y\n[peers]\n0 = host=a\n1 = port=5\n",
+    );
+    let want = [
+        "pgbouncer.ini:2:15: error: invalid value for \"listen_port\": expected an integer, got \"abc\"",
+        "pgbouncer.ini:3: error: unknown setting \"poolmode\"\n    hint: did you mean \"pool_mode\"?",
+        "pgbouncer.ini:4:19: error: invalid value for \"log_connections\": expected an integer, got \"yes\"\n    \
+         hint: use 1 for yes",
+        "pgbouncer.ini:5:13: error: invalid value for \"pool_mode\": expected session, transaction or statement, \
+         got \"transation\"\n    hint: did you mean \"transaction\"?",
+        "pgbouncer.ini:7: error: database name \"pgbouncer\" is reserved",
+        "pgbouncer.ini:8:12: error: unknown key \"colour\" of database \"a\"",
+        "pgbouncer.ini:9:10: error: syntax error in database \"b\": empty value for \"host\"",
+        "pgbouncer.ini:10: error: unknown section [nonsense]",
+        "pgbouncer.ini:13: error: invalid peer id \"0\"",
+        "pgbouncer.ini:14: error: peer \"1\" has no host",
+    ];
+    let texts: Vec<_> = texts.iter().filter(|text| text.contains("error:")).collect();
+    assert_eq!(texts.len(), want.len(), "{texts:#?}");
+    for (text, want) in texts.iter().zip(want) {
+        assert!(text.starts_with(want), "{text}\n{want}");
+    }
+}
+
+#[test]
+fn the_last_of_several_equal_names_counts() {
+    let text = "[databases]\na = port=1\n[pgbouncer]\nauth_file=users.txt\nverbose = 1\n[databases]\n\"a\" = port=2\n\
+                [pgbouncer]\nverbose = 2\nlog_stats = 0\n[users]\nu = pool_size=1\nu = pool_size=2\n";
+    let config = config(text);
+    assert_eq!((config.global.verbose, config.databases["a"].port), (2, 2));
+    assert_eq!(config.users["u"].pool_size, Some(2));
+    assert_eq!(config.global.auth_file.as_deref(), Some("users.txt"));
+    let twice: Vec<_> = warnings(text)
+        .into_iter()
+        .filter(|text| text.contains("given twice"))
+        .collect();
+    assert_eq!(twice.len(), 3, "{twice:#?}");
+    assert!(twice[0].contains(
+        "pgbouncer.ini:7: warning: database \"a\" is given twice; this one counts, not the one at pgbouncer.ini:2"
+    ));
+}
+
+#[test]
+fn times_are_floats_in_pgbouncer_and_integers_elsewhere() {
+    let text = "[databases]\na = host=h server_lifetime=1.5\n[users]\nu = query_timeout=0.5 client_idle_timeout=10s\n\
+                [pgbouncer]\nauth_file=users.txt\nquery_timeout = 0.25\n";
+    let config = config(text);
+    assert_eq!(config.databases["a"].server_lifetime, Some(Duration::from_secs(1)));
+    assert_eq!(config.users["u"].query_timeout, None);
+    assert_eq!(config.query_timeout("u"), Some(Duration::from_millis(250)));
+    assert_eq!(config.client_idle_timeout("u"), Some(Duration::from_secs(10)));
+    let texts = warnings(text);
+    assert!(
+        texts[0].contains("2:28: warning: server_lifetime: \"1.5\" is no whole number and is read as 1"),
+        "{texts:#?}"
+    );
+    assert!(texts[0].contains("only section [pgbouncer] takes fractions"));
+    assert!(texts[1].contains("query_timeout: \"0.5\" is no whole number and is read as 0"));
+    assert!(texts[3].contains("client_idle_timeout: \"10s\" is no whole number and is read as 10"));
+    assert_one(
+        &errors("[pgbouncer]\nauth_file=users.txt\nquery_timeout = 5s\n[databases]\n*=\n"),
+        &["write 5"],
+    );
+    assert_one(
+        &errors("[pgbouncer]\nauth_file=users.txt\nquery_timeout = -1\n[databases]\n*=\n"),
+        &["0 or more"],
+    );
+}
+
+#[test]
+fn integers_take_c_notation() {
+    let config = config(&sound(
+        "unix_socket_mode = 0x1ff\nlog_stats = 2\nmax_client_conn = 0200",
+    ));
+    assert_eq!(
+        (config.global.unix_socket_mode, config.global.max_client_conn),
+        (0o777, 128)
+    );
+    assert!(config.global.log_stats.is_on());
+    assert_one(
+        &warnings(&sound("max_db_connections = -1")),
+        &["a negative number is read as 0"],
+    );
+    assert_one(
+        &errors(&sound("listen_port = 70000")),
+        &["expected an integer from 0 to 65535"],
+    );
+}
+
+#[test]
+fn ports_and_hosts_of_databases() {
+    let config = config(
+        "[pgbouncer]\nauth_file=users.txt\nunix_socket_dir = /run\n[databases]\na =\nb = host=/var/run/pg,@abs,::1,10.0.0.1,db\n\
+         c = host=h load_balance_hosts=DISABLE\n",
+    );
+    let a = config.database("a").unwrap();
+    assert_eq!(config.hosts(&a), [Host::UnixDirectory("/run".into())]);
+    assert_eq!(a.host_text(), None);
+    let b = config.database("b").unwrap();
+    assert_eq!(b.host_text().as_deref(), Some("/var/run/pg,@abs,::1,10.0.0.1,db"));
+    assert_eq!(config.hosts(&b).iter().filter(|host| host.is_unix()).count(), 2);
+    assert_eq!(config.databases["c"].load_balance_hosts, LoadBalanceHosts::Disable);
+    for (line, want) in [
+        ("port=0", "expected a port from 1 to 65535, got \"0\""),
+        ("port=http", "got \"http\""),
+        ("port=65536", "got \"65536\""),
+        ("port=-5", "got \"-5\""),
+        ("host=,", "expected a host"),
+        ("pool_mode=fast", "expected session"),
+        ("load_balance_hosts=random", "expected round-robin or disable"),
+    ] {
+        assert_one(
+            &errors(&format!("[pgbouncer]\nauth_file=users.txt\n[databases]\na = {line}\n")),
+            &[want],
+        );
+    }
+    let text = "[pgbouncer]\nauth_file=users.txt\n[databases]\na = host=h,i port=5432,5433\n";
+    assert_one(
+        &warnings(text),
+        &["\"5432,5433\" is no whole number", "one number serves all hosts"],
+    );
+}
+
+#[test]
+fn every_key_of_a_database_is_kept() {
+    let config = config(
+        "[pgbouncer]\nauth_file=users.txt\n[databases]\nx =\na = dbname=d host=h port=1 user=u password=p auth_user=au auth_dbname=x \
+         auth_query='select 1' client_encoding=UTF8 datestyle='ISO, DMY' timezone=UTC application_name=n pool_size=1 \
+         min_pool_size=1 reserve_pool_size=3 query_wait_timeout=4 max_db_connections=5 max_db_client_connections=6 \
+         server_lifetime=7 load_balance_hosts=disable pool_mode=statement connect_query='set x to ''y'''\n\
+         b = reserve_pool=9\n",
+    );
+    let a = &config.databases["a"];
+    assert_eq!(
+        a.startup_parameters().collect::<Vec<_>>(),
+        [
+            ("client_encoding", "UTF8"),
+            ("datestyle", "ISO, DMY"),
+            ("timezone", "UTC"),
+            ("application_name", "n")
+        ]
+    );
+    assert_eq!(
+        (a.auth_user.as_deref(), a.auth_dbname.as_deref()),
+        (Some("au"), Some("x"))
+    );
+    assert_eq!(
+        (a.auth_query.as_deref(), a.connect_query.as_deref()),
+        (Some("select 1"), Some("set x to 'y'"))
+    );
+    assert_eq!(
+        (a.pool_size, a.min_pool_size, a.reserve_pool_size),
+        (Some(1), Some(1), Some(3))
+    );
+    assert_eq!((a.max_db_connections, a.max_db_client_connections), (Some(5), Some(6)));
+    assert_eq!(a.query_wait_timeout, Some(Duration::from_secs(4)));
+    assert_eq!(a.server_lifetime, Some(Duration::from_secs(7)));
+    assert_eq!(a.pool_mode, Some(PoolMode::Statement));
+    assert_eq!(config.databases["b"].reserve_pool_size, Some(9));
+}
+
+#[test]
+fn every_key_of_a_user_is_kept() {
+    let config = config(&sound(
+        "[users]\nu = pool_mode=statement pool_size=1 reserve_pool_size=2 max_user_connections=3 \
+         max_user_client_connections=4 transaction_timeout=5 idle_transaction_timeout=6 query_timeout=7 \
+         query_wait_timeout=8 client_idle_timeout=9\n\"odd \"\"name\"\"\" = pool_size=1",
+    ));
+    let app = config.database("app").unwrap();
+    assert_eq!(config.pool_mode(&app, "u"), PoolMode::Statement);
+    assert_eq!(
+        (config.pool_size(&app, "u"), config.reserve_pool_size(&app, "u")),
+        (Some(1), 2)
+    );
+    assert_eq!(
+        (
+            config.max_user_connections("u"),
+            config.max_user_client_connections("u")
+        ),
+        (Some(3), Some(4))
+    );
+    let seconds = |time: Option<Duration>| time.unwrap().as_secs();
+    assert_eq!(seconds(config.transaction_timeout("u")), 5);
+    assert_eq!(seconds(config.idle_transaction_timeout("u")), 6);
+    assert_eq!(seconds(config.query_timeout("u")), 7);
+    assert_eq!(seconds(config.query_wait_timeout(&app, "u")), 8);
+    assert_eq!(seconds(config.client_idle_timeout("u")), 9);
+    assert!(config.users.contains_key("odd \"name\""));
+}
+
+#[test]
+fn a_star_stands_for_every_other_name() {
+    let config = config("[pgbouncer]\nauth_file=users.txt\n[databases]\n* = host=h pool_size=3\nfixed = dbname=real\n");
+    let made = config.database("any thing").unwrap();
+    assert_eq!(
+        (made.name.as_str(), made.server_dbname(), made.pool_size),
+        ("any thing", "any thing", Some(3))
+    );
+    assert_eq!(config.database("fixed").unwrap().server_dbname(), "real");
+    assert_eq!(config.database("pgbouncer"), None);
+    assert!(!config.databases.contains_key("*"));
+}
+
+#[test]
+fn without_a_star_unknown_names_are_unknown() {
+    assert_eq!(config(&sound("")).database("other"), None);
+}
+
+#[test]
+fn peers_have_numbers_and_one_host_each() {
+    let config = config(&sound(
+        "peer_id = 1\n[peers]\n1 = host=a\n2 = host=/tmp/x port=7000 pool_size=9",
+    ));
+    let peer = &config.peers[&2];
+    assert_eq!(
+        (peer.host.to_string().as_str(), peer.port, config.peer_pool_size(peer)),
+        ("/tmp/x", 7000, Some(9))
+    );
+    assert_eq!(
+        (config.peers[&1].port, config.peer_pool_size(&config.peers[&1])),
+        (6432, Some(20))
+    );
+    for (line, want) in [
+        ("x = host=a", "invalid peer id"),
+        ("+1 = host=a", "syntax error"),
+        ("1 = host=a,b", "a single host"),
+    ] {
+        assert_one(&errors(&sound(&format!("[peers]\n{line}"))), &[want]);
+    }
+}
+
+#[test]
+fn the_check_query_has_three_forms() {
+    assert_eq!(config(&sound("")).global.server_check_query, CheckQuery::Empty);
+    assert_eq!(
+        config(&sound("server_check_query =")).global.server_check_query,
+        CheckQuery::Off
+    );
+    let sql = config(&sound("server_check_query = select 1"))
+        .global
+        .server_check_query;
+    assert_eq!(sql.query(), Some("select 1"));
+}
+
+#[test]
+fn sockets_can_be_switched_off_or_abstract() {
+    assert_eq!(
+        config(&sound("listen_addr=*\nunix_socket_dir=")).global.unix_socket_dir,
+        UnixSocketDir::Off
+    );
+    let abstract_dir = config(&sound("unix_socket_dir=@pgweir")).global.unix_socket_dir;
+    assert_eq!(abstract_dir, UnixSocketDir::At(Host::Abstract("pgweir".into())));
+}
+
+#[test]
+fn problems_in_included_files_name_those_files() {
+    let problems = load_files(&[
+        (
+            "pgbouncer.ini",
+            "[databases]\n%include more.ini\n[pgbouncer]\nverbos = 1\n%include none.ini\n",
+        ),
+        ("more.ini", "a = prot=5\n"),
+    ])
+    .unwrap_err();
+    let texts = lines(&problems);
+    assert!(
+        texts[1].starts_with("pgbouncer.ini:4: error: unknown setting \"verbos\""),
+        "{texts:#?}"
+    );
+    assert!(texts[2].starts_with("pgbouncer.ini:5:1: error: could not read file \"none.ini\": no such file"));
+    assert!(
+        texts[3].starts_with(
+            "more.ini:1:5: error: unknown key \"prot\" of database \"a\"\n    hint: did you mean \"port\"?"
+        )
+    );
+}
+
+#[test]
+fn a_missing_file_is_one_plain_error() {
+    let problems = load_files(&[]).unwrap_err();
+    assert!(
+        lines(&problems)[0].starts_with("pgbouncer.ini: error: could not read file \"pgbouncer.ini\": no such file")
+    );
+}
+
+#[test]
+fn the_password_file_is_read_with_its_own_problems() {
+    let loaded = load_files(&[
+        ("pgbouncer.ini", &sound("")),
+        (
+            "users.txt",
+            "\"a\" \"1\"\nnonsense\n\"b\" \"md545f2603610af569b6155c45067268c6b\"\n",
+        ),
+    ])
+    .unwrap();
+    assert_eq!(loaded.config.auth_users.len(), 2);
+    assert_one(
+        &lines(&loaded.warnings),
+        &["users.txt:2: warning: line of the auth_file is ignored"],
+    );
+    let loaded = load_files(&[("pgbouncer.ini", &sound(""))]).unwrap();
+    assert_one(
+        &lines(&loaded.warnings),
+        &["pgbouncer.ini:4: warning: could not read auth_file \"users.txt\""],
+    );
+}
+
+#[test]
+fn names_that_stand_in_the_wrong_section_are_sent_to_theirs() {
+    assert_one(
+        &errors(&sound("pool_size = 5")),
+        &["here it is called \"default_pool_size\""],
+    );
+    assert_one(
+        &errors(&sound("connect_query = x")),
+        &["belongs into a line of [databases]"],
+    );
+    assert_one(
+        &errors("[PgBouncer]\n[databases]\n*=\n[pgbouncer]\nauth_file=users.txt"),
+        &["did you mean \"pgbouncer\"?"],
+    );
+}
+
+#[test]
+fn tabs_inside_connection_strings_are_pointed_out() {
+    let loaded = load_text("[pgbouncer]\nauth_file=users.txt\n[databases]\na = host=h\tdbname=x\n").unwrap();
+    assert_eq!(loaded.config.databases["a"].host_text().as_deref(), Some("h\tdbname=x"));
+    assert_one(&lines(&loaded.warnings), &["value of \"host\" contains a tab"]);
+}
+
+#[test]
+fn secrets_do_not_reach_debug_output() {
+    let config = config("[pgbouncer]\nauth_file=users.txt\n[databases]\na = user=u password=hunter2\n");
+    let debug = format!("{config:?}");
+    assert!(!debug.contains("hunter2") && !debug.contains("secret\""), "{debug}");
+}

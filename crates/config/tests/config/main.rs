@@ -1,0 +1,11 @@
+//! Whole configurations, from text to settings, problems and documentation.
+
+mod checks;
+mod console;
+mod documentation;
+mod effective;
+mod example_files;
+mod hostile_input;
+mod load;
+mod reload;
+mod support;

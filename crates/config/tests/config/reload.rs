@@ -1,0 +1,121 @@
+//! What a RELOAD changes, keeps and warns about.
+
+use pgweir_config::{AuthType, Changes, DatabaseChange, Reload};
+
+use crate::support::{assert_one, config, lines, load_files, sound};
+
+fn reload(old: &str, new: &str) -> Reload {
+    config(&sound(old)).reload(config(&sound(new)))
+}
+
+#[test]
+fn the_same_file_changes_nothing() {
+    let reload = reload("verbose = 1", "verbose = 1");
+    assert!(reload.changes.is_empty() && reload.warnings.is_empty());
+}
+
+#[test]
+fn changed_settings_are_listed_with_both_values() {
+    let reload = reload("query_timeout = 5", "query_timeout = 6\nlog_stats = 0");
+    let changes: Vec<_> = reload
+        .changes
+        .settings
+        .iter()
+        .map(|c| (c.name, c.old.as_deref().unwrap(), c.new.as_deref().unwrap()))
+        .collect();
+    assert_eq!(changes, [("log_stats", "1", "0"), ("query_timeout", "5", "6")]);
+    assert!(reload.changes.has_setting("log_stats") && !reload.changes.has_setting("verbose"));
+}
+
+#[test]
+fn settings_that_need_a_restart_stay() {
+    let reload = reload("listen_port = 7000", "listen_port = 7001\nverbose = 3");
+    assert_eq!(
+        (reload.config.global.listen_port, reload.config.global.verbose),
+        (7000, 3)
+    );
+    assert!(!reload.changes.has_setting("listen_port"));
+    assert_one(
+        &lines(&reload.warnings),
+        &[
+            "pgbouncer.ini: warning: setting \"listen_port\" stays \"7000\" until a restart",
+            "the file now says \"7001\"",
+        ],
+    );
+    // And again: the file still differs from what runs.
+    let again = reload.config.reload(config(&sound("listen_port = 7001")));
+    assert_eq!((again.config.global.listen_port, again.warnings.len()), (7000, 1));
+}
+
+#[test]
+fn what_a_file_no_longer_names_keeps_running() {
+    let reload = reload(
+        "unix_socket_dir = /run/x\npidfile = /run/p\nauth_type = trust\nverbose = 1",
+        "",
+    );
+    let global = &reload.config.global;
+    assert_eq!(
+        (global.pidfile.as_str(), global.auth_type, global.verbose),
+        ("/run/p", AuthType::Trust, 0)
+    );
+    assert!(reload.warnings.is_empty());
+    assert_eq!(
+        reload.changes.settings.iter().map(|c| c.name).collect::<Vec<_>>(),
+        ["verbose"]
+    );
+    let named = reload.config.reload(config(&sound("auth_type = plain")));
+    assert_eq!(named.config.global.auth_type, AuthType::Plain);
+}
+
+#[test]
+fn set_lasts_until_the_next_reload() {
+    let mut running = config(&sound("query_timeout = 5"));
+    running.set("query_timeout", "9").unwrap();
+    running.set("verbose", "2").unwrap();
+    let reload = running.reload(config(&sound("query_timeout = 5")));
+    assert_eq!(reload.config.query_timeout("x").unwrap().as_secs(), 5);
+    assert_eq!(reload.config.global.verbose, 0);
+}
+
+#[test]
+fn databases_are_sorted_by_what_must_happen() {
+    let old = "[databases]\na = host=h\nb = host=h\nc = host=h\nd = host=h\ne = host=h password=1 user=u\nsame = host=h\n* = host=h";
+    let new = "[databases]\nb = host=i\nc = host=h pool_size=3\ne = host=h password=2 user=u\nf = host=h\nsame = host=h\n\
+               d = host=h timezone=UTC\n* = host=i";
+    let changes = reload(old, new).changes.databases;
+    let list: Vec<_> = changes.iter().map(|(name, change)| (name.as_str(), *change)).collect();
+    assert_eq!(
+        list,
+        [
+            ("*", DatabaseChange::Reconnect),
+            ("a", DatabaseChange::Removed),
+            ("b", DatabaseChange::Reconnect),
+            ("c", DatabaseChange::Adjusted),
+            ("d", DatabaseChange::Reconnect),
+            ("e", DatabaseChange::Reconnect),
+            ("f", DatabaseChange::Added),
+        ]
+    );
+}
+
+#[test]
+fn users_secrets_and_peers_are_listed_by_name() {
+    let files = |users: &'static str, secrets: &'static str| {
+        load_files(&[("pgbouncer.ini", &sound(users)), ("users.txt", secrets)])
+            .unwrap()
+            .config
+    };
+    let old = files(
+        "[users]\na = pool_size=1\nb = pool_size=1\n[peers]\n1 = host=a",
+        "\"x\" \"1\"\n\"y\" \"1\"\n\"z\" \"1\"",
+    );
+    let new = files(
+        "[users]\na = pool_size=2\nc = pool_size=1\n[peers]\n1 = host=b",
+        "\"x\" \"2\"\n\"y\" \"1\"\n\"w\" \"1\"",
+    );
+    let changes = Changes::between(&old, &new);
+    assert_eq!(changes.users.iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(changes.auth_users.iter().collect::<Vec<_>>(), ["w", "x", "z"]);
+    assert_eq!(changes.peers.iter().collect::<Vec<_>>(), [&1]);
+    assert!(changes.databases.is_empty() && changes.settings.is_empty());
+}
