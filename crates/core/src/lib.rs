@@ -11,11 +11,38 @@
 //! - plain getters.
 #![forbid(unsafe_code)]
 
+mod admin;
+mod cancel;
+mod client;
+mod client_messages;
+mod console;
+mod databases;
+mod deferred_begin;
+pub mod errors;
+mod extended_query;
 pub mod ids;
+mod leaving;
+mod link;
+mod login;
 pub mod outbox;
+mod pool;
 pub mod pooler;
+mod prepared;
+mod reply_queue;
 pub mod request;
+mod restoration;
+mod server;
+mod server_login;
+mod server_messages;
+mod session_state;
+pub mod settings;
+mod simple_query;
+mod slab;
+mod startup;
+pub mod stats;
 pub mod time;
+pub mod timers;
+mod wait_queue;
 
 pub use ids::{ClientId, ConnectionId, ServerId};
 pub use outbox::{Outbox, Part, Source};

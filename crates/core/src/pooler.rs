@@ -1,11 +1,27 @@
 //! The pooler itself: the one struct that a driver holds.
+//!
+//! This file holds the state and the contract; what happens on each input is in the files named after it.
 
+use crate::client::{Client, ClientPhase, Waiting};
+use crate::databases::Databases;
+use crate::errors::Trouble;
 use crate::ids::{ClientId, ConnectionId, ServerId};
 use crate::outbox::Outbox;
-use crate::request::{Accepted, Command, Connected, ReloadOutcome, Request};
+use crate::pool::{Pool, PoolId, PoolKey};
+use crate::prepared::StatementTable;
+use crate::request::{Accepted, Command, Connected, LogLevel, ReloadOutcome, Request};
+use crate::server::{Server, ServerPhase};
+use crate::session_state::ShapeTable;
+use crate::settings::Settings;
+use crate::slab::Slab;
 use crate::time::{Time, WallClock};
+use foldhash::fast::RandomState;
+use pgweir_auth::ScramKeyCache;
 use pgweir_config::Config;
-use std::collections::VecDeque;
+use pgweir_wire::Writer;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// What a pooler must be told about its process.
@@ -21,17 +37,71 @@ pub struct Surroundings {
     pub open_files_max: u64,
 }
 
+/// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
+const SCRAM_KEYS_KEPT_MAX: usize = 1024;
+
 /// One worker's clients, servers and pools.
 pub struct Pooler {
-    outbox: Outbox,
-    requests: VecDeque<Request>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) settings: Settings,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) random: ChaCha20Rng,
+    /// Key of the cancel secrets.
+    pub(crate) cancel_key: [u8; 32],
+    pub(crate) mock_key: pgweir_auth::MockKey,
+    pub(crate) scram_keys: ScramKeyCache,
+    pub(crate) clients: Slab<Client>,
+    pub(crate) servers: Slab<Server>,
+    pub(crate) pools: Vec<Option<Pool>>,
+    pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
+    pub(crate) databases: Databases,
+    pub(crate) statements: StatementTable,
+    pub(crate) shapes: ShapeTable,
+    pub(crate) outbox: Outbox,
+    pub(crate) requests: VecDeque<Request>,
+    pub(crate) admin: crate::admin::Admin,
+    pub(crate) timers: crate::timers::Timers,
+    /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
+    pub(crate) deferred: VecDeque<(ClientId, Time)>,
+    /// Clients that are logged in or logging in, the console's not counted.
+    pub(crate) client_count: u32,
 }
 
 impl Pooler {
     /// A pooler without connections. Servers for `min_pool_size` are requested by the first [`Pooler::handle_timeout`].
     pub fn new(config: Arc<Config>, surroundings: Surroundings, now: Time) -> Self {
-        let _ = (config, surroundings, now);
-        Pooler { outbox: Outbox::default(), requests: VecDeque::new() }
+        let mut random = ChaCha20Rng::from_seed(surroundings.seed);
+        let mut key = || {
+            let mut key = [0; 32];
+            random.fill_bytes(&mut key);
+            key
+        };
+        let (cancel_key, mock_key) = (key(), pgweir_auth::MockKey::new(key()));
+        let settings = Settings::new(&config);
+        let mut pooler = Pooler {
+            settings,
+            config,
+            surroundings,
+            random,
+            cancel_key,
+            mock_key,
+            scram_keys: ScramKeyCache::new(SCRAM_KEYS_KEPT_MAX),
+            clients: Slab::new(),
+            servers: Slab::new(),
+            pools: Vec::new(),
+            pool_index: HashMap::default(),
+            databases: Databases::default(),
+            statements: StatementTable::new(),
+            shapes: ShapeTable::new(),
+            outbox: Outbox::default(),
+            requests: VecDeque::new(),
+            admin: crate::admin::Admin::default(),
+            timers: crate::timers::Timers::new(now),
+            deferred: VecDeque::new(),
+            client_count: 0,
+        };
+        pooler.make_pools_to_keep_warm(now);
+        pooler
     }
 
     /// What the last `handle_*` call wants written. Write it out or copy it, then [`Outbox::clear`] it, before the next
@@ -47,80 +117,151 @@ impl Pooler {
 
     /// When [`Pooler::handle_timeout`] must be called at the latest.
     pub fn poll_timeout(&self) -> Option<Time> {
-        None
+        Some(self.timers.next_round())
     }
 
     /// Whether bytes of this connection should be read now. Where this is false the driver reads nothing from it until
     /// a [`Request::Resume`]; what it has already read and the core did not consume stays with the driver.
+    #[inline]
     pub fn may_read(&self, id: ConnectionId) -> bool {
-        let _ = id;
-        true
+        match id {
+            ConnectionId::Server(_) => true,
+            ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|c| match &c.phase {
+                ClientPhase::Login(login) => !login.waits_for_secret() && c.waiting == Waiting::No,
+                ClientPhase::Console(console) => !console.is_busy(),
+                _ => c.waiting == Waiting::No,
+            }),
+        }
     }
 
     /// The connection at the other end of the link: where bytes of `id` are forwarded to. Back-pressure is the driver's:
     /// it does not read `id` while more than its limit is pending for the linked connection.
+    #[inline]
     pub fn linked(&self, id: ConnectionId) -> Option<ConnectionId> {
-        let _ = id;
-        None
+        match id {
+            ConnectionId::Client(id) => self.clients.get(id.0)?.link.map(Into::into),
+            ConnectionId::Server(id) => self.servers.get(id.0)?.link.map(Into::into),
+        }
     }
 
     /// A client connected.
     pub fn handle_accept(&mut self, now: Time, accepted: Accepted) -> ClientId {
-        let _ = (now, accepted);
-        todo!()
+        let shape = self.shapes.empty();
+        ClientId(self.clients.insert_with(|_| Client::new(now, accepted, shape)))
     }
 
     /// Bytes from a client: what was kept from last time followed by what just came. Returns how many were consumed; the
     /// driver keeps the rest (a message cut short, or a client that waits for a server) and passes it again, in front of
     /// whatever comes next or at a [`Request::Resume`].
+    #[inline]
     pub fn handle_client_bytes(&mut self, now: Time, client: ClientId, input: &[u8]) -> usize {
-        let _ = (now, client);
-        input.len()
+        let Some(c) = self.clients.get_mut(client.0) else {
+            return input.len();
+        };
+        match &c.phase {
+            ClientPhase::Session => self.session_bytes(now, client, input),
+            ClientPhase::Startup => self.startup_bytes(now, client, input),
+            ClientPhase::Login(_) => self.login_bytes(now, client, input),
+            ClientPhase::Console(_) => self.console_bytes(now, client, input),
+        }
     }
 
     /// The client closed its connection or it broke. Its id is dead.
     pub fn handle_client_closed(&mut self, now: Time, client: ClientId) {
-        let _ = (now, client);
+        self.remove_client(now, client, "client unexpected eof");
     }
 
     /// The socket asked for by [`Request::Connect`] is open.
     pub fn handle_server_connected(&mut self, now: Time, server: ServerId, connected: Connected) {
-        let _ = (now, server, connected);
+        self.begin_server_login(now, server, connected);
     }
 
     /// The socket asked for by [`Request::Connect`] could not be opened. The id is dead.
     pub fn handle_server_connect_failed(&mut self, now: Time, server: ServerId, why: &str) {
-        let _ = (now, server, why);
+        self.server_connect_failed(now, server, why);
     }
 
     /// Bytes from a server; as [`Pooler::handle_client_bytes`].
+    #[inline]
     pub fn handle_server_bytes(&mut self, now: Time, server: ServerId, input: &[u8]) -> usize {
-        let _ = (now, server);
-        input.len()
+        match self.servers.get(server.0).map(|s| &s.phase) {
+            None => input.len(),
+            Some(ServerPhase::Connecting | ServerPhase::Login(_)) => self.server_login_bytes(now, server, input),
+            Some(_) => self.reply_bytes(now, server, input),
+        }
     }
 
     /// The server closed its connection or it broke. Its id is dead.
     pub fn handle_server_closed(&mut self, now: Time, server: ServerId) {
-        let _ = (now, server);
+        self.server_lost(now, server, "server conn crashed?", None);
     }
 
     /// A [`Request::Cancel`] for this server is over, one way or the other.
     pub fn handle_cancel_finished(&mut self, now: Time, server: ServerId) {
-        let _ = (now, server);
+        self.cancel_finished(now, server);
     }
 
     /// The time asked for by [`Pooler::poll_timeout`] has come (calling it early does no harm).
     pub fn handle_timeout(&mut self, now: Time) {
-        let _ = now;
+        self.run_timers(now);
     }
 
     /// A signal.
     pub fn handle_command(&mut self, now: Time, command: Command) {
-        let _ = (now, command);
+        self.run_command(now, command);
     }
 
     /// The answer to a [`Request::Reload`].
     pub fn handle_reload(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
-        let _ = (now, by, outcome);
+        self.reloaded(now, by, outcome);
+    }
+
+    pub(crate) fn pool(&self, id: PoolId) -> &Pool {
+        self.pools[id as usize]
+            .as_ref()
+            .expect("a connection's pool lives as long as the connection")
+    }
+
+    pub(crate) fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
+        self.pools[id as usize]
+            .as_mut()
+            .expect("a connection's pool lives as long as the connection")
+    }
+
+    /// All pools with their ids.
+    pub(crate) fn live_pools(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
+        self.pools
+            .iter()
+            .enumerate()
+            .filter_map(|(id, p)| Some((id as PoolId, p.as_ref()?)))
+    }
+
+    pub(crate) fn pool_ids(&self) -> Vec<PoolId> {
+        self.live_pools().map(|(id, _)| id).collect()
+    }
+
+    pub(crate) fn log(&mut self, level: LogLevel, text: String) {
+        self.requests.push_back(Request::Log { level, text });
+    }
+
+    /// Writes messages of our own to a connection.
+    pub(crate) fn send(&mut self, to: impl Into<ConnectionId>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.outbox.insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
+    }
+
+    /// Tells a client what went wrong; closes it where the table of errors says so.
+    pub(crate) fn fail_client(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        trouble: Trouble,
+        message: &str,
+        detail: &str,
+        hint: &str,
+    ) {
+        self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
+        if trouble.row().client == crate::errors::Fate::Closed {
+            self.close_client(now, id, message);
+        }
     }
 }

@@ -16,17 +16,29 @@ pub struct ErrorFields<'a> {
 }
 
 impl<'a> ErrorFields<'a> {
-    /// Reads a body; a body that is cut off gives the fields in front of the cut.
+    /// Reads a body as far as it goes: one that is cut off or malformed gives the fields in front of the fault.
+    pub fn read_prefix(body: &'a [u8]) -> Self {
+        let mut fields = ErrorFields::default();
+        fields.fill(body).ok();
+        fields
+    }
+
+    /// Reads a whole body.
     pub fn read(body: &'a [u8]) -> Result<Self, ReadError> {
         let mut fields = ErrorFields::default();
+        fields.fill(body)?;
+        Ok(fields)
+    }
+
+    fn fill(&mut self, body: &'a [u8]) -> Result<(), ReadError> {
         let mut r = Reader::new(body);
         loop {
             match r.u8()? {
-                0 => return Ok(fields),
-                b'V' => fields.severity = r.cstr()?,
-                b'S' if fields.severity.is_empty() => fields.severity = r.cstr()?,
-                b'C' => fields.sqlstate = r.cstr()?,
-                b'M' => fields.message = r.cstr()?,
+                0 => return Ok(()),
+                b'V' => self.severity = r.cstr()?,
+                b'S' if self.severity.is_empty() => self.severity = r.cstr()?,
+                b'C' => self.sqlstate = r.cstr()?,
+                b'M' => self.message = r.cstr()?,
                 _ => drop(r.cstr()?),
             }
         }
@@ -54,5 +66,7 @@ mod tests {
         assert!(ErrorFields::read(b"SFATAL\0\0").unwrap().is_fatal());
         assert!(ErrorFields::read(b"SFATAL").is_err());
         assert!(ErrorFields::read(b"").is_err());
+        let cut = ErrorFields::read_prefix(b"SERROR\0C42P01\0Mno ta");
+        assert_eq!((cut.severity, cut.sqlstate, cut.message), (&b"ERROR"[..], &b"42P01"[..], &b""[..]));
     }
 }

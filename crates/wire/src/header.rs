@@ -10,8 +10,10 @@ pub const MESSAGE_BYTES_MAX: u32 = 0x3fff_fffe;
 
 /// A message header, split from its body.
 ///
-///     tag | length (big endian, counts itself and the body)
-///      1  | 4
+/// ```text
+/// tag | length (big endian, counts itself and the body)
+///  1  | 4
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The tag byte; its meaning depends on the direction.

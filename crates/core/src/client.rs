@@ -1,0 +1,148 @@
+//! A client connection.
+
+use crate::ids::{ClientId, ServerId};
+use crate::login::Login;
+use crate::pool::PoolId;
+use crate::prepared::{Names, Statement};
+use crate::request::Accepted;
+use crate::session_state::Shape;
+use crate::time::Time;
+use std::sync::Arc;
+
+/// Where a client connection stands.
+#[derive(Debug)]
+pub(crate) enum ClientPhase {
+    /// Its startup packet has not come yet; `encryption_refused` says an SSLRequest or GSSENCRequest was answered.
+    Startup,
+    /// It proves who it is, or waits for what the proof needs (auth_query), or for the first server of its pool.
+    Login(Box<Login>),
+    /// Logged in: its messages go to servers.
+    Session,
+    /// Logged in to the admin console.
+    Console(Box<crate::console::ConsoleState>),
+}
+
+/// A message that was only partly there when it was dealt with: what becomes of its remaining bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passing {
+    /// Between messages.
+    None,
+    /// This many bytes still go to the linked connection.
+    Forward(u32),
+    /// This many bytes still are dropped.
+    Skip(u32),
+}
+
+/// Messages that are not passed on, because an error of our own has answered them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dropping {
+    /// None.
+    Nothing,
+    /// The request that comes next; where it is one of the extended protocol, everything up to Sync.
+    Request,
+    /// Everything up to Sync.
+    ToSync,
+}
+
+/// Why a client keeps its server beyond the end of its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinReason {
+    /// Session pooling: the link lasts as long as the connection.
+    SessionPooling,
+    /// A prepared statement too long to be kept (see [`crate::prepared`]); cleaned up by closing the server.
+    LongStatement,
+}
+
+/// Whether a client holds a place in its pool's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It is not waiting.
+    No,
+    /// It waits for a server.
+    ForServer {
+        /// Its place in the queue.
+        ticket: u64,
+        /// When it began to wait.
+        since: Time,
+        /// Whether it has been told by the NOTICE of query_wait_notify.
+        notified: bool,
+    },
+    /// It has a server, whose answer to restored settings it awaits.
+    ForRestoration,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) phase: ClientPhase,
+    pub(crate) accepted: Accepted,
+    /// Set once the database is known.
+    pub(crate) pool: Option<PoolId>,
+    /// The linked server.
+    pub(crate) link: Option<ServerId>,
+    pub(crate) waiting: Waiting,
+    pub(crate) passing: Passing,
+    pub(crate) pin: Option<PinReason>,
+    /// A BEGIN that no server has seen yet, since then.
+    pub(crate) deferred_begin: Option<Time>,
+    pub(crate) dropping: Dropping,
+    /// The virtual session's settings; what the client was last told.
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) names: Option<Box<Names>>,
+    pub(crate) unnamed: Option<Arc<Statement>>,
+    /// Bytes of its cancel key: 4, or 32 under protocol 3.2.
+    pub(crate) cancel_key_bytes: u8,
+    /// Whether the login was counted in its pool's limits.
+    pub(crate) counted: bool,
+    pub(crate) connect_time: Time,
+    /// When its latest request began.
+    pub(crate) request_time: Time,
+    /// When its present transaction got its server.
+    pub(crate) xact_start: Time,
+}
+
+impl Client {
+    pub(crate) fn new(now: Time, accepted: Accepted, shape: Arc<Shape>) -> Self {
+        Client {
+            phase: ClientPhase::Startup,
+            accepted,
+            pool: None,
+            link: None,
+            waiting: Waiting::No,
+            passing: Passing::None,
+            pin: None,
+            deferred_begin: None,
+            dropping: Dropping::Nothing,
+            shape,
+            names: None,
+            unnamed: None,
+            cancel_key_bytes: 4,
+            counted: false,
+            connect_time: now,
+            request_time: now,
+            xact_start: now,
+        }
+    }
+
+    pub(crate) fn is_session(&self) -> bool {
+        matches!(self.phase, ClientPhase::Session)
+    }
+
+    pub(crate) fn names_mut(&mut self) -> &mut Names {
+        self.names.get_or_insert_default()
+    }
+
+    /// What a name means in this client's session.
+    pub(crate) fn statement(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        if name.is_empty() {
+            self.unnamed.as_ref()
+        } else {
+            self.names.as_ref()?.get(name)
+        }
+    }
+}
+
+/// The process id a client is told at login: its place, so that a CancelRequest finds it without a table.
+pub(crate) fn cancel_process_id(id: ClientId) -> u32 {
+    id.0.index + 1
+}

@@ -1,0 +1,373 @@
+//! A logged-in client's messages, on their way to a server.
+//!
+//! This is half of the forwarding path (the other half is [`crate::server_messages`]): it walks message headers, leaves
+//! an entry in the server's reply queue for each request, and forwards ranges of the input. Only Parse, Bind, Describe
+//! and Close of prepared statements and short simple queries are looked into.
+
+use crate::client::{Client, Dropping, Passing, PinReason, Waiting};
+use crate::errors::Trouble;
+use crate::ids::{ClientId, ServerId};
+use crate::link::Acquired;
+use crate::pooler::Pooler;
+use crate::reply_queue::{Entry, Expect};
+use crate::server::Server;
+use crate::settings::PoolMode;
+use crate::time::Time;
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
+
+/// The outcome of one step over the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// This many bytes are dealt with.
+    Progress(usize),
+    /// The message cannot be dealt with before more of it has come.
+    NeedBytes,
+    /// The client waits; a Resume will follow.
+    Wait,
+    /// The client is closed.
+    Closed,
+}
+
+/// One message at the front of the rest of the input.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Message<'a> {
+    pub(crate) tag: FrontendTag,
+    /// Where it begins in the input.
+    pub(crate) at: usize,
+    /// Bytes of the whole message.
+    pub(crate) total: usize,
+    /// As much of it as is there, header included.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bytes.len() == self.total
+    }
+
+    pub(crate) fn body(&self) -> &'a [u8] {
+        &self.bytes[HEADER_BYTES..]
+    }
+}
+
+impl Pooler {
+    pub(crate) fn session_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
+        let mut at = 0;
+        if input.is_empty() {
+            self.linked_without_request(now, id);
+        }
+        while at < input.len() {
+            let Some(client) = self.clients.get_mut(id.0) else {
+                return input.len();
+            };
+            match client.passing {
+                Passing::None => {}
+                Passing::Forward(_) | Passing::Skip(_) => {
+                    at += self.pass_on(now, id, at, input.len() - at);
+                    continue;
+                }
+            }
+            if client.waiting != Waiting::No {
+                return at;
+            }
+            let header = match Header::read(&input[at..]) {
+                Ok(Some(header)) if header.message_bytes <= self.settings.max_packet_bytes => header,
+                Ok(Some(header)) => {
+                    let detail = format!(
+                        "expected at most {}, got {}",
+                        self.settings.max_packet_bytes, header.message_bytes
+                    );
+                    self.fail_client(
+                        now,
+                        id,
+                        Trouble::ProtocolViolation,
+                        "message is too long",
+                        &detail,
+                        "See max_packet_size.",
+                    );
+                    return input.len();
+                }
+                Ok(None) => return at,
+                Err(error) => {
+                    self.fail_client(now, id, Trouble::ProtocolViolation, &error.to_string(), "", "");
+                    return input.len();
+                }
+            };
+            let total = header.message_bytes as usize;
+            let bytes = &input[at..input.len().min(at + total)];
+            let Some(tag) = FrontendTag::from_byte(header.tag) else {
+                let message = format!("invalid frontend message type {}", header.tag);
+                self.fail_client(now, id, Trouble::ProtocolViolation, &message, "", "");
+                return input.len();
+            };
+            match self.client_message(now, id, Message { tag, at, total, bytes }, input) {
+                Step::Progress(bytes) => at += bytes,
+                Step::NeedBytes | Step::Wait => return at,
+                Step::Closed => return input.len(),
+            }
+        }
+        at
+    }
+
+    /// A client that got a server and has nothing to send to it: a deferred BEGIN whose time was up.
+    fn linked_without_request(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.deferred_begin, client.waiting) {
+            self.begin_alone(now, id, server_id);
+        }
+    }
+
+    /// The rest of a message that was begun earlier.
+    fn pass_on(&mut self, now: Time, id: ClientId, at: usize, available: usize) -> usize {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        let (Passing::Forward(left) | Passing::Skip(left)) = client.passing else {
+            return 0;
+        };
+        let bytes = available.min(left as usize);
+        let rest = left - bytes as u32;
+        if let Passing::Forward(_) = client.passing {
+            client.passing = if rest == 0 {
+                Passing::None
+            } else {
+                Passing::Forward(rest)
+            };
+            if let Some(server_id) = client.link {
+                let pool = client.pool;
+                self.outbox.forward(server_id.into(), at..at + bytes);
+                self.pool_mut(pool.expect("a linked client has a pool"))
+                    .stats
+                    .bytes_received += bytes as u64;
+                if rest == 0 {
+                    self.release_if_clean(now, server_id);
+                }
+            }
+        } else {
+            client.passing = if rest == 0 { Passing::None } else { Passing::Skip(rest) };
+        }
+        bytes
+    }
+
+    fn client_message(&mut self, now: Time, id: ClientId, message: Message<'_>, input: &[u8]) -> Step {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        if client.dropping != Dropping::Nothing && message.tag != FrontendTag::Terminate {
+            return self.dropped(id, &message);
+        }
+        match message.tag {
+            FrontendTag::Terminate => {
+                self.close_client(now, id, "client close request");
+                return Step::Closed;
+            }
+            FrontendTag::Password => {
+                let message = "unexpected password message";
+                self.fail_client(
+                    now,
+                    id,
+                    Trouble::ProtocolViolation,
+                    message,
+                    "expected a query, got message 'p'",
+                    "",
+                );
+                return Step::Closed;
+            }
+            _ => {}
+        }
+        let server_id = match client.link {
+            Some(server_id) => server_id,
+            None => {
+                if let Some(step) = self.without_server(now, id, &message, input) {
+                    return step;
+                }
+                match self.acquire(now, id) {
+                    Acquired::Server(server_id) => {
+                        self.send_deferred_begin(id, server_id);
+                        server_id
+                    }
+                    Acquired::Wait => return Step::Wait,
+                    Acquired::Closed => return Step::Closed,
+                }
+            }
+        };
+        if self.clients.get(id.0).is_some_and(|c| c.deferred_begin.is_some()) {
+            // It was linked while it waited.
+            self.send_deferred_begin(id, server_id);
+        }
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        if server.queue.is_empty() {
+            server.request_time = now;
+        }
+        self.request(now, id, server_id, message)
+    }
+
+    /// A message that an error of our own has answered already.
+    fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
+        let client = self.client_mut(id);
+        let ends = match message.tag {
+            FrontendTag::Sync => true,
+            FrontendTag::Query | FrontendTag::FunctionCall => client.dropping == Dropping::Request,
+            _ => false,
+        };
+        client.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
+        let status = idle_status(client);
+        let step = skip(client, message);
+        if ends {
+            self.send(id, |w| w.ready_for_query(status));
+        }
+        step
+    }
+
+    /// A message for a linked server.
+    fn request(&mut self, now: Time, id: ClientId, server_id: ServerId, message: Message<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        if server.ignoring_to_sync && message.tag != FrontendTag::Sync {
+            return skip(client, &message);
+        }
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        let tracked = pool.settings.mode != PoolMode::Session && self.settings.max_prepared_statements > 0;
+        pool.stats.bytes_received += message.bytes.len() as u64;
+        let step = match message.tag {
+            FrontendTag::Query => self.query(id, server_id, &message, tracked),
+            FrontendTag::Parse if tracked => self.parse(id, server_id, &message),
+            FrontendTag::Bind if tracked => self.bind(now, id, server_id, &message),
+            FrontendTag::Describe if tracked => self.describe(now, id, server_id, &message),
+            FrontendTag::Close if tracked => self.close(now, id, server_id, &message),
+            FrontendTag::Parse => self.plain(id, server_id, &message, Expect::Parse),
+            FrontendTag::Bind => self.plain(id, server_id, &message, Expect::Bind),
+            FrontendTag::Describe => self.plain(id, server_id, &message, Expect::Describe),
+            FrontendTag::Close => self.plain(id, server_id, &message, Expect::Close),
+            FrontendTag::Execute => self.plain(id, server_id, &message, Expect::Execute),
+            FrontendTag::FunctionCall => self.plain(id, server_id, &message, Expect::FunctionCall),
+            FrontendTag::Sync => {
+                if !server.copy_in {
+                    server.queue.push(Entry::forward(Expect::Sync));
+                    server.ignoring_to_sync = false;
+                }
+                self.forward(id, server_id, &message)
+            }
+            FrontendTag::Flush => {
+                let step = self.forward(id, server_id, &message);
+                self.answer_fakes(id, server_id);
+                step
+            }
+            FrontendTag::CopyData => self.forward(id, server_id, &message),
+            FrontendTag::CopyDone | FrontendTag::CopyFail => {
+                if server.copy_in {
+                    server.copy_in = false;
+                } else if !server.queue.is_empty() {
+                    server.queue.push(Entry::forward(Expect::CopyEnd));
+                }
+                self.forward(id, server_id, &message)
+            }
+            FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
+        };
+        if let Step::NeedBytes | Step::Wait = step {
+            // It comes again, whole.
+            self.pool_mut(self.servers.get(server_id.0).expect("still linked").pool)
+                .stats
+                .bytes_received -= message.bytes.len() as u64;
+        }
+        step
+    }
+
+    /// A message that goes through as it is and is answered in its turn.
+    #[inline]
+    pub(crate) fn plain(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, expect: Expect) -> Step {
+        self.server_mut(server_id).queue.push(Entry::forward(expect));
+        self.forward(id, server_id, message)
+    }
+
+    /// Forwards as much of a message as is there; the rest follows by itself.
+    #[inline]
+    pub(crate) fn forward(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        self.forward_rest(id, server_id, message, 0)
+    }
+
+    /// Forwards a message from its byte `from` on.
+    #[inline]
+    pub(crate) fn forward_rest(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        from: usize,
+    ) -> Step {
+        let have = message.bytes.len();
+        self.outbox
+            .forward(server_id.into(), message.at + from..message.at + have);
+        if have < message.total {
+            let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+            client.passing = Passing::Forward((message.total - have) as u32);
+        }
+        Step::Progress(have)
+    }
+
+    /// Drops a message that the caller has replaced.
+    pub(crate) fn drop_message(&mut self, id: ClientId, message: &Message<'_>) -> Step {
+        skip(self.clients.get_mut(id.0).expect("looked up by the caller"), message)
+    }
+
+    #[inline]
+    pub(crate) fn server_mut(&mut self, id: ServerId) -> &mut Server {
+        self.servers.get_mut(id.0).expect("a linked server lives")
+    }
+
+    #[inline]
+    pub(crate) fn client_mut(&mut self, id: ClientId) -> &mut Client {
+        self.clients.get_mut(id.0).expect("the caller looked it up")
+    }
+
+    /// Answers a message that needs no server, where there is none. `None`: it needs one.
+    fn without_server(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        match message.tag {
+            // Copy messages outside a copy are ignored, as the server does ("COPY Operations").
+            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
+                Some(skip(client, message))
+            }
+            FrontendTag::Sync => {
+                let status = idle_status(client);
+                let step = skip(client, message);
+                self.send(id, |w| w.ready_for_query(status));
+                Some(step)
+            }
+            _ => self.deferred(now, id, message, input),
+        }
+    }
+
+    /// Keeps a client on its server for good: what it did cannot be done again elsewhere.
+    pub(crate) fn pin(&mut self, id: ClientId, reason: PinReason) {
+        self.client_mut(id).pin.get_or_insert(reason);
+    }
+
+    /// Gives back a server whose client is between messages.
+    pub(crate) fn release_if_clean(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return;
+        };
+        let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
+            return;
+        };
+        if server.is_clean() && client.pin.is_none() && client.passing == Passing::None && !server.restoring {
+            self.release(now, server_id);
+        }
+    }
+}
+
+/// The transaction status of a client without a server.
+pub(crate) fn idle_status(client: &Client) -> TransactionStatus {
+    if client.deferred_begin.is_some() {
+        TransactionStatus::InTransaction
+    } else {
+        TransactionStatus::Idle
+    }
+}
+
+fn skip(client: &mut Client, message: &Message<'_>) -> Step {
+    let have = message.bytes.len();
+    if have < message.total {
+        client.passing = Passing::Skip((message.total - have) as u32);
+    }
+    Step::Progress(have)
+}

@@ -1,0 +1,195 @@
+//! Which pool a client belongs to, and the counts that the limits are about.
+
+use crate::client::Client;
+use crate::errors::Trouble;
+use crate::pool::{Pool, PoolId, PoolKey, PoolKind};
+use crate::pooler::Pooler;
+use crate::settings::PoolSettings;
+use crate::time::Time;
+use foldhash::fast::RandomState;
+use pgweir_auth::Credential;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What is counted over several pools, and what an operator has ordered for a database.
+///
+/// Every count goes through [`Databases`], so that several workers can share it one day.
+#[derive(Debug, Default)]
+pub(crate) struct Databases {
+    by_name: HashMap<Arc<str>, Counts, RandomState>,
+    by_user: HashMap<Arc<str>, Counts, RandomState>,
+    /// Databases under PAUSE.
+    pub(crate) paused: HashSet<Arc<str>, RandomState>,
+    /// Databases under DISABLE.
+    pub(crate) disabled: HashSet<Arc<str>, RandomState>,
+}
+
+/// Connections of a database or a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    pub(crate) servers: u32,
+    pub(crate) clients: u32,
+}
+
+impl Databases {
+    /// Connections of a database.
+    pub(crate) fn of_database(&self, name: &str) -> Counts {
+        self.by_name.get(name).copied().unwrap_or_default()
+    }
+
+    /// Connections of a user.
+    pub(crate) fn of_user(&self, name: &str) -> Counts {
+        self.by_user.get(name).copied().unwrap_or_default()
+    }
+
+    fn change(&mut self, key: &PoolKey, change: impl Fn(&mut Counts)) {
+        for (table, name) in [(&mut self.by_name, &key.database), (&mut self.by_user, &key.user)] {
+            let counts = table.entry(name.clone()).or_default();
+            change(counts);
+            if *counts == Counts::default() {
+                table.remove(name);
+            }
+        }
+    }
+
+    /// Users with connections.
+    pub(crate) fn users(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_user.keys()
+    }
+}
+
+impl Pooler {
+    /// The pool for a database and a user; made when it is first needed. `None`: no such database.
+    pub(crate) fn pool_for(&mut self, now: Time, database: &str, user: &str, kind: PoolKind) -> Option<PoolId> {
+        let entry = self.config.database(database)?;
+        let pool_user = match kind {
+            PoolKind::AuthQuery => user,
+            _ => entry.user.as_deref().unwrap_or(user),
+        };
+        let key = PoolKey {
+            database: database.into(),
+            user: pool_user.into(),
+            kind,
+        };
+        if let Some(&id) = self.pool_index.get(&key) {
+            return Some(id);
+        }
+        let settings = PoolSettings::new(&self.config, &entry, pool_user);
+        let credential = self.stored_credential(database, pool_user);
+        let mut pool = Pool::new(now, key.clone(), settings, credential);
+        pool.auto = !self.config.databases.contains_key(database);
+        if pool.auto {
+            let text = format!("registered new auto-database: {database}");
+            self.log(crate::request::LogLevel::Log, text);
+        }
+        let id = match self.pools.iter().position(Option::is_none) {
+            Some(free) => free as PoolId,
+            None => {
+                self.pools.push(None);
+                (self.pools.len() - 1) as PoolId
+            }
+        };
+        self.pools[id as usize] = Some(pool);
+        self.pool_index.insert(key, id);
+        Some(id)
+    }
+
+    /// What the configuration knows for logging in to a database's servers as a user.
+    pub(crate) fn stored_credential(&self, database: &str, user: &str) -> Credential {
+        let entry = self.config.database(database);
+        let forced = entry.as_ref().and_then(|e| {
+            let password = e.password.as_ref()?;
+            (e.user.as_deref() == Some(user) || e.user.is_none()).then_some(password)
+        });
+        match forced.or_else(|| self.config.auth_users.get(user)) {
+            Some(secret) => match pgweir_auth::Secret::parse(secret.text().as_bytes()) {
+                Ok(secret) => Credential::from_secret(&secret),
+                Err(_) => Credential::Nothing,
+            },
+            None => Credential::Nothing,
+        }
+    }
+
+    /// Pools that must have servers before any client comes: `min_pool_size` where the user is known.
+    pub(crate) fn make_pools_to_keep_warm(&mut self, now: Time) {
+        let warm: Vec<(String, String)> = self
+            .config
+            .databases
+            .values()
+            .filter_map(|d| Some((d.name.clone(), d.user.clone()?)))
+            .filter(|(name, user)| {
+                self.config
+                    .database(name)
+                    .is_some_and(|d| self.config.min_pool_size(&d, user) > 0)
+            })
+            .collect();
+        for (database, user) in warm {
+            self.pool_for(now, &database, &user, PoolKind::Clients);
+        }
+    }
+
+    /// Counts a client in, unless a limit forbids it.
+    pub(crate) fn count_client_in(&mut self, pool_id: PoolId) -> Result<(), (Trouble, &'static str)> {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        let (of_database, of_user) = (
+            self.databases.of_database(&pool.key.database),
+            self.databases.of_user(&pool.key.user),
+        );
+        let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
+        if reached(pool.settings.max_db_client_connections, of_database.clients) {
+            return Err((Trouble::TooManyClients, "max_db_client_connections"));
+        }
+        if reached(pool.settings.max_user_client_connections, of_user.clients) {
+            return Err((Trouble::TooManyClients, "max_user_client_connections"));
+        }
+        pool.clients += 1;
+        self.databases.change(&pool.key, |c| c.clients += 1);
+        Ok(())
+    }
+
+    pub(crate) fn count_client_out(&mut self, client: &Client) {
+        let Some(pool) = client.pool.and_then(|id| self.pools[id as usize].as_mut()) else {
+            return;
+        };
+        pool.clients -= 1;
+        self.databases.change(&pool.key, |c| c.clients -= 1);
+    }
+
+    pub(crate) fn count_server_in(&mut self, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        pool.servers += 1;
+        pool.connecting += 1;
+        self.databases.change(&pool.key, |c| c.servers += 1);
+    }
+
+    pub(crate) fn count_server_out(&mut self, pool_id: PoolId, connecting: bool) {
+        let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+        pool.servers -= 1;
+        pool.connecting -= u32::from(connecting);
+        self.databases.change(&pool.key, |c| c.servers -= 1);
+    }
+
+    /// Whether clients of this pool must wait by an operator's order.
+    pub(crate) fn pool_takes_no_clients_now(&self, pool_id: PoolId) -> bool {
+        self.admin.paused_all() || self.databases.paused.contains(&self.pool(pool_id).key.database)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_nobody_are_not_kept() {
+        let mut databases = Databases::default();
+        let key = PoolKey {
+            database: "d".into(),
+            user: "u".into(),
+            kind: PoolKind::Clients,
+        };
+        databases.change(&key, |c| c.servers += 2);
+        assert_eq!(databases.of_database("d").servers, 2);
+        databases.change(&key, |c| c.servers -= 2);
+        assert!(databases.by_name.is_empty() && databases.by_user.is_empty());
+    }
+}

@@ -1,0 +1,442 @@
+//! Parse, Bind, Describe and Close where prepared statements are tracked.
+//!
+//! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
+//! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
+
+use crate::client::PinReason;
+use crate::client_messages::{Message, Step};
+use crate::errors::Trouble;
+use crate::ids::{ClientId, ServerId};
+use crate::pooler::Pooler;
+use crate::prepared::{STATEMENT_BYTES_MAX, Statement};
+use crate::reply_queue::{Effect, Entry, Expect, To};
+use crate::server::{Server, Unnamed};
+use crate::simple_query::DEALLOCATE_VICTIM;
+use crate::time::Time;
+use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
+use pgweir_wire::{HEADER_BYTES, TransactionStatus, Writer};
+use std::sync::Arc;
+
+/// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
+const NAMES_BYTES_MAX: usize = 64 * 1024;
+
+/// Statements of our own that a server holds beside those of its clients: the one that sets settings and BEGIN.
+const OWN_STATEMENTS: usize = 2;
+
+impl Pooler {
+    pub(crate) fn parse(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        if message.total > STATEMENT_BYTES_MAX {
+            // Too long to keep, so it cannot be prepared again elsewhere: it goes through under its own name, and the
+            // client stays where it is.
+            self.pin(id, PinReason::LongStatement);
+            let server = self.server_mut(server_id);
+            server
+                .close_reason
+                .get_or_insert("a prepared statement too long to be tracked");
+            return self.plain(id, server_id, message, Expect::Parse);
+        }
+        if !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        // A body that is no Parse is the server's to refuse.
+        let Ok(parse) = Parse::read(message.body()) else {
+            return self.plain(id, server_id, message, Expect::Parse);
+        };
+        if parse.name.is_empty() {
+            self.parse_unnamed(id, server_id, message, parse)
+        } else {
+            self.parse_named(id, server_id, message, parse)
+        }
+    }
+
+    fn parse_unnamed(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let settings = client.shape.parse_settings();
+        let same = client
+            .unnamed
+            .as_ref()
+            .is_some_and(|s| s.matches(parse.query, parse.types, settings));
+        let mut effect = None;
+        if !same {
+            let statement = self.statements.intern(parse.query, parse.types, settings);
+            if let pgweir_sql::Statement::Deallocate(name) = &statement.verdict
+                && client.statement(name).is_some()
+            {
+                let name = name.clone();
+                return self.parse_deallocate(id, server_id, message, &name);
+            }
+            if let Some(before) = client.unnamed.replace(statement) {
+                effect = Some(Effect {
+                    unnamed: Some(Some(before)),
+                    ..Effect::default()
+                });
+            }
+        }
+        server.unnamed = Unnamed::Statement(client.unnamed.as_ref().expect("set above").id);
+        let entry = Entry::forward(Expect::ParseUnnamed);
+        server.queue.push(match effect {
+            Some(effect) => entry.with(effect),
+            None => entry,
+        });
+        self.forward(id, server_id, message)
+    }
+
+    /// DEALLOCATE of one of the client's own statements as an unnamed statement: see [`crate::simple_query`].
+    fn parse_deallocate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, name: &[u8]) -> Step {
+        let mut effect = self.forget_name(id, name).unwrap_or_default();
+        self.inject_victim(server_id);
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let statement = self
+            .statements
+            .intern(DEALLOCATE_VICTIM, &[0, 0], client.shape.parse_settings());
+        effect.unnamed = client.unnamed.replace(statement.clone()).map(Some);
+        let server = self.server_mut(server_id);
+        server.unnamed = Unnamed::Statement(statement.id);
+        server.queue.push(Entry::forward(Expect::ParseUnnamed).with(effect));
+        self.outbox.insert(server_id.into(), |bytes| {
+            Writer::new(bytes).parse(b"", DEALLOCATE_VICTIM, &[0, 0])
+        });
+        self.drop_message(id, message)
+    }
+
+    fn parse_named(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        if let Some(existing) = client.statement(parse.name).cloned() {
+            return self.refuse_duplicate(id, server_id, message, parse, &existing);
+        }
+        let statement = self
+            .statements
+            .intern(parse.query, parse.types, client.shape.parse_settings());
+        client.names_mut().set(parse.name, Some(statement.clone()));
+        let name = Some((parse.name.into(), None));
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives")
+            .stats
+            .client_parse_count += 1;
+        if server.held.touch(statement.id) {
+            if may_fake(server) {
+                let effect = Effect {
+                    name,
+                    ..Effect::default()
+                };
+                let mut reply = Vec::new();
+                Writer::new(&mut reply).empty(b'1');
+                server.queue.push(Entry::fake(Expect::Parse, reply).with(effect));
+                return self.drop_message(id, message);
+            }
+            // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
+            self.inject_close(server_id, &statement);
+        }
+        self.make_room(server_id);
+        let server = self.server_mut(server_id);
+        server.held.insert(statement.clone());
+        let effect = Effect {
+            name,
+            server_gains: Some(statement.clone()),
+            ..Effect::default()
+        };
+        server.queue.push(Entry::forward(Expect::Parse).with(effect));
+        let pool = server.pool;
+        self.pool_mut(pool).stats.server_parse_count += 1;
+        let server_name = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            Writer::new(bytes).parse(server_name.as_bytes(), parse.query, parse.types)
+        });
+        self.drop_message(id, message)
+    }
+
+    /// A Parse that must fail with 42P05, if nothing else is wrong with it: it is given the server's name of a statement
+    /// that the server holds, and only the words of that error are replaced.
+    fn refuse_duplicate(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        parse: Parse<'_>,
+        existing: &Arc<Statement>,
+    ) -> Step {
+        let mut reply = Vec::new();
+        let text = format!(
+            "prepared statement \"{}\" already exists",
+            String::from_utf8_lossy(parse.name)
+        );
+        Writer::new(&mut reply).error(&Trouble::DuplicateStatement.text(&text, "", ""));
+        self.ensure_held(server_id, existing);
+        let entry = Entry {
+            expect: Expect::Parse,
+            to: To::ReplaceDuplicate(reply),
+            effect: None,
+        };
+        self.server_mut(server_id).queue.push(entry);
+        let name = existing.server_name();
+        self.outbox.insert(server_id.into(), |b| {
+            Writer::new(b).parse(name.as_bytes(), parse.query, parse.types)
+        });
+        self.drop_message(id, message)
+    }
+
+    pub(crate) fn bind(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let names = match BindNames::read(message.body()) {
+            Ok(names) => names,
+            Err(_) if message.is_whole() => return self.plain(id, server_id, message, Expect::Bind),
+            Err(_) if message.bytes.len() < NAMES_BYTES_MAX => return Step::NeedBytes,
+            Err(error) => {
+                self.fail_client(
+                    now,
+                    id,
+                    Trouble::ProtocolViolation,
+                    &error.to_string(),
+                    "in the names of a Bind message",
+                    "",
+                );
+                return Step::Closed;
+            }
+        };
+        if names.statement.is_empty() {
+            self.ensure_unnamed(id, server_id);
+            return self.plain(id, server_id, message, Expect::Bind);
+        }
+        let Some(statement) = self.client_mut(id).statement(names.statement).cloned() else {
+            return self.plain(id, server_id, message, Expect::Bind);
+        };
+        self.ensure_held(server_id, &statement);
+        let server_name = statement.server_name();
+        let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.as_bytes().len() + 2;
+        self.outbox.insert(server_id.into(), |bytes| {
+            bytes.push(b'B');
+            bytes.extend((length as u32).to_be_bytes());
+            bytes.extend_from_slice(names.portal);
+            bytes.push(0);
+            bytes.extend_from_slice(server_name.as_bytes());
+            bytes.push(0);
+        });
+        let server = self.server_mut(server_id);
+        server.queue.push(Entry::forward(Expect::Bind));
+        let pool = server.pool;
+        self.pool_mut(pool).stats.bind_count += 1;
+        self.forward_rest(id, server_id, message, HEADER_BYTES + names.wire_bytes())
+    }
+
+    pub(crate) fn describe(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let named = match self.named(now, id, message) {
+            Ok(named) => named,
+            Err(step) => return step,
+        };
+        match named {
+            Some(Named {
+                target: Target::Statement,
+                name: b"",
+            }) => {
+                self.ensure_unnamed(id, server_id);
+                self.plain(id, server_id, message, Expect::Describe)
+            }
+            Some(Named {
+                target: Target::Statement,
+                name,
+            }) => {
+                let Some(statement) = self.client_mut(id).statement(name).cloned() else {
+                    return self.plain(id, server_id, message, Expect::Describe);
+                };
+                self.ensure_held(server_id, &statement);
+                self.server_mut(server_id).queue.push(Entry::forward(Expect::Describe));
+                let server_name = statement.server_name();
+                self.outbox.insert(server_id.into(), |b| {
+                    Writer::new(b).describe(b'S', server_name.as_bytes())
+                });
+                self.drop_message(id, message)
+            }
+            _ => self.plain(id, server_id, message, Expect::Describe),
+        }
+    }
+
+    /// Close of a statement ends the client's name for it; servers keep the statement for whoever needs it next.
+    pub(crate) fn close(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let named = match self.named(now, id, message) {
+            Ok(named) => named,
+            Err(step) => return step,
+        };
+        let Some(Named {
+            target: Target::Statement,
+            name,
+        }) = named
+        else {
+            return self.plain(id, server_id, message, Expect::Close);
+        };
+        let effect = self.forget_name(id, name);
+        if name.is_empty() || effect.is_none() {
+            // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
+            let server = self.server_mut(server_id);
+            if name.is_empty() {
+                server.unnamed = Unnamed::Nothing;
+            }
+            let entry = Entry::forward(Expect::Close);
+            server.queue.push(match effect {
+                Some(effect) => entry.with(effect),
+                None => entry,
+            });
+            return self.forward(id, server_id, message);
+        }
+        let mut reply = Vec::new();
+        Writer::new(&mut reply).empty(b'3');
+        let entry = Entry::fake(Expect::Close, reply).with(effect.expect("checked above"));
+        self.server_mut(server_id).queue.push(entry);
+        self.drop_message(id, message)
+    }
+
+    /// Ends a client's name; what is needed to bring it back, if it had a meaning.
+    pub(crate) fn forget_name(&mut self, id: ClientId, name: &[u8]) -> Option<Effect> {
+        let client = self.client_mut(id);
+        if name.is_empty() {
+            return client.unnamed.take().map(|s| Effect {
+                unnamed: Some(Some(s)),
+                ..Effect::default()
+            });
+        }
+        let before = client.names.as_mut()?.set(name, None)?;
+        Some(Effect {
+            name: Some((name.into(), Some(before))),
+            ..Effect::default()
+        })
+    }
+
+    /// The target of Describe or Close: `None` where the body is malformed and the server must say so.
+    fn named<'m>(&mut self, now: Time, id: ClientId, message: &Message<'m>) -> Result<Option<Named<'m>>, Step> {
+        if message.is_whole() {
+            return Ok(Named::read(message.body()).ok());
+        }
+        if message.total <= NAMES_BYTES_MAX {
+            return Err(Step::NeedBytes);
+        }
+        let detail = format!("expected at most {NAMES_BYTES_MAX} bytes, got {}", message.total);
+        self.fail_client(now, id, Trouble::ProtocolViolation, "name is too long", &detail, "");
+        Err(Step::Closed)
+    }
+
+    /// Makes sure that the server's unnamed statement is the client's, before it is used.
+    fn ensure_unnamed(&mut self, id: ClientId, server_id: ServerId) {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        match &client.unnamed {
+            Some(statement) if server.unnamed == Unnamed::Statement(statement.id) => {}
+            Some(statement) => {
+                server.unnamed = Unnamed::Statement(statement.id);
+                server.queue.push(Entry::skip(Expect::ParseUnnamed));
+                self.outbox.insert(server_id.into(), |b| {
+                    Writer::new(b).parse(b"", &statement.query, &statement.types)
+                });
+            }
+            None if server.unnamed == Unnamed::Nothing => {}
+            None => {
+                server.unnamed = Unnamed::Nothing;
+                server.queue.push(Entry::skip(Expect::Close));
+                self.outbox
+                    .insert(server_id.into(), |b| Writer::new(b).close(b'S', b""));
+            }
+        }
+    }
+
+    /// Makes sure that the server holds a statement, before it is used.
+    pub(crate) fn ensure_held(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        if !self.server_mut(server_id).held.touch(statement.id) {
+            self.inject_parse(server_id, statement);
+        }
+    }
+
+    /// A Parse of our own. If the server refuses it, its error is the client's: it stands for the message that follows.
+    pub(crate) fn inject_parse(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        self.make_room(server_id);
+        let server = self.server_mut(server_id);
+        server.held.insert(statement.clone());
+        let effect = Effect {
+            server_gains: Some(statement.clone()),
+            ..Effect::default()
+        };
+        server.queue.push(Entry::skip(Expect::Parse).with(effect));
+        let pool = server.pool;
+        self.pool_mut(pool).stats.server_parse_count += 1;
+        let name = statement.server_name();
+        self.outbox.insert(server_id.into(), |b| {
+            Writer::new(b).parse(name.as_bytes(), &statement.query, &statement.types)
+        });
+    }
+
+    /// Closes the least recently used statements until one more fits. Portals bound before keep their plan, so this is
+    /// safe anywhere in a batch.
+    fn make_room(&mut self, server_id: ServerId) {
+        let limit = self.settings.max_prepared_statements + OWN_STATEMENTS;
+        while let Some(victim) = self.server_mut(server_id).held.evict_for(limit) {
+            self.inject_close(server_id, &victim);
+        }
+    }
+
+    fn inject_close(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        let server = self.server_mut(server_id);
+        server.held.remove(statement.id);
+        let effect = Effect {
+            server_loses: Some(statement.clone()),
+            ..Effect::default()
+        };
+        server.queue.push(Entry::skip(Expect::Close).with(effect));
+        let name = statement.server_name();
+        self.outbox
+            .insert(server_id.into(), |b| Writer::new(b).close(b'S', name.as_bytes()));
+    }
+
+    /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones
+    /// first, so that each finds what it left.
+    pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {
+        for (at, entry) in entries.into_iter().enumerate().rev() {
+            let failed = at == 0;
+            self.undo_one(id, server_id, entry.expect, entry.effect, failed);
+        }
+    }
+
+    pub(crate) fn undo_one(
+        &mut self,
+        id: Option<ClientId>,
+        server_id: ServerId,
+        expect: Expect,
+        effect: Option<Box<Effect>>,
+        failed: bool,
+    ) {
+        let client = id.and_then(|id| self.clients.get_mut(id.0));
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        if expect == Expect::ParseUnnamed {
+            server.unnamed = Unnamed::Foreign;
+        }
+        let effect = effect.map(|e| *e).unwrap_or_default();
+        if let Some(statement) = effect.server_gains {
+            server.held.remove(statement.id);
+        }
+        if let Some(statement) = effect.server_loses {
+            server.held.insert(statement);
+        }
+        for statement in effect.server_lost_all.into_iter().flatten() {
+            server.held.insert(statement);
+        }
+        let Some(client) = client else { return };
+        if let Some((name, before)) = effect.name {
+            client.names_mut().set(&name, before);
+        }
+        for (name, statement) in effect.names_lost_all.into_iter().flatten() {
+            client.names_mut().set(&name, Some(statement));
+        }
+        if expect == Expect::ParseUnnamed && failed {
+            // A Parse that fails has already dropped the unnamed statement.
+            client.unnamed = None;
+        } else if let (Some(before), false) = (effect.unnamed, expect == Expect::Query && failed) {
+            client.unnamed = before;
+        }
+    }
+}
+
+/// Whether a reply may be given without asking: nothing that is still unanswered can fail the transaction this message
+/// will meet (what fails within its own segment takes the message along).
+fn may_fake(server: &Server) -> bool {
+    !server.queue.segment_outstanding() && server.status != TransactionStatus::Failed && !server.copy_in
+}

@@ -1,0 +1,287 @@
+//! Linking clients to servers, and giving servers back.
+
+use crate::client::{Client, ClientPhase, PinReason, Waiting};
+use crate::errors::Trouble;
+use crate::ids::{ClientId, ServerId};
+use crate::pool::{PoolId, PoolKind};
+use crate::pooler::Pooler;
+use crate::request::{LogLevel, Request};
+use crate::server::ServerPhase;
+use crate::session_state::Shape;
+use crate::settings::PoolMode;
+use crate::time::Time;
+
+/// Idle servers looked at for one that already looks like the client.
+const MATCHING_SERVERS_TRIED_MAX: usize = 32;
+
+/// What became of a client's wish for a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// It has one and may use it.
+    Server(ServerId),
+    /// It waits, for a server or for restored settings; `Resume` will follow.
+    Wait,
+    /// It was refused and closed.
+    Closed,
+}
+
+impl Pooler {
+    /// Gets a client a server: an idle one, or a place in the queue.
+    pub(crate) fn acquire(&mut self, now: Time, id: ClientId) -> Acquired {
+        let Some(client) = self.clients.get(id.0) else {
+            return Acquired::Closed;
+        };
+        let Some(pool_id) = client.pool else {
+            return Acquired::Closed;
+        };
+        let shape = client.shape.clone();
+        if self.pool_takes_no_clients_now(pool_id) {
+            return self.enqueue(now, id, pool_id);
+        }
+        if self.pool(pool_id).waiting.is_empty() {
+            let check_after = self.settings.server_check_delay;
+            let checks = self.settings.server_check_query.is_some();
+            let round_robin = self.settings.server_round_robin;
+            let pool = self.pools[pool_id as usize].as_mut().expect("looked up above");
+            let found = if round_robin {
+                pool.idle.pop_front()
+            } else {
+                let servers = &self.servers;
+                let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, &shape));
+                match pool.idle.iter().rev().take(MATCHING_SERVERS_TRIED_MAX).position(same) {
+                    Some(from_end) => pool.idle.remove(pool.idle.len() - 1 - from_end),
+                    None => pool.idle.pop_back(),
+                }
+            };
+            if let Some(server_id) = found {
+                let server = self.servers.get(server_id.0).expect("idle servers live");
+                if checks && now - server.since > check_after {
+                    self.test_server(now, server_id);
+                } else {
+                    return self.link(now, id, server_id);
+                }
+            }
+        }
+        if let Some(closed) = self.fails_fast(now, id, pool_id) {
+            return closed;
+        }
+        let waits = self.enqueue(now, id, pool_id);
+        self.open_servers_for_waiters(now, pool_id);
+        waits
+    }
+
+    fn enqueue(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Acquired {
+        let ticket = self.pool_mut(pool_id).waiting.push(id, now);
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        client.waiting = Waiting::ForServer {
+            ticket,
+            since: now,
+            notified: false,
+        };
+        client.request_time = now;
+        Acquired::Wait
+    }
+
+    /// Where the login to the server is refused for good, and no server is left, waiting is in vain.
+    fn fails_fast(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Option<Acquired> {
+        let pool = self.pool(pool_id);
+        let failure = pool.failure.clone().filter(|f| !f.temporary && pool.servers == 0)?;
+        if pool.retry_at.is_none_or(|t| t <= now) {
+            return None;
+        }
+        self.refuse_for_login_failure(now, id, &failure);
+        Some(Acquired::Closed)
+    }
+
+    pub(crate) fn refuse_for_login_failure(&mut self, now: Time, id: ClientId, failure: &crate::pool::LoginFailure) {
+        let (row, hint) = (
+            Trouble::ServerUnavailable.row(),
+            "The pooler tries again after server_login_retry.",
+        );
+        let sqlstate = if failure.sqlstate.is_empty() {
+            row.sqlstate
+        } else {
+            &failure.sqlstate
+        };
+        let detail = "server login has been failing, cached error: see the message";
+        self.send(id, |w| {
+            w.error(&pgweir_wire::write::ErrorText {
+                severity: row.severity,
+                sqlstate,
+                message: &failure.message,
+                detail,
+                hint,
+            })
+        });
+        self.close_client(now, id, &failure.message.clone());
+    }
+
+    /// Links a client to a server that is clean, and makes the server look like the client.
+    pub(crate) fn link(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        debug_assert!(server.is_clean() && server.link.is_none() && server.cancels_in_flight == 0);
+        debug_assert_eq!(client.pool, Some(server.pool));
+        server.phase = ServerPhase::Linked;
+        server.link = Some(id);
+        server.since = now;
+        server.ready_time = now;
+        client.link = Some(server_id);
+        let waited = match client.waiting {
+            Waiting::ForServer { since, .. } => now.us_since(since),
+            _ => 0,
+        };
+        client.waiting = Waiting::No;
+        client.xact_start = now;
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        if pool.settings.mode == PoolMode::Session || pool.key.kind.is_replication() {
+            client.pin = Some(PinReason::SessionPooling);
+        }
+        pool.stats.server_assignment_count += 1;
+        pool.stats.wait_time += waited;
+        match client.phase {
+            ClientPhase::Login(_) => {
+                self.login_has_server(now, id, server_id);
+                Acquired::Wait
+            }
+            _ if Shape::same(&client.shape, &server.shape) => Acquired::Server(server_id),
+            _ => self.restore(id, server_id),
+        }
+    }
+
+    /// The linked server is clean and its client needs it no longer.
+    pub(crate) fn release(&mut self, now: Time, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        let client_id = server.link.take();
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        if let Some(client) = client_id.and_then(|c| self.clients.get_mut(c.0)) {
+            client.link = None;
+            client.pin = None;
+            pool.stats.xact_count += 1;
+            pool.stats.xact_time += now.us_since(client.xact_start);
+            client.request_time = now;
+        }
+        let session = pool.settings.mode == PoolMode::Session;
+        let used_by_clients = pool.key.kind == PoolKind::Clients;
+        if pool.key.kind.is_replication() {
+            return self.close_server(now, server_id, "replication client was closed");
+        }
+        let reset = used_by_clients && (session || self.settings.server_reset_query_always);
+        if reset && self.settings.server_reset_query.is_some() {
+            self.reset_server(now, server_id);
+        } else {
+            self.server_is_free(now, server_id);
+        }
+    }
+
+    /// A clean server without a client: it goes to the first who waits, to the idle list, or is closed.
+    pub(crate) fn server_is_free(&mut self, now: Time, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        debug_assert!(server.is_clean() && server.link.is_none());
+        let pool_id = server.pool;
+        if server.cancels_in_flight > 0 {
+            server.phase = ServerPhase::CancelPending;
+            server.since = now;
+            return;
+        }
+        if let Some(reason) = server.close_reason {
+            return self.close_server(now, server_id, reason);
+        }
+        if server.expires.is_some_and(|t| t <= now) {
+            return self.close_server(now, server_id, "server lifetime over");
+        }
+        if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
+            let server = self.servers.get_mut(server_id.0).expect("nobody took it");
+            server.phase = ServerPhase::Idle;
+            server.since = now;
+            self.pool_mut(pool_id).idle.push_back(server_id);
+            self.pause_progress(now);
+        }
+    }
+
+    /// Gives a free server to the first client that waits.
+    fn serve_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
+        while let Some((client_id, _)) = self.pool_mut(pool_id).waiting.pop() {
+            if self.clients.get(client_id.0).is_none() {
+                continue;
+            }
+            if let Acquired::Server(_) = self.link(now, client_id, server_id) {
+                self.requests.push_back(Request::Resume(client_id.into()));
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Takes a client out of its queue.
+    pub(crate) fn stop_waiting(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if let Waiting::ForServer { ticket, .. } = client.waiting {
+            client.waiting = Waiting::No;
+            if let Some(pool_id) = client.pool {
+                self.pool_mut(pool_id).waiting.remove(ticket);
+            }
+        }
+    }
+
+    /// Closes a client, after what was written for it, and recovers its server.
+    pub(crate) fn close_client(&mut self, now: Time, id: ClientId, reason: &str) {
+        if self.clients.get(id.0).is_some() {
+            self.requests.push_back(Request::Close(id.into()));
+            self.remove_client(now, id, reason);
+        }
+    }
+
+    /// Forgets a client whose connection is gone or going.
+    pub(crate) fn remove_client(&mut self, now: Time, id: ClientId, reason: &str) {
+        if self.clients.get(id.0).is_none() {
+            return;
+        }
+        self.stop_waiting(id);
+        self.log_disconnect(now, id, reason);
+        let client = self.clients.remove(id.0).expect("looked up above");
+        self.admin.client_gone(id);
+        if client.counted {
+            self.count_client_out(&client);
+        }
+        if let Some(pool_id) = client.pool {
+            self.pool_mut(pool_id).last_used = now;
+        }
+        if let Some(server_id) = client.link {
+            self.abandon(now, server_id, client.passing);
+        }
+        self.shutdown_progress(now);
+    }
+
+    fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        if self.settings.log_disconnections && !matches!(client.phase, ClientPhase::Startup) {
+            let age = (now - client.connect_time).as_secs();
+            let text = format!(
+                "{} closing because: {reason} (age={age}s)",
+                self.client_label(id, client)
+            );
+            self.log(LogLevel::Log, text);
+        }
+    }
+
+    /// `C-0x… db/user@address:port`, as PgBouncer writes it.
+    pub(crate) fn client_label(&self, id: ClientId, client: &Client) -> String {
+        let (database, user) = match (&client.phase, client.pool) {
+            (ClientPhase::Login(login), _) => (login.database_label(), login.user_label()),
+            (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
+            (_, Some(pool)) => (
+                self.pool(pool).key.database.to_string(),
+                self.pool(pool).key.user.to_string(),
+            ),
+            _ => ("(nodb)".into(), "(nouser)".into()),
+        };
+        format!("{id}: {database}/{user}@{}", client.accepted.peer)
+    }
+}

@@ -1,0 +1,307 @@
+//! Protocol-level prepared statements: one table for all clients, and what each server holds of it.
+//!
+//! A statement's identity is its text, its parameter types and every setting that changes how text is parsed (recording
+//! E12: a constant folded under one DateStyle stays folded). Clients keep their own names for statements; servers know
+//! them by a name of ours. A statement lives as long as a client names it or a server holds it.
+
+use crate::session_state::ParseSettings;
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The longest Parse message that is kept, bytes. A longer one goes to the server as it is, and pins its client.
+pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Prefix of the names under which servers know statements.
+const NAME_PREFIX: &str = "pgweir_";
+
+/// One statement, shared by every client that prepared it.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    /// Never used twice in a process.
+    pub(crate) id: u64,
+    /// Query text.
+    pub(crate) query: Box<[u8]>,
+    /// Parameter types as in Parse: count and OIDs.
+    pub(crate) types: Box<[u8]>,
+    /// Settings it was parsed under.
+    pub(crate) settings: ParseSettings,
+    /// What its text is.
+    pub(crate) verdict: pgweir_sql::Statement,
+}
+
+impl Statement {
+    /// The name servers know it by.
+    pub(crate) fn server_name(&self) -> ServerName {
+        ServerName::new(self.id)
+    }
+
+    /// Whether a Parse with this text, types and settings would be the same statement.
+    pub(crate) fn matches(&self, query: &[u8], types: &[u8], settings: &ParseSettings) -> bool {
+        *self.query == *query && *self.types == *types && self.settings == *settings
+    }
+}
+
+/// A statement's name on a server, built without allocation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServerName {
+    bytes: [u8; 24],
+    length: u8,
+}
+
+impl ServerName {
+    fn new(id: u64) -> Self {
+        let mut bytes = [0; 24];
+        let prefix = NAME_PREFIX.as_bytes();
+        bytes[..prefix.len()].copy_from_slice(prefix);
+        let mut length = prefix.len();
+        let digits = (64 - id.max(1).leading_zeros()).div_ceil(4);
+        for place in (0..digits).rev() {
+            bytes[length] = b"0123456789abcdef"[(id >> (place * 4)) as usize & 15];
+            length += 1;
+        }
+        ServerName {
+            bytes,
+            length: length as u8,
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ByContent(Arc<Statement>);
+
+impl Hash for ByContent {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Content {
+            query: &self.0.query,
+            types: &self.0.types,
+            settings: &self.0.settings,
+        }
+        .hash(state);
+    }
+}
+
+impl PartialEq for ByContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.matches(&other.0.query, &other.0.types, &other.0.settings)
+    }
+}
+
+impl Eq for ByContent {}
+
+#[derive(Hash)]
+struct Content<'a> {
+    query: &'a [u8],
+    types: &'a [u8],
+    settings: &'a ParseSettings,
+}
+
+impl hashbrown::Equivalent<ByContent> for Content<'_> {
+    fn equivalent(&self, key: &ByContent) -> bool {
+        key.0.matches(self.query, self.types, self.settings)
+    }
+}
+
+/// Every statement that somebody still names or holds.
+#[derive(Debug)]
+pub(crate) struct StatementTable {
+    statements: hashbrown::HashSet<ByContent, RandomState>,
+    next_id: u64,
+    /// The table is swept for statements nobody uses when it has grown to this.
+    sweep_at: usize,
+}
+
+/// The table is not swept below this many statements.
+const SWEEP_STATEMENTS_MIN: usize = 256;
+
+impl StatementTable {
+    pub(crate) fn new() -> Self {
+        StatementTable {
+            statements: hashbrown::HashSet::default(),
+            next_id: 1,
+            sweep_at: SWEEP_STATEMENTS_MIN,
+        }
+    }
+
+    /// The statement with this content.
+    pub(crate) fn intern(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
+        if let Some(known) = self.statements.get(&Content { query, types, settings }) {
+            return known.0.clone();
+        }
+        if self.statements.len() >= self.sweep_at {
+            self.statements.retain(|s| Arc::strong_count(&s.0) > 1);
+            self.sweep_at = (self.statements.len() * 2).max(SWEEP_STATEMENTS_MIN);
+            self.statements.shrink_to(self.sweep_at);
+        }
+        let statement = Arc::new(Statement {
+            id: self.next_id,
+            query: query.into(),
+            types: types.into(),
+            settings: settings.clone(),
+            verdict: pgweir_sql::classify(query),
+        });
+        self.next_id += 1;
+        self.statements.insert(ByContent(statement.clone()));
+        statement
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// Bytes of the texts, for SHOW MEM.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.statements.iter().map(|s| s.0.query.len() + s.0.types.len()).sum()
+    }
+}
+
+/// A client's names for its statements.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    names: HashMap<Box<[u8]>, Arc<Statement>, RandomState>,
+}
+
+impl Names {
+    #[inline]
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        self.names.get(name)
+    }
+
+    /// Gives a name its meaning, or none; returns what it meant before.
+    pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Arc<Statement>>) -> Option<Arc<Statement>> {
+        match meaning {
+            Some(statement) => self.names.insert(name.into(), statement),
+            None => self.names.remove(name),
+        }
+    }
+
+    /// Forgets all names but those in `names`.
+    pub(crate) fn keep_only(&mut self, names: &HashSet<Box<[u8]>>) {
+        self.names.retain(|name, _| names.contains(name));
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<(Box<[u8]>, Arc<Statement>)> {
+        std::mem::take(&mut self.names).into_iter().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+}
+
+/// The statements one server holds, least recently used first to go.
+#[derive(Debug)]
+pub(crate) struct Held {
+    statements: lru::LruCache<u64, Arc<Statement>, RandomState>,
+}
+
+impl Held {
+    pub(crate) fn new() -> Self {
+        Held {
+            statements: lru::LruCache::unbounded_with_hasher(RandomState::default()),
+        }
+    }
+
+    /// Whether the server holds it; a hit makes it the most recently used.
+    #[inline]
+    pub(crate) fn touch(&mut self, id: u64) -> bool {
+        self.statements.get(&id).is_some()
+    }
+
+    pub(crate) fn insert(&mut self, statement: Arc<Statement>) {
+        self.statements.put(statement.id, statement);
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.statements.pop(&id);
+    }
+
+    /// The statement to close so that one more fits under `limit`.
+    pub(crate) fn evict_for(&mut self, limit: usize) -> Option<Arc<Statement>> {
+        if self.statements.len() < limit.max(1) {
+            None
+        } else {
+            self.statements.pop_lru().map(|(_, s)| s)
+        }
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
+        let all = self.statements.iter().map(|(_, s)| s.clone()).collect();
+        self.statements.clear();
+        all
+    }
+
+    /// Forgets all statements but those in `ids`.
+    pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
+        let gone: Vec<u64> = self
+            .statements
+            .iter()
+            .map(|(&id, _)| id)
+            .filter(|id| !ids.contains(id))
+            .collect();
+        gone.iter().for_each(|id| drop(self.statements.pop(id)));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.statements.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> ParseSettings {
+        ParseSettings::default()
+    }
+
+    #[test]
+    fn same_content_is_one_statement_and_any_difference_is_another() {
+        let mut table = StatementTable::new();
+        let a = table.intern(b"select $1", &[0, 0], &settings());
+        assert_eq!(table.intern(b"select $1", &[0, 0], &settings()).id, a.id);
+        assert_ne!(table.intern(b"select $1", &[0, 1, 0, 0, 0, 23], &settings()).id, a.id);
+        assert_ne!(table.intern(b"select $2", &[0, 0], &settings()).id, a.id);
+        let other = ParseSettings::new([("DateStyle", "SQL, DMY")]);
+        assert_ne!(table.intern(b"select $1", &[0, 0], &other).id, a.id);
+    }
+
+    #[test]
+    fn a_flood_of_unique_statements_does_not_grow_the_table() {
+        let mut table = StatementTable::new();
+        let kept = table.intern(b"kept", &[0, 0], &settings());
+        for n in 0..10_000 {
+            table.intern(format!("select {n}").as_bytes(), &[0, 0], &settings());
+        }
+        assert!(table.len() <= SWEEP_STATEMENTS_MIN);
+        assert_eq!(table.intern(b"kept", &[0, 0], &settings()).id, kept.id);
+    }
+
+    #[test]
+    fn the_least_recently_used_statement_goes_first() {
+        let mut table = StatementTable::new();
+        let mut held = Held::new();
+        let s: Vec<_> = (0..3).map(|n| table.intern(&[n], &[0, 0], &settings())).collect();
+        held.insert(s[0].clone());
+        held.insert(s[1].clone());
+        assert!(held.touch(s[0].id));
+        assert!(held.evict_for(3).is_none());
+        assert_eq!(held.evict_for(2).unwrap().id, s[1].id);
+        assert!(!held.touch(s[1].id) && held.touch(s[0].id));
+    }
+
+    #[test]
+    fn server_names_are_short_and_distinct() {
+        let name = |id| String::from_utf8(ServerName::new(id).as_bytes().to_vec()).unwrap();
+        assert_eq!(
+            [name(0), name(1), name(16), name(0xabc)],
+            ["pgweir_0", "pgweir_1", "pgweir_10", "pgweir_abc"]
+        );
+        assert_eq!(name(u64::MAX), "pgweir_ffffffffffffffff");
+    }
+}

@@ -1,0 +1,306 @@
+//! What a server still owes, in order.
+//!
+//! Every request that reaches a server leaves an [`Entry`]; replies are matched from the front. `Forward` replies go to
+//! the linked client, `Skip` replies were asked for by the pooler and are swallowed, `Fake` replies the server will never
+//! send: the pooler answers itself when the entry comes to the front. This one queue serves injected Parse, restored
+//! settings, deferred BEGIN, pipelining and recovery from errors; nothing is repaired in the byte stream afterwards.
+//!
+//! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations"; recordings
+//! E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no reply).
+
+use crate::prepared::Statement;
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+/// The request behind an entry; it says which reply ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// Ends with ReadyForQuery.
+    Query,
+    /// Ends with ReadyForQuery.
+    FunctionCall,
+    /// Ends with ReadyForQuery.
+    Sync,
+    /// Ends with ParseComplete; a named statement.
+    Parse,
+    /// Ends with ParseComplete; the unnamed statement.
+    ParseUnnamed,
+    /// Ends with BindComplete.
+    Bind,
+    /// Ends with RowDescription or NoData.
+    Describe,
+    /// Ends with CommandComplete, EmptyQueryResponse or PortalSuspended.
+    Execute,
+    /// Ends with CloseComplete.
+    Close,
+    /// CopyDone or CopyFail: nothing answers it; it marks where the Syncs of a copy-in stop being swallowed.
+    CopyEnd,
+}
+
+impl Expect {
+    /// Whether a ReadyForQuery ends it.
+    pub(crate) fn ends_with_ready(self) -> bool {
+        matches!(self, Expect::Query | Expect::FunctionCall | Expect::Sync)
+    }
+}
+
+/// Who gets the reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum To {
+    /// The linked client.
+    Forward,
+    /// Nobody.
+    Skip,
+    /// The linked client gets these bytes; the server was not asked.
+    Fake(Vec<u8>),
+    /// The linked client gets the reply, but for an error 42P05, whose words would be about a name of ours: it gets these
+    /// bytes instead.
+    ReplaceDuplicate(Vec<u8>),
+}
+
+/// What a request changes if it succeeds: recorded when it is sent, so that later messages of the same flight see it,
+/// and taken back if the server refuses or ignores it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Effect {
+    /// The server holds this statement from here on.
+    pub(crate) server_gains: Option<Arc<Statement>>,
+    /// The server held this statement up to here.
+    pub(crate) server_loses: Option<Arc<Statement>>,
+    /// The server's whole set of statements up to here (DEALLOCATE ALL, DISCARD ALL).
+    pub(crate) server_lost_all: Option<Vec<Arc<Statement>>>,
+    /// A name of the client's, and what it meant up to here.
+    pub(crate) name: Option<(Box<[u8]>, Option<Arc<Statement>>)>,
+    /// All names of the client's, and what they meant up to here.
+    pub(crate) names_lost_all: Option<Vec<(Box<[u8]>, Arc<Statement>)>>,
+    /// What the client's unnamed statement was up to here.
+    pub(crate) unnamed: Option<Option<Arc<Statement>>>,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) expect: Expect,
+    pub(crate) to: To,
+    pub(crate) effect: Option<Box<Effect>>,
+}
+
+impl Entry {
+    pub(crate) fn forward(expect: Expect) -> Self {
+        Entry {
+            expect,
+            to: To::Forward,
+            effect: None,
+        }
+    }
+
+    pub(crate) fn skip(expect: Expect) -> Self {
+        Entry {
+            expect,
+            to: To::Skip,
+            effect: None,
+        }
+    }
+
+    pub(crate) fn fake(expect: Expect, bytes: Vec<u8>) -> Self {
+        Entry {
+            expect,
+            to: To::Fake(bytes),
+            effect: None,
+        }
+    }
+
+    pub(crate) fn with(mut self, effect: Effect) -> Self {
+        self.effect = Some(Box::new(effect));
+        self
+    }
+}
+
+/// See [`ReplyQueue::gained_later`].
+#[derive(Debug, Default)]
+pub(crate) struct GainedLater {
+    pub(crate) statements: HashSet<u64>,
+    pub(crate) names: HashSet<Box<[u8]>>,
+}
+
+/// Entries in the order of their requests.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyQueue {
+    entries: VecDeque<Entry>,
+    /// Entries that a ReadyForQuery ends.
+    ready_owed: u32,
+    /// Entries of kind [`To::Fake`].
+    fakes: u32,
+    /// The last request was one of the extended protocol: a Sync must follow before the server is between segments.
+    segment_open: bool,
+}
+
+impl ReplyQueue {
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.ready_owed += u32::from(entry.expect.ends_with_ready());
+        self.fakes += u32::from(matches!(entry.to, To::Fake(_)));
+        if entry.expect != Expect::CopyEnd {
+            self.segment_open = !entry.expect.ends_with_ready();
+        }
+        self.entries.push_back(entry);
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&Entry> {
+        self.entries.front()
+    }
+
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Entry> {
+        self.entries.front_mut()
+    }
+
+    /// What the requests behind the front give the server and name for the client.
+    pub(crate) fn gained_later(&self) -> GainedLater {
+        let mut later = GainedLater::default();
+        for effect in self.entries.iter().skip(1).filter_map(|e| e.effect.as_ref()) {
+            later.statements.extend(effect.server_gains.as_ref().map(|s| s.id));
+            later.names.extend(effect.name.as_ref().map(|(name, _)| name.clone()));
+        }
+        later
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.count_out(&entry);
+        Some(entry)
+    }
+
+    fn count_out(&mut self, entry: &Entry) {
+        self.ready_owed -= u32::from(entry.expect.ends_with_ready());
+        self.fakes -= u32::from(matches!(entry.to, To::Fake(_)));
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether a segment of the extended protocol has been begun and its Sync has not been sent.
+    #[inline]
+    pub(crate) fn segment_open(&self) -> bool {
+        self.segment_open
+    }
+
+    /// Whether the front is a Fake, which must be answered before any further reply of the server's.
+    #[inline]
+    pub(crate) fn fake_in_front(&self) -> bool {
+        self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake(_), .. }))
+    }
+
+    /// Whether an earlier segment is still unanswered: its outcome may fail the transaction that a later request meets.
+    pub(crate) fn segment_outstanding(&self) -> bool {
+        self.ready_owed > 0
+    }
+
+    /// The server swallowed the Syncs it met in copy-in mode (E7). Called when CopyInResponse comes for the front entry:
+    /// drops the Syncs behind it up to the end of the copy, and says whether that end has already been sent.
+    pub(crate) fn enter_copy_in(&mut self) -> bool {
+        let mut at = 1;
+        while at < self.entries.len() {
+            match self.entries[at].expect {
+                Expect::CopyEnd => return true,
+                Expect::Sync => {
+                    let swallowed = self.entries.remove(at).expect("in bounds");
+                    self.count_out(&swallowed);
+                    self.segment_open = !self.entries[0].expect.ends_with_ready();
+                }
+                _ => at += 1,
+            }
+        }
+        false
+    }
+
+    /// After an error in an extended-query segment: takes out everything up to the next Sync, which stays, or everything
+    /// where no Sync has been sent yet. The first taken is the request that failed.
+    pub(crate) fn take_to_sync(&mut self) -> Vec<Entry> {
+        let end = self
+            .entries
+            .iter()
+            .position(|e| e.expect == Expect::Sync)
+            .unwrap_or(self.entries.len());
+        let taken: Vec<Entry> = self.entries.drain(..end).collect();
+        for entry in &taken {
+            self.count_out(entry);
+        }
+        taken
+    }
+
+    /// Everything, when the server is gone.
+    pub(crate) fn take_all(&mut self) -> Vec<Entry> {
+        (self.ready_owed, self.fakes, self.segment_open) = (0, 0, false);
+        self.entries.drain(..).collect()
+    }
+
+    /// Drops a marker at the front that nothing answers.
+    pub(crate) fn drop_copy_end(&mut self) {
+        while self.entries.front().is_some_and(|e| e.expect == Expect::CopyEnd) {
+            self.entries.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(of: &[Expect]) -> ReplyQueue {
+        let mut q = ReplyQueue::default();
+        of.iter().for_each(|&e| q.push(Entry::forward(e)));
+        q
+    }
+
+    fn rest(q: &ReplyQueue) -> Vec<Expect> {
+        q.entries.iter().map(|e| e.expect).collect()
+    }
+
+    #[test]
+    fn an_error_takes_everything_up_to_the_next_sync_a_query_included() {
+        let mut q = queue(&[
+            Expect::Bind,
+            Expect::Query,
+            Expect::Execute,
+            Expect::Sync,
+            Expect::Query,
+        ]);
+        assert_eq!(q.take_to_sync().len(), 3);
+        assert_eq!(rest(&q), [Expect::Sync, Expect::Query]);
+        assert_eq!(q.ready_owed, 2);
+        let mut q = queue(&[Expect::Parse, Expect::Query]);
+        assert_eq!(q.take_to_sync().len(), 2);
+        assert!(q.is_empty() && !q.segment_outstanding());
+    }
+
+    #[test]
+    fn copy_in_swallows_the_syncs_before_its_end_only() {
+        let mut q = queue(&[
+            Expect::Execute,
+            Expect::Sync,
+            Expect::Sync,
+            Expect::CopyEnd,
+            Expect::Sync,
+        ]);
+        assert!(q.enter_copy_in());
+        assert_eq!(rest(&q), [Expect::Execute, Expect::CopyEnd, Expect::Sync]);
+        let mut q = queue(&[Expect::Execute, Expect::Sync]);
+        assert!(!q.enter_copy_in());
+        assert_eq!(rest(&q), [Expect::Execute]);
+        assert!(!q.segment_outstanding() && q.segment_open());
+    }
+
+    #[test]
+    fn fakes_are_counted_in_and_out() {
+        let mut q = queue(&[Expect::Bind]);
+        q.push(Entry::fake(Expect::Parse, b"1".to_vec()));
+        assert!(!q.fake_in_front());
+        q.pop();
+        assert!(q.fake_in_front());
+        q.pop();
+        assert!(!q.fake_in_front() && q.is_empty() && q.fakes == 0);
+    }
+}

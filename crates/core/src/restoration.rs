@@ -1,0 +1,176 @@
+//! Making a server look like its client.
+//!
+//! Restored settings commit alone: they are a segment of their own, of a named statement, that ends in its own Sync, with
+//! `Skip` entries for its replies (recordings E1 to E6, F1 say why). The client's messages share the write with it only
+//! where no setting in it can be refused.
+
+use crate::client::Waiting;
+use crate::errors::Trouble;
+use crate::ids::{ClientId, ServerId};
+use crate::link::Acquired;
+use crate::pooler::Pooler;
+use crate::prepared::Statement;
+use crate::reply_queue::{Entry, Expect};
+use crate::request::{LogLevel, Request};
+use crate::session_state::{Difference, Shape};
+use crate::time::Time;
+use pgweir_wire::{Writer, backend};
+use std::sync::Arc;
+
+/// The statement that makes a setting; NULL resets it.
+const SET_STATEMENT: &[u8] = b"SELECT pg_catalog.set_config($1, $2, false)";
+
+/// Its parameter types: two of type text (OID 25).
+const SET_TYPES: &[u8] = &[0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
+
+impl Pooler {
+    /// Sends what lies between a server and the client just linked to it.
+    pub(crate) fn restore(&mut self, id: ClientId, server_id: ServerId) -> Acquired {
+        let target = self.client_mut(id).shape.clone();
+        let difference = Difference::between(&self.server_mut(server_id).shape, &target);
+        if difference.set.is_empty() {
+            self.tell_differences(id, server_id);
+            return Acquired::Server(server_id);
+        }
+        self.send_settings(server_id, &difference.set);
+        let server = self.server_mut(server_id);
+        // Read-only settings stay the server's own: see tell_differences.
+        server.shape = target;
+        if difference.may_be_refused {
+            self.client_mut(id).waiting = Waiting::ForRestoration;
+            return Acquired::Wait;
+        }
+        Acquired::Server(server_id)
+    }
+
+    /// One segment that makes settings.
+    pub(crate) fn send_settings(&mut self, server_id: ServerId, set: &[(Arc<str>, Option<Arc<str>>)]) {
+        let statement = self.set_statement();
+        self.ensure_held(server_id, &statement);
+        let server = self.server_mut(server_id);
+        server.restoring = true;
+        server.refused = None;
+        for _ in set {
+            server.queue.push(Entry::skip(Expect::Bind));
+            server.queue.push(Entry::skip(Expect::Execute));
+        }
+        server.queue.push(Entry::skip(Expect::Sync));
+        let name = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            for (setting, value) in set {
+                let value = value.as_ref().map(|v| v.as_bytes());
+                writer.bind_text(name.as_bytes(), &[Some(setting.as_bytes()), value]);
+                writer.execute();
+            }
+            writer.sync();
+        });
+    }
+
+    fn set_statement(&mut self) -> Arc<Statement> {
+        let empty = self.shapes.empty();
+        self.statements.intern(SET_STATEMENT, SET_TYPES, empty.parse_settings())
+    }
+
+    /// The server has answered a segment of restored settings.
+    pub(crate) fn restored(&mut self, now: Time, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        server.restoring = false;
+        let refused = server.refused.take();
+        let Some(id) = server.link else { return };
+        if self.is_login(id) {
+            return self.login_validated(now, id, server_id, refused.map(|r| *r));
+        }
+        if let Some(refused) = refused {
+            let (sqlstate, message) = *refused;
+            let text = format!("{server_id}: server refused restored settings: {sqlstate} {message}");
+            self.log(LogLevel::Error, text);
+            // What the server looks like now is not known.
+            self.server_mut(server_id)
+                .close_reason
+                .get_or_insert("invalid server parameter");
+            let hint = "Reconnect; the setting was accepted when it was made.";
+            return self.fail_client(
+                now,
+                id,
+                Trouble::RestorationRefused,
+                "cannot restore the session's settings",
+                &message,
+                hint,
+            );
+        }
+        self.tell_differences(id, server_id);
+        let client = self.client_mut(id);
+        if client.waiting == Waiting::ForRestoration {
+            client.waiting = Waiting::No;
+            self.requests.push_back(Request::Resume(id.into()));
+        }
+    }
+
+    /// Tells a client what its server reports otherwise than it was last told: settings that nobody can set (after an
+    /// upgrade or a failover), or a value in another spelling.
+    fn tell_differences(&mut self, id: ClientId, server_id: ServerId) {
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let client = self.clients.get(id.0).expect("a linked client lives");
+        if Shape::same(&server.shape, &client.shape) {
+            return;
+        }
+        let told = client.shape.clone();
+        let real = server.shape.clone();
+        for setting in real.settings().iter().filter(|s| s.reported) {
+            if told.get(&setting.name).is_none_or(|t| t.value != setting.value) {
+                let (name, value) = (setting.name.clone(), setting.value.clone());
+                self.send(id, |w| w.parameter_status(name.as_bytes(), value.as_bytes()));
+            }
+        }
+        self.client_mut(id).shape = real;
+    }
+
+    /// ParameterStatus: the server's own word on one of its settings. Says whether it is the client's business.
+    pub(crate) fn parameter_status(&mut self, server_id: ServerId, body: &[u8]) -> crate::server_messages::Passed {
+        use crate::server_messages::Passed;
+        let Ok((name, value)) = backend::parameter_status(body) else {
+            return Passed::Forward;
+        };
+        // Names and values of settings are ASCII or, in a database of another encoding, opaque: kept lossily, never sent.
+        let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
+            return Passed::Forward;
+        };
+        let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
+        let known = server.shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
+        if !known {
+            server.shape = self.shapes.change(&server.shape, [(name, Some(value), true)]);
+        }
+        let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
+            return Passed::Skip;
+        };
+        if server.restoring {
+            return Passed::Skip;
+        }
+        client.shape = server.shape.clone();
+        Passed::Forward
+    }
+
+    /// DISCARD ALL and RESET ALL took the settings that the server does not report back to those of its own login.
+    pub(crate) fn forget_explicit_settings(&mut self, server_id: ServerId) {
+        let server = self.servers.get(server_id.0).expect("looked up by the caller");
+        let shape = server.shape.clone();
+        let gone: Vec<_> = shape
+            .settings()
+            .iter()
+            .filter(|s| !s.reported)
+            .map(|s| s.name.clone())
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        let shape = self
+            .shapes
+            .change(&shape, gone.iter().map(|name| (&**name, None, false)));
+        let server = self.server_mut(server_id);
+        server.shape = shape.clone();
+        if let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) {
+            client.shape = shape;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A server connection.
+
+use crate::client::Passing;
+use crate::ids::{ClientId, ServerId};
+use crate::pool::PoolId;
+use crate::prepared::Held;
+use crate::reply_queue::ReplyQueue;
+use crate::request::{Connected, Endpoint};
+use crate::session_state::Shape;
+use crate::time::Time;
+use pgweir_wire::{CancelKey, TransactionStatus};
+use std::sync::Arc;
+
+/// Where a server connection stands.
+#[derive(Debug)]
+pub(crate) enum ServerPhase {
+    /// Its socket is being opened.
+    Connecting,
+    /// It logs in; `exchange` is the authentication, until AuthenticationOk.
+    Login(Box<pgweir_auth::ServerAuth>),
+    /// Logged in: runs connect_query.
+    ConnectQuery,
+    /// In the pool's idle list.
+    Idle,
+    /// Runs the check query before it is handed out.
+    Testing,
+    /// Linked to a client.
+    Linked,
+    /// Its client left: its replies are drained and its transaction is rolled back.
+    Draining,
+    /// Runs server_reset_query.
+    Resetting,
+    /// Clean, but a cancel request is still on its way to it.
+    CancelPending,
+}
+
+/// What a server's unnamed statement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unnamed {
+    /// There is none.
+    Nothing,
+    /// The statement with this id.
+    Statement(u64),
+    /// Something unknown.
+    Foreign,
+}
+
+/// One server connection.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) id: ServerId,
+    pub(crate) pool: PoolId,
+    pub(crate) phase: ServerPhase,
+    pub(crate) link: Option<ClientId>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) connected: Option<Connected>,
+    pub(crate) queue: ReplyQueue,
+    pub(crate) passing: Passing,
+    /// As of the last ReadyForQuery.
+    pub(crate) status: TransactionStatus,
+    /// The server ignores everything up to the next Sync.
+    pub(crate) ignoring_to_sync: bool,
+    /// The server reads CopyData: Syncs get no reply until CopyDone or CopyFail.
+    pub(crate) copy_in: bool,
+    /// Streaming replication: both sides send CopyData.
+    pub(crate) copy_both: bool,
+    /// Why the server refused restored settings: SQLSTATE and message.
+    pub(crate) refused: Option<Box<(String, String)>>,
+    /// The FATAL message it has sent its client; its end follows.
+    pub(crate) fatal: Option<Box<str>>,
+    /// A segment of restored settings is at the front of the queue; its ParameterStatus are not the client's.
+    pub(crate) restoring: bool,
+    /// What it looks like, with everything that has been sent to it.
+    pub(crate) shape: Arc<Shape>,
+    /// What it looked like after its login: what RESET returns to.
+    pub(crate) base: Arc<Shape>,
+    pub(crate) held: Held,
+    pub(crate) unnamed: Unnamed,
+    pub(crate) cancel_key: Option<CancelKey>,
+    /// Cancel requests on their way to it.
+    pub(crate) cancels_in_flight: u32,
+    /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
+    pub(crate) close_reason: Option<&'static str>,
+    /// Close it at this age.
+    pub(crate) expires: Option<Time>,
+    pub(crate) connect_time: Time,
+    /// When it entered its present phase.
+    pub(crate) since: Time,
+    /// When the query it runs began; the time limits count from it.
+    pub(crate) request_time: Time,
+    /// When it last answered ReadyForQuery.
+    pub(crate) ready_time: Time,
+}
+
+impl Server {
+    /// Nothing is owed and no transaction is open.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.queue.is_empty()
+            && !self.queue.segment_open()
+            && self.status == TransactionStatus::Idle
+            && !self.ignoring_to_sync
+            && !self.copy_in
+            && !self.copy_both
+            && self.passing == Passing::None
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.phase, ServerPhase::Idle)
+    }
+}

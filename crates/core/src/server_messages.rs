@@ -1,0 +1,533 @@
+//! A logged-in server's messages, on their way to a client.
+//!
+//! This is half of the forwarding path (the other half is [`crate::client_messages`]). Each reply is matched with the
+//! front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that says
+//! idle, empties the queue, and that no byte of a further message follows.
+
+use crate::client::{ClientPhase, Passing, PinReason};
+use crate::errors::Trouble;
+use crate::ids::{ClientId, ServerId};
+use crate::pooler::Pooler;
+use crate::reply_queue::{Expect, To};
+use crate::request::LogLevel;
+use crate::server::{Server, ServerPhase};
+use crate::settings::PoolMode;
+use crate::time::Time;
+use pgweir_wire::{BackendTag, ErrorFields, HEADER_BYTES, Header, TransactionStatus, backend};
+
+/// The longest message that must be seen whole: ParameterStatus, CommandComplete and the like, bytes.
+const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of an ErrorResponse that are looked at: its severity and SQLSTATE come first.
+const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
+
+/// What becomes of one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// To the client.
+    Forward,
+    /// Swallowed, or already replaced.
+    Skip,
+    /// Forwarded, and then the server has nothing more to do for this client.
+    ForwardAndRelease,
+    /// Swallowed, and then the server has nothing more to do.
+    SkipAndRelease,
+    /// More of it must come first.
+    NeedBytes,
+    /// The server is gone.
+    Closed,
+}
+
+impl Pooler {
+    pub(crate) fn reply_bytes(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
+        let mut at = 0;
+        // The run of bytes that are forwarded but not yet handed to the outbox.
+        let mut run = 0;
+        while at < input.len() {
+            let Some(server) = self.servers.get_mut(id.0) else {
+                return input.len();
+            };
+            match server.passing {
+                Passing::None => {}
+                Passing::Forward(left) | Passing::Skip(left) => {
+                    let bytes = (input.len() - at).min(left as usize);
+                    let rest = left - bytes as u32;
+                    let forward = matches!(server.passing, Passing::Forward(_)) && server.link.is_some();
+                    server.passing = match (rest, forward) {
+                        (0, _) => Passing::None,
+                        (_, true) => Passing::Forward(rest),
+                        (_, false) => Passing::Skip(rest),
+                    };
+                    at += bytes;
+                    if !forward {
+                        run = at;
+                    }
+                    continue;
+                }
+            }
+            let header = match Header::read(&input[at..]) {
+                Ok(Some(header)) => header,
+                Ok(None) => break,
+                Err(error) => {
+                    self.flush_run(id, run..at);
+                    self.server_misbehaves(now, id, &error.to_string());
+                    return input.len();
+                }
+            };
+            let total = header.message_bytes as usize;
+            let end = input.len().min(at + total);
+            let whole = end == at + total;
+            // DataRow and CopyData are nearly all traffic and decide nothing.
+            if matches!(header.tag, b'D' | b'd') && !server.queue.fake_in_front() {
+                let forward = server.link.is_some() && forwards(server);
+                if !forward {
+                    self.captured_row(id, &input[at..end], whole);
+                    self.flush_run(id, run..at);
+                    run = end;
+                }
+                if !whole {
+                    let left = (total - (end - at)) as u32;
+                    self.server_mut(id).passing = if forward {
+                        Passing::Forward(left)
+                    } else {
+                        Passing::Skip(left)
+                    };
+                }
+                at = end;
+                continue;
+            }
+            if self.servers.get(id.0).is_some_and(|s| s.queue.fake_in_front())
+                && !matches!(header.tag, b'N' | b'S' | b'A')
+            {
+                self.flush_run(id, run..at);
+                run = at;
+                self.give_fakes(id);
+            }
+            let bytes = &input[at..end];
+            match self.reply(now, id, header, bytes, whole, run..at) {
+                Passed::NeedBytes => break,
+                Passed::Closed => return input.len(),
+                passed @ (Passed::Forward | Passed::ForwardAndRelease) => {
+                    if self.servers.get(id.0).is_none_or(|s| s.link.is_none()) {
+                        run = end;
+                    }
+                    if !whole {
+                        self.server_mut(id).passing = Passing::Forward((total - bytes.len()) as u32);
+                    }
+                    at = end;
+                    if passed == Passed::ForwardAndRelease {
+                        self.flush_run(id, run..at);
+                        run = at;
+                        if let Some(server) = self.servers.get(id.0) {
+                            // Bytes behind a final ReadyForQuery are asynchronous messages of this same client's time.
+                            debug_assert!(server.queue.is_empty());
+                            self.release(now, id);
+                        }
+                    }
+                }
+                passed @ (Passed::Skip | Passed::SkipAndRelease) => {
+                    self.flush_run(id, run..at);
+                    if !whole {
+                        self.server_mut(id).passing = Passing::Skip((total - bytes.len()) as u32);
+                    }
+                    at = end;
+                    run = at;
+                    if passed == Passed::SkipAndRelease {
+                        self.server_finished(now, id);
+                    }
+                }
+            }
+        }
+        self.flush_run(id, run..at);
+        at
+    }
+
+    fn flush_run(&mut self, id: ServerId, run: std::ops::Range<usize>) {
+        if run.is_empty() {
+            return;
+        }
+        let Some(server) = self.servers.get(id.0) else { return };
+        let Some(client) = server.link else { return };
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        pool.stats.bytes_sent += run.len() as u64;
+        self.outbox.forward(client.into(), run);
+    }
+
+    /// One message that is neither DataRow nor CopyData. `run` has not been handed out yet: whoever writes to the client
+    /// must hand it out first, and then say `Skip`.
+    fn reply(
+        &mut self,
+        now: Time,
+        id: ServerId,
+        header: Header,
+        bytes: &[u8],
+        whole: bool,
+        run: std::ops::Range<usize>,
+    ) -> Passed {
+        let Some(tag) = BackendTag::from_byte(header.tag) else {
+            self.flush_run(id, run);
+            self.server_misbehaves(now, id, &format!("unknown message type {}", header.tag));
+            return Passed::Closed;
+        };
+        let must_be_whole = matches!(
+            tag,
+            BackendTag::CommandComplete | BackendTag::ReadyForQuery | BackendTag::ParameterStatus
+        );
+        if must_be_whole && !whole {
+            if header.message_bytes as usize <= SEEN_WHOLE_BYTES_MAX {
+                return Passed::NeedBytes;
+            }
+            self.flush_run(id, run);
+            self.server_misbehaves(now, id, &format!("message {tag:?} of {} bytes", header.message_bytes));
+            return Passed::Closed;
+        }
+        let body = &bytes[HEADER_BYTES.min(bytes.len())..];
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        let forward = if server.link.is_some() && forwards(server) {
+            Passed::Forward
+        } else {
+            Passed::Skip
+        };
+        let front = server.queue.front().map(|e| e.expect);
+        match (tag, front) {
+            (BackendTag::ReadyForQuery, _) => self.ready(now, id, body, run),
+            (BackendTag::BindComplete, Some(Expect::Bind))
+            | (BackendTag::ParseComplete, Some(Expect::Parse | Expect::ParseUnnamed))
+            | (BackendTag::CloseComplete, Some(Expect::Close))
+            | (BackendTag::RowDescription | BackendTag::NoData, Some(Expect::Describe))
+            | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Some(Expect::Execute)) => {
+                server.queue.pop();
+                forward
+            }
+            (BackendTag::CommandComplete, Some(Expect::Execute | Expect::Query)) => {
+                if body.first() == Some(&b'D') {
+                    self.command_complete(id, body);
+                }
+                let server = self.server_mut(id);
+                if front == Some(Expect::Execute) {
+                    server.queue.pop();
+                    server.queue.drop_copy_end();
+                }
+                forward
+            }
+            (BackendTag::ErrorResponse, _) => {
+                if !whole
+                    && bytes.len() < ERROR_BYTES_SEEN_MAX
+                    && (header.message_bytes as usize) < SEEN_WHOLE_BYTES_MAX
+                {
+                    return Passed::NeedBytes;
+                }
+                self.error_reply(now, id, bytes, whole, run)
+            }
+            (BackendTag::ParameterStatus, _) => self.parameter_status(id, body),
+            (BackendTag::NoticeResponse | BackendTag::NotificationResponse, _) => match forward {
+                // A notice caused by an injected Parse is what the client's own Parse would have caused.
+                Passed::Skip if server.link.is_some() && !server.restoring => Passed::Forward,
+                other => other,
+            },
+            (BackendTag::CopyInResponse, _) => {
+                let ended = server.queue.enter_copy_in();
+                server.copy_in = !ended;
+                if matches!(server.phase, ServerPhase::Draining) {
+                    self.end_what_client_began(id);
+                }
+                forward
+            }
+            (BackendTag::CopyBothResponse, _) => {
+                server.copy_both = true;
+                forward
+            }
+            // Parts of a reply: RowDescription of a Query, ParameterDescription, CopyOutResponse, CopyDone, ...
+            (_, Some(_)) => forward,
+            (_, None) => {
+                self.flush_run(id, run);
+                self.server_misbehaves(now, id, &format!("message {tag:?} that nothing asked for"));
+                Passed::Closed
+            }
+        }
+    }
+
+    fn ready(&mut self, now: Time, id: ServerId, body: &[u8], run: std::ops::Range<usize>) -> Passed {
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        let status = TransactionStatus::read(body);
+        server.queue.drop_copy_end();
+        let expected = server.queue.front().is_some_and(|e| e.expect.ends_with_ready());
+        let (Some(status), true) = (status, expected) else {
+            self.flush_run(id, run);
+            self.server_misbehaves(now, id, "ReadyForQuery that nothing asked for");
+            return Passed::Closed;
+        };
+        let entry = server.queue.pop().expect("checked above");
+        server.queue.drop_copy_end();
+        server.status = status;
+        server.copy_in = false;
+        server.copy_both = false;
+        let worked = now.us_since(server.request_time);
+        server.ready_time = now;
+        server.request_time = now;
+        if entry.to == To::Skip {
+            if server.restoring {
+                self.flush_run(id, run);
+                self.restored(now, id);
+                return match self.servers.get(id.0) {
+                    Some(server) if server.link.is_none() && server.is_clean() => Passed::SkipAndRelease,
+                    Some(_) => Passed::Skip,
+                    None => Passed::Closed,
+                };
+            }
+            return if server.queue.is_empty() {
+                Passed::SkipAndRelease
+            } else {
+                Passed::Skip
+            };
+        }
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        pool.stats.query_count += 1;
+        pool.stats.query_time += worked;
+        let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
+            return if server.queue.is_empty() {
+                Passed::SkipAndRelease
+            } else {
+                Passed::Skip
+            };
+        };
+        if pool.settings.mode == PoolMode::Statement && status != TransactionStatus::Idle {
+            let client = server.link.expect("checked above");
+            self.flush_run(id, run);
+            let message = "transaction blocks not allowed in statement pooling mode";
+            self.fail_client(
+                now,
+                client,
+                Trouble::TransactionInStatementMode,
+                message,
+                "",
+                "Use pool_mode = transaction.",
+            );
+            return if self.servers.get(id.0).is_some() {
+                Passed::Skip
+            } else {
+                Passed::Closed
+            };
+        }
+        let done = server.is_clean() && client.pin.is_none() && client.passing == Passing::None;
+        if done {
+            Passed::ForwardAndRelease
+        } else {
+            Passed::Forward
+        }
+    }
+
+    /// The server has answered everything the pooler asked of it on its own behalf.
+    fn server_finished(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        match server.phase {
+            ServerPhase::Draining => self.drained(now, id),
+            ServerPhase::Resetting => self.reset_done(now, id),
+            ServerPhase::Testing => self.server_is_free(now, id),
+            ServerPhase::ConnectQuery => self.login_finished(now, id),
+            ServerPhase::Linked => {
+                let client = server.link;
+                let auth_query = client
+                    .and_then(|c| self.clients.get(c.0))
+                    .is_some_and(|c| matches!(c.phase, ClientPhase::Login(_)));
+                if let (true, Some(client)) = (auth_query, client) {
+                    self.auth_query_done(now, client, id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// DEALLOCATE ALL and DISCARD ALL, seen by their tags where their text did not show them.
+    fn command_complete(&mut self, id: ServerId, body: &[u8]) {
+        let Ok(tag @ (b"DEALLOCATE ALL" | b"DISCARD ALL")) = backend::command_tag(body) else {
+            return;
+        };
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        let seen_coming = server
+            .queue
+            .front()
+            .is_some_and(|e| e.effect.as_ref().is_some_and(|f| f.server_lost_all.is_some()));
+        if tag == b"DISCARD ALL" {
+            self.forget_explicit_settings(id);
+        }
+        if seen_coming {
+            return;
+        }
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        let later = server.queue.gained_later();
+        server.held.keep_only(&later.statements);
+        let client = server.link.and_then(|c| self.clients.get_mut(c.0));
+        if let Some(names) = client.and_then(|c| c.names.as_mut()) {
+            names.keep_only(&later.names);
+        }
+    }
+
+    fn error_reply(
+        &mut self,
+        now: Time,
+        id: ServerId,
+        bytes: &[u8],
+        whole: bool,
+        run: std::ops::Range<usize>,
+    ) -> Passed {
+        let body = &bytes[HEADER_BYTES.min(bytes.len())..];
+        let fields = read_fields(body);
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        let client = server.link;
+        if fields.is_fatal() {
+            return self.fatal_reply(now, id, fields, whole);
+        }
+        let Some(front) = server.queue.front() else {
+            // An error outside any request: the server says something on its own, as when it is about to close.
+            let text = format!(
+                "{id}: error outside a query: {}",
+                String::from_utf8_lossy(fields.message)
+            );
+            self.log(LogLevel::Warning, text);
+            return if client.is_some() {
+                Passed::Forward
+            } else {
+                Passed::Skip
+            };
+        };
+        let skipped = front.to == To::Skip;
+        let replaced = match &front.to {
+            To::ReplaceDuplicate(reply) if fields.sqlstate == b"42P05" => Some(reply.clone()),
+            _ => None,
+        };
+        if front.expect.ends_with_ready() {
+            let entry = server.queue.front_mut().expect("looked at above");
+            let (expect, effect) = (entry.expect, entry.effect.take());
+            if matches!(expect, Expect::Query | Expect::FunctionCall) {
+                server.copy_in = false;
+            }
+            self.undo_one(client, id, expect, effect, true);
+        } else {
+            server.copy_in = false;
+            let taken = server.queue.take_to_sync();
+            server.ignoring_to_sync = server.queue.is_empty();
+            // A Query behind a deferred BEGIN that failed: the client waits for a ReadyForQuery of its own.
+            let begin_failed = skipped && server.ignoring_to_sync && taken.iter().any(|e| e.expect == Expect::Query);
+            self.undo(client, id, taken);
+            if begin_failed {
+                self.sync_after_failed_begin(id);
+            }
+        }
+        let server = self.servers.get_mut(id.0).expect("still there");
+        if server.restoring {
+            let text = String::from_utf8_lossy(fields.message).into_owned();
+            let sqlstate = String::from_utf8_lossy(fields.sqlstate).into_owned();
+            server.refused = Some(Box::new((sqlstate, text)));
+            return Passed::Skip;
+        }
+        match (client, replaced) {
+            (Some(client), Some(reply)) => {
+                self.flush_run(id, run);
+                self.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
+                Passed::Skip
+            }
+            (Some(client), None) if self.is_login(client) => {
+                let text = format!("error in auth_query: {}", String::from_utf8_lossy(fields.message));
+                self.log(LogLevel::Error, format!("{id}: {text}"));
+                Passed::Skip
+            }
+            (Some(_), None) => Passed::Forward,
+            (None, _) => {
+                self.own_query_failed(now, id, &fields);
+                if self.servers.get(id.0).is_some() {
+                    Passed::Skip
+                } else {
+                    Passed::Closed
+                }
+            }
+        }
+    }
+
+    /// FATAL and PANIC: the server says why it closes. Its client hears it; then both connections end.
+    fn fatal_reply(&mut self, now: Time, id: ServerId, fields: ErrorFields<'_>, whole: bool) -> Passed {
+        let text = String::from_utf8_lossy(fields.message).into_owned();
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        match server
+            .link
+            .filter(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()))
+        {
+            Some(_) if whole => {
+                // The connection's end follows; it closes the client behind this message.
+                let server = self.servers.get_mut(id.0).expect("still there");
+                server.fatal = Some(text.into());
+                Passed::Forward
+            }
+            _ => {
+                self.server_lost(now, id, &text, None);
+                self.requests.push_back(crate::request::Request::Close(id.into()));
+                Passed::Closed
+            }
+        }
+    }
+
+    fn sync_after_failed_begin(&mut self, id: ServerId) {
+        let server = self.server_mut(id);
+        server.ignoring_to_sync = false;
+        server.queue.push(crate::reply_queue::Entry::forward(Expect::Sync));
+        self.send(id, |w| w.sync());
+    }
+
+    /// Gives the linked client the replies that the server was not asked for.
+    fn give_fakes(&mut self, id: ServerId) {
+        while let Some(server) = self.servers.get_mut(id.0) {
+            if !server.queue.fake_in_front() {
+                return;
+            }
+            let entry = server.queue.pop().expect("looked at above");
+            if let (To::Fake(reply), Some(client)) = (entry.to, server.link) {
+                self.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
+            }
+        }
+    }
+
+    /// Flush: what need not wait for the server is said now.
+    pub(crate) fn answer_fakes(&mut self, _client: ClientId, server_id: ServerId) {
+        self.give_fakes(server_id);
+    }
+
+    pub(crate) fn is_login(&self, id: ClientId) -> bool {
+        self.clients
+            .get(id.0)
+            .is_some_and(|c| matches!(c.phase, ClientPhase::Login(_)))
+    }
+
+    /// Bytes that no PostgreSQL sends: nothing on this connection can be trusted any more.
+    pub(crate) fn server_misbehaves(&mut self, now: Time, id: ServerId, what: &str) {
+        self.log(
+            LogLevel::Error,
+            format!("{id}: protocol violation by the server: {what}"),
+        );
+        self.requests.push_back(crate::request::Request::Close(id.into()));
+        self.server_lost(now, id, "bad packet from server", None);
+    }
+
+    /// Whether a client must stay on its server.
+    pub(crate) fn is_pinned(&self, id: ClientId) -> Option<PinReason> {
+        self.clients.get(id.0)?.pin
+    }
+}
+
+/// Whether the reply that is due goes to the client.
+#[inline]
+fn forwards(server: &Server) -> bool {
+    match server.queue.front() {
+        Some(entry) => !matches!(entry.to, To::Skip),
+        // Asynchronous messages between requests.
+        None => true,
+    }
+}
+
+/// The fields of an error that may be cut off: what stands in front of the cut.
+fn read_fields(body: &[u8]) -> ErrorFields<'_> {
+    ErrorFields::read_prefix(body)
+}

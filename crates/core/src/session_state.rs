@@ -1,0 +1,370 @@
+//! Settings: the virtual session of a client, the actual session of a server, and what lies between them.
+//!
+//! A set of settings is a [`Shape`], shared by everyone who has the same one, so that the usual question ("does this
+//! server already look like this client?") is one comparison of pointers. The difference between two shapes is sent ahead
+//! of the client's own messages as a segment of its own (design, "Restoration").
+//!
+//! A shape holds what the server reported (ParameterStatus) and what was set explicitly at startup. Settings that a
+//! client changes with SET and that the server does not report are not known here yet.
+
+use foldhash::fast::RandomState;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// The most settings a shape may hold; a client that asks for more at startup is refused.
+pub(crate) const SETTINGS_MAX: usize = 256;
+
+/// A setting's value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Setting {
+    /// The name, spelled as the server reports it, or in lower case where it does not.
+    pub(crate) name: Arc<str>,
+    /// The value as `set_config` takes it.
+    pub(crate) value: Arc<str>,
+    /// Whether the server reports changes of it by ParameterStatus.
+    pub(crate) reported: bool,
+}
+
+/// Reported settings that no client can set: they follow from the server, the user or the connection.
+const READ_ONLY: [&str; 7] = [
+    "in_hot_standby",
+    "integer_datetimes",
+    "is_superuser",
+    "server_encoding",
+    "server_version",
+    "session_authorization",
+    "system_user",
+];
+
+/// Settings that change how the text of a statement is parsed (design, "Session state", identity of a statement).
+const CHANGE_PARSING: [&str; 11] = [
+    "array_nulls",
+    "backslash_quote",
+    "client_encoding",
+    "DateStyle",
+    "IntervalStyle",
+    "lc_monetary",
+    "search_path",
+    "standard_conforming_strings",
+    "TimeZone",
+    "transform_null_equals",
+    "xmloption",
+];
+
+/// Settings whose known-good values no server of the same database and user can refuse, so that the client's own
+/// messages may share a write with them. Everything else is waited for.
+const NEVER_REFUSED: [&str; 8] = [
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "extra_float_digits",
+    "IntervalStyle",
+    "search_path",
+    "standard_conforming_strings",
+    "TimeZone",
+];
+
+/// The values of the settings that change parsing; equal ones may share prepared statements.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct ParseSettings(Arc<[(Arc<str>, Arc<str>)]>);
+
+impl ParseSettings {
+    #[cfg(test)]
+    pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        ParseSettings(pairs.into_iter().map(|(n, v)| (n.into(), v.into())).collect())
+    }
+}
+
+/// A set of settings, sorted by name. Compare with [`Shape::same`].
+#[derive(Debug)]
+pub(crate) struct Shape {
+    settings: Vec<Setting>,
+    parse: ParseSettings,
+}
+
+impl Shape {
+    /// Whether two shapes are one: shapes are interned, so this is a comparison of pointers.
+    #[inline]
+    pub(crate) fn same(a: &Arc<Shape>, b: &Arc<Shape>) -> bool {
+        Arc::ptr_eq(a, b)
+    }
+
+    pub(crate) fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// What distinguishes statements parsed under this shape.
+    pub(crate) fn parse_settings(&self) -> &ParseSettings {
+        &self.parse
+    }
+
+    /// The setting of this name, compared without case as PostgreSQL does.
+    pub(crate) fn get(&self, name: &str) -> Option<&Setting> {
+        self.settings.iter().find(|s| s.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The settings with `changes` made; a change to `None` removes one.
+    fn changed<'c>(&self, changes: impl IntoIterator<Item = (&'c str, Option<&'c str>, bool)>) -> Vec<Setting> {
+        let mut settings = self.settings.clone();
+        for (name, value, reported) in changes {
+            let at = settings.iter().position(|s| s.name.eq_ignore_ascii_case(name));
+            match (at, value) {
+                (Some(at), Some(value)) => {
+                    settings[at].value = value.into();
+                    settings[at].reported |= reported;
+                }
+                (Some(at), None) => drop(settings.remove(at)),
+                (None, Some(value)) => {
+                    let name = if reported {
+                        name.into()
+                    } else {
+                        name.to_ascii_lowercase().into()
+                    };
+                    let setting = Setting {
+                        name,
+                        value: value.into(),
+                        reported,
+                    };
+                    let at = settings.partition_point(|s| s.name < setting.name);
+                    settings.insert(at, setting);
+                }
+                (None, None) => {}
+            }
+        }
+        settings
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ByContent(Arc<Shape>);
+
+impl Hash for ByContent {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.settings.hash(state);
+    }
+}
+
+impl PartialEq for ByContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.settings == other.0.settings
+    }
+}
+
+impl Eq for ByContent {}
+
+impl hashbrown::Equivalent<ByContent> for Vec<Setting> {
+    fn equivalent(&self, key: &ByContent) -> bool {
+        *self == key.0.settings
+    }
+}
+
+/// All shapes in use.
+#[derive(Debug)]
+pub(crate) struct ShapeTable {
+    shapes: hashbrown::HashSet<ByContent, RandomState>,
+    sweep_at: usize,
+    empty: Arc<Shape>,
+}
+
+/// The table is not swept below this many shapes.
+const SWEEP_SHAPES_MIN: usize = 64;
+
+impl ShapeTable {
+    pub(crate) fn new() -> Self {
+        let empty = Arc::new(Shape {
+            settings: Vec::new(),
+            parse: ParseSettings::default(),
+        });
+        let mut shapes = hashbrown::HashSet::default();
+        shapes.insert(ByContent(empty.clone()));
+        ShapeTable {
+            shapes,
+            sweep_at: SWEEP_SHAPES_MIN,
+            empty,
+        }
+    }
+
+    /// The shape without settings.
+    pub(crate) fn empty(&self) -> Arc<Shape> {
+        self.empty.clone()
+    }
+
+    /// `base` with changes made: name, new value or `None` to remove it, whether the server reports it.
+    pub(crate) fn change<'c>(
+        &mut self,
+        base: &Arc<Shape>,
+        changes: impl IntoIterator<Item = (&'c str, Option<&'c str>, bool)>,
+    ) -> Arc<Shape> {
+        self.intern(base.changed(changes), &base.parse)
+    }
+
+    /// `likely` is shared where the settings that change parsing are the same; most changes touch none of them.
+    fn intern(&mut self, settings: Vec<Setting>, likely: &ParseSettings) -> Arc<Shape> {
+        if let Some(known) = self.shapes.get(&settings) {
+            return known.0.clone();
+        }
+        if self.shapes.len() >= self.sweep_at {
+            self.shapes.retain(|s| Arc::strong_count(&s.0) > 1);
+            self.sweep_at = (self.shapes.len() * 2).max(SWEEP_SHAPES_MIN);
+            self.shapes.shrink_to(self.sweep_at);
+        }
+        let parse: Arc<[_]> = settings
+            .iter()
+            .filter(|s| CHANGE_PARSING.iter().any(|n| n.eq_ignore_ascii_case(&s.name)))
+            .map(|s| (s.name.clone(), s.value.clone()))
+            .collect();
+        let parse = if *parse == *likely.0 {
+            likely.clone()
+        } else {
+            ParseSettings(parse)
+        };
+        let shape = Arc::new(Shape { settings, parse });
+        self.shapes.insert(ByContent(shape.clone()));
+        shape
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shapes.len()
+    }
+}
+
+/// What must be sent to make a server look like a client.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Settings to make, in the order to send them; `None` resets to the server's own startup value.
+    pub(crate) set: Vec<(Arc<str>, Option<Arc<str>>)>,
+    /// Whether the server may refuse one of them, so that its answer must be awaited.
+    pub(crate) may_be_refused: bool,
+}
+
+impl Difference {
+    /// The way from a server's shape to a client's.
+    pub(crate) fn between(server: &Shape, client: &Shape) -> Difference {
+        let mut set = Vec::new();
+        let writable = |name: &str| !READ_ONLY.iter().any(|n| n.eq_ignore_ascii_case(name));
+        for have in &server.settings {
+            if !have.reported && writable(&have.name) && client.get(&have.name).is_none() {
+                set.push((have.name.clone(), None));
+            }
+        }
+        for want in &client.settings {
+            let have = server.get(&want.name);
+            if writable(&want.name) && have.map(|h| &h.value) != Some(&want.value) {
+                set.push((want.name.clone(), Some(want.value.clone())));
+            }
+        }
+        set.sort_by_key(|(name, _)| order(name));
+        let sure = |name: &str| NEVER_REFUSED.iter().any(|n| n.eq_ignore_ascii_case(name));
+        let hurried = ["statement_timeout", "transaction_timeout"]
+            .iter()
+            .any(|n| server.get(n).is_some());
+        Difference {
+            may_be_refused: hurried || set.iter().any(|(name, _)| !sure(name)),
+            set,
+        }
+    }
+}
+
+/// Settings that decide what others mean or may be go first.
+fn order(name: &str) -> u8 {
+    match name {
+        "session_authorization" => 0,
+        "role" => 1,
+        "search_path" => 2,
+        "client_encoding" => 4,
+        _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table_and_base() -> (ShapeTable, Arc<Shape>) {
+        let mut table = ShapeTable::new();
+        let empty = table.empty();
+        let base = table.change(
+            &empty,
+            [
+                ("DateStyle", Some("ISO, MDY"), true),
+                ("application_name", Some(""), true),
+                ("server_version", Some("15.1"), true),
+            ],
+        );
+        (table, base)
+    }
+
+    #[test]
+    fn equal_settings_are_one_shape_whatever_the_way_there() {
+        let (mut table, base) = table_and_base();
+        let a = table.change(&base, [("datestyle", Some("SQL, DMY"), false)]);
+        let b = table.change(&a, [("DateStyle", Some("ISO, MDY"), true)]);
+        assert!(Shape::same(&base, &b) && !Shape::same(&base, &a));
+        assert_eq!(&*a.get("dAtEsTyLe").unwrap().name, "DateStyle");
+    }
+
+    #[test]
+    fn only_what_differs_and_can_be_set_is_sent() {
+        let (mut table, base) = table_and_base();
+        let client = table.change(
+            &base,
+            [
+                ("application_name", Some("x"), true),
+                ("server_version", Some("16"), true),
+            ],
+        );
+        let d = Difference::between(&base, &client);
+        assert_eq!(
+            d,
+            Difference {
+                set: vec![("application_name".into(), Some("x".into()))],
+                may_be_refused: false
+            }
+        );
+        assert!(Difference::between(&client, &client).set.is_empty());
+    }
+
+    #[test]
+    fn what_the_next_client_does_not_have_is_reset_and_dependent_settings_come_in_order() {
+        let (mut table, base) = table_and_base();
+        let server = table.change(&base, [("work_mem", Some("1MB"), false)]);
+        let client = table.change(
+            &base,
+            [
+                ("client_encoding", Some("LATIN1"), true),
+                ("Role", Some("bob"), false),
+                ("search_path", Some("a"), false),
+            ],
+        );
+        let d = Difference::between(&server, &client);
+        let names: Vec<_> = d.set.iter().map(|(n, v)| (&**n, v.is_some())).collect();
+        assert_eq!(
+            names,
+            [
+                ("role", true),
+                ("search_path", true),
+                ("work_mem", false),
+                ("client_encoding", true)
+            ]
+        );
+        assert!(d.may_be_refused);
+    }
+
+    #[test]
+    fn parsing_differs_only_with_settings_that_change_it() {
+        let (mut table, base) = table_and_base();
+        let named = table.change(&base, [("application_name", Some("x"), true)]);
+        let dated = table.change(&base, [("DateStyle", Some("SQL, DMY"), true)]);
+        assert_eq!(base.parse_settings(), named.parse_settings());
+        assert_ne!(base.parse_settings(), dated.parse_settings());
+    }
+
+    #[test]
+    fn a_flood_of_shapes_does_not_grow_the_table() {
+        let (mut table, base) = table_and_base();
+        for n in 0..5_000 {
+            table.change(&base, [("application_name", Some(&*format!("app {n}")), true)]);
+        }
+        assert!(table.len() <= SWEEP_SHAPES_MIN);
+    }
+}

@@ -1,0 +1,102 @@
+//! Query messages.
+
+use crate::client_messages::{Message, Step};
+use crate::ids::{ClientId, ServerId};
+use crate::pooler::Pooler;
+use crate::reply_queue::{Effect, Entry, Expect};
+use crate::server::Unnamed;
+use pgweir_sql::statement::STATEMENT_BYTES_MAX;
+use pgweir_wire::{HEADER_BYTES, Writer};
+
+impl Pooler {
+    pub(crate) fn query(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, tracked: bool) -> Step {
+        if !tracked {
+            return self.plain(id, server_id, message, Expect::Query);
+        }
+        // Only short texts can be statements of ours, and only those are worth waiting for.
+        let verdict = if message.total <= HEADER_BYTES + STATEMENT_BYTES_MAX + 1 {
+            if !message.is_whole() {
+                return Step::NeedBytes;
+            }
+            match message.body() {
+                [text @ .., 0] => pgweir_sql::classify(text),
+                _ => pgweir_sql::Statement::Other,
+            }
+        } else {
+            pgweir_sql::Statement::Other
+        };
+        // A Query destroys the unnamed statement (recording E15).
+        let mut effect = None;
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        if let Some(unnamed) = client.unnamed.take() {
+            effect = Some(Effect {
+                unnamed: Some(Some(unnamed)),
+                ..Effect::default()
+            });
+        }
+        self.server_mut(server_id).unnamed = Unnamed::Nothing;
+        match verdict {
+            pgweir_sql::Statement::Deallocate(name) => {
+                if self.client_mut(id).statement(&name).is_some() {
+                    return self.deallocate_by_query(id, server_id, message, &name, effect);
+                }
+            }
+            pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
+                let client = self.client_mut(id);
+                let names = client.names.take().map(|mut n| n.take_all());
+                let held = self.server_mut(server_id).held.take_all();
+                let effect = effect.get_or_insert_default();
+                effect.names_lost_all = names;
+                effect.server_lost_all = Some(held);
+            }
+            _ => {}
+        }
+        let entry = Entry::forward(Expect::Query);
+        let entry = match effect {
+            Some(effect) => entry.with(effect),
+            None => entry,
+        };
+        self.server_mut(server_id).queue.push(entry);
+        self.forward(id, server_id, message)
+    }
+
+    /// DEALLOCATE of a statement that the client made by Parse. The client's name for it ends; servers keep it for others.
+    /// What the server deallocates is a statement made for the purpose, so that the reply is the server's own, and an error
+    /// where there must be one (in a failed transaction).
+    fn deallocate_by_query(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        name: &[u8],
+        effect: Option<Effect>,
+    ) -> Step {
+        let mut effect = effect.unwrap_or_default();
+        effect.name = self.forget_name(id, name).and_then(|e| e.name);
+        self.inject_victim(server_id);
+        self.server_mut(server_id)
+            .queue
+            .push(Entry::forward(Expect::Query).with(effect));
+        self.outbox
+            .insert(server_id.into(), |bytes| Writer::new(bytes).query(DEALLOCATE_VICTIM));
+        self.drop_message(id, message)
+    }
+
+    /// Makes the statement that [`DEALLOCATE_VICTIM`] deallocates. Neither message can fail, in whatever transaction.
+    pub(crate) fn inject_victim(&mut self, server_id: ServerId) {
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry::skip(Expect::Close));
+        queue.push(Entry::skip(Expect::Parse));
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.close(b'S', VICTIM);
+            writer.parse(VICTIM, b"", &[0, 0]);
+        });
+    }
+}
+
+/// Name of a statement that exists to be deallocated.
+const VICTIM: &[u8] = b"pgweir_gone";
+
+/// Deallocates it.
+pub(crate) const DEALLOCATE_VICTIM: &[u8] = b"DEALLOCATE pgweir_gone";
