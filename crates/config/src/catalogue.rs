@@ -1,4 +1,4 @@
-//! Every setting of section [pgbouncer], one entry each: the struct that holds them, SHOW CONFIG, the documentation
+//! Every setting of section `[pgbouncer]`, one entry each: the struct that holds them, SHOW CONFIG, the documentation
 //! and the manual page are made from this list.
 //!
 //! Entries are sorted by name, which is the order of SHOW CONFIG. The first line is the one-line help. To change or
@@ -28,7 +28,7 @@ macro_rules! catalogue {
             help: $long_help:literal,
         }
     )+) => {
-        /// The settings of section [pgbouncer]. `Default` gives every setting its catalogue default.
+        /// The settings of section `[pgbouncer]`. `Default` gives every setting its catalogue default.
         #[derive(Clone, Debug, PartialEq)]
         pub struct GlobalSettings {
             $( #[doc = $help] pub $name: $type, )+
@@ -40,7 +40,7 @@ macro_rules! catalogue {
             }
         }
 
-        /// Every setting of section [pgbouncer], sorted by name.
+        /// Every setting of section `[pgbouncer]`, sorted by name.
         pub static CATALOGUE: &[Setting] = &[ $( Setting {
             name: stringify!($name),
             kind: <$type as SettingValue>::KIND,

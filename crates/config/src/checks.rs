@@ -1,7 +1,7 @@
 //! What is wrong with a configuration although each of its lines is right.
 
 use crate::catalogue::{CATALOGUE, GlobalSettings};
-use crate::choices::{AuthType, PoolMode, SslMode};
+use crate::choices::{AuthType, PoolMode, SessionState, SslMode};
 use crate::config::{CONSOLE_DATABASE, Config};
 use crate::database::DatabaseSettings;
 use crate::host::{Host, ListenAddress, UnixSocketDir};
@@ -90,7 +90,7 @@ impl<'a> Checks<'a> {
         self.warn(self.setting_place(name), message, hint);
     }
 
-    /// The entries of [databases], the template included.
+    /// The entries of `[databases]`, the template included.
     fn each_database(&self) -> impl Iterator<Item = &'a DatabaseSettings> + use<'a> {
         self.config.databases.values().chain(&self.config.autodb)
     }
@@ -98,7 +98,13 @@ impl<'a> Checks<'a> {
     fn support(&mut self) {
         let demands = unmet_demands(self.global);
         for setting in CATALOGUE {
-            if !self.config.is_named(setting.name) || setting.value(self.config).as_deref() == setting.default {
+            let as_it_is = match setting.name {
+                // Here it is not the default that the present behaviour comes to.
+                "server_tls_sslmode" => self.global.server_tls_sslmode == SslMode::Disable,
+                "session_state" => self.global.session_state == SessionState::Pgbouncer,
+                _ => setting.value(self.config).as_deref() == setting.default,
+            };
+            if as_it_is || !self.config.is_named(setting.name) {
                 continue;
             }
             let (message, reason) = match setting.support {

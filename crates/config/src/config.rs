@@ -21,19 +21,19 @@ pub const CONSOLE_DATABASE: &str = "pgbouncer";
 /// In limits `None` is no limit, in times `None` is off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// Section [pgbouncer].
+    /// Section `[pgbouncer]`.
     pub global: GlobalSettings,
-    /// Section [databases] by name, without `*`.
+    /// Section `[databases]` by name, without `*`.
     pub databases: BTreeMap<String, DatabaseSettings>,
-    /// The line `*` of [databases]: what every other name means.
+    /// The line `*` of `[databases]`: what every other name means.
     pub autodb: Option<DatabaseSettings>,
-    /// Section [users] by name.
+    /// Section `[users]` by name.
     pub users: BTreeMap<String, UserSettings>,
-    /// Section [peers] by peer id.
+    /// Section `[peers]` by peer id.
     pub peers: BTreeMap<u32, PeerSettings>,
     /// What `auth_file` says, by user.
     pub auth_users: BTreeMap<String, Secret>,
-    /// The settings of [pgbouncer] that the file names.
+    /// The settings of `[pgbouncer]` that the file names.
     pub(crate) named: BTreeSet<&'static str>,
 }
 
@@ -50,7 +50,7 @@ impl Config {
             .or_else(|| self.autodb.as_ref().map(|template| template.named(name)))
     }
 
-    /// Whether section [pgbouncer] of the file names the setting, or SET has since.
+    /// Whether section `[pgbouncer]` of the file names the setting, or SET has since.
     pub fn is_named(&self, setting: &str) -> bool {
         self.named.contains(setting)
     }

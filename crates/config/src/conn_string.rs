@@ -1,4 +1,4 @@
-//! Connection strings: the `key=value key='quoted value'` lists of [databases], [users] and [peers].
+//! Connection strings: the `key=value key='quoted value'` lists of `[databases]`, `[users]` and `[peers]`.
 //!
 //! Pairs are separated by spaces (only spaces: a tab belongs to the value it touches, as in PgBouncer). A value in
 //! single quotes may hold spaces, and `''` for a quote. An empty value is a syntax error.

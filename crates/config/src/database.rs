@@ -1,11 +1,11 @@
-//! A line of section [databases].
+//! A line of section `[databases]`.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::choices::{LoadBalanceHosts, PoolMode};
 use crate::host::{Host, parse_hosts};
-use crate::line_key::{Key, LineKey, limit, port, size, time};
+use crate::line_key::{Notes, limit, line_keys, port, size, text, time, word};
 use crate::secret::Secret;
 use crate::value::{Kind, Mismatch, SettingValue};
 
@@ -129,254 +129,108 @@ impl DatabaseSettings {
     }
 }
 
-macro_rules! key {
-    ($name:literal, $kind:expr, $unit:literal, $default:literal, $help:literal, $set:expr) => {
-        Key {
-            info: LineKey {
-                name: $name,
-                kind: $kind,
-                unit: $unit,
-                default: $default,
-                help: $help,
-            },
-            set: $set,
-        }
-    };
+line_keys! { DatabaseSettings;
+    dbname -> dbname: text, {
+        kind: Kind::Text, unit: "", without: "the entry's own name",
+        help: "The database on the server.",
+    }
+    host -> hosts: hosts, {
+        kind: Kind::List, unit: "", without: "the socket in `unix_socket_dir`",
+        help: "Where the server is: a host name, an IPv4 or IPv6 address (without brackets), a directory that starts with `/` for a Unix socket, or `@` and an abstract socket name. Several are separated by commas; see `load_balance_hosts`.",
+    }
+    port -> port: port, {
+        kind: Kind::Integer, unit: "", without: "5432",
+        help: "The port of every host.",
+    }
+    user -> user: text, {
+        kind: Kind::Text, unit: "", without: "the client's user",
+        help: "All server connections log in as this user, so there is one pool for all clients of the database.",
+    }
+    password -> password: secret, {
+        kind: Kind::Text, unit: "", without: "from `auth_file` or `auth_query`",
+        help: "The password of `user`: plain, or as stored in `pg_authid`.",
+    }
+    auth_user -> auth_user: text, {
+        kind: Kind::Text, unit: "", without: "`auth_user`",
+        help: "The role that looks up users.",
+    }
+    auth_dbname -> auth_dbname: text, {
+        kind: Kind::Text, unit: "", without: "`auth_dbname`",
+        help: "The database to look up users in.",
+    }
+    auth_query -> auth_query: text, {
+        kind: Kind::Text, unit: "", without: "`auth_query`",
+        help: "The query that looks up users.",
+    }
+    client_encoding -> client_encoding: text, {
+        kind: Kind::Text, unit: "", without: "the server's",
+        help: "Asked for at startup.",
+    }
+    datestyle -> datestyle: text, {
+        kind: Kind::Text, unit: "", without: "the server's",
+        help: "Asked for at startup.",
+    }
+    timezone -> timezone: text, {
+        kind: Kind::Text, unit: "", without: "the server's",
+        help: "Asked for at startup.",
+    }
+    application_name -> application_name: text, {
+        kind: Kind::Text, unit: "", without: "the server's",
+        help: "Asked for at startup.",
+    }
+    pool_size -> pool_size: size, {
+        kind: Kind::Integer, unit: "connections", without: "`default_pool_size`",
+        help: "The size of each pool of the database. 0 is no limit.",
+    }
+    min_pool_size -> min_pool_size: size, {
+        kind: Kind::Integer, unit: "connections", without: "`min_pool_size`",
+        help: "Connections each pool keeps open; with `user=`, even before a client comes.",
+    }
+    reserve_pool_size -> reserve_pool_size: size, {
+        kind: Kind::Integer, unit: "connections", without: "`reserve_pool_size`",
+        help: "Connections beyond `pool_size` for clients that have waited long.",
+    }
+    reserve_pool -> reserve_pool_size: size, {
+        kind: Kind::Integer, unit: "connections", without: "`reserve_pool_size`",
+        help: "The older word for `reserve_pool_size`.",
+    }
+    query_wait_timeout -> query_wait_timeout: time, {
+        kind: Kind::Integer, unit: "seconds", without: "`query_wait_timeout`",
+        help: "How long a client may wait for a server.",
+    }
+    max_db_connections -> max_db_connections: limit, {
+        kind: Kind::Integer, unit: "connections", without: "`max_db_connections`",
+        help: "Server connections over all users.",
+    }
+    max_db_client_connections -> max_db_client_connections: limit, {
+        kind: Kind::Integer, unit: "connections", without: "`max_db_client_connections`",
+        help: "Client connections over all users.",
+    }
+    server_lifetime -> server_lifetime: time, {
+        kind: Kind::Integer, unit: "seconds", without: "`server_lifetime`",
+        help: "How old a server connection may get.",
+    }
+    load_balance_hosts -> load_balance_hosts: |value: &str, _: &mut Notes| LoadBalanceHosts::parse(value), {
+        kind: LoadBalanceHosts::KIND, unit: "", without: "round-robin",
+        help: "With several hosts: `round-robin` spreads new connections over them, `disable` stays with one until it fails.",
+    }
+    pool_mode -> pool_mode: word, {
+        kind: PoolMode::KIND, unit: "", without: "`pool_mode`",
+        help: "When servers go back to the pool.",
+    }
+    connect_query -> connect_query: text, {
+        kind: Kind::Text, unit: "", without: "none",
+        help: "A query to run on each new server connection before a client gets it. Its errors are logged and otherwise ignored.",
+    }
 }
 
-fn text(field: &mut Option<String>, value: &str) -> Result<(), Mismatch> {
-    *field = Some(value.to_string());
-    Ok(())
+fn hosts(value: &str, _: &mut Notes) -> Result<Vec<Host>, Mismatch> {
+    match parse_hosts(value) {
+        hosts if hosts.is_empty() => Err(Mismatch::expected("a host")),
+        hosts => Ok(hosts),
+    }
 }
 
-type Db = DatabaseSettings;
-
-pub(crate) static KEYS: &[Key<DatabaseSettings>] = &[
-    key!(
-        "dbname",
-        Kind::Text,
-        "",
-        "the entry's own name",
-        "The database on the server.",
-        |d: &mut Db, v, _| { text(&mut d.dbname, v) }
-    ),
-    key!(
-        "host",
-        Kind::List,
-        "",
-        "the socket in `unix_socket_dir`",
-        "Where the server is: a host name, an IPv4 or IPv6 address (without brackets), a directory that starts with `/` for a Unix socket, or `@` and an abstract socket name. Several are separated by commas; see `load_balance_hosts`.",
-        |d: &mut Db, v, _| {
-            d.hosts = parse_hosts(v);
-            if d.hosts.is_empty() {
-                Err(Mismatch::expected("a host"))
-            } else {
-                Ok(())
-            }
-        }
-    ),
-    key!(
-        "port",
-        Kind::Integer,
-        "",
-        "5432",
-        "The port of every host.",
-        |d: &mut Db, v, notes| {
-            d.port = port(v, notes)?;
-            Ok(())
-        }
-    ),
-    key!(
-        "user",
-        Kind::Text,
-        "",
-        "the client's user",
-        "All server connections log in as this user, so there is one pool for all clients of the database.",
-        |d: &mut Db, v, _| text(&mut d.user, v)
-    ),
-    key!(
-        "password",
-        Kind::Text,
-        "",
-        "from `auth_file` or `auth_query`",
-        "The password of `user`: plain, or as stored in `pg_authid`.",
-        |d: &mut Db, v, _| {
-            d.password = Some(Secret::parse(v));
-            Ok(())
-        }
-    ),
-    key!(
-        "auth_user",
-        Kind::Text,
-        "",
-        "`auth_user`",
-        "The role that looks up users.",
-        |d: &mut Db, v, _| { text(&mut d.auth_user, v) }
-    ),
-    key!(
-        "auth_dbname",
-        Kind::Text,
-        "",
-        "`auth_dbname`",
-        "The database to look up users in.",
-        |d: &mut Db, v, _| { text(&mut d.auth_dbname, v) }
-    ),
-    key!(
-        "auth_query",
-        Kind::Text,
-        "",
-        "`auth_query`",
-        "The query that looks up users.",
-        |d: &mut Db, v, _| { text(&mut d.auth_query, v) }
-    ),
-    key!(
-        "client_encoding",
-        Kind::Text,
-        "",
-        "the server's",
-        "Asked for at startup.",
-        |d: &mut Db, v, _| { text(&mut d.client_encoding, v) }
-    ),
-    key!(
-        "datestyle",
-        Kind::Text,
-        "",
-        "the server's",
-        "Asked for at startup.",
-        |d: &mut Db, v, _| { text(&mut d.datestyle, v) }
-    ),
-    key!(
-        "timezone",
-        Kind::Text,
-        "",
-        "the server's",
-        "Asked for at startup.",
-        |d: &mut Db, v, _| { text(&mut d.timezone, v) }
-    ),
-    key!(
-        "application_name",
-        Kind::Text,
-        "",
-        "the server's",
-        "Asked for at startup.",
-        |d: &mut Db, v, _| { text(&mut d.application_name, v) }
-    ),
-    key!(
-        "pool_size",
-        Kind::Integer,
-        "connections",
-        "`default_pool_size`",
-        "The size of each pool of the database. 0 is no limit.",
-        |d: &mut Db, v, notes| {
-            d.pool_size = size(v, notes);
-            Ok(())
-        }
-    ),
-    key!(
-        "min_pool_size",
-        Kind::Integer,
-        "connections",
-        "`min_pool_size`",
-        "Connections each pool keeps open; with `user=`, even before a client comes.",
-        |d: &mut Db, v, notes| {
-            d.min_pool_size = size(v, notes);
-            Ok(())
-        }
-    ),
-    key!(
-        "reserve_pool_size",
-        Kind::Integer,
-        "connections",
-        "`reserve_pool_size`",
-        "Connections beyond `pool_size` for clients that have waited long.",
-        |d: &mut Db, v, notes| {
-            d.reserve_pool_size = size(v, notes);
-            Ok(())
-        }
-    ),
-    key!(
-        "reserve_pool",
-        Kind::Integer,
-        "connections",
-        "`reserve_pool_size`",
-        "The older word for `reserve_pool_size`.",
-        |d: &mut Db, v, notes| {
-            d.reserve_pool_size = size(v, notes);
-            Ok(())
-        }
-    ),
-    key!(
-        "query_wait_timeout",
-        Kind::Integer,
-        "seconds",
-        "`query_wait_timeout`",
-        "How long a client may wait for a server.",
-        |d: &mut Db, v, notes| {
-            d.query_wait_timeout = time(v, notes);
-            Ok(())
-        }
-    ),
-    key!(
-        "max_db_connections",
-        Kind::Integer,
-        "connections",
-        "`max_db_connections`",
-        "Server connections over all users.",
-        |d: &mut Db, v, notes| {
-            d.max_db_connections = limit(v, notes);
-            Ok(())
-        }
-    ),
-    key!(
-        "max_db_client_connections",
-        Kind::Integer,
-        "connections",
-        "`max_db_client_connections`",
-        "Client connections over all users.",
-        |d: &mut Db, v, notes| {
-            d.max_db_client_connections = limit(v, notes);
-            Ok(())
-        }
-    ),
-    key!(
-        "server_lifetime",
-        Kind::Integer,
-        "seconds",
-        "`server_lifetime`",
-        "How old a server connection may get.",
-        |d: &mut Db, v, notes| {
-            d.server_lifetime = time(v, notes);
-            Ok(())
-        }
-    ),
-    key!(
-        "load_balance_hosts",
-        LoadBalanceHosts::KIND,
-        "",
-        "round-robin",
-        "With several hosts: `round-robin` spreads new connections over them, `disable` stays with one until it fails.",
-        |d: &mut Db, v, _| {
-            d.load_balance_hosts = LoadBalanceHosts::parse(v)?;
-            Ok(())
-        }
-    ),
-    key!(
-        "pool_mode",
-        PoolMode::KIND,
-        "",
-        "`pool_mode`",
-        "When servers go back to the pool.",
-        |d: &mut Db, v, _| {
-            d.pool_mode = Some(PoolMode::parse(v)?);
-            Ok(())
-        }
-    ),
-    key!(
-        "connect_query",
-        Kind::Text,
-        "",
-        "none",
-        "A query to run on each new server connection before a client gets it. Its errors are logged and otherwise ignored.",
-        |d: &mut Db, v, _| text(&mut d.connect_query, v)
-    ),
-];
+fn secret(value: &str, _: &mut Notes) -> Result<Option<Secret>, Mismatch> {
+    Ok(Some(Secret::parse(value)))
+}

@@ -7,7 +7,7 @@
 //! - [`load`] reads a configuration with its includes and its password file. All problems are found in one go.
 //! - [`Config`] holds it; its lookups ([`Config::pool_size`] and the like) put user, database and global settings
 //!   together by PgBouncer's precedence.
-//! - [`CATALOGUE`] is the list of the settings of section [pgbouncer]; documentation and SHOW CONFIG come from it.
+//! - [`CATALOGUE`] is the list of the settings of section `[pgbouncer]`; documentation and SHOW CONFIG come from it.
 //! - [`Config::reload`] goes over to a newly loaded configuration and says what changed; [`Config::rows`] and
 //!   [`Config::set`] are the console's SHOW CONFIG and SET.
 #![forbid(unsafe_code)]

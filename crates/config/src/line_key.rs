@@ -1,4 +1,4 @@
-//! The keys that lines of [databases], [users] and [peers] take, and how their values are read.
+//! The keys that lines of `[databases]`, `[users]` and `[peers]` take, and how their values are read.
 //!
 //! Numbers here follow C's `atoi`, as in PgBouncer: whole numbers only, times in whole seconds, and what is no number
 //! reads as 0. Since that is rarely meant, it is pointed out.
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::conn_string;
 use crate::problem::{Place, Problem, nearest};
-use crate::value::{Kind, Mismatch, atoi};
+use crate::value::{Kind, Mismatch, SettingValue, atoi};
 
 /// A key of a line, for the documentation.
 #[derive(Clone, Copy, Debug)]
@@ -46,21 +46,52 @@ pub(crate) struct Findings<'a> {
     pub inherited: &'a mut Vec<(Place, &'static str)>,
 }
 
+/// Declares the keys of a kind of line, one entry each: the key, the field it is kept in, and the function that reads
+/// its value.
+macro_rules! line_keys {
+    ($settings:ty; $(
+        $name:ident -> $field:ident: $read:expr, {
+            kind: $kind:expr, unit: $unit:literal, without: $default:literal, help: $help:literal,
+        }
+    )+) => {
+        pub(crate) static KEYS: &[$crate::line_key::Key<$settings>] = &[ $( $crate::line_key::Key {
+            info: $crate::line_key::LineKey {
+                name: stringify!($name), kind: $kind, unit: $unit, default: $default, help: $help,
+            },
+            set: |settings, value, notes| {
+                settings.$field = $read(value, notes)?;
+                Ok(())
+            },
+        }, )+ ];
+    };
+}
+pub(crate) use line_keys;
+
+/// Any text.
+pub(crate) fn text(value: &str, _: &mut Notes) -> Result<Option<String>, Mismatch> {
+    Ok(Some(value.to_string()))
+}
+
+/// One of a list of words.
+pub(crate) fn word<T: SettingValue>(value: &str, _: &mut Notes) -> Result<Option<T>, Mismatch> {
+    T::parse(value).map(Some)
+}
+
 /// A size where a negative number means "as the global setting says".
-pub(crate) fn size(text: &str, notes: &mut Notes) -> Option<u32> {
-    u32::try_from(whole_number(text, notes)).ok()
+pub(crate) fn size(value: &str, notes: &mut Notes) -> Result<Option<u32>, Mismatch> {
+    Ok(u32::try_from(whole_number(value, notes)).ok())
 }
 
 /// A limit where 0 or less means "as the global setting says".
-pub(crate) fn limit(text: &str, notes: &mut Notes) -> Option<u32> {
-    let value = size(text, notes).filter(|value| *value > 0);
-    notes.inherits = value.is_none();
-    value
+pub(crate) fn limit(value: &str, notes: &mut Notes) -> Result<Option<u32>, Mismatch> {
+    let limit = size(value, notes)?.filter(|limit| *limit > 0);
+    notes.inherits = limit.is_none();
+    Ok(limit)
 }
 
 /// A time where 0 or less means "as the global setting says".
-pub(crate) fn time(text: &str, notes: &mut Notes) -> Option<Duration> {
-    limit(text, notes).map(|seconds| Duration::from_secs(seconds.into()))
+pub(crate) fn time(value: &str, notes: &mut Notes) -> Result<Option<Duration>, Mismatch> {
+    Ok(limit(value, notes)?.map(|seconds| Duration::from_secs(seconds.into())))
 }
 
 /// A port; 0 and no number at all are errors.

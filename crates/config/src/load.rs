@@ -57,7 +57,7 @@ pub(crate) struct Places {
     pub databases: BTreeMap<String, Place>,
     pub users: BTreeMap<String, Place>,
     pub peers: BTreeMap<u32, Place>,
-    /// Values of 0 in [databases] and [users] that stand for the global setting of that name.
+    /// Values of 0 in `[databases]` and `[users]` that stand for the global setting of that name.
     pub inherited: Vec<(Place, &'static str)>,
 }
 
@@ -251,7 +251,7 @@ impl Loader {
     }
 }
 
-/// Whether a name unknown in [pgbouncer] belongs to another section.
+/// Whether a name unknown in `[pgbouncer]` belongs to another section.
 fn misplaced(name: &str) -> Option<String> {
     match name {
         "pool_size" => Some("here it is called \"default_pool_size\"".into()),

@@ -1,7 +1,7 @@
-//! A line of section [peers].
+//! A line of section `[peers]`.
 
 use crate::host::Host;
-use crate::line_key::{Key, LineKey, port, size};
+use crate::line_key::{Notes, line_keys, port, size};
 use crate::value::{Kind, Mismatch};
 
 /// The largest peer id; larger ones do not fit the cancel keys handed to clients.
@@ -43,47 +43,25 @@ impl Default for PeerLine {
     }
 }
 
-pub(crate) static KEYS: &[Key<PeerLine>] = &[
-    Key {
-        info: LineKey {
-            name: "host",
-            kind: Kind::Text,
-            unit: "",
-            default: "none: it must be given",
-            help: "Where the peer is: a host name, an address, a directory that starts with `/`, or `@` and an abstract socket name.",
-        },
-        set: |peer, value, _| {
-            if value.contains(',') {
-                return Err(Mismatch::expected("a single host"));
-            }
-            peer.host = Some(Host::parse(value));
-            Ok(())
-        },
-    },
-    Key {
-        info: LineKey {
-            name: "port",
-            kind: Kind::Integer,
-            unit: "",
-            default: "6432",
-            help: "Its port.",
-        },
-        set: |peer, value, notes| {
-            peer.port = port(value, notes)?;
-            Ok(())
-        },
-    },
-    Key {
-        info: LineKey {
-            name: "pool_size",
-            kind: Kind::Integer,
-            unit: "connections",
-            default: "`default_pool_size`",
-            help: "Cancel requests that may be under way to the peer at once.",
-        },
-        set: |peer, value, notes| {
-            peer.pool_size = size(value, notes);
-            Ok(())
-        },
-    },
-];
+line_keys! { PeerLine;
+    host -> host: host, {
+        kind: Kind::Text, unit: "", without: "none: it must be given",
+        help: "Where the peer is: a host name, an address, a directory that starts with `/`, or `@` and an abstract socket name.",
+    }
+    port -> port: port, {
+        kind: Kind::Integer, unit: "", without: "6432",
+        help: "Its port.",
+    }
+    pool_size -> pool_size: size, {
+        kind: Kind::Integer, unit: "connections", without: "`default_pool_size`",
+        help: "Cancel requests that may be under way to the peer at once.",
+    }
+}
+
+fn host(value: &str, _: &mut Notes) -> Result<Option<Host>, Mismatch> {
+    if value.contains(',') {
+        Err(Mismatch::expected("a single host"))
+    } else {
+        Ok(Some(Host::parse(value)))
+    }
+}

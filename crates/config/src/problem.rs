@@ -78,7 +78,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn error(place: &Place, message: impl Into<String>) -> Problem {
+    /// A problem that makes the configuration useless.
+    pub fn error(place: &Place, message: impl Into<String>) -> Problem {
         Problem {
             place: place.clone(),
             severity: Severity::Error,
@@ -87,7 +88,8 @@ impl Problem {
         }
     }
 
-    pub(crate) fn warning(place: &Place, message: impl Into<String>) -> Problem {
+    /// A problem that its author should know of.
+    pub fn warning(place: &Place, message: impl Into<String>) -> Problem {
         Problem {
             place: place.clone(),
             severity: Severity::Warning,
@@ -96,7 +98,8 @@ impl Problem {
         }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Problem {
+    /// The same with a word on what to do.
+    pub fn hint(mut self, hint: impl Into<String>) -> Problem {
         self.hint = Some(hint.into());
         self
     }

@@ -11,15 +11,15 @@ use crate::setting::{ChangeRule, Setting};
 /// What differs between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Settings of section [pgbouncer], in catalogue order.
+    /// Settings of section `[pgbouncer]`, in catalogue order.
     pub settings: Vec<SettingChange>,
-    /// Lines of [databases] by name, `*` among them.
+    /// Lines of `[databases]` by name, `*` among them.
     pub databases: BTreeMap<String, DatabaseChange>,
-    /// Names whose line of [users] is new, gone or different.
+    /// Names whose line of `[users]` is new, gone or different.
     pub users: BTreeSet<String>,
     /// Names whose secret in `auth_file` is new, gone or different.
     pub auth_users: BTreeSet<String>,
-    /// Ids whose line of [peers] is new, gone or different.
+    /// Ids whose line of `[peers]` is new, gone or different.
     pub peers: BTreeSet<u32>,
 }
 
@@ -36,7 +36,7 @@ pub struct SettingChange {
     pub needs_restart: bool,
 }
 
-/// What became of a line of [databases].
+/// What became of a line of `[databases]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseChange {
     /// It is new.

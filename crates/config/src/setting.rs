@@ -6,13 +6,13 @@ use crate::value::{Kind, Mismatch};
 /// Where in the file a setting may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// Section [pgbouncer].
+    /// Section `[pgbouncer]`.
     Global,
-    /// A line of section [databases].
+    /// A line of section `[databases]`.
     Database,
-    /// A line of section [users].
+    /// A line of section `[users]`.
     User,
-    /// A line of section [peers].
+    /// A line of section `[peers]`.
     Peer,
 }
 
@@ -105,7 +105,7 @@ impl Group {
     }
 }
 
-/// One setting of section [pgbouncer].
+/// One setting of section `[pgbouncer]`.
 #[derive(Debug)]
 pub struct Setting {
     /// The name in the file and on the console.

@@ -1,10 +1,10 @@
-//! A line of section [users].
+//! A line of section `[users]`.
 
 use std::time::Duration;
 
 use crate::choices::PoolMode;
-use crate::line_key::{Key, LineKey, Notes, limit, size, time};
-use crate::value::{Kind, Mismatch, SettingValue};
+use crate::line_key::{limit, line_keys, size, time, word};
+use crate::value::{Kind, SettingValue};
 
 /// What holds for one user. `None` is not set: the database's or the global setting holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,103 +31,45 @@ pub struct UserSettings {
     pub client_idle_timeout: Option<Duration>,
 }
 
-macro_rules! key {
-    ($field:ident, $kind:expr, $unit:literal, $default:literal, $help:literal, $read:expr) => {
-        Key {
-            info: LineKey {
-                name: stringify!($field),
-                kind: $kind,
-                unit: $unit,
-                default: $default,
-                help: $help,
-            },
-            set: |user, value, notes| {
-                user.$field = $read(value, notes)?;
-                Ok(())
-            },
-        }
-    };
+line_keys! { UserSettings;
+    pool_mode -> pool_mode: word, {
+        kind: PoolMode::KIND, unit: "", without: "the database's",
+        help: "When servers go back to the pool, in all pools of the user.",
+    }
+    pool_size -> pool_size: size, {
+        kind: Kind::Integer, unit: "connections", without: "the database's",
+        help: "The size of each pool of the user. 0 is no limit.",
+    }
+    reserve_pool_size -> reserve_pool_size: size, {
+        kind: Kind::Integer, unit: "connections", without: "the database's",
+        help: "Connections beyond the size for clients that have waited long.",
+    }
+    max_user_connections -> max_user_connections: limit, {
+        kind: Kind::Integer, unit: "connections", without: "`max_user_connections`",
+        help: "Server connections over all databases.",
+    }
+    max_user_client_connections -> max_user_client_connections: limit, {
+        kind: Kind::Integer, unit: "connections", without: "`max_user_client_connections`",
+        help: "Client connections over all databases.",
+    }
+    transaction_timeout -> transaction_timeout: time, {
+        kind: Kind::Integer, unit: "seconds", without: "`transaction_timeout`",
+        help: "How long a transaction may take.",
+    }
+    idle_transaction_timeout -> idle_transaction_timeout: time, {
+        kind: Kind::Integer, unit: "seconds", without: "`idle_transaction_timeout`",
+        help: "How long the client may be idle inside a transaction.",
+    }
+    query_timeout -> query_timeout: time, {
+        kind: Kind::Integer, unit: "seconds", without: "`query_timeout`",
+        help: "How long a query may run.",
+    }
+    query_wait_timeout -> query_wait_timeout: time, {
+        kind: Kind::Integer, unit: "seconds", without: "the database's",
+        help: "How long a client may wait for a server.",
+    }
+    client_idle_timeout -> client_idle_timeout: time, {
+        kind: Kind::Integer, unit: "seconds", without: "`client_idle_timeout`",
+        help: "How long the client may be idle outside a transaction.",
+    }
 }
-
-pub(crate) static KEYS: &[Key<UserSettings>] = &[
-    key!(
-        pool_mode,
-        PoolMode::KIND,
-        "",
-        "the database's",
-        "When servers go back to the pool, in all pools of the user.",
-        |value: &str, _: &mut Notes| PoolMode::parse(value).map(Some)
-    ),
-    key!(
-        pool_size,
-        Kind::Integer,
-        "connections",
-        "the database's",
-        "The size of each pool of the user. 0 is no limit.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(size(value, notes))
-    ),
-    key!(
-        reserve_pool_size,
-        Kind::Integer,
-        "connections",
-        "the database's",
-        "Connections beyond the size for clients that have waited long.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(size(value, notes))
-    ),
-    key!(
-        max_user_connections,
-        Kind::Integer,
-        "connections",
-        "`max_user_connections`",
-        "Server connections over all databases.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(limit(value, notes))
-    ),
-    key!(
-        max_user_client_connections,
-        Kind::Integer,
-        "connections",
-        "`max_user_client_connections`",
-        "Client connections over all databases.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(limit(value, notes))
-    ),
-    key!(
-        transaction_timeout,
-        Kind::Integer,
-        "seconds",
-        "`transaction_timeout`",
-        "How long a transaction may take.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(time(value, notes))
-    ),
-    key!(
-        idle_transaction_timeout,
-        Kind::Integer,
-        "seconds",
-        "`idle_transaction_timeout`",
-        "How long the client may be idle inside a transaction.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(time(value, notes))
-    ),
-    key!(
-        query_timeout,
-        Kind::Integer,
-        "seconds",
-        "`query_timeout`",
-        "How long a query may run.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(time(value, notes))
-    ),
-    key!(
-        query_wait_timeout,
-        Kind::Integer,
-        "seconds",
-        "the database's",
-        "How long a client may wait for a server.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(time(value, notes))
-    ),
-    key!(
-        client_idle_timeout,
-        Kind::Integer,
-        "seconds",
-        "`client_idle_timeout`",
-        "How long the client may be idle outside a transaction.",
-        |value: &str, notes: &mut Notes| Ok::<_, Mismatch>(time(value, notes))
-    ),
-];
