@@ -1,0 +1,73 @@
+//! Errors a server reports.
+
+use pgweir_wire::write::ErrorText;
+
+/// An ErrorResponse or NoticeResponse to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerError {
+    /// ERROR, FATAL, WARNING, NOTICE.
+    pub severity: &'static str,
+    /// SQLSTATE.
+    pub sqlstate: &'static str,
+    /// Primary message.
+    pub message: String,
+}
+
+impl ServerError {
+    /// An error that ends the transaction.
+    pub fn error(sqlstate: &'static str, message: impl Into<String>) -> Self {
+        ServerError {
+            severity: "ERROR",
+            sqlstate,
+            message: message.into(),
+        }
+    }
+
+    /// An error that ends the connection.
+    pub fn fatal(sqlstate: &'static str, message: impl Into<String>) -> Self {
+        ServerError {
+            severity: "FATAL",
+            ..Self::error(sqlstate, message)
+        }
+    }
+
+    /// A warning.
+    pub fn warning(sqlstate: &'static str, message: impl Into<String>) -> Self {
+        ServerError {
+            severity: "WARNING",
+            ..Self::error(sqlstate, message)
+        }
+    }
+
+    /// A statement that PostgreSQL would take and the model does not. No script of ours may meet it.
+    pub fn unmodelled(what: impl std::fmt::Display) -> Self {
+        Self::error("XX000", format!("the model does not know {what}"))
+    }
+
+    /// A malformed message.
+    pub fn protocol(message: impl Into<String>) -> Self {
+        Self::error("08P01", message)
+    }
+
+    pub(super) fn text(&self) -> ErrorText<'_> {
+        ErrorText {
+            severity: self.severity,
+            sqlstate: self.sqlstate,
+            message: &self.message,
+            detail: "",
+            hint: "",
+        }
+    }
+}
+
+impl From<pgweir_wire::ReadError> for ServerError {
+    /// In PostgreSQL's words: pqformat.c.
+    fn from(e: pgweir_wire::ReadError) -> Self {
+        use pgweir_wire::ReadError as R;
+        Self::protocol(match e {
+            R::Short { .. } => "insufficient data left in message",
+            R::Unterminated => "invalid string in message",
+            R::Count { .. } | R::Trailing { .. } => "invalid message format",
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! A model PostgreSQL: what a server process does with the bytes of one connection.
+//!
+//! Bytes in, bytes out, no clock and no randomness. The protocol is modelled whole: startup, simple and extended query,
+//! implicit and explicit transactions, savepoints, prepared statements and portals with their lifetimes, error recovery
+//! up to Sync, COPY in both directions, FunctionCall, ParameterStatus, cancel, and when output is held back and when
+//! it is sent. Of SQL it knows a small subset ([`statement`] lists it), enough to bring a session into every state.
+//!
+//! The model is compared with real servers by `tests/model_and_postgresql.rs` (random scripts) and by the recorded
+//! transcripts; where they differ the model is wrong.
+
+mod copy;
+mod error;
+mod execute;
+mod expression;
+mod extended;
+mod function_call;
+mod lexer;
+mod output;
+mod parser;
+mod session;
+mod settings;
+mod simple;
+mod startup;
+pub mod statement;
+mod transaction;
+
+pub use error::ServerError;
+pub use session::{Session, Version};
+pub use transaction::Shared;

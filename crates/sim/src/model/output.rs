@@ -1,0 +1,48 @@
+//! Bytes on their way to the client.
+
+use super::error::ServerError;
+use pgweir_wire::Writer;
+
+/// PostgreSQL's send buffer (`PQ_SEND_BUFFER_SIZE`): a full one is sent, whether anybody asked for it or not.
+const SEND_BUFFER_BYTES: usize = 8192;
+
+/// What was written and not yet sent, and what was sent and not yet taken.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pending: Vec<u8>,
+    sent: Vec<u8>,
+}
+
+impl Output {
+    /// Writes messages; they stay here until a flush, or until the buffer is full.
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        write(&mut Writer::new(&mut self.pending));
+        let full = self.pending.len() / SEND_BUFFER_BYTES * SEND_BUFFER_BYTES;
+        if full > 0 {
+            self.sent.extend(self.pending.drain(..full));
+        }
+    }
+
+    /// Writes an ErrorResponse or NoticeResponse, which are sent at once (`send_message_to_frontend`).
+    pub(super) fn report(&mut self, e: &ServerError) {
+        let text = e.text();
+        self.write(|w| match e.severity {
+            "ERROR" | "FATAL" => w.error(&text),
+            _ => w.notice(&text),
+        });
+        self.flush();
+    }
+
+    /// The one-byte answer to SSLRequest and GSSENCRequest, which is no message.
+    pub(super) fn write_byte(&mut self, byte: u8) {
+        self.pending.push(byte);
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.sent.append(&mut self.pending);
+    }
+
+    pub(super) fn take_sent(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.sent)
+    }
+}

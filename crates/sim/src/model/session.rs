@@ -1,0 +1,502 @@
+//! One server process.
+
+use super::copy::CopyIn;
+use super::error::ServerError;
+use super::execute::{Cursor, Plan};
+use super::output::Output;
+use super::settings::Settings;
+use super::simple::SimpleRun;
+use super::statement::Prepared;
+use super::transaction::{Block, Level, Shared, Transaction, Writes};
+use pgweir_wire::frontend::FrontendTag;
+use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Which PostgreSQL is modelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// PostgreSQL 15.
+    V15,
+    /// PostgreSQL 18.
+    V18,
+}
+
+impl Version {
+    /// Major version number.
+    pub fn major(self) -> u32 {
+        match self {
+            Version::V15 => 15,
+            Version::V18 => 18,
+        }
+    }
+
+    /// Whether what follows an Execute that has completed belongs to an implicit transaction block, so that only Sync
+    /// ends it, and a Query does not. In PostgreSQL 15 a Query commits what was executed before it without a Sync.
+    fn pipelines_are_blocks(self) -> bool {
+        self.major() >= 18
+    }
+
+    /// What `server_version` says.
+    pub fn text(self) -> &'static str {
+        match self {
+            Version::V15 => "15.18",
+            Version::V18 => "18.4",
+        }
+    }
+}
+
+/// The server end of one connection.
+///
+/// Give it bytes with [`Session::receive`], then take what it sent with [`Session::take_sent`]. While it is busy
+/// ([`Session::busy_until`]) it keeps its input; call [`Session::advance`] when that time has come.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) version: Version,
+    pub(super) key: CancelKey,
+    input: Vec<u8>,
+    pub(super) out: Output,
+    pub(super) phase: Phase,
+    /// An extended message failed: everything up to Sync is passed over.
+    pub(super) skip_to_sync: bool,
+    pub(super) settings: Settings,
+    pub(super) transaction: Transaction,
+    pub(super) unnamed: Option<Rc<Prepared>>,
+    pub(super) statements: BTreeMap<Vec<u8>, Rc<Prepared>>,
+    pub(super) portals: BTreeMap<Vec<u8>, Portal>,
+    pub(super) met_undefined: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    Startup,
+    Ready,
+    CopyIn(CopyIn, Caller),
+    /// pg_sleep: until then.
+    Sleeping(u64, Caller),
+    Closed,
+}
+
+/// Who waits for a statement that stops half way.
+#[derive(Debug)]
+pub(super) enum Caller {
+    Simple(SimpleRun),
+    Execute { portal: Vec<u8>, rows_max: u64 },
+}
+
+/// Whether a portal can run, and if not, how PostgreSQL finds out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PortalState {
+    Ready,
+    /// It has run and returns no rows, or failed when it ran: 55000.
+    Spent,
+    /// Its transaction failed and its plan was released: 25P02.
+    Released,
+    /// Left by a Query that failed: PostgreSQL reads freed memory when it is executed.
+    Dangling,
+}
+
+#[derive(Debug)]
+pub(super) struct Portal {
+    pub(super) prepared: Rc<Prepared>,
+    pub(super) plan: Plan,
+    /// Which columns are sent in binary.
+    pub(super) binary: Vec<bool>,
+    /// Level of the transaction it belongs to.
+    pub(super) level_id: u32,
+    pub(super) state: PortalState,
+}
+
+impl Portal {
+    /// One that cannot run: the statement failed on its way into it, before or after the portal got to know it.
+    pub(super) fn unusable(prepared: Option<Rc<Prepared>>, level_id: u32, state: PortalState) -> Portal {
+        let empty = || Prepared {
+            statement: None,
+            params: Vec::new(),
+            columns: None,
+        };
+        Portal {
+            prepared: prepared.unwrap_or_else(|| Rc::new(empty())),
+            plan: Plan::Empty,
+            binary: Vec::new(),
+            level_id,
+            state,
+        }
+    }
+
+    pub(super) fn cursor(&mut self) -> Option<&mut Cursor> {
+        match &mut self.plan {
+            Plan::Cursor(cursor) => Some(cursor),
+            _ => None,
+        }
+    }
+}
+
+impl Session {
+    /// A process that has just accepted a connection.
+    pub fn new(version: Version, key: CancelKey) -> Self {
+        Session {
+            version,
+            key,
+            input: Vec::new(),
+            out: Output::default(),
+            phase: Phase::Startup,
+            skip_to_sync: false,
+            settings: Settings::new(version),
+            transaction: Transaction::new(),
+            unnamed: None,
+            statements: BTreeMap::new(),
+            portals: BTreeMap::new(),
+            met_undefined: false,
+        }
+    }
+
+    /// Whether it was asked for something that makes a real server read freed memory: it may crash, or say anything.
+    pub fn met_undefined(&self) -> bool {
+        self.met_undefined
+    }
+
+    /// Its cancel key.
+    pub fn key(&self) -> &CancelKey {
+        &self.key
+    }
+
+    /// Takes bytes from the client and does all it can with them at `now_us`.
+    pub fn receive(&mut self, shared: &mut Shared, now_us: u64, bytes: &[u8]) {
+        if self.is_closed() {
+            return;
+        }
+        self.input.extend_from_slice(bytes);
+        self.work(shared, now_us);
+    }
+
+    /// What was sent since the last call.
+    pub fn take_sent(&mut self) -> Vec<u8> {
+        self.out.take_sent()
+    }
+
+    /// Until when a statement keeps it busy, microseconds.
+    pub fn busy_until(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Sleeping(until, _) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Whether it has closed the connection; what it sent before is still to be taken.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// Whether login is over.
+    pub fn is_logged_in(&self) -> bool {
+        !matches!(self.phase, Phase::Startup | Phase::Closed)
+    }
+
+    /// Whether nothing of a transaction is left and no input waits: how a server must be when it changes hands.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Ready)
+            && !self.skip_to_sync
+            && self.transaction.block == Block::Default
+            && self.input.is_empty()
+    }
+
+    /// What the transaction status byte would be now.
+    pub fn status(&self) -> TransactionStatus {
+        match self.transaction.block {
+            Block::Default | Block::Started => TransactionStatus::Idle,
+            Block::Implicit | Block::InProgress => TransactionStatus::InTransaction,
+            Block::Failed => TransactionStatus::Failed,
+        }
+    }
+
+    /// How many named prepared statements it holds.
+    pub fn statements(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// A setting's value, or `None` where there is no such setting.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.settings.get(name).ok()
+    }
+
+    /// Goes on if the time it was busy until has come.
+    pub fn advance(&mut self, shared: &mut Shared, now_us: u64) {
+        if self.busy_until().is_some_and(|until| until <= now_us) {
+            if let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready) {
+                self.resume(shared, now_us, caller, None);
+            }
+            self.work(shared, now_us);
+        }
+    }
+
+    /// A CancelRequest with its key: ends a busy statement, and does nothing otherwise.
+    pub fn cancel(&mut self, shared: &mut Shared, now_us: u64) {
+        if let Phase::Sleeping(..) = self.phase {
+            let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready) else {
+                unreachable!("just seen");
+            };
+            let extended = matches!(caller, Caller::Execute { .. });
+            let e = ServerError::error("57014", "canceling statement due to user request");
+            self.fail(&e, extended);
+            self.work(shared, now_us);
+        }
+    }
+
+    /// Ends the connection with FATAL, as an administrator's command does.
+    pub fn terminate(&mut self) {
+        if !self.is_closed() {
+            self.fatal(&ServerError::fatal(
+                "57P01",
+                "terminating connection due to administrator command",
+            ));
+        }
+    }
+
+    /// The client closed its end.
+    pub fn client_closed(&mut self) {
+        self.abort_all();
+        self.phase = Phase::Closed;
+    }
+
+    fn work(&mut self, shared: &mut Shared, now_us: u64) {
+        let mut input = std::mem::take(&mut self.input);
+        let mut at = 0;
+        loop {
+            let rest = &input[at..];
+            match self.phase {
+                Phase::Closed => {
+                    at = input.len();
+                    break;
+                }
+                Phase::Sleeping(..) => break,
+                Phase::Startup => match self.startup(rest) {
+                    Some(consumed) => at += consumed,
+                    None => break,
+                },
+                Phase::Ready | Phase::CopyIn(..) => match Header::read(rest) {
+                    Ok(None) => {
+                        if let Some(&tag) = rest.first() {
+                            self.check_tag(tag);
+                        }
+                        if !self.is_closed() {
+                            break;
+                        }
+                    }
+                    // PostgreSQL logs "invalid message length" and closes without a word to the client, but an unknown
+                    // tag is noticed first.
+                    Err(e) => {
+                        self.check_tag(e.tag);
+                        self.client_closed();
+                    }
+                    Ok(Some(header)) => {
+                        self.check_tag(header.tag);
+                        let bytes = header.message_bytes as usize;
+                        if self.is_closed() {
+                            continue;
+                        }
+                        if rest.len() < bytes {
+                            break;
+                        }
+                        at += bytes;
+                        self.message(shared, now_us, header.tag, &rest[HEADER_BYTES..bytes]);
+                    }
+                },
+            }
+        }
+        input.drain(..at);
+        self.input = input;
+    }
+
+    /// Refuses tags that no client sends, before the length is looked at.
+    fn check_tag(&mut self, tag: u8) {
+        if let Phase::CopyIn(..) = self.phase {
+            self.check_copy_tag(tag);
+        } else if FrontendTag::from_byte(tag).is_none() || tag == FrontendTag::Password as u8 {
+            self.fatal(&ServerError::fatal(
+                "08P01",
+                format!("invalid frontend message type {tag}"),
+            ));
+        }
+    }
+
+    fn message(&mut self, shared: &mut Shared, now_us: u64, tag: u8, body: &[u8]) {
+        let Some(tag) = FrontendTag::from_byte(tag) else {
+            return;
+        };
+        if let Phase::CopyIn(..) = self.phase {
+            self.copy_in_message(shared, now_us, tag, body);
+            return;
+        }
+        if self.skip_to_sync && tag != FrontendTag::Sync && tag != FrontendTag::Terminate {
+            return;
+        }
+        let (result, extended) = match tag {
+            FrontendTag::Query => (self.query(shared, now_us, body), false),
+            FrontendTag::FunctionCall => (self.function_call(shared, body), false),
+            FrontendTag::Parse => (self.parse(body), true),
+            FrontendTag::Bind => (self.bind(shared, body), true),
+            FrontendTag::Describe => (self.describe(body), true),
+            FrontendTag::Execute => (self.execute(shared, now_us, body), true),
+            FrontendTag::Close => (self.close(body), true),
+            FrontendTag::Flush if !body.is_empty() => (Err(ServerError::protocol("invalid message format")), true),
+            FrontendTag::Flush => {
+                self.out.flush();
+                (Ok(()), true)
+            }
+            FrontendTag::Sync if !body.is_empty() => {
+                self.skip_to_sync = false;
+                (Err(ServerError::protocol("invalid message format")), false)
+            }
+            FrontendTag::Sync => {
+                self.skip_to_sync = false;
+                if self.transaction.block == Block::Implicit {
+                    self.transaction.block = Block::Started;
+                }
+                self.finish_command(shared);
+                self.ready();
+                (Ok(()), false)
+            }
+            FrontendTag::Terminate => {
+                self.client_closed();
+                (Ok(()), false)
+            }
+            // Left over from a COPY that failed: passed over.
+            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail => (Ok(()), false),
+            FrontendTag::Password => (Ok(()), false),
+        };
+        if let Err(e) = result {
+            self.fail(&e, extended);
+        }
+    }
+
+    /// Goes on after a sleep or a copy-in: with the tag of the statement that ended, or none where rows are to follow.
+    pub(super) fn resume(&mut self, shared: &mut Shared, now_us: u64, caller: Caller, tag: Option<String>) {
+        let (result, extended) = match caller {
+            Caller::Simple(run) => (self.simple_resume(shared, now_us, run, tag), false),
+            Caller::Execute { portal, rows_max } => (self.execute_resume(shared, now_us, &portal, rows_max, tag), true),
+        };
+        if let Err(e) = result {
+            self.fail(&e, extended);
+        }
+    }
+
+    /// What the main loop does about an error.
+    pub(super) fn fail(&mut self, e: &ServerError, extended: bool) {
+        if e.severity == "FATAL" {
+            self.fatal(e);
+            return;
+        }
+        self.out.report(e);
+        self.abort_current();
+        if extended {
+            self.skip_to_sync = true;
+        } else {
+            self.ready();
+        }
+    }
+
+    pub(super) fn fatal(&mut self, e: &ServerError) {
+        self.out.report(e);
+        self.client_closed();
+    }
+
+    /// ReadyForQuery, behind the settings that changed.
+    pub(super) fn ready(&mut self) {
+        for (name, value) in self.settings.changes_to_tell() {
+            self.out
+                .write(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
+        }
+        let status = self.status();
+        self.out.write(|w| w.ready_for_query(status));
+        self.out.flush();
+    }
+
+    /// `start_xact_command`.
+    pub(super) fn start_command(&mut self) -> Result<(), ServerError> {
+        let first = !std::mem::replace(&mut self.transaction.command_started, true);
+        match self.transaction.block {
+            // Sync took the implicit block away, and no command was there to end what is left of it.
+            Block::Started if first => {
+                return Err(ServerError::error(
+                    "XX000",
+                    "StartTransactionCommand: unexpected state STARTED",
+                ));
+            }
+            Block::Default => {
+                self.transaction.block = Block::Started;
+                self.transaction.pipelining = false;
+                self.transaction.next_level_id = 0;
+                self.transaction.push(None, self.settings.snapshot());
+            }
+            Block::Started if self.transaction.pipelining && self.version.pipelines_are_blocks() => {
+                self.transaction.block = Block::Implicit;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `finish_xact_command`.
+    pub(super) fn finish_command(&mut self, shared: &mut Shared) {
+        let started = std::mem::replace(&mut self.transaction.command_started, false);
+        if started && self.transaction.block == Block::Started {
+            self.commit(shared);
+        }
+    }
+
+    /// Makes the transaction's writes everybody's and ends it.
+    pub(super) fn commit(&mut self, shared: &mut Shared) {
+        for (key, value) in std::mem::take(&mut self.transaction.writes).iter() {
+            match value {
+                Some(value) => shared.table.insert(*key, value.clone()),
+                None => shared.table.remove(key),
+            };
+        }
+        self.settings.commit();
+        self.end_transaction();
+    }
+
+    /// Undoes all of the transaction and ends it.
+    pub(super) fn abort_all(&mut self) {
+        if let Some(Level { settings, .. }) = self.transaction.levels.first() {
+            self.settings.restore(settings);
+        }
+        self.end_transaction();
+    }
+
+    fn end_transaction(&mut self) {
+        self.transaction.block = Block::Default;
+        self.transaction.levels.clear();
+        self.transaction.writes = Rc::new(Writes::new());
+        self.portals.clear();
+    }
+
+    /// `AbortCurrentTransaction`: a block becomes a failed one, anything else ends.
+    fn abort_current(&mut self) {
+        self.transaction.command_started = false;
+        match self.transaction.block {
+            Block::Default => {}
+            Block::Started | Block::Implicit => self.abort_all(),
+            Block::InProgress => {
+                self.transaction.block = Block::Failed;
+                self.undo_innermost();
+                let innermost = self.transaction.level_id();
+                for portal in self.portals.values_mut().filter(|p| p.level_id >= innermost) {
+                    if portal.state != PortalState::Dangling {
+                        portal.state = PortalState::Released;
+                    }
+                }
+            }
+            Block::Failed => {}
+        }
+    }
+
+    /// Settings and rows as they were when the innermost level began.
+    pub(super) fn undo_innermost(&mut self) {
+        if let Some(level) = self.transaction.levels.last() {
+            self.settings.restore(&level.settings);
+            self.transaction.writes = level.writes.clone();
+        }
+    }
+}

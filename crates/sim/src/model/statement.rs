@@ -1,0 +1,188 @@
+//! The statements that the model knows.
+//!
+//! ```text
+//! select E, ...                                      one row
+//! select E, ... from generate_series(E, E) g         E may name g
+//! select generate_series(E, E)
+//! select E, ... from kv [where k = E] [order by k]   E may name k and v
+//! select pg_sleep(number)
+//! insert into kv values (E, E)
+//! update kv set v = E [where k = E]
+//! delete from kv [where k = E]
+//! copy kv from stdin | copy (select ...) to stdout
+//! begin | start transaction | commit | end | rollback | abort [work | transaction] [and [no] chain]
+//! savepoint s | rollback to [savepoint] s | release [savepoint] s
+//! set [local | session] x = | to value | default,  reset x | all,  show x
+//! deallocate [prepare] name | all,  discard all,  vacuum kv
+//! do $$begin raise notice | warning | exception 'text'; end$$
+//!
+//! E: number, 'text', null, true, false, $1, k, v, g, E + - * / E, E::int, E::text, (E), and the functions
+//!    repeat(text, int), current_setting(text [, bool]), set_config(text, text, bool), pg_backend_pid(), count(*)
+//! ```
+//!
+//! `kv` is `create table kv (k int primary key, v text)`, the only table. Every name may be qualified by `pg_catalog`.
+//! Settings are those of `settings.rs` and any name with a dot.
+//!
+//! Between concurrent sessions there are no locks: each sees what others committed, and the last writer wins.
+
+use super::error::ServerError;
+use super::expression::{Expression, Type, Value};
+
+/// One statement.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Statement {
+    Select(Select),
+    Sleep {
+        seconds: f64,
+    },
+    Insert {
+        key: Expression,
+        value: Expression,
+    },
+    Update {
+        value: Expression,
+        key: Option<Expression>,
+    },
+    Delete {
+        key: Option<Expression>,
+    },
+    CopyIn,
+    CopyOut(Select),
+    Begin {
+        tag: &'static str,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint(String),
+    RollbackTo(String),
+    Release(String),
+    Set {
+        name: String,
+        value: SetTo,
+        local: bool,
+    },
+    ResetAll,
+    Show(String),
+    Deallocate(Option<String>),
+    DiscardAll,
+    Vacuum,
+    Raise {
+        severity: Raise,
+        text: String,
+    },
+    /// What the analyser refuses: a name that does not exist.
+    Invalid(ServerError),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SetTo {
+    /// SET x = value.
+    Value(String),
+    /// SET x TO DEFAULT.
+    Default,
+    /// RESET x.
+    Reset,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Raise {
+    Notice,
+    Warning,
+    Exception,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Select {
+    pub(super) items: Vec<Expression>,
+    pub(super) names: Vec<String>,
+    pub(super) source: Source,
+    /// `count(*)`: the one item is replaced by the number of rows.
+    pub(super) count: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Source {
+    /// One row without columns.
+    Nothing,
+    /// Rows with one column, from first to last.
+    Series(Expression, Expression),
+    /// The table.
+    Table { key: Option<Expression> },
+}
+
+/// A column of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) of: Type,
+    /// Attribute number in kv, or 0.
+    pub(super) attribute: i16,
+}
+
+impl Statement {
+    /// COMMIT, ROLLBACK, ROLLBACK TO: what a failed transaction still takes (`IsTransactionExitStmt`).
+    pub(super) fn is_transaction_exit(&self) -> bool {
+        matches!(
+            self,
+            Statement::Commit { .. } | Statement::Rollback { .. } | Statement::RollbackTo(_)
+        )
+    }
+
+    /// A TransactionStmt: committed by itself as soon as it has run.
+    pub(super) fn is_transaction(&self) -> bool {
+        self.is_transaction_exit()
+            || matches!(
+                self,
+                Statement::Begin { .. } | Statement::Savepoint(_) | Statement::Release(_)
+            )
+    }
+
+    /// The expressions that are planned at Bind, so that constant ones fail there.
+    pub(super) fn expressions_mut(&mut self) -> Vec<&mut Expression> {
+        match self {
+            Statement::Select(select) => select.expressions_mut(),
+            Statement::Insert { key, value } => vec![key, value],
+            Statement::Update { value, key } => std::iter::once(value).chain(key).collect(),
+            Statement::Delete { key } => key.iter_mut().collect(),
+            _ => vec![],
+        }
+    }
+}
+
+impl Select {
+    pub(super) fn expressions_mut(&mut self) -> Vec<&mut Expression> {
+        let mut all: Vec<_> = self.items.iter_mut().collect();
+        match &mut self.source {
+            Source::Nothing => {}
+            Source::Series(first, last) => all.extend([first, last]),
+            Source::Table { key } => all.extend(key),
+        }
+        all
+    }
+}
+
+/// A parsed and analysed statement: what Parse keeps.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Prepared {
+    /// `None` is the empty query.
+    pub(super) statement: Option<Statement>,
+    pub(super) params: Vec<Type>,
+    /// `None` where no rows come back.
+    pub(super) columns: Option<Vec<Column>>,
+}
+
+impl Prepared {
+    /// The statement with parameters in their places and constants folded.
+    pub(super) fn plan(&self, params: &[Value]) -> Result<Option<Statement>, ServerError> {
+        let mut statement = self.statement.clone();
+        for e in statement.iter_mut().flat_map(Statement::expressions_mut) {
+            e.put_params(params);
+            e.fold()?;
+        }
+        Ok(statement)
+    }
+}

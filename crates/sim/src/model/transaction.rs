@@ -1,0 +1,118 @@
+//! Transactions: blocks, savepoints and the one table.
+
+use super::expression::Value;
+use super::settings::Snapshot;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What the sessions of one model server have in common.
+#[derive(Debug, Default)]
+pub struct Shared {
+    pub(super) table: BTreeMap<i32, Value>,
+}
+
+impl Shared {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Rows of the table, for checkers.
+    pub fn rows(&self) -> usize {
+        self.table.len()
+    }
+}
+
+/// Where a session stands (`TBlockState`, without those that last no longer than one command).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Block {
+    /// No transaction.
+    Default,
+    /// One command's own transaction.
+    Started,
+    /// Several commands' own transaction: a multi-statement Query, or a pipeline.
+    Implicit,
+    /// BEGIN.
+    InProgress,
+    /// BEGIN and an error.
+    Failed,
+}
+
+/// Changes to the table that are not committed: `None` is a deleted row.
+pub(super) type Writes = BTreeMap<i32, Option<Value>>;
+
+/// What a rollback to its start brings back.
+#[derive(Debug)]
+pub(super) struct Level {
+    /// Of a savepoint; the transaction itself has none.
+    pub(super) name: Option<String>,
+    /// Subtransaction id: never used twice in a transaction.
+    pub(super) id: u32,
+    pub(super) settings: Snapshot,
+    pub(super) writes: Rc<Writes>,
+}
+
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) block: Block,
+    /// An Execute has completed since the transaction began (`XACT_FLAGS_PIPELINING`): the next command makes it an
+    /// implicit block.
+    pub(super) pipelining: bool,
+    /// A command has started and not finished (`xact_started`).
+    pub(super) command_started: bool,
+    /// The transaction and its savepoints, outermost first; empty outside a transaction.
+    pub(super) levels: Vec<Level>,
+    pub(super) writes: Rc<Writes>,
+    pub(super) next_level_id: u32,
+}
+
+impl Transaction {
+    pub(super) fn new() -> Self {
+        Transaction {
+            block: Block::Default,
+            pipelining: false,
+            command_started: false,
+            levels: Vec::new(),
+            writes: Rc::default(),
+            next_level_id: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, name: Option<String>, settings: Snapshot) {
+        self.levels.push(Level {
+            name,
+            id: self.next_level_id,
+            settings,
+            writes: self.writes.clone(),
+        });
+        self.next_level_id += 1;
+    }
+
+    /// The id of the innermost level.
+    pub(super) fn level_id(&self) -> u32 {
+        self.levels.last().map_or(0, |level| level.id)
+    }
+
+    pub(super) fn row<'a>(&'a self, shared: &'a Shared, key: i32) -> Option<&'a Value> {
+        match self.writes.get(&key) {
+            Some(written) => written.as_ref(),
+            None => shared.table.get(&key),
+        }
+    }
+
+    /// All rows as this transaction sees them, by key.
+    pub(super) fn rows(&self, shared: &Shared) -> BTreeMap<i32, Value> {
+        let mut rows = shared.table.clone();
+        for (key, value) in self.writes.iter() {
+            match value {
+                Some(value) => rows.insert(*key, value.clone()),
+                None => rows.remove(key),
+            };
+        }
+        rows
+    }
+
+    pub(super) fn write(&mut self, key: i32, value: Option<Value>) {
+        Rc::make_mut(&mut self.writes).insert(key, value);
+    }
+}
