@@ -1,3 +1,54 @@
-//! pgweir
+//! The program `pgweir`: arguments and wiring.
+#![forbid(unsafe_code)]
+// Like the runtime, it may call the system: see clippy.toml.
 #![allow(clippy::disallowed_methods)]
-fn main() {}
+
+mod arguments;
+mod check;
+mod manual;
+mod settings_help;
+mod try_it;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use pgweir_runtime::{RunOptions, run};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        Some(Command::Check { file }) => check::check(&file),
+        Some(Command::Try(arguments)) => try_it::try_it(&arguments),
+        Some(Command::Settings { name }) => settings_help::print(name.as_deref()),
+        Some(Command::Man { section }) => manual::print(section),
+        Some(Command::TryKeeper(arguments)) => try_it::keep(&arguments),
+        Some(Command::TryLaunch(arguments)) => try_it::launch(&arguments),
+        None => pool(arguments),
+    }
+}
+
+/// Runs the pooler.
+fn pool(arguments: Arguments) -> ExitCode {
+    let Some(config_file) = arguments.file else {
+        eprintln!(
+            "pgweir: a configuration file is needed\n    hint: pgweir --help; or, without any set-up, pgweir try"
+        );
+        return ExitCode::FAILURE;
+    };
+    let options = RunOptions {
+        config_file,
+        daemon: arguments.daemon,
+        quiet: arguments.quiet,
+        verbose: arguments.verbose > 0,
+        user: arguments.user,
+        reboot: arguments.reboot,
+        ..RunOptions::default()
+    };
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("pgweir: {e}");
+            ExitCode::from(e.exit_status())
+        }
+    }
+}

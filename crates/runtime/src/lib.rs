@@ -40,6 +40,7 @@ mod token;
 mod transport;
 
 pub use configuration::read_file;
+pub use privileges::change_user;
 pub use signals::Interrupt;
 pub use start::{OnReady, RunOptions, run};
 pub use start_error::StartError;

@@ -8,7 +8,7 @@ use std::io;
 /// Becomes `user` where one is named, and refuses to go on as root. To be called while there is one thread.
 pub(crate) fn drop_privileges(user: &str) -> Result<(), StartError> {
     if !user.is_empty() {
-        change_to(user)?;
+        change_user(user)?;
     }
     if geteuid().is_root() {
         Err(StartError::Root)
@@ -17,7 +17,8 @@ pub(crate) fn drop_privileges(user: &str) -> Result<(), StartError> {
     }
 }
 
-fn change_to(user: &str) -> Result<(), StartError> {
+/// Becomes `user`, with its groups, for good. To be called while there is one thread.
+pub fn change_user(user: &str) -> Result<(), StartError> {
     let entry = User::from_name(user).ok().flatten().or_else(|| {
         let number = user.parse().ok()?;
         User::from_uid(nix::unistd::Uid::from_raw(number)).ok().flatten()

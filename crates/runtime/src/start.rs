@@ -1,7 +1,7 @@
 //! From a command line to a running pooler, and to its end.
 
 use crate::accept::Accepting;
-use crate::configuration::ConfigurationFile;
+use crate::configuration::{ConfigurationFile, log_line};
 use crate::connections::Connections;
 use crate::control;
 use crate::daemon;
@@ -68,7 +68,7 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     }
     log.open(&settings.log)?;
     for warning in warnings {
-        log.write(LogLevel::Warning, &warning.to_string());
+        log.write(LogLevel::Warning, &log_line(&warning));
     }
     let outcome = start(options, file, config, settings, &mut log);
     if let Err(e) = &outcome {

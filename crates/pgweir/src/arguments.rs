@@ -1,0 +1,188 @@
+//! The command line: PgBouncer's flags, and pgweir's own commands beside them.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// A PostgreSQL connection pooler that reads PgBouncer's configuration.
+///
+/// Runs in the foreground with the given configuration file until SIGTERM or SIGINT. A file that has the name of a
+/// command is given as ./NAME.
+#[derive(Debug, Parser)]
+#[command(
+    name = "pgweir",
+    version,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Arguments {
+    /// Run in the background; needs logfile or syslog in the configuration
+    #[arg(short, long)]
+    pub(crate) daemon: bool,
+
+    /// Write no log lines to stderr
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Log more
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// Run as this system user; goes before the setting user
+    #[arg(short, long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+
+    /// Take over from a running process; starts normally where there is none, and fails where there is one
+    #[arg(short = 'R', long)]
+    pub(crate) reboot: bool,
+
+    /// Configuration file, as PgBouncer's pgbouncer.ini
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<String>,
+
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What else the program does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Read a configuration file and report every problem, with line and suggestion
+    ///
+    /// The exit status is 1 where there is an error, 0 where there are warnings only.
+    Check {
+        /// Configuration file
+        #[arg(value_name = "FILE")]
+        file: String,
+    },
+
+    /// Try pgweir without any set-up: a throwaway PostgreSQL with a pooler in front
+    ///
+    /// Finds an installed PostgreSQL, makes a cluster in a temporary folder, and pools it on a free port of 127.0.0.1.
+    /// Ctrl-C stops everything and removes it.
+    Try(TryArguments),
+
+    /// Explain the settings, or one of them
+    Settings {
+        /// Name of a setting
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+
+    /// Print a manual page: section 1 (the program) or 5 (the configuration file)
+    #[command(hide = true)]
+    Man {
+        #[arg(default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+        section: u8,
+    },
+
+    /// Part of try: holds the throwaway PostgreSQL and removes it when the pooler is gone
+    #[command(hide = true)]
+    TryKeeper(KeeperArguments),
+
+    /// Part of try: runs a program that ends with its parent, as an unprivileged user
+    #[command(hide = true)]
+    TryLaunch(LaunchArguments),
+}
+
+/// Arguments of `try`.
+#[derive(Debug, Args)]
+pub(crate) struct TryArguments {
+    /// Port to listen on; a free one where it is not given
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+
+    /// Folder of PostgreSQL's programs, such as /usr/lib/postgresql/18/bin
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) bin_dir: Option<PathBuf>,
+
+    /// Server connections of a pool
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) pool_size: u32,
+
+    /// Leave the folder with the cluster behind
+    #[arg(long)]
+    pub(crate) keep: bool,
+
+    /// Show the pooler's log
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Arguments of the keeper.
+#[derive(Debug, Args)]
+pub(crate) struct KeeperArguments {
+    /// The temporary folder
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+
+    /// Folder of PostgreSQL's programs
+    #[arg(long)]
+    pub(crate) bin_dir: PathBuf,
+
+    /// Who PostgreSQL runs as; empty to stay who we are
+    #[arg(long, default_value = "")]
+    pub(crate) user: String,
+
+    /// max_connections of PostgreSQL
+    #[arg(long)]
+    pub(crate) connections_max: u32,
+
+    /// Leave the folder behind
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+/// Arguments of the launcher.
+#[derive(Debug, Args)]
+pub(crate) struct LaunchArguments {
+    /// Who to run as; empty to stay who we are
+    #[arg(long, default_value = "")]
+    pub(crate) user: String,
+
+    /// Process to end with
+    #[arg(long)]
+    pub(crate) parent: u32,
+
+    /// Program and arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub(crate) program: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn pgbouncers_flags_in_both_forms() {
+        let short = parse("pgweir -d -q -v -v -R -u pooler /etc/pgbouncer/pgbouncer.ini").unwrap();
+        let long =
+            parse("pgweir --daemon --quiet --verbose --verbose --reboot --user pooler /etc/pgbouncer/pgbouncer.ini");
+        for a in [short, long.unwrap()] {
+            assert!(a.daemon && a.quiet && a.reboot && a.verbose == 2 && a.command.is_none());
+            assert_eq!(
+                (a.user.as_deref(), a.file.as_deref()),
+                (Some("pooler"), Some("/etc/pgbouncer/pgbouncer.ini"))
+            );
+        }
+        assert!(parse("pgweir -dq a.ini").is_ok_and(|a| a.daemon && a.quiet));
+    }
+
+    #[test]
+    fn a_file_named_like_a_command() {
+        assert!(
+            matches!(parse("pgweir check a.ini").unwrap().command, Some(Command::Check { file }) if file == "a.ini")
+        );
+        let a = parse("pgweir ./check").unwrap();
+        assert_eq!((a.file.as_deref(), a.command.is_none()), (Some("./check"), true));
+    }
+}

@@ -1,0 +1,43 @@
+//! `pgweir check FILE`.
+
+use pgweir_config::{Problem, Severity, load};
+use pgweir_runtime::read_file;
+use std::process::ExitCode;
+
+/// Prints every problem of a configuration; fails where there is an error among them.
+pub(crate) fn check(file: &str) -> ExitCode {
+    match load(file, &read_file) {
+        Ok(loaded) => {
+            print_problems(&loaded.warnings);
+            println!("{file}: can be used{}", counted(&loaded.warnings));
+            ExitCode::SUCCESS
+        }
+        Err(problems) => {
+            print_problems(&problems);
+            println!("{file}: cannot be used{}", counted(&problems));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print_problems(problems: &[Problem]) {
+    for problem in problems {
+        println!("{problem}");
+    }
+}
+
+/// How many problems of each kind there are, in words.
+fn counted(problems: &[Problem]) -> String {
+    let count = |severity, one: &str, many: &str| match problems.iter().filter(|p| p.severity == severity).count() {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        n => Some(format!("{n} {many}")),
+    };
+    let errors = count(Severity::Error, "error", "errors");
+    let warnings = count(Severity::Warning, "warning", "warnings");
+    match (errors, warnings) {
+        (None, None) => ", no problems found".to_owned(),
+        (Some(one), None) | (None, Some(one)) => format!(", {one}"),
+        (Some(errors), Some(warnings)) => format!(", {errors} and {warnings}"),
+    }
+}

@@ -1,0 +1,88 @@
+//! The manual pages, made from the command line and the catalogue of settings.
+
+use crate::arguments::Arguments;
+use clap::CommandFactory;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Signals, in the order of the page.
+const SIGNALS: [(&str, &str); 6] = [
+    (
+        "SIGHUP",
+        "Read the configuration again, as RELOAD does, and open the log file again.",
+    ),
+    (
+        "SIGTERM",
+        "Stop accepting, wait until all clients have left, end. The second one ends at once.",
+    ),
+    (
+        "SIGINT",
+        "Stop accepting, wait until all servers are released, end. The second one ends at once.",
+    ),
+    ("SIGQUIT", "End at once."),
+    (
+        "SIGUSR1",
+        "PAUSE: wait until all servers are released, and hand none out.",
+    ),
+    ("SIGUSR2", "RESUME."),
+];
+
+/// Prints a manual page; the committed ones in docs/man are these.
+pub(crate) fn print(section: u8) -> ExitCode {
+    let page = match section {
+        1 => program_page(),
+        5 => Ok(pgweir_config::docs::settings_man().into_bytes()),
+        _ => {
+            eprintln!("pgweir: there is no page in section {section}; there are 1 and 5");
+            return ExitCode::FAILURE;
+        }
+    };
+    match page.and_then(|page| io::stdout().write_all(&page)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("pgweir: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn program_page() -> io::Result<Vec<u8>> {
+    let man = Man::new(Arguments::command()).manual("pgweir");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    let mut rest = Roff::new();
+    rest.control("SH", ["COMMANDS"]);
+    for command in Arguments::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+        rest.control("TP", []);
+        let usage = command.clone().render_usage().to_string();
+        rest.text([bold(format!("pgweir {}", usage.trim_start_matches("Usage: ")))]);
+        let about = command
+            .get_long_about()
+            .or(command.get_about())
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        rest.text([roman(format!("{}.", about.replace("\n\n", ". ").trim_end_matches('.')))]);
+    }
+    rest.control("SH", ["SIGNALS"]);
+    for (signal, what) in SIGNALS {
+        rest.control("TP", []);
+        rest.text([bold(signal)]);
+        rest.text([roman(what)]);
+    }
+    rest.control("SH", ["EXIT STATUS"]);
+    rest.text([roman(
+        "0 after an orderly end, whichever signal asked for it; 1 when the start failed or a checked configuration has \
+         errors; 2 for a command line that cannot be understood.",
+    )]);
+    rest.control("SH", ["SEE ALSO"]);
+    rest.text([bold("pgweir.ini"), roman("(5)")]);
+    rest.to_writer(&mut page)?;
+    man.render_version_section(&mut page)?;
+    Ok(page)
+}

@@ -1,0 +1,126 @@
+//! `pgweir settings [NAME]`: the catalogue on the terminal.
+
+use pgweir_config::{CATALOGUE, ChangeRule, Group, Scope, Setting, Support};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Prints one setting, or the list of all.
+pub(crate) fn print(name: Option<&str>) -> ExitCode {
+    let text = match name {
+        None => list(),
+        Some(name) => match Setting::find(name) {
+            Some(setting) => explain(setting),
+            None => {
+                eprintln!("pgweir: there is no setting {name}{}", similar(name));
+                return ExitCode::FAILURE;
+            }
+        },
+    };
+    // The reader may be a pager that was left early.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn list() -> String {
+    let mut out = String::new();
+    let width = CATALOGUE.iter().map(|s| s.name.len()).max().unwrap_or(0);
+    for group in Group::ALL {
+        let _ = writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, group.title());
+        for setting in CATALOGUE.iter().filter(|s| s.group == group) {
+            let _ = writeln!(out, "  {:width$}  {}", setting.name, plain(setting.help()));
+        }
+    }
+    out.push_str("\npgweir settings NAME tells more of one of them.\n");
+    out
+}
+
+fn explain(setting: &Setting) -> String {
+    let mut out = format!("{}\n  {}\n\n", setting.name, plain(setting.help()));
+    let unit = if setting.unit.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", setting.unit)
+    };
+    let default = match setting.default {
+        None => "unset",
+        Some("") => "empty",
+        Some(text) => text,
+    };
+    let change = match setting.change {
+        ChangeRule::Reload => "after RELOAD, SIGHUP or SET",
+        ChangeRule::Restart => "after a restart",
+    };
+    let places: Vec<&str> = setting.scopes.iter().map(|scope| section(*scope)).collect();
+    let _ = writeln!(out, "  value    {}{unit}", setting.kind.word());
+    let _ = writeln!(out, "  default  {default}");
+    let _ = writeln!(out, "  changes  {change}");
+    let _ = writeln!(out, "  in       {}", places.join(" "));
+    if !setting.long_help.is_empty() {
+        let _ = writeln!(out, "\n  {}", plain(setting.long_help).replace('\n', "\n  "));
+    }
+    match setting.support {
+        Support::Full => {}
+        Support::AcceptedNoEffect(why) => {
+            let _ = writeln!(out, "\n  Accepted without effect: {}.", plain(why));
+        }
+        Support::NotYet(why) => {
+            let _ = writeln!(out, "\n  Not yet: {}.", plain(why));
+        }
+    }
+    out
+}
+
+fn section(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Global => "[pgbouncer]",
+        Scope::Database => "[databases]",
+        Scope::User => "[users]",
+        Scope::Peer => "[peers]",
+    }
+}
+
+/// Help texts are Markdown; a terminal needs no marks of code.
+fn plain(markdown: &str) -> String {
+    markdown.replace('`', "")
+}
+
+/// Settings that have a part of their name in common with a name that is none.
+fn similar(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let words: Vec<&str> = name.split('_').filter(|w| w.len() > 2).collect();
+    let shares = |s: &&Setting| {
+        words
+            .iter()
+            .filter(|w| s.name.split('_').any(|part| part == **w))
+            .count()
+    };
+    let best = CATALOGUE.iter().map(|s| shares(&s)).max().unwrap_or(0);
+    if best == 0 {
+        return "\n    hint: pgweir settings lists them all".to_owned();
+    }
+    let names: Vec<&str> = CATALOGUE.iter().filter(|s| shares(s) == best).map(|s| s.name).collect();
+    format!("\n    hint: did you mean {}?", names.join(" or "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_every_setting_and_each_is_explained() {
+        let list = list();
+        for setting in CATALOGUE {
+            assert!(list.contains(&format!("  {} ", setting.name)), "{}", setting.name);
+            let text = explain(setting);
+            assert!(text.starts_with(setting.name) && text.contains("  default  "), "{text}");
+        }
+        assert!(explain(Setting::find("listen_port").unwrap()).contains("6432"));
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_likely_ones() {
+        assert!(similar("pool_siz_default").contains("default_pool_size"));
+        assert!(similar("zebra").contains("lists them all"));
+    }
+}
