@@ -28,8 +28,16 @@ FAILED = re.compile(r"^number of failed transactions: (\d+) ", re.MULTILINE)
 CONNECT_MS = re.compile(r"^average connection time = ([0-9.]+) ms", re.MULTILINE)
 
 
+# pgbench's duration includes connecting, which takes PostgreSQL long where each client gets a backend of its own.
+BACKENDS_STARTED_PER_SECOND = 50
+
+
 class LoadError(Exception):
     """The run had errors, so its numbers mean nothing."""
+
+
+class TooShort(Exception):
+    """Nothing went wrong, but the machine was too busy for pgbench to report in time: the run does not count."""
 
 
 @dataclass
@@ -58,8 +66,9 @@ def run_load(row: LoadRow, target: Running, seconds: int, work_dir: str, cpus: s
 
 
 def _run(row: LoadRow, target: Running, seconds: int, log_dir: str, cpus: set[int] | None) -> LoadResult:
-    total_seconds = row.warm_up_seconds + seconds + RUN_OUT_SECONDS
-    command = [pgthrow.client_program("pgbench"), "-n", *row.pgbench, "-T", str(total_seconds)]
+    connect_seconds = 0 if target.pools else row.clients // BACKENDS_STARTED_PER_SECOND
+    total_seconds = connect_seconds + row.warm_up_seconds + seconds + RUN_OUT_SECONDS
+    command = [pgthrow.client_program("pgbench"), "-n", *row.pgbench, "-c", str(row.clients), "-T", str(total_seconds)]
     command += ["-P", str(REPORT_SECONDS), "--progress-timestamp"]
     command += ["-l", f"--log-prefix={log_dir}/log", f"--sampling-rate={row.sampling_rate}"]
     command += ["-h", HOST, "-p", str(target.port), "-U", USER, DATABASE]
@@ -99,11 +108,11 @@ def _run(row: LoadRow, target: Running, seconds: int, log_dir: str, cpus: set[in
     failed = FAILED.search(output)
     if status != 0 or errors or failed is None or int(failed[1]) != 0:
         raise LoadError("; ".join(errors[:3]) or f"pgbench ended with status {status}: {output.strip()[-300:]}")
-    # Counted from the report that ends the warm-up (the first report includes connecting, however long it takes).
+    # Counted from the report that ends the warm-up; the first report includes connecting, however long that takes.
     window = slice(row.warm_up_seconds // REPORT_SECONDS - 1, (row.warm_up_seconds + seconds) // REPORT_SECONDS)
     reports, readings = reports[window], readings[window]
     if len(reports) < 2:
-        raise LoadError(f"pgbench made {len(reports)} reports after its warm-up of {row.warm_up_seconds} s")
+        raise TooShort(f"pgbench made {len(reports)} reports after its warm-up of {row.warm_up_seconds} s")
 
     began, ended = reports[0][0], reports[-1][0]
     transactions = sum(tps * (at - reports[i][0]) for i, (at, tps) in enumerate(reports[1:]))

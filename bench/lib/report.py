@@ -22,6 +22,8 @@ class Results:
         self.load: LoadRuns = {}
         self.idle: IdleRuns = {}
         self.failures: list[tuple[str, str, Round, str]] = []
+        # Not failed, and not counted either.
+        self.skipped: list[tuple[str, str, Round, str]] = []
 
     def failed(self, row: str, target: str) -> str | None:
         for failed_row, failed_target, _round, why in self.failures:
@@ -60,7 +62,8 @@ class Results:
         return {
             "load": [dict(row=r, target=t, round=n, **asdict(result)) for (r, t, n), result in self.load.items()],
             "idle": [dict(row=r, target=t, round=n, **asdict(result)) for (r, t, n), result in self.idle.items()],
-            "failures": [dict(row=r, target=t, round=n, error=why) for r, t, n, why in self.failures],
+            "failures": [dict(row=r, target=t, round=n, why=why) for r, t, n, why in self.failures],
+            "skipped": [dict(row=r, target=t, round=n, why=why) for r, t, n, why in self.skipped],
         }
 
 

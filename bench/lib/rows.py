@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LoadRow:
-    """A pgbench load. `pgbench` is added to the command line as it stands."""
+    """A pgbench load. `pgbench` is added to its command line as it stands."""
 
     name: str
     says: str
+    clients: int
     pgbench: tuple[str, ...]
     # Share of transactions whose latency is written down: logging all of a fast load would slow pgbench.
     sampling_rate: float = 1.0
@@ -32,21 +33,23 @@ class IdleRow:
 
 
 LOAD_ROWS = (
-    LoadRow("select-simple", "select by key, simple protocol, 16 clients", ("-S", "-M", "simple", "-c", "16"), 0.1),
-    LoadRow("select-extended", "the same, extended protocol", ("-S", "-M", "extended", "-c", "16"), 0.1),
-    LoadRow("select-prepared", "the same, prepared statements", ("-S", "-M", "prepared", "-c", "16"), 0.1),
-    LoadRow("tpcb-prepared", "TPC-B-like, prepared, 16 clients", ("-M", "prepared", "-c", "16"), writes=True),
+    LoadRow("select-simple", "select by key, simple protocol, 16 clients", 16, ("-S", "-M", "simple"), 0.1),
+    LoadRow("select-extended", "the same, extended protocol", 16, ("-S", "-M", "extended"), 0.1),
+    LoadRow("select-prepared", "the same, prepared statements", 16, ("-S", "-M", "prepared"), 0.1),
+    LoadRow("tpcb-prepared", "TPC-B-like, prepared, 16 clients", 16, ("-M", "prepared"), writes=True),
     LoadRow(
         "connect",
         "a connection per transaction (-C), 16 clients",
-        ("-S", "-C", "-M", "simple", "-c", "16"),
+        16,
+        ("-S", "-C", "-M", "simple"),
         relay_is_bound=False,
     ),
-    LoadRow("one-client", "select, prepared, 1 client", ("-S", "-M", "prepared", "-c", "1"), 0.2),
+    LoadRow("one-client", "select, prepared, 1 client", 1, ("-S", "-M", "prepared"), 0.2),
     LoadRow(
         "1000-clients",
         "select, prepared, 1,000 clients",
-        ("-S", "-M", "prepared", "-c", "1000", "-j", "2"),
+        1000,
+        ("-S", "-M", "prepared", "-j", "2"),
         0.1,
         warm_up_seconds=4,
     ),

@@ -82,7 +82,7 @@ class Target:
     def running(self, bench: Bench, wrapper: tuple[str, ...] = ()) -> Iterator[Running]:
         """Starts it, gives its port and process id, stops it. `wrapper` goes before the command (valgrind)."""
         if self.is_direct:
-            yield Running(self.name, bench.server_port, None, "")
+            yield Running(self.name, bench.server_port, None, "", pools=False)
             return
         command = [*wrapper, *self.command]
         if self.reads_ini:
@@ -103,7 +103,7 @@ class Target:
             )
         try:
             _wait_listening(self.name, process, bench.pooler_port, log_path, READY_SECONDS_MAX * (6 if wrapper else 1))
-            yield Running(self.name, bench.pooler_port, process.pid, log_path)
+            yield Running(self.name, bench.pooler_port, process.pid, log_path, self.pools)
             if process.poll() is not None:
                 raise TargetError(f"{self.name} died during the run:\n{_tail(log_path)}")
         finally:
@@ -118,6 +118,8 @@ class Running:
     port: int
     pid: int | None
     log_path: str
+    # Many clients share few servers.
+    pools: bool
 
 
 def direct() -> Target:
