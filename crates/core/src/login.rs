@@ -1,9 +1,11 @@
 //! A client's login: authentication, and what must be known before it can be welcomed.
 //!
-//!     authentication ── secret unknown ──> auth_query on a server of its own pool ──┐
-//!           │  <────────────────────────────────────────────────────────────────────┘
-//!           └─> welcome: needs a server where the pool has none yet, or where a startup parameter has a value that no
-//!               server of this pool has accepted before
+//! ```text
+//! authentication ── secret unknown ──> auth_query on a server of its own pool ──┐
+//!       │  <────────────────────────────────────────────────────────────────────┘
+//!       └─> welcome: needs a server where the pool has none yet, or where a startup parameter has a value that no
+//!           server of this pool has accepted before
+//! ```
 
 use crate::admin::Access;
 use crate::client::{ClientPhase, Waiting};
