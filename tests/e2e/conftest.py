@@ -139,6 +139,8 @@ def make_pooler(request):
         except AssertionError as problem:
             problems.append(str(problem))
     assert not problems, "\n".join(problems)
+    if not failed:
+        no_backend_left()
 
 
 def backends(cluster, where: str = "true") -> int:
@@ -151,10 +153,8 @@ def backends(cluster, where: str = "true") -> int:
     )
 
 
-@pytest.fixture(autouse=True)
 def no_backend_left():
-    """A test that leaves a backend at work would disturb the next one, and shows a pooler that left it behind."""
-    yield
+    """A backend still there would disturb the next test, and shows a pooler that left it behind."""
     for cluster in _clusters.values():
         if cluster.running:
             eventually(

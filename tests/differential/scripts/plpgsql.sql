@@ -1,0 +1,10 @@
+drop function if exists d_function(int);
+create function d_function(n int) returns int language plpgsql as $$ begin if n > 2 then raise exception 'too large: %', n; end if; raise notice 'n is %', n; return n; end $$;
+select d_function(1);
+select d_function(3);
+begin;
+select d_function(2);
+select d_function(3);
+rollback;
+do $$ begin perform d_function(1); end $$;
+drop function d_function(int);
