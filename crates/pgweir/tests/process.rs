@@ -1,0 +1,275 @@
+//! The pooler as a process: start and its failures, files, signals, background, file descriptors.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{Client, Place, Process, error_text, eventually, lives, startup};
+use rustix::process::Signal;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_missing_configuration_is_named() {
+    let place = Place::new("");
+    fs::remove_file(place.file("pgweir.ini")).unwrap();
+    let (status, _, errors) = place.outcome(&[]);
+    assert_eq!(status, Some(1));
+    assert!(
+        errors.contains("pgweir.ini") && errors.contains("No such file"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn every_problem_of_a_bad_configuration_is_printed_with_its_line() {
+    let place = Place::new("pool_mode = sometimes\nmax_client_con = 5\n");
+    let (status, _, errors) = place.outcome(&[]);
+    assert_eq!(status, Some(1));
+    for expected in [
+        "pgweir.ini:11",
+        "pool_mode",
+        "pgweir.ini:12",
+        "max_client_con",
+        "hint: ",
+    ] {
+        assert!(errors.contains(expected), "no {expected} in {errors}");
+    }
+    let check = Command::new(env!("CARGO_BIN_EXE_pgweir"))
+        .arg("check")
+        .arg(place.file("pgweir.ini"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(check.stdout).unwrap();
+    assert_eq!(check.status.code(), Some(1));
+    assert!(said.contains("cannot be used, 2 errors"), "{said}");
+    place.configure("");
+    let check = Command::new(env!("CARGO_BIN_EXE_pgweir"))
+        .arg("check")
+        .arg(place.file("pgweir.ini"))
+        .output()
+        .unwrap();
+    assert_eq!(
+        check.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&check.stdout)
+    );
+}
+
+#[test]
+fn a_port_in_use_is_reported_with_its_address() {
+    let place = Place::new("");
+    let _taken = TcpListener::bind(("127.0.0.1", place.port)).unwrap();
+    let (status, _, errors) = place.outcome(&["-q"]);
+    assert_eq!(status, Some(1));
+    assert!(
+        errors.contains(&format!("127.0.0.1:{}: it is in use", place.port)),
+        "{errors}"
+    );
+    assert!(place.log().contains(" FATAL could not listen on "), "{}", place.log());
+    assert!(!lives(&place.file("pgweir.pid")) && !lives(&place.socket()));
+}
+
+#[test]
+fn files_come_with_the_process_and_go_with_it() {
+    let place = Place::new("unix_socket_mode = 0700");
+    let mut pooler = place.start();
+    let pid = fs::read_to_string(place.file("pgweir.pid")).unwrap();
+    assert_eq!(pid, format!("{}\n", pooler.0.id()));
+    assert!(UnixStream::connect(place.socket()).is_ok());
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(place.socket()).unwrap());
+    assert_eq!(mode & 0o777, 0o700);
+    // YYYY-MM-DD HH:MM:SS.mmm TZ [pid] LEVEL text
+    let log = place.log();
+    let up = log.lines().find(|l| l.contains("process up")).unwrap();
+    let words: Vec<&str> = up.split(' ').collect();
+    assert_eq!(
+        (words[0].len(), words[1].len(), words[3]),
+        (10, 12, format!("[{}]", pid.trim()).as_str()),
+        "{up}"
+    );
+    assert_eq!(
+        words[4..],
+        ["LOG", "process", "up:", "pgweir", env!("CARGO_PKG_VERSION")]
+    );
+
+    let (status, _, errors) = place.outcome(&["-q"]);
+    assert_eq!(status, Some(1));
+    assert!(errors.contains("pidfile exists, another instance running?"), "{errors}");
+    assert!(lives(&place.file("pgweir.pid")));
+
+    pooler.signal(Signal::TERM);
+    assert_eq!(pooler.wait().code(), Some(0));
+    assert!(!lives(&place.file("pgweir.pid")) && !lives(&place.socket()));
+}
+
+#[test]
+fn a_socket_file_is_taken_from_the_dead_only() {
+    let place = Place::new("");
+    // A listener that ends leaves its file.
+    drop(UnixListener::bind(place.socket()).unwrap());
+    place.give(&place.socket());
+    assert!(lives(&place.socket()));
+    let mut pooler = place.start();
+    assert!(UnixStream::connect(place.socket()).is_ok());
+    pooler.signal(Signal::QUIT);
+    assert_eq!(pooler.wait().code(), Some(0));
+
+    let _living = UnixListener::bind(place.socket()).unwrap();
+    place.give(&place.socket());
+    let (status, _, errors) = place.outcome(&["-q"]);
+    assert_eq!(status, Some(1));
+    assert!(
+        errors.contains(".s.PGSQL.") && errors.contains("it is in use"),
+        "{errors}"
+    );
+    assert!(lives(&place.socket()));
+
+    fs::remove_file(place.socket()).unwrap();
+    fs::write(place.socket(), "precious").unwrap();
+    let (status, _, errors) = place.outcome(&["-q"]);
+    assert_eq!((status, errors.contains("not a socket")), (Some(1), true), "{errors}");
+    assert_eq!(fs::read_to_string(place.socket()).unwrap(), "precious");
+}
+
+#[test]
+fn in_the_background_it_is_ready_when_the_command_returns() {
+    let place = Place::new("");
+    let (status, _, errors) = place.outcome(&["-d"]);
+    assert_eq!(status, Some(0), "{errors}");
+    assert!(TcpStream::connect(("127.0.0.1", place.port)).is_ok());
+    let pid: u32 = fs::read_to_string(place.file("pgweir.pid"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let session: u32 = stat
+        .rsplit_once(") ")
+        .unwrap()
+        .1
+        .split(' ')
+        .nth(3)
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(session, pid, "it leads a session of its own");
+    for stream in 0..3 {
+        assert_eq!(
+            fs::read_link(format!("/proc/{pid}/fd/{stream}")).unwrap().to_str(),
+            Some("/dev/null")
+        );
+    }
+    let process = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(process, Signal::QUIT).unwrap();
+    eventually("it has ended", || !lives(&place.file("pgweir.pid")));
+}
+
+#[test]
+fn a_background_start_that_fails_fails_the_command() {
+    let place = Place::new("logfile =");
+    let (status, _, errors) = place.outcome(&["-d"]);
+    assert_eq!(status, Some(1));
+    assert!(errors.contains("daemon needs logfile configured"), "{errors}");
+    place.configure("");
+    let _taken = TcpListener::bind(("127.0.0.1", place.port)).unwrap();
+    let (status, _, errors) = place.outcome(&["-d"]);
+    assert_eq!(status, Some(1));
+    assert!(errors.contains("it is in use"), "{errors}");
+}
+
+#[test]
+fn hangup_opens_the_log_anew_and_keeps_a_good_configuration() {
+    let place = Place::new("");
+    let mut pooler = place.start();
+    fs::rename(place.file("pgweir.log"), place.file("pgweir.log.1")).unwrap();
+    place.configure("pool_mode = sometimes");
+    pooler.signal(Signal::HUP);
+    eventually("the problem is logged to a new file", || {
+        place.log().contains("pool_mode")
+    });
+    assert!(place.log().contains("pgweir.ini:11"), "{}", place.log());
+    assert!(TcpStream::connect(("127.0.0.1", place.port)).is_ok());
+    pooler.signal(Signal::QUIT);
+    assert_eq!(pooler.wait().code(), Some(0));
+}
+
+#[test]
+fn taking_over_starts_where_nobody_is_and_refuses_where_somebody_is() {
+    let place = Place::new("");
+    let mut pooler = Process(place.command(&["-q", "-R"]).spawn().unwrap());
+    place.wait_until_listening();
+    assert!(place.log().contains("old process not found, try to continue normally"));
+    let (status, _, errors) = place.outcome(&["-q", "-R"]);
+    assert_eq!(status, Some(1));
+    assert!(errors.contains("so_reuseport"), "{errors}");
+    pooler.signal(Signal::INT);
+    assert_eq!(pooler.wait().code(), Some(0));
+}
+
+#[test]
+fn root_is_refused() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new("");
+    let output = Command::new(env!("CARGO_BIN_EXE_pgweir"))
+        .arg(place.file("pgweir.ini"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("should not run as root") && errors.contains("-u USER"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn without_file_descriptors_clients_are_told_and_nothing_spins() {
+    let place = Place::new("max_client_conn = 1000");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""]);
+    let plain = place.command(&["-q"]);
+    limited.arg(plain.get_program()).args(plain.get_args()).arg0("sh");
+    let mut pooler = Process(limited.spawn().unwrap());
+    place.wait_until_listening();
+    // Clients that say nothing take all descriptors.
+    let silent: Vec<TcpStream> = (0..45)
+        .map(|_| TcpStream::connect(("127.0.0.1", place.port)).unwrap())
+        .collect();
+    eventually("descriptors run out", || {
+        place
+            .log()
+            .contains("clients are refused until file descriptors are free")
+    });
+    let before = (Instant::now(), pooler.cpu());
+    thread::sleep(Duration::from_secs(1));
+    let busy = pooler.cpu() - before.1;
+    assert!(
+        busy * 4 < before.0.elapsed(),
+        "{busy:?} of processor time while nobody can be served"
+    );
+
+    let mut client = Client::new(TcpStream::connect(("127.0.0.1", place.port)).unwrap());
+    client.send(&startup("db"));
+    let answer = client.next().unwrap().expect("an error message");
+    assert_eq!(error_text(&answer), "53300 sorry, too many clients already");
+    assert!(client.next().unwrap().is_none());
+    assert_eq!(place.log().matches("clients are refused").count(), 1);
+
+    drop(silent);
+    eventually("clients are accepted again", || {
+        let mut client = Client::new(TcpStream::connect(("127.0.0.1", place.port)).unwrap());
+        client.send(&startup("no such database"));
+        let answer = client.next().unwrap();
+        !answer.is_some_and(|m| m.tag == b'E' && error_text(&m).starts_with("53300 sorry"))
+    });
+    pooler.signal(Signal::QUIT);
+    assert_eq!(pooler.wait().code(), Some(0));
+}
