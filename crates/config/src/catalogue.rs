@@ -237,7 +237,7 @@ catalogue! {
     }
     /// How many bytes of a message's text are examined at once.
     inspect_bytes_max: u32 {
-        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: Full,
+        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: NotYet("SET and its kin are not tracked yet"),
         help: "pgweir's own. The text of a longer message is only scanned for keywords as it streams through.",
     }
     /// A name for the process.

@@ -169,6 +169,11 @@ impl Pooler {
                 );
                 return Step::Closed;
             }
+            FrontendTag::Query if self.settings.disable_pqexec => {
+                let hint = "The setting disable_pqexec allows the extended query protocol only.";
+                self.fail_client(now, id, Trouble::ProtocolViolation, "PQexec disallowed", "", hint);
+                return Step::Closed;
+            }
             _ => {}
         }
         let server_id = match client.link {

@@ -14,6 +14,9 @@ use crate::time::Time;
 /// Idle servers looked at for one that already looks like the client.
 const MATCHING_SERVERS_TRIED_MAX: usize = 32;
 
+/// Why a server is not used again after [`PinReason::LongStatement`].
+const LONG_STATEMENT: &str = "it holds a prepared statement too long to be tracked";
+
 /// What became of a client's wish for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acquired {
@@ -160,7 +163,9 @@ impl Pooler {
             .expect("a server's pool lives");
         if let Some(client) = client_id.and_then(|c| self.clients.get_mut(c.0)) {
             client.link = None;
-            client.pin = None;
+            if client.pin.take() == Some(PinReason::LongStatement) {
+                server.close_reason.get_or_insert(LONG_STATEMENT);
+            }
             pool.stats.xact_count += 1;
             pool.stats.xact_time += now.us_since(client.xact_start);
             client.request_time = now;
@@ -254,6 +259,9 @@ impl Pooler {
             self.pool_mut(pool_id).last_used = now;
         }
         if let Some(server_id) = client.link {
+            if client.pin == Some(PinReason::LongStatement) {
+                self.server_mut(server_id).close_reason.get_or_insert(LONG_STATEMENT);
+            }
             self.abandon(now, server_id, client.passing);
         }
         self.shutdown_progress(now);

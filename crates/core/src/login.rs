@@ -305,7 +305,13 @@ impl Pooler {
                 "Add user= to the database's line.",
             );
         }
-        if let Err((trouble, limit)) = self.count_client_in(pool_id) {
+        let full = self.client_count >= self.settings.max_client_conn;
+        let counted = if full {
+            Err((Trouble::TooManyClients, "max_client_conn"))
+        } else {
+            self.count_client_in(pool_id)
+        };
+        if let Err((trouble, limit)) = counted {
             let message = format!("no more connections allowed ({limit})");
             return self.fail_client(
                 now,
@@ -537,6 +543,7 @@ impl Pooler {
         client.shape = self.shapes.change(&welcome, changes);
         let (shape, bytes, status) = (client.shape.clone(), client.cancel_key_bytes, idle_status(client));
         let key = self.cancel_key_of(id, bytes);
+        let notify = self.settings.login_notify_message.clone();
         self.outbox.insert(id.into(), |to| {
             let mut w = Writer::new(to);
             if let Some(closing) = &login.closing {
@@ -547,6 +554,16 @@ impl Pooler {
                 w.parameter_status(setting.name.as_bytes(), setting.value.as_bytes());
             }
             w.backend_key_data(key.process_id, &key.secret);
+            if !notify.is_empty() {
+                let (severity, sqlstate, message) = ("NOTICE", "00000", &*notify);
+                w.notice(&pgweir_wire::write::ErrorText {
+                    severity,
+                    sqlstate,
+                    message,
+                    detail: "",
+                    hint: "",
+                });
+            }
             w.ready_for_query(status);
         });
     }

@@ -259,6 +259,12 @@ impl Pooler {
         detail: &str,
         hint: &str,
     ) {
+        if self.settings.log_pooler_errors
+            && let Some(client) = self.clients.get(id.0)
+        {
+            let text = format!("{} pooler error: {message}", self.client_label(id, client));
+            self.log(LogLevel::Warning, text);
+        }
         self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
         if trouble.row().client == crate::errors::Fate::Closed {
             self.close_client(now, id, message);

@@ -73,7 +73,6 @@ pub(crate) struct Settings {
     pub(crate) server_login_retry: Duration,
     pub(crate) server_fast_close: bool,
     pub(crate) client_login_timeout: Option<Duration>,
-    pub(crate) cancel_wait_timeout: Option<Duration>,
     pub(crate) query_wait_notify: Option<Duration>,
     pub(crate) reserve_pool_timeout: Duration,
     pub(crate) autodb_idle_timeout: Option<Duration>,
@@ -85,6 +84,9 @@ pub(crate) struct Settings {
     pub(crate) verbose: u32,
     pub(crate) application_name_add_host: bool,
     pub(crate) ignore_startup_parameters: Vec<String>,
+    pub(crate) login_notify_message: String,
+    pub(crate) disable_pqexec: bool,
+    pub(crate) pool_idle_timeout: Option<Duration>,
 }
 
 impl Settings {
@@ -106,7 +108,6 @@ impl Settings {
             server_login_retry: g.server_login_retry,
             server_fast_close: g.server_fast_close.is_on(),
             client_login_timeout: off(g.client_login_timeout),
-            cancel_wait_timeout: off(g.cancel_wait_timeout),
             query_wait_notify: off(Duration::from_secs(g.query_wait_notify.into())),
             reserve_pool_timeout: g.reserve_pool_timeout,
             autodb_idle_timeout: off(g.autodb_idle_timeout),
@@ -117,6 +118,9 @@ impl Settings {
             log_stats: g.log_stats.is_on(),
             verbose: g.verbose,
             application_name_add_host: g.application_name_add_host.is_on(),
+            login_notify_message: g.login_notify_message.clone(),
+            disable_pqexec: g.disable_pqexec.is_on(),
+            pool_idle_timeout: off(g.pool_idle_timeout),
             ignore_startup_parameters: g
                 .ignore_startup_parameters
                 .items()

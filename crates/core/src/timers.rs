@@ -57,8 +57,8 @@ pub enum Timer {
     Drain,
     /// Servers to keep ready: min_pool_size.
     MinPoolSize,
-    /// A pool made from `*` that nobody uses: autodb_idle_timeout.
-    AutoDatabase,
+    /// A pool that nobody uses: pool_idle_timeout, and autodb_idle_timeout where it was made from `*`.
+    UnusedPool,
     /// Averages of the console, and the line in the log: stats_period.
     Stats,
 }
@@ -166,6 +166,10 @@ impl Pooler {
             return;
         };
         let settings = &self.pool(server.pool).settings;
+        if let (Some(reason), true, true) = (server.close_reason, self.settings.server_fast_close, server.is_clean()) {
+            let hint = "The setting server_fast_close does not wait for the end of the session.";
+            return self.fail_client(now, client_id, Trouble::Killed, reason, "", hint);
+        }
         let over = |limit: Option<Duration>, since: Time| limit.is_some_and(|l| now - since > l);
         let working = !server.queue.is_empty();
         let in_transaction = working || server.status != TransactionStatus::Idle || server.queue.segment_open();
@@ -204,14 +208,38 @@ impl Pooler {
         for pool_id in self.pool_ids() {
             self.time_waiters(now, pool_id);
             self.time_opening(now, pool_id);
-            let unused = self.settings.autodb_idle_timeout;
-            let pool = self.pool(pool_id);
-            let empty = pool.auto && pool.clients == 0 && pool.servers == 0 && pool.waiting.is_empty();
-            if empty && unused.is_some_and(|l| now - pool.last_used > l) && !self.pool_is_referenced(pool_id) {
-                let key = pool.key.clone();
-                self.pool_index.remove(&key);
-                self.pools[pool_id as usize] = None;
+            self.time_unused_pool(now, pool_id);
+        }
+    }
+
+    fn time_unused_pool(&mut self, now: Time, pool_id: PoolId) {
+        let pool = self.pool(pool_id);
+        if pool.clients > 0 || !pool.waiting.is_empty() {
+            return;
+        }
+        let unused = now - pool.last_used;
+        let over = |limit: Option<Duration>| limit.is_some_and(|l| unused > l);
+        let idle_pool = over(self.settings.pool_idle_timeout);
+        let auto_database = pool.auto && pool.servers == 0 && over(self.settings.autodb_idle_timeout);
+        if !idle_pool && !auto_database || self.pool_is_referenced(pool_id) || self.keeps_warm(pool_id) {
+            return;
+        }
+        let key = pool.key.clone();
+        if idle_pool {
+            let text = format!(
+                "cleaning up idle pool for user {} on db {} because: pool idle timeout (age= {}s)",
+                key.user,
+                key.database,
+                unused.as_secs()
+            );
+            self.log(LogLevel::Log, text);
+            for server in self.pool(pool_id).idle.clone() {
+                self.close_server(now, server, "pool idle timeout");
             }
+        }
+        if self.pool(pool_id).servers == 0 {
+            self.pool_index.remove(&key);
+            self.pools[pool_id as usize] = None;
         }
     }
 
