@@ -1,0 +1,52 @@
+# What each target does is in README.md and CONTRIBUTING.md. Every target installs what it needs (scripts/setup).
+
+CARGO ?= cargo
+
+.PHONY: help demo test check build bench record fuzz simulate docs
+
+help:
+	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
+	@echo 'make test      everything that has to pass: lints, unit tests, simulation, fuzzing, real servers and drivers'
+	@echo 'make check     the part of it that takes seconds, once built: formatting, lints, unit tests'
+	@echo 'make bench     pgweir, PgBouncer, a blind relay and direct, in one table (about 20 minutes)'
+	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
+	@echo 'make fuzz      all fuzz targets, a minute each'
+	@echo 'make simulate  the simulation, 20,000 seeds'
+	@echo 'make docs      generated documentation: settings, errors, man page'
+
+demo:
+	scripts/setup
+	$(CARGO) build --release -p pgweir
+	scripts/demo
+
+test:
+	scripts/test
+
+check:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --workspace --quiet
+
+build:
+	$(CARGO) build --release -p pgweir
+
+bench:
+	scripts/setup --bench
+	$(CARGO) build --release -p pgweir
+	bench/run
+
+record:
+	scripts/setup
+	tests/record.py
+
+fuzz:
+	scripts/setup
+	scripts/fuzz --seconds 60
+
+simulate:
+	$(CARGO) run --release -p pgweir-sim --bin simulate -- --seeds 20000
+
+docs:
+	$(CARGO) run -q -p pgweir-config --example settings_doc > docs/settings.md
+	$(CARGO) run -q -p pgweir-core --example errors_doc > docs/errors.md
+	$(CARGO) run -q -p pgweir -- man > docs/man/pgweir.1
