@@ -2,7 +2,7 @@
 
 use super::error::ServerError;
 use super::expression::{Environment, Expression, Type, Value};
-use super::session::{Caller, Phase, Session};
+use super::session::{Caller, Phase, PortalState, Session};
 use super::settings::Settings;
 use super::statement::{Column, Raise, Select, SetTo, Source, Statement};
 use super::transaction::{Block, Shared};
@@ -463,6 +463,7 @@ impl Session {
                 Ok("COMMIT")
             }
             Block::Failed => {
+                self.warn_of_portals(0);
                 self.abort_all();
                 self.chain(chain);
                 Ok("ROLLBACK")
@@ -479,12 +480,31 @@ impl Session {
                 self.no_transaction();
                 self.abort_all();
             }
-            Block::InProgress | Block::Failed => {
+            block @ (Block::InProgress | Block::Failed) => {
+                if block == Block::Failed {
+                    self.warn_of_portals(0);
+                }
                 self.abort_all();
                 self.chain(chain);
             }
         }
         Ok(())
+    }
+
+    /// What cleaning up a failed transaction says about portals that were made in it after it failed
+    /// (`AtCleanup_Portals`).
+    fn warn_of_portals(&mut self, level_id: u32) {
+        // Levels further out are aborted in order, and their portals with them.
+        let level_id = level_id.max(self.transaction.level_id());
+        for (name, portal) in &self.portals {
+            if portal.needs_cleanup && portal.state != PortalState::Dangling && portal.level_id >= level_id {
+                let name = String::from_utf8_lossy(name);
+                self.out.report(&ServerError::warning(
+                    "01000",
+                    format!("skipping cleanup for portal \"{name}\""),
+                ));
+            }
+        }
     }
 
     fn chain(&mut self, chain: bool) {
@@ -528,6 +548,9 @@ impl Session {
 
     fn rollback_to(&mut self, name: &str) -> Result<(), ServerError> {
         let index = self.savepoint(name)?;
+        if self.transaction.block == Block::Failed {
+            self.warn_of_portals(self.transaction.levels[index].id);
+        }
         self.transaction.levels.truncate(index + 1);
         self.undo_innermost();
         let Some(level) = self.transaction.levels.pop() else {

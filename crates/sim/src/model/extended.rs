@@ -147,6 +147,7 @@ impl Session {
                 binary,
                 level_id: self.transaction.level_id(),
                 state: PortalState::Ready,
+                needs_cleanup: true,
             },
         );
         self.out.write(|w| w.empty(b'2'));
@@ -247,6 +248,7 @@ impl Session {
         let kept = ran.is_err() || !ends_levels(&portal);
         if ran.is_err() || portal.cursor().is_none() {
             portal.state = PortalState::Spent;
+            portal.needs_cleanup &= ran.is_err();
         }
         if kept && self.transaction.levels.iter().any(|level| level.id >= level_id) {
             portal.level_id = level_id.min(self.transaction.level_id());

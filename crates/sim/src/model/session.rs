@@ -105,6 +105,8 @@ pub(super) struct Portal {
     /// Level of the transaction it belongs to.
     pub(super) level_id: u32,
     pub(super) state: PortalState,
+    /// It has not come to an end of its own: noticed if a failed transaction's ROLLBACK finds it.
+    pub(super) needs_cleanup: bool,
 }
 
 impl Portal {
@@ -121,6 +123,7 @@ impl Portal {
             binary: Vec::new(),
             level_id,
             state,
+            needs_cleanup: true,
         }
     }
 
@@ -483,6 +486,7 @@ impl Session {
                 self.undo_innermost();
                 let innermost = self.transaction.level_id();
                 for portal in self.portals.values_mut().filter(|p| p.level_id >= innermost) {
+                    portal.needs_cleanup = false;
                     if portal.state != PortalState::Dangling {
                         portal.state = PortalState::Released;
                     }

@@ -86,6 +86,7 @@ impl Session {
                 "no PostgreSQL user name specified in startup packet",
             ));
         }
+        self.out.write(|w| w.authentication(&0u32.to_be_bytes()));
         if user.starts_with(MISSING_PREFIX) {
             return Err(ServerError::fatal("28000", format!("role \"{user}\" does not exist")));
         }
@@ -97,7 +98,6 @@ impl Session {
             ));
         }
         self.settings.set_user(&user);
-        self.out.write(|w| w.authentication(&0u32.to_be_bytes()));
         for (name, value) in settings {
             self.settings.set_at_startup(&name, &value).map_err(fatal)?;
         }
