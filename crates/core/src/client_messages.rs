@@ -199,6 +199,9 @@ impl Pooler {
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         if server.queue.is_empty() {
             server.request_time = now;
+            if server.is_clean() {
+                self.clients.get_mut(id.0).expect("looked up above").xact_start = now;
+            }
         }
         self.request(now, id, server_id, message)
     }

@@ -74,7 +74,10 @@ impl Pooler {
         if let Some(&id) = self.pool_index.get(&key) {
             return Some(id);
         }
-        let settings = PoolSettings::new(&self.config, &entry, pool_user);
+        let mut settings = PoolSettings::new(&self.config, &entry, pool_user);
+        if kind.is_replication() {
+            settings.mode = crate::settings::PoolMode::Session;
+        }
         let credential = self.stored_credential(database, pool_user);
         let mut pool = Pool::new(now, key.clone(), settings, credential);
         pool.auto = !self.config.databases.contains_key(database);

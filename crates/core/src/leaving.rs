@@ -21,10 +21,9 @@ impl Pooler {
             return self.release(now, id);
         }
         let pool = self.pools[server.pool as usize]
-            .as_mut()
+            .as_ref()
             .expect("a server's pool lives");
         server.link = None;
-        pool.stats.xact_count += 1;
         // The rest of a message cannot be made up; a walsender ends with its connection only.
         let hopeless = matches!(passing, Passing::Forward(_))
             || server.copy_both

@@ -97,6 +97,11 @@ impl Pooler {
     }
 
     pub(crate) fn refuse_for_login_failure(&mut self, now: Time, id: ClientId, failure: &crate::pool::LoginFailure) {
+        if self.clients.get(id.0).is_some_and(|c| matches!(&c.phase, ClientPhase::Login(l) if l.awaits_auth_query())) {
+            // Whoever is not authenticated yet learns nothing about servers and databases.
+            let message = "cannot look up the user: no server is available";
+            return self.fail_client(now, id, Trouble::ServerUnavailable, message, "", "");
+        }
         let (row, hint) = (
             Trouble::ServerUnavailable.row(),
             "The pooler tries again after server_login_retry.",
@@ -166,8 +171,6 @@ impl Pooler {
             if client.pin.take() == Some(PinReason::LongStatement) {
                 server.close_reason.get_or_insert(LONG_STATEMENT);
             }
-            pool.stats.xact_count += 1;
-            pool.stats.xact_time += now.us_since(client.xact_start);
             client.request_time = now;
         }
         let session = pool.settings.mode == PoolMode::Session;

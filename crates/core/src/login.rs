@@ -74,8 +74,8 @@ impl Login {
         !matches!(self.stage, Some(Stage::Client(_)))
     }
 
-    pub(crate) fn waits_for_welcome(&self) -> bool {
-        matches!(self.stage, Some(Stage::Welcome(_)))
+    pub(crate) fn awaits_auth_query(&self) -> bool {
+        matches!(self.stage, Some(Stage::AuthQuery(..)))
     }
 
     pub(crate) fn database_label(&self) -> String {
@@ -382,7 +382,7 @@ impl Pooler {
                 && unknown.is_empty()
             {
                 self.stop_waiting(id);
-                self.welcome(now, id);
+                self.welcome_late(now, id);
             }
         }
     }
@@ -421,7 +421,7 @@ impl Pooler {
             }
             _ => {
                 self.release(now, server_id);
-                self.welcome(now, id);
+                self.welcome_late(now, id);
             }
         }
     }
@@ -499,7 +499,7 @@ impl Pooler {
         }
         self.release(now, server_id);
         match refused {
-            None => self.welcome(now, id),
+            None => self.welcome_late(now, id),
             Some((sqlstate, message)) => {
                 let row = Trouble::BadStartupParameter.row();
                 let sqlstate = if sqlstate.len() == 5 { &*sqlstate } else { row.sqlstate };
@@ -514,6 +514,12 @@ impl Pooler {
                 self.close_client(now, id, &message);
             }
         }
+    }
+
+    /// Welcomes a client that had to wait for it, and takes up what it has sent meanwhile.
+    fn welcome_late(&mut self, now: Time, id: ClientId) {
+        self.welcome(now, id);
+        self.requests.push_back(Request::Resume(id.into()));
     }
 
     /// AuthenticationOk, ParameterStatus, BackendKeyData, ReadyForQuery: the client is in.

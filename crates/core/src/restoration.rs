@@ -144,7 +144,7 @@ impl Pooler {
         let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
             return Passed::Skip;
         };
-        if server.restoring {
+        if server.restoring || !client.is_session() {
             return Passed::Skip;
         }
         client.shape = server.shape.clone();

@@ -58,6 +58,9 @@ impl Pooler {
     pub(crate) fn open_server(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
         let pool = self.pool(pool_id);
         let settings = &pool.settings;
+        if settings.endpoints.is_empty() {
+            return false;
+        }
         let size = settings.size + if reserve { settings.reserve_size } else { 0 };
         if settings.size > 0 && pool.servers >= size || pool.retry_at.is_some_and(|t| t > now) {
             return false;
@@ -102,9 +105,6 @@ impl Pooler {
         let shape = self.shapes.empty();
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let endpoints = &pool.settings.endpoints;
-        if endpoints.is_empty() {
-            return;
-        }
         let endpoint = endpoints[pool.next_endpoint % endpoints.len()].clone();
         if pool.settings.round_robin_hosts {
             pool.next_endpoint = (pool.next_endpoint + 1) % endpoints.len();

@@ -223,9 +223,11 @@ impl Pooler {
             }
             (BackendTag::ParameterStatus, _) => self.parameter_status(id, body),
             (BackendTag::NoticeResponse | BackendTag::NotificationResponse, _) => match forward {
-                // A notice caused by an injected Parse is what the client's own Parse would have caused.
-                Passed::Skip if server.link.is_some() && !server.restoring => Passed::Forward,
-                other => other,
+                // A notice caused by an injected Parse is what the client's own Parse would have caused; but whoever is
+                // not logged in yet hears nothing from servers.
+                Passed::Skip if server.restoring => Passed::Skip,
+                _ if server.link.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session())) => Passed::Forward,
+                _ => Passed::Skip,
             },
             (BackendTag::CopyInResponse, _) => {
                 let ended = server.queue.enter_copy_in();
@@ -288,7 +290,12 @@ impl Pooler {
             .expect("a server's pool lives");
         pool.stats.query_count += 1;
         pool.stats.query_time += worked;
-        let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
+        let client = server.link.and_then(|c| self.clients.get(c.0));
+        if status == TransactionStatus::Idle {
+            pool.stats.xact_count += 1;
+            pool.stats.xact_time += client.map_or(0, |c| now.us_since(c.xact_start));
+        }
+        let Some(client) = client else {
             return if server.queue.is_empty() {
                 Passed::SkipAndRelease
             } else {
@@ -389,7 +396,8 @@ impl Pooler {
                 String::from_utf8_lossy(fields.message)
             );
             self.log(LogLevel::Warning, text);
-            return if client.is_some() {
+            let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
+            return if session {
                 Passed::Forward
             } else {
                 Passed::Skip

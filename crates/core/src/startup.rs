@@ -56,6 +56,9 @@ impl Pooler {
             }
             Ok(StartupPacket::Startup { version, parameters }) => {
                 self.startup(now, id, version, &parameters);
+                if bytes < input.len() {
+                    self.requests.push_back(crate::request::Request::Resume(id.into()));
+                }
                 bytes
             }
             Err(error) => {
