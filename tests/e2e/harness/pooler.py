@@ -81,6 +81,7 @@ class Pooler:
         self.arguments = arguments
         self.process: subprocess.Popen | None = None
         self._stopped_by_test = False
+        self._finished = False
         if databases is None:
             databases = {"*": self.server()}
         self.databases, self.users = databases, users or {}
@@ -220,6 +221,9 @@ class Pooler:
 
     def finish(self, failed: bool = False) -> None:
         """Ends the process; it must go at once, with status 0, and must never have panicked."""
+        if self._finished:
+            return
+        self._finished = True
         try:
             if self.process is None:
                 return

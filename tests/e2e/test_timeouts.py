@@ -1,0 +1,303 @@
+"""Every timeout: what it closes, what it says, and what it must leave alone."""
+
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from conftest import backends
+from harness import ports, wire
+from harness.pooler import kind
+from harness.scenes import backend_pid, held_server
+from harness.waiting import Stopwatch, eventually
+from harness.wire import error_codes, query, rows_of
+
+pytestmark = pytest.mark.skipif(kind() == "direct", reason="there is no pooler")
+
+
+def ending(c, timeout=8):
+    """The last error before the pooler closed this connection."""
+    messages = c.read_to_end(timeout)
+    return wire.first_error(messages).fields
+
+
+def test_query_timeout(pg15, make_pooler):
+    """query_timeout: the server of a query that takes longer is closed, and its client told."""
+    pooler = make_pooler(pg15, settings={"query_timeout": 1, "default_pool_size": 1})
+    with pooler.connect() as c:
+        pid = backend_pid(c)
+        watch = Stopwatch()
+        c.send(query("select pg_sleep(8)"))
+        assert "query timeout" in ending(c)["M"]
+        assert 0.7 < watch.seconds < 5
+    pooler.wait_log("S-.*closing because: query timeout")
+    # PgBouncer lets the query run on.
+    eventually(lambda: backends(pg15, f"pid = {pid} and state = 'active'") == 0, timeout=4 if kind() == "pgweir" else 10)
+    with pooler.connect() as c:
+        assert c.value("select 1", timeout=5) == "1"
+
+
+def test_query_timeout_is_per_query(pg15, make_pooler):
+    """query_timeout per query, not per transaction, and not when no query is in flight."""
+    pooler = make_pooler(pg15, settings={"query_timeout": 2})
+    with pooler.connect() as c:
+        c.query("begin")
+        for _ in range(4):
+            assert c.value("select 1 from pg_sleep(0.5)") == "1"
+            time.sleep(0.3)
+        time.sleep(2.5)
+        assert c.value("select 2") == "2"
+        c.query("commit")
+
+
+def test_idle_transaction_timeout(pg15, make_pooler):
+    """idle_transaction_timeout: a transaction without a query in flight for so long is ended."""
+    pooler = make_pooler(pg15, settings={"idle_transaction_timeout": 1})
+    with pooler.connect() as c:
+        c.query("begin")
+        pid = backend_pid(c)
+        watch = Stopwatch()
+        assert "idle transaction timeout" in ending(c)["M"]
+        assert 0.7 < watch.seconds < 5
+        eventually(lambda: backends(pg15, f"pid = {pid}") == 0)
+    pooler.wait_log("S-.*closing because: idle transaction timeout")
+
+
+def test_idle_transaction_timeout_spares_work(pg15, make_pooler):
+    """idle_transaction_timeout must not fire on active work, nor on a client idle outside a transaction."""
+    pooler = make_pooler(pg15, settings={"idle_transaction_timeout": 1})
+    with pooler.connect() as c:
+        c.query("begin")
+        assert c.value("select 1 from pg_sleep(2.5)") == "1"
+        assert c.value("select 2") == "2"
+        c.query("commit")
+        time.sleep(2)
+        assert c.value("select 3") == "3"
+
+
+def test_transaction_timeout(pg15, make_pooler):
+    """transaction_timeout: the whole transaction is bounded, idle or not."""
+    pooler = make_pooler(pg15, settings={"transaction_timeout": 2})
+    with pooler.connect() as c:
+        c.query("begin")
+        watch = Stopwatch()
+        ended = None
+        for _ in range(50):
+            c.send(query("select 1 from pg_sleep(0.1)"))
+            messages = []
+            try:
+                messages = c.read_until("Z", "E")
+            except wire.Closed:
+                break
+            if messages[-1].tag == "E":
+                ended = messages[-1].fields["M"]
+                break
+        assert ended and "transaction timeout" in ended
+        assert 1.5 < watch.seconds < 6
+    pooler.wait_log("S-.*closing because: transaction timeout")
+
+
+def test_transaction_timeout_spares_short_ones(pg15, make_pooler):
+    pooler = make_pooler(pg15, settings={"transaction_timeout": 1})
+    with pooler.connect() as c:
+        for _ in range(4):
+            c.query("begin")
+            assert c.value("select 1 from pg_sleep(0.4)") == "1"
+            c.query("commit")
+
+
+def test_client_idle_timeout(pg15, make_pooler):
+    """client_idle_timeout: a client that sends nothing for so long is closed; one that works is not."""
+    pooler = make_pooler(pg15, settings={"client_idle_timeout": 1})
+    with pooler.connect() as idle, pooler.connect() as busy:
+        watch = Stopwatch()
+        while watch.seconds < 2.5:
+            assert busy.value("select 1 from pg_sleep(0.1)") == "1"
+        assert "client_idle_timeout" in ending(idle)["M"]
+        assert busy.value("select 1 from pg_sleep(2)") == "1"
+    pooler.wait_log("C-.*closing because: client_idle_timeout")
+
+
+def test_timeouts_of_a_user(pg15, make_pooler):
+    """[users] overrides: whole seconds, for this user alone."""
+    pooler = make_pooler(pg15, users={"alice": "query_timeout=1 idle_transaction_timeout=1 client_idle_timeout=2"})
+    with pooler.connect(user="alice") as c, pooler.connect(user="bob") as other:
+        other.send(query("select pg_sleep(2)"))
+        c.send(query("select pg_sleep(8)"))
+        assert "query timeout" in ending(c)["M"]
+        assert error_codes(other.read_ready()) == []
+    with pooler.connect(user="alice") as c:
+        c.query("begin")
+        c.value("select 1")
+        assert "idle transaction timeout" in ending(c)["M"]
+    with pooler.connect(user="alice") as c:
+        watch = Stopwatch()
+        assert "client_idle_timeout" in ending(c)["M"]
+        assert watch.seconds > 1.5
+
+
+def test_client_login_timeout(pg15, make_pooler):
+    """client_login_timeout: a connection that does not log in is closed, whether it said nothing, half, or no password."""
+    pooler = make_pooler(pg15, settings={"client_login_timeout": 1, "auth_type": "scram-sha-256"})
+    silent = pooler.connect(login=False)
+    half = pooler.connect(login=False)
+    half.socket.sendall(wire.startup({"user": "alice"})[:10])
+    no_password = pooler.connect(login=False, user="alice")
+    no_password.send(wire.startup(no_password.startup_parameters()))
+    watch = Stopwatch()
+    for c in (silent, half, no_password):
+        assert c.closed(8)
+    assert 0.5 < watch.seconds < 6
+    pooler.wait_log("C-.*closing because: client_login_timeout")
+    with pooler.connect(user="alice", password="alice-pw") as c:
+        time.sleep(1.5)
+        assert c.value("select 1") == "1"
+
+
+def test_query_wait_timeout_of_a_database(pg15, make_pooler):
+    server = f"host={pg15.host} port={pg15.port}"
+    pooler = make_pooler(pg15, databases={"shop": f"{server} query_wait_timeout=1 pool_size=1"})
+    with held_server(pooler, database="shop"):
+        c = pooler.connect(database="shop")
+        watch = Stopwatch()
+        c.send(query("select 1"))
+        assert ending(c)["M"] == "query_wait_timeout"
+        assert watch.seconds < 5
+
+
+class DeafServer:
+    """A server that takes connections and says what it is told to, or nothing."""
+
+    def __init__(self, answer=None):
+        self.port = ports.take()
+        self.accepted = 0
+        self.connections = []
+        self.listener = socket.create_server(("127.0.0.1", self.port))
+        self.answer = answer
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            self.connections.append(connection)
+            if self.answer:
+                try:
+                    connection.recv(4096)
+                    connection.sendall(self.answer)
+                except OSError:
+                    pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.listener.close()
+        for c in self.connections:
+            c.close()
+
+
+def test_server_connect_timeout(pg15, make_pooler):
+    """server_connect_timeout: a server that takes the connection and never finishes the login is given up."""
+    with DeafServer() as deaf:
+        pooler = make_pooler(
+            pg15,
+            databases={"deaf": f"host=127.0.0.1 port={deaf.port}", "*": f"host={pg15.host} port={pg15.port}"},
+            settings={"server_connect_timeout": 1, "server_login_retry": 1, "query_wait_timeout": 6},
+        )
+        c = pooler.connect(login=False, database="deaf")
+        c.send(wire.startup(c.startup_parameters()), query("select 1"))
+        pooler.wait_log("S-.*closing because: connect timeout", timeout=6)
+        with pooler.connect() as other:
+            assert other.value("select 1", timeout=3) == "1"
+        messages = c.read_to_end(12)
+        assert wire.first_error(messages).fields["S"] == "FATAL"
+
+
+def test_server_login_retry(pg15, make_pooler):
+    """server_login_retry: after a failed connect no other attempt for so long, however many clients wait."""
+    closed_port = ports.take()
+    pooler = make_pooler(
+        pg15,
+        databases={"down": f"host=127.0.0.1 port={closed_port}"},
+        settings={"server_login_retry": 2, "query_wait_timeout": 7},
+    )
+    clients = []
+    for _ in range(5):
+        c = pooler.connect(login=False, database="down")
+        c.send(wire.startup(c.startup_parameters()), query("select 1"))
+        clients.append(c)
+    watch = Stopwatch()
+    pooler.wait_log("S-.*closing because: connect failed")
+    for c in clients:
+        messages = c.read_to_end(15)
+        assert wire.first_error(messages).fields["S"] == "FATAL"
+    attempts = pooler.log().count("closing because: connect failed")
+    assert attempts <= 2 + watch.seconds / 2, f"{attempts} attempts in {watch.seconds:.1f} s"
+
+
+def test_server_comes_back_within_login_retry(own_cluster, make_pooler):
+    """Server down: clients wait, and are served when it is up again."""
+    cluster = own_cluster()
+    pooler = make_pooler(cluster, settings={"server_login_retry": 1, "query_wait_timeout": 30})
+    with pooler.connect() as c:
+        assert c.value("select 1") == "1"
+        cluster.stop()
+        c.send(query("select 'back'"))
+        time.sleep(2)
+        cluster.start()
+        assert rows_of(c.read_ready(timeout=15)) == [("back",)]
+
+
+def test_stopped_server(own_cluster, make_pooler):
+    """A server that stops answering: query_timeout frees its client, and the others live."""
+    cluster = own_cluster()
+    pooler = make_pooler(cluster, settings={"query_timeout": 1, "default_pool_size": 3})
+    with pooler.connect() as c, pooler.connect() as other:
+        pid = int(backend_pid(c))
+        c.query("begin")
+        assert int(backend_pid(c)) == pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            c.send(query("select 1"))
+            assert "query timeout" in ending(c)["M"]
+            assert other.value("select 1", timeout=5) == "1"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_zero_is_off(pg15, make_pooler):
+    """0 means off, not at once."""
+    zeros = dict.fromkeys(
+        "query_timeout idle_transaction_timeout transaction_timeout client_idle_timeout query_wait_timeout server_idle_timeout "
+        "query_wait_notify".split(),
+        0,
+    )
+    pooler = make_pooler(pg15, settings={**zeros, "default_pool_size": 1})
+    with pooler.connect() as c, pooler.connect() as waiting:
+        pid = backend_pid(c)
+        c.query("begin")
+        c.value("select 1")
+        waiting.send(query("select pg_backend_pid()"))
+        time.sleep(1.5)
+        assert c.value("select 1 from pg_sleep(0.3)") == "1"
+        c.query("commit")
+        messages = waiting.read_ready()
+        assert wire.tags(messages) == "TDCZ" and rows_of(messages) == [(pid,)]
+
+
+def test_fractions_of_a_second(pg15, make_pooler):
+    """Times in [pgbouncer] are seconds with a fraction."""
+    pooler = make_pooler(pg15, settings={"query_timeout": 0.5})
+    with pooler.connect() as c:
+        assert c.value("select 1 from pg_sleep(0.1)") == "1"
+        watch = Stopwatch()
+        c.send(query("select pg_sleep(8)"))
+        ending(c)
+        assert 0.3 < watch.seconds < 3
