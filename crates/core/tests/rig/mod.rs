@@ -1,0 +1,343 @@
+//! A pooler without sockets: the test plays the driver, the clients and the servers, in virtual time.
+
+// Each test file is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
+use pgweir_config::load;
+use pgweir_core::{
+    Accepted, Address, ClientId, Connected, ConnectionId, LogLevel, Pooler, Request, ServerId, Source, Surroundings,
+    Time, WallClock,
+};
+use pgweir_wire::write::ErrorText;
+use pgweir_wire::{CancelKey, HEADER_BYTES, Header, ProtocolVersion, StartupPacket, TransactionStatus, Writer};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What every server of these tests reports at login.
+pub const REPORTED: [(&str, &str); 5] = [
+    ("application_name", ""),
+    ("client_encoding", "UTF8"),
+    ("DateStyle", "ISO, MDY"),
+    ("server_version", "15.1"),
+    ("TimeZone", "UTC"),
+];
+
+/// A pooler and everything around it.
+pub struct Rig {
+    pub pooler: Pooler,
+    pub now: Time,
+    /// Bytes written to each connection and not yet looked at.
+    written: HashMap<ConnectionId, Vec<u8>>,
+    /// Bytes the core did not consume.
+    kept: HashMap<ConnectionId, Vec<u8>>,
+    /// Servers whose sockets are wanted.
+    pub connects: VecDeque<ServerId>,
+    pub cancels: VecDeque<(ServerId, CancelKey)>,
+    pub closed: HashSet<ConnectionId>,
+    pub log: Vec<(LogLevel, String)>,
+    pub exited: bool,
+}
+
+impl Rig {
+    /// A pooler with one database, `db`, that everybody may use as user `u`; `settings` are lines of [pgbouncer].
+    pub fn new(settings: &str) -> Rig {
+        Rig::with("db = host=127.0.0.1 user=u", settings)
+    }
+
+    pub fn with(databases: &str, settings: &str) -> Rig {
+        let ini = format!(
+            "[databases]\n{databases}\n[pgbouncer]\nauth_type = any\npool_mode = transaction\nserver_check_query =\n{settings}\n"
+        );
+        let files = move |_: &str| -> std::io::Result<Vec<u8>> { Ok(ini.clone().into_bytes()) };
+        let loaded = load("test.ini", &files).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let surroundings = Surroundings {
+            seed: [7; 32],
+            wall: WallClock { unix_us: 0 },
+            own_uid: 0,
+            open_files_max: 1000,
+        };
+        Rig {
+            pooler: Pooler::new(Arc::new(loaded.config), surroundings, Time(0)),
+            now: Time(0),
+            written: HashMap::new(),
+            kept: HashMap::new(),
+            connects: VecDeque::new(),
+            cancels: VecDeque::new(),
+            closed: HashSet::new(),
+            log: Vec::new(),
+            exited: false,
+        }
+    }
+
+    /// Writes out the outbox and does what is asked, as a driver must after every `handle_*` call.
+    pub fn settle(&mut self, input: &[u8]) {
+        let mut input = input.to_vec();
+        loop {
+            let outbox = self.pooler.outbox();
+            for part in outbox.parts() {
+                let bytes = match part.source {
+                    Source::Input => &input[part.range()],
+                    Source::Arena => &outbox.arena()[part.range()],
+                };
+                assert!(!self.closed.contains(&part.to), "bytes for a closed connection");
+                self.written.entry(part.to).or_default().extend_from_slice(bytes);
+            }
+            outbox.clear();
+            match self.pooler.poll_request() {
+                None => return,
+                Some(Request::Connect { server, .. }) => self.connects.push_back(server),
+                Some(Request::Cancel { server, key }) => self.cancels.push_back((server, key)),
+                Some(Request::Close(id)) => drop(self.closed.insert(id)),
+                Some(Request::Log { level, text }) => self.log.push((level, text)),
+                Some(Request::Resume(id)) if !self.closed.contains(&id) => {
+                    input = self.kept.remove(&id).unwrap_or_default();
+                    self.pass(id, &input);
+                }
+                Some(Request::Exit) => self.exited = true,
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn pass(&mut self, id: ConnectionId, input: &[u8]) {
+        let consumed = match id {
+            ConnectionId::Client(client) => self.pooler.handle_client_bytes(self.now, client, input),
+            ConnectionId::Server(server) => self.pooler.handle_server_bytes(self.now, server, input),
+        };
+        assert!(consumed <= input.len());
+        if consumed < input.len() {
+            self.kept.insert(id, input[consumed..].to_vec());
+        }
+    }
+
+    /// Bytes come from a connection.
+    pub fn comes(&mut self, id: impl Into<ConnectionId>, bytes: &[u8]) {
+        let id = id.into();
+        let mut input = self.kept.remove(&id).unwrap_or_default();
+        input.extend_from_slice(bytes);
+        self.pass(id, &input);
+        self.settle(&input);
+    }
+
+    /// Messages come from a connection.
+    pub fn says(&mut self, id: impl Into<ConnectionId>, write: impl FnOnce(&mut Writer<'_>)) {
+        let mut bytes = Vec::new();
+        write(&mut Writer::new(&mut bytes));
+        self.comes(id, &bytes);
+    }
+
+    /// A server completes a simple query.
+    pub fn completes(&mut self, server: ServerId, tag: &str) {
+        self.says(server, |w| {
+            w.command_complete(tag);
+            w.ready_for_query(TransactionStatus::Idle);
+        });
+    }
+
+    /// A client connects and asks for a database; its login may still wait.
+    pub fn client_begins(&mut self, parameters: &[(&str, &str)]) -> ClientId {
+        let peer = Address::Tcp(([127, 0, 0, 1], 5000).into());
+        let id = self.pooler.handle_accept(
+            self.now,
+            Accepted {
+                peer,
+                local: peer,
+                peer_uid: None,
+            },
+        );
+        self.settle(&[]);
+        let mut packet = Vec::new();
+        let parameters = parameters.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
+        StartupPacket::write_startup(&mut packet, ProtocolVersion::V3_0, parameters);
+        self.comes(id, &packet);
+        id
+    }
+
+    /// A client logs in to `db`, with a first server if one is needed.
+    pub fn client(&mut self) -> ClientId {
+        let id = self.client_begins(&[("user", "u"), ("database", "db")]);
+        self.servers_log_in();
+        let welcome = self.told(id);
+        assert!(
+            welcome.ends_with(&["ReadyForQuery I".into()]),
+            "not welcome: {welcome:?}"
+        );
+        id
+    }
+
+    /// Every server that is wanted comes up.
+    pub fn servers_log_in(&mut self) -> Vec<ServerId> {
+        let mut up = Vec::new();
+        while let Some(id) = self.connects.pop_front() {
+            if !self.closed.contains(&id.into()) {
+                self.server_logs_in(id);
+                up.push(id);
+            }
+        }
+        up
+    }
+
+    pub fn server_connects(&mut self, id: ServerId) {
+        let remote = Address::Tcp(([127, 0, 0, 1], 5432).into());
+        self.pooler
+            .handle_server_connected(self.now, id, Connected { remote, local: remote });
+        self.settle(&[]);
+        self.written.remove(&id.into());
+    }
+
+    pub fn server_logs_in(&mut self, id: ServerId) {
+        self.server_connects(id);
+        self.says(id, |w| {
+            w.authentication(&0u32.to_be_bytes());
+            for (name, value) in REPORTED {
+                w.parameter_status(name.as_bytes(), value.as_bytes());
+            }
+            w.backend_key_data(4711 + id.0.index, b"key!");
+            w.ready_for_query(TransactionStatus::Idle);
+        });
+    }
+
+    /// The messages written to a connection since the last look, one line each.
+    pub fn told(&mut self, id: impl Into<ConnectionId>) -> Vec<String> {
+        let id = id.into();
+        let bytes = self.written.remove(&id).unwrap_or_default();
+        let to_server = matches!(id, ConnectionId::Server(_));
+        messages(&bytes)
+            .into_iter()
+            .map(|(tag, body)| line(to_server, tag, body))
+            .collect()
+    }
+
+    /// The cancel key in what was written to a client, which stays there.
+    pub fn key_told(&self, id: ClientId) -> CancelKey {
+        let welcome = messages(&self.written[&id.into()]);
+        let (_, body) = welcome.iter().find(|(tag, _)| *tag == b'K').expect("BackendKeyData");
+        CancelKey::read(body).expect("a key")
+    }
+
+    /// The server that a client is linked to.
+    pub fn server_of(&self, id: ClientId) -> Option<ServerId> {
+        match self.pooler.linked(id.into())? {
+            ConnectionId::Server(server) => Some(server),
+            ConnectionId::Client(_) => None,
+        }
+    }
+
+    /// Time passes.
+    pub fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            let soonest = self.now + Duration::from_millis(1);
+            self.now = self.pooler.poll_timeout().unwrap_or(end).max(soonest).min(end);
+            self.pooler.handle_timeout(self.now);
+            self.settle(&[]);
+        }
+    }
+
+    pub fn client_leaves(&mut self, id: ClientId) {
+        self.closed.insert(id.into());
+        self.pooler.handle_client_closed(self.now, id);
+        self.settle(&[]);
+    }
+
+    pub fn server_dies(&mut self, id: ServerId) {
+        self.closed.insert(id.into());
+        self.pooler.handle_server_closed(self.now, id);
+        self.settle(&[]);
+    }
+
+    pub fn cancel_arrives(&mut self, server: ServerId) {
+        self.pooler.handle_cancel_finished(self.now, server);
+        self.settle(&[]);
+    }
+
+    /// A CancelRequest on a connection of its own.
+    pub fn cancel_request(&mut self, key: &CancelKey) {
+        let peer = Address::Tcp(([127, 0, 0, 1], 5001).into());
+        let id = self.pooler.handle_accept(
+            self.now,
+            Accepted {
+                peer,
+                local: peer,
+                peer_uid: None,
+            },
+        );
+        let mut packet = Vec::new();
+        StartupPacket::write_cancel(&mut packet, key);
+        self.comes(id, &packet);
+        assert!(self.closed.contains(&id.into()));
+    }
+}
+
+/// An ERROR of a server's.
+pub fn error(sqlstate: &'static str, message: &'static str) -> ErrorText<'static> {
+    ErrorText {
+        severity: "ERROR",
+        sqlstate,
+        message,
+        detail: "",
+        hint: "",
+    }
+}
+
+/// A FATAL of a server's.
+pub fn fatal(sqlstate: &'static str, message: &'static str) -> ErrorText<'static> {
+    ErrorText {
+        severity: "FATAL",
+        ..error(sqlstate, message)
+    }
+}
+
+fn messages(mut rest: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut messages = Vec::new();
+    while let Some(header) = Header::read(rest).expect("a valid message") {
+        let (message, more) = rest.split_at(header.message_bytes as usize);
+        messages.push((header.tag, &message[HEADER_BYTES..]));
+        rest = more;
+    }
+    assert!(rest.is_empty(), "half a message");
+    messages
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace('\0', " ").trim_end().to_string()
+}
+
+fn line(to_server: bool, tag: u8, body: &[u8]) -> String {
+    let name = match (to_server, tag) {
+        (true, b'Q') => "Query",
+        (true, b'P') => "Parse",
+        (true, b'B') => "Bind",
+        (true, b'D') => "Describe",
+        (true, b'E') => return "Execute".into(),
+        (true, b'C') => "Close",
+        (true, b'S') => return "Sync".into(),
+        (true, b'H') => return "Flush".into(),
+        (true, b'X') => return "Terminate".into(),
+        (true, b'f') => return "CopyFail".into(),
+        (true, b'd') => return "CopyData".into(),
+        (false, b'Z') => "ReadyForQuery",
+        (false, b'C') => "CommandComplete",
+        (false, b'1') => return "ParseComplete".into(),
+        (false, b'2') => return "BindComplete".into(),
+        (false, b'3') => return "CloseComplete".into(),
+        (false, b'n') => return "NoData".into(),
+        (false, b'D') => return "DataRow".into(),
+        (false, b'S') => "ParameterStatus",
+        (false, b'R') => return "Authentication".into(),
+        (false, b'K') => return "BackendKeyData".into(),
+        (false, b'E' | b'N') => {
+            let fields = pgweir_wire::ErrorFields::read(body).expect("an error's fields");
+            let kind = if tag == b'E' { "Error" } else { "Notice" };
+            return format!("{kind} {} {}", text(fields.sqlstate), text(fields.message));
+        }
+        _ => return format!("{}?", char::from(tag)),
+    };
+    if name == "Bind" || name == "Parse" {
+        // Two names, or the name and the text.
+        let fields: Vec<_> = body.split(|&b| b == 0).take(2).map(text).collect();
+        return format!("{name} {}", fields.join(" "));
+    }
+    format!("{name} {}", text(body))
+}

@@ -1,0 +1,533 @@
+//! How clients share servers: conversations in virtual time, each naming what it guards against.
+
+mod rig;
+
+use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
+use rig::{Rig, error, fatal};
+use std::time::Duration;
+
+#[test]
+fn a_server_is_released_at_the_idle_ready_for_query_that_empties_the_queue_and_not_before() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.query(b"select 1");
+        w.query(b"select 2");
+    });
+    let server = rig.server_of(client).expect("linked");
+    assert_eq!(rig.told(server), ["Query select 1", "Query select 2"]);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.server_of(client), Some(server), "one answer is still owed");
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.server_of(client), None);
+    assert_eq!(rig.told(client).len(), 4);
+}
+
+#[test]
+fn half_a_message_keeps_the_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"copy t from stdin"));
+    let server = rig.server_of(client).unwrap();
+    rig.comes(client, b"d\0\0\0\x08ab");
+    rig.completes(server, "COPY 0");
+    assert!(
+        rig.server_of(client).is_some(),
+        "two bytes of a CopyData are still to come"
+    );
+    rig.comes(client, b"cd");
+    assert_eq!(rig.server_of(client), None);
+}
+
+#[test]
+fn an_extended_segment_without_sync_keeps_the_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"select 1", &[0, 0]);
+        w.empty(b'H');
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| w.empty(b'1'));
+    assert_eq!(rig.told(client), ["ParseComplete"]);
+    rig.client_leaves(client);
+    assert_eq!(
+        rig.told(server),
+        ["Parse  select 1", "Flush", "Sync"],
+        "the implicit transaction is ended, not handed on"
+    );
+}
+
+#[test]
+fn sync_during_copy_in_is_swallowed_by_the_server_and_not_waited_for() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"copy t from stdin", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.message(b'G', |b| b.extend([0, 0, 0]));
+    });
+    rig.says(client, |w| {
+        w.message(b'd', |b| b.extend(*b"1\n"));
+        w.empty(b'c');
+        w.sync();
+    });
+    rig.completes(server, "COPY 1");
+    assert_eq!(rig.server_of(client), None, "one ReadyForQuery, not two (recording E7)");
+}
+
+#[test]
+fn begin_takes_no_server_and_travels_with_the_first_statement() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"BEGIN"));
+    assert_eq!(rig.told(client), ["CommandComplete BEGIN", "ReadyForQuery T"]);
+    assert_eq!(rig.server_of(client), None);
+    rig.says(client, |w| w.query(b"insert"));
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(
+        rig.told(server),
+        ["Parse pgweir_1 BEGIN", "Bind  pgweir_1", "Execute", "Query insert"]
+    );
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("BEGIN");
+        w.command_complete("INSERT 0 1");
+        w.ready_for_query(InTransaction);
+    });
+    assert_eq!(rig.told(client), ["CommandComplete INSERT 0 1", "ReadyForQuery T"]);
+    rig.says(client, |w| w.query(b"commit"));
+    rig.completes(server, "COMMIT");
+    assert_eq!(rig.server_of(client), None);
+}
+
+#[test]
+fn begin_then_commit_needs_no_server_at_all() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    for (text, tag) in [
+        ("begin", "BEGIN"),
+        ("commit;", "COMMIT"),
+        ("START TRANSACTION", "BEGIN"),
+        ("rollback", "ROLLBACK"),
+    ] {
+        rig.says(client, |w| w.query(text.as_bytes()));
+        assert_eq!(rig.told(client)[0], format!("CommandComplete {tag}"));
+        assert_eq!(rig.server_of(client), None);
+    }
+}
+
+#[test]
+fn a_deferred_begin_that_fails_lets_nothing_run_outside_the_transaction() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.told(client);
+    rig.says(client, |w| w.query(b"insert"));
+    let server = rig.server_of(client).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.error(&error("57014", "canceling statement due to user request"));
+    });
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to user request"]
+    );
+    assert_eq!(
+        rig.told(server),
+        ["Sync"],
+        "the server ignores the Query, so a Sync must bring it back"
+    );
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert_eq!(rig.told(client), ["ReadyForQuery I"]);
+}
+
+#[test]
+fn the_deferral_is_bounded() {
+    let mut rig = Rig::new("deferred_begin = 0.5");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.wait(Duration::from_millis(400));
+    assert_eq!(rig.server_of(client), None);
+    rig.wait(Duration::from_millis(300));
+    let server = rig.server_of(client).expect("the BEGIN went to a server alone");
+    assert_eq!(rig.told(server).last().unwrap(), "Sync");
+}
+
+#[test]
+fn deferral_can_be_switched_off() {
+    let mut rig = Rig::new("deferred_begin = 0");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(rig.told(server), ["Query begin"]);
+}
+
+#[test]
+fn a_client_gets_its_settings_on_a_server_that_another_client_has_changed() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| w.query(b"set timezone = 'Asia/Tokyo'"));
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("SET");
+        w.parameter_status(b"TimeZone", b"Asia/Tokyo");
+        w.ready_for_query(Idle);
+    });
+    rig.says(b, |w| w.query(b"select now()"));
+    assert_eq!(rig.server_of(b), Some(server), "the pool has one server");
+    assert_eq!(
+        rig.told(server),
+        [
+            "Parse pgweir_1 SELECT pg_catalog.set_config($1, $2, false)",
+            "Bind  pgweir_1",
+            "Execute",
+            "Sync",
+            "Query select now()"
+        ]
+    );
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.data_row(1, [Some(&b"UTC"[..])]);
+        w.command_complete("SELECT 1");
+        w.parameter_status(b"TimeZone", b"UTC");
+        w.ready_for_query(Idle);
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(b),
+        ["CommandComplete SELECT 1", "ReadyForQuery I"],
+        "the restoration is not the client's to see"
+    );
+}
+
+#[test]
+fn waiting_clients_are_served_in_order() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let clients: Vec<_> = (0..4).map(|_| rig.client()).collect();
+    for &client in &clients {
+        rig.says(client, |w| w.query(b"select 1"));
+    }
+    let server = rig.server_of(clients[0]).unwrap();
+    for &client in &clients {
+        assert_eq!(rig.server_of(client), Some(server));
+        rig.completes(server, "SELECT 1");
+    }
+}
+
+#[test]
+fn a_cancel_reaches_the_query_of_its_own_client_and_the_server_waits_for_it() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.servers_log_in();
+    rig.told(client);
+    let key = pgweir_wire::CancelKey {
+        process_id: client.0.index + 1,
+        secret: b"nope".as_slice().into(),
+    };
+    rig.says(client, |w| w.query(b"select pg_sleep(9)"));
+    rig.cancel_request(&key);
+    assert!(rig.cancels.is_empty(), "a wrong secret cancels nothing");
+}
+
+#[test]
+fn a_server_with_a_cancel_on_its_way_is_not_handed_out() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let (client, key) = client_with_key(&mut rig);
+    let other = rig.client();
+    rig.says(client, |w| w.query(b"select pg_sleep(9)"));
+    let server = rig.server_of(client).unwrap();
+    rig.cancel_request(&key);
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.cancels.len(),
+        1,
+        "a second request would find nothing else than the first"
+    );
+    rig.says(other, |w| w.query(b"select 1"));
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.server_of(other), None, "the cancel could hit the wrong query");
+    rig.cancel_arrives(server);
+    assert_eq!(rig.server_of(other), Some(server));
+    rig.cancel_request(&key);
+    assert_eq!(rig.cancels.len(), 1, "the query is over: the request has no effect");
+}
+
+#[test]
+fn a_client_that_waits_can_cancel_its_wait() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let busy = rig.client();
+    rig.says(busy, |w| w.query(b"select pg_sleep(9)"));
+    let (client, key) = client_with_key(&mut rig);
+    rig.says(client, |w| w.query(b"select 1"));
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+    rig.says(client, |w| {
+        w.parse(b"", b"select 2", &[0, 0]);
+        w.sync();
+    });
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+}
+
+fn client_with_key(rig: &mut Rig) -> (pgweir_core::ClientId, pgweir_wire::CancelKey) {
+    let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.servers_log_in();
+    let key = rig.key_told(id);
+    rig.told(id);
+    (id, key)
+}
+
+#[test]
+fn a_client_that_vanishes_in_a_transaction_leaves_a_rolled_back_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin; insert"));
+    let server = rig.server_of(client).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("INSERT 0 1");
+        w.ready_for_query(InTransaction);
+    });
+    rig.client_leaves(client);
+    assert_eq!(rig.told(server), ["Query ROLLBACK"]);
+    rig.completes(server, "ROLLBACK");
+    let next = rig.client();
+    rig.says(next, |w| w.query(b"select 1"));
+    assert_eq!(rig.server_of(next), Some(server), "the server was not lost");
+}
+
+#[test]
+fn a_client_that_vanishes_mid_query_has_it_cancelled_and_its_answer_reaches_nobody() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select pg_sleep(9)"));
+    let server = rig.server_of(client).unwrap();
+    let next = rig.client();
+    rig.says(next, |w| w.query(b"select 2"));
+    rig.client_leaves(client);
+    assert_eq!(rig.cancels.len(), 1);
+    rig.says(server, |w| {
+        w.error(&error("57014", "canceling statement due to user request"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.server_of(next), None);
+    rig.cancel_arrives(server);
+    assert_eq!(rig.server_of(next), Some(server));
+    assert!(rig.told(next).is_empty());
+}
+
+#[test]
+fn a_client_that_vanishes_in_copy_in_ends_it_with_copy_fail() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"copy t from stdin"));
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| w.message(b'G', |b| b.extend([0, 0, 0])));
+    rig.told(server);
+    rig.client_leaves(client);
+    assert_eq!(rig.told(server), ["CopyFail"]);
+    rig.says(server, |w| {
+        w.error(&error("57014", "COPY from stdin failed: client disconnected"));
+        w.ready_for_query(Idle);
+    });
+    rig.cancel_arrives(server);
+    let next = rig.client();
+    rig.says(next, |w| w.query(b"select 1"));
+    assert_eq!(rig.server_of(next), Some(server));
+}
+
+#[test]
+fn a_client_that_vanishes_inside_a_message_costs_its_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.comes(client, b"Q\0\0\x10\0select 'a long query that is cut");
+    let server = rig.server_of(client).unwrap();
+    rig.client_leaves(client);
+    assert!(
+        rig.closed.contains(&server.into()),
+        "the rest of the message cannot be made up"
+    );
+}
+
+#[test]
+fn a_client_without_a_server_does_not_notice_that_servers_die() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).unwrap();
+    rig.completes(server, "SELECT 1");
+    rig.told(client);
+    rig.says(server, |w| {
+        w.error(&fatal("57P01", "terminating connection due to administrator command"))
+    });
+    rig.server_dies(server);
+    assert!(rig.told(client).is_empty());
+    rig.says(client, |w| w.query(b"select 1"));
+    let up = rig.servers_log_in();
+    assert_eq!(rig.server_of(client), Some(up[0]));
+}
+
+#[test]
+fn a_client_in_a_transaction_hears_the_servers_own_last_words() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.error(&fatal("57P01", "terminating connection due to administrator command"))
+    });
+    rig.server_dies(server);
+    assert_eq!(
+        rig.told(client),
+        ["Error 57P01 terminating connection due to administrator command"]
+    );
+    assert!(rig.closed.contains(&client.into()));
+}
+
+#[test]
+fn query_wait_timeout_ends_the_wait_and_a_notice_comes_before() {
+    let mut rig = Rig::new("default_pool_size = 1\nquery_wait_timeout = 7\nquery_wait_notify = 5");
+    let busy = rig.client();
+    rig.says(busy, |w| w.query(b"select pg_sleep(99)"));
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    rig.wait(Duration::from_secs(6));
+    assert_eq!(rig.told(client).len(), 1, "the NOTICE");
+    rig.wait(Duration::from_secs(2));
+    assert_eq!(rig.told(client), ["Error 57014 query_wait_timeout"]);
+    assert!(rig.closed.contains(&client.into()));
+}
+
+#[test]
+fn the_pool_never_grows_beyond_its_size_and_the_reserve_comes_late() {
+    let mut rig = Rig::new("default_pool_size = 2\nreserve_pool_size = 1\nreserve_pool_timeout = 3");
+    let clients: Vec<_> = (0..5).map(|_| rig.client()).collect();
+    for &client in &clients {
+        rig.says(client, |w| w.query(b"select pg_sleep(99)"));
+    }
+    rig.servers_log_in();
+    let linked = |rig: &Rig| clients.iter().filter(|&&c| rig.server_of(c).is_some()).count();
+    assert_eq!(linked(&rig), 2);
+    rig.wait(Duration::from_secs(4));
+    rig.servers_log_in();
+    assert_eq!(linked(&rig), 3);
+    rig.wait(Duration::from_secs(9));
+    assert!(rig.connects.is_empty());
+}
+
+#[test]
+fn a_limit_holds_over_pools_and_an_idle_server_makes_way() {
+    let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
+    let mut rig = Rig::with(databases, "max_user_connections = 1");
+    let enter = |rig: &mut Rig, database: &str| {
+        let id = rig.client_begins(&[("user", "u"), ("database", database)]);
+        rig.servers_log_in();
+        id
+    };
+    let one = enter(&mut rig, "one");
+    rig.says(one, |w| w.query(b"select pg_sleep(9)"));
+    let server = rig.server_of(one).unwrap();
+    let two = enter(&mut rig, "two");
+    assert!(rig.told(two).is_empty(), "user u may have one connection");
+    rig.completes(server, "SELECT 1");
+    rig.wait(Duration::from_secs(1));
+    assert!(rig.closed.contains(&server.into()), "evicted");
+    rig.servers_log_in();
+    assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
+}
+
+#[test]
+fn statement_pooling_refuses_transaction_blocks() {
+    let mut rig = Rig::new("pool_mode = statement");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    let server = rig.server_of(client).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("BEGIN");
+        w.ready_for_query(InTransaction);
+    });
+    assert_eq!(
+        rig.told(client).last().unwrap(),
+        "Error 0A000 transaction blocks not allowed in statement pooling mode"
+    );
+    assert!(rig.closed.contains(&client.into()));
+    assert_eq!(rig.told(server), ["Query ROLLBACK"]);
+}
+
+#[test]
+fn session_pooling_keeps_the_server_and_resets_it_afterwards() {
+    let mut rig = Rig::new("pool_mode = session");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).unwrap();
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.server_of(client), Some(server));
+    rig.told(server);
+    rig.says(client, |w| w.terminate());
+    assert_eq!(rig.told(server), ["Query DISCARD ALL"]);
+}
+
+#[test]
+fn late_copy_messages_take_no_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.message(b'd', |b| b.extend(*b"1\n"));
+        w.empty(b'c');
+    });
+    assert_eq!(rig.server_of(client), None);
+    assert!(rig.told(client).is_empty());
+}
+
+#[test]
+fn in_a_failed_transaction_nothing_is_answered_by_the_pooler() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"s", b"select 1", &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    rig.says(client, |w| w.query(b"begin; select 1/0"));
+    rig.says(server, |w| {
+        w.error(&error("22012", "division by zero"));
+        w.ready_for_query(Failed);
+    });
+    rig.told(server);
+    rig.told(client);
+    rig.says(client, |w| {
+        w.parse(b"t", b"select 1", &[0, 0]);
+        w.sync();
+    });
+    let asked = rig.told(server);
+    assert_eq!(
+        asked,
+        ["Close Spgweir_1", "Parse pgweir_1 select 1", "Sync"],
+        "the server must say 25P02 itself"
+    );
+}
