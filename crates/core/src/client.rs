@@ -78,6 +78,8 @@ pub(crate) struct Client {
     pub(crate) accepted: Accepted,
     /// Set once the database is known.
     pub(crate) pool: Option<PoolId>,
+    /// Who logged in, where the database forces another user on the servers.
+    pub(crate) login_user: Option<Box<str>>,
     /// The linked server.
     pub(crate) link: Option<ServerId>,
     pub(crate) waiting: Waiting,
@@ -107,6 +109,7 @@ impl Client {
             phase: ClientPhase::Startup,
             accepted,
             pool: None,
+            login_user: None,
             link: None,
             waiting: Waiting::No,
             passing: Passing::None,

@@ -38,6 +38,10 @@ impl Pooler {
             return Acquired::Closed;
         };
         let shape = client.shape.clone();
+        if self.admin.refuses_waiters() {
+            self.refuse_for_shutdown(now, id);
+            return Acquired::Closed;
+        }
         if self.pool_takes_no_clients_now(pool_id) {
             return self.enqueue(now, id, pool_id);
         }
@@ -97,7 +101,11 @@ impl Pooler {
     }
 
     pub(crate) fn refuse_for_login_failure(&mut self, now: Time, id: ClientId, failure: &crate::pool::LoginFailure) {
-        if self.clients.get(id.0).is_some_and(|c| matches!(&c.phase, ClientPhase::Login(l) if l.awaits_auth_query())) {
+        if self
+            .clients
+            .get(id.0)
+            .is_some_and(|c| matches!(&c.phase, ClientPhase::Login(l) if l.awaits_auth_query()))
+        {
             // Whoever is not authenticated yet learns nothing about servers and databases.
             let message = "cannot look up the user: no server is available";
             return self.fail_client(now, id, Trouble::ServerUnavailable, message, "", "");
@@ -256,6 +264,7 @@ impl Pooler {
         let client = self.clients.remove(id.0).expect("looked up above");
         self.admin.client_gone(id);
         if client.counted {
+            self.client_count -= 1;
             self.count_client_out(&client);
         }
         if let Some(pool_id) = client.pool {
@@ -289,7 +298,11 @@ impl Pooler {
             (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
             (_, Some(pool)) => (
                 self.pool(pool).key.database.to_string(),
-                self.pool(pool).key.user.to_string(),
+                client
+                    .login_user
+                    .as_deref()
+                    .unwrap_or(&self.pool(pool).key.user)
+                    .to_string(),
             ),
             _ => ("(nodb)".into(), "(nouser)".into()),
         };

@@ -85,6 +85,28 @@ impl Login {
     pub(crate) fn user_label(&self) -> String {
         self.wishes.user.clone()
     }
+
+    pub(crate) fn user(&self) -> &str {
+        &self.wishes.user
+    }
+
+    pub(crate) fn database(&self) -> &str {
+        &self.wishes.database
+    }
+
+    /// A setting the startup packet asked for.
+    pub(crate) fn setting(&self, name: &str) -> Option<&str> {
+        let settings = self.wishes.settings.iter().rev();
+        settings
+            .clone()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| &**value)
+    }
+
+    /// What must be sent in front of AuthenticationOk.
+    pub(crate) fn take_closing(&mut self) -> Option<Vec<u8>> {
+        self.closing.take()
+    }
 }
 
 impl Pooler {
@@ -104,7 +126,7 @@ impl Pooler {
         };
         let (user, database) = (login.wishes.user.clone(), login.wishes.database.clone());
         if database == CONSOLE_DATABASE && user == CONSOLE_DATABASE && unix && own_uid {
-            return self.open_console(now, id, &user, Access::Admin, None);
+            return self.open_console(now, id, &user, Access::Admin);
         }
         let method = match self.config.global.auth_type {
             AuthType::Any => ClientAuthMethod::Any,
@@ -262,7 +284,7 @@ impl Pooler {
         );
         if database == CONSOLE_DATABASE {
             return match self.console_access(&user) {
-                Some(access) => self.open_console(now, id, &user, access, None),
+                Some(access) => self.open_console(now, id, &user, access),
                 None => self.fail_client(
                     now,
                     id,
@@ -322,8 +344,10 @@ impl Pooler {
                 "Close idle clients, or raise the limit.",
             );
         }
+        let forced = *self.pool(pool_id).key.user != *user;
         let client = self.client_mut(id);
         client.pool = Some(pool_id);
+        client.login_user = forced.then(|| user.as_str().into());
         client.counted = true;
         self.client_count += 1;
         self.learn_credential(pool_id, &user, learned);

@@ -124,6 +124,9 @@ impl Pooler {
     /// a [`Request::Resume`]; what it has already read and the core did not consume stays with the driver.
     #[inline]
     pub fn may_read(&self, id: ConnectionId) -> bool {
+        if self.admin.is_suspended() && self.is_suspendable(id) {
+            return false;
+        }
         match id {
             ConnectionId::Server(_) => true,
             ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|c| match &c.phase {

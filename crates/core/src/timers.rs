@@ -91,6 +91,9 @@ impl Pooler {
             return;
         }
         self.timers.next_round = now + ROUND;
+        if self.admin.is_suspended() {
+            return;
+        }
         self.time_servers(now);
         self.time_pools(now);
         self.time_deferred_begins(now);
@@ -238,8 +241,7 @@ impl Pooler {
             }
         }
         if self.pool(pool_id).servers == 0 {
-            self.pool_index.remove(&key);
-            self.pools[pool_id as usize] = None;
+            self.drop_pool(pool_id);
         }
     }
 
