@@ -78,7 +78,7 @@ impl Pooler {
             let end = input.len().min(at + total);
             let whole = end == at + total;
             // DataRow and CopyData are nearly all traffic and decide nothing.
-            if matches!(header.tag, b'D' | b'd') && !server.queue.fake_in_front() {
+            if matches!(header.tag, b'D' | b'd') && !server.queue.fake_in_front() && !server.queue.is_empty() {
                 let forward = server.link.is_some() && forwards(server);
                 if !forward {
                     self.captured_row(id, &input[at..end], whole);
@@ -171,10 +171,12 @@ impl Pooler {
             self.server_misbehaves(now, id, &format!("unknown message type {}", header.tag));
             return Passed::Closed;
         };
+        let linked = self.servers.get(id.0).is_some_and(|s| s.link.is_some());
         let must_be_whole = matches!(
             tag,
             BackendTag::CommandComplete | BackendTag::ReadyForQuery | BackendTag::ParameterStatus
-        );
+        ) || !linked
+            && matches!(tag, BackendTag::NoticeResponse | BackendTag::NotificationResponse);
         if must_be_whole && !whole {
             if header.message_bytes as usize <= SEEN_WHOLE_BYTES_MAX {
                 return Passed::NeedBytes;
@@ -226,7 +228,12 @@ impl Pooler {
                 // A notice caused by an injected Parse is what the client's own Parse would have caused; but whoever is
                 // not logged in yet hears nothing from servers.
                 Passed::Skip if server.restoring => Passed::Skip,
-                _ if server.link.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session())) => Passed::Forward,
+                _ if server
+                    .link
+                    .is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session())) =>
+                {
+                    Passed::Forward
+                }
                 _ => Passed::Skip,
             },
             (BackendTag::CopyInResponse, _) => {
@@ -397,11 +404,7 @@ impl Pooler {
             );
             self.log(LogLevel::Warning, text);
             let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
-            return if session {
-                Passed::Forward
-            } else {
-                Passed::Skip
-            };
+            return if session { Passed::Forward } else { Passed::Skip };
         };
         let skipped = front.to == To::Skip;
         let replaced = match &front.to {

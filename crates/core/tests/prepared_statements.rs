@@ -1,0 +1,458 @@
+//! Prepared statements over shared servers: one conversation for each way other poolers got it wrong.
+
+mod rig;
+
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
+use rig::{Rig, error};
+
+const SELECT: &[u8] = b"select $1";
+const NO_TYPES: &[u8] = &[0, 0];
+
+/// A client prepares `name` and its server confirms it.
+fn prepares(rig: &mut Rig, client: ClientId, name: &[u8], text: &[u8]) {
+    rig.says(client, |w| {
+        w.parse(name, text, NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("linked");
+    let asked = rig.told(server);
+    let injected = asked.iter().filter(|l| l.starts_with("Close")).count();
+    let parsed = asked.iter().any(|l| l.starts_with("Parse"));
+    rig.says(server, |w| {
+        (0..injected).for_each(|_| w.empty(b'3'));
+        if parsed {
+            w.empty(b'1');
+        }
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.told(client), ["ParseComplete", "ReadyForQuery I"]);
+}
+
+fn binds(rig: &mut Rig, client: ClientId, name: &[u8]) -> Option<ServerId> {
+    rig.says(client, |w| {
+        w.bind_text(name, &[Some(b"1")]);
+        w.execute();
+        w.sync();
+    });
+    rig.server_of(client)
+}
+
+fn one_row(rig: &mut Rig, server: ServerId) {
+    rig.says(server, |w| {
+        w.empty(b'2');
+        w.data_row(1, [Some(&b"1"[..])]);
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+}
+
+/// Two clients, two servers: `a` has prepared `s` on the first server and is linked to none.
+fn prepared_elsewhere(settings: &str) -> (Rig, ClientId, ClientId, ServerId) {
+    let mut rig = Rig::new(settings);
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(b, |w| w.query(b"select pg_sleep(9)"));
+    let first = rig.server_of(b).unwrap();
+    rig.told(first);
+    (rig, a, b, first)
+}
+
+#[test]
+fn bind_on_another_server_is_preceded_by_a_parse_the_client_does_not_see() {
+    let (mut rig, a, _, first) = prepared_elsewhere("");
+    assert_eq!(binds(&mut rig, a, b"s"), None, "the only server is busy");
+    let second = rig.servers_log_in()[0];
+    assert_ne!(first, second);
+    assert_eq!(
+        rig.told(second),
+        ["Parse pgweir_1 select $1", "Bind  pgweir_1", "Execute", "Sync"]
+    );
+    rig.says(second, |w| w.empty(b'1'));
+    one_row(&mut rig, second);
+    assert_eq!(
+        rig.told(a),
+        ["BindComplete", "DataRow", "CommandComplete SELECT 1", "ReadyForQuery I"]
+    );
+}
+
+#[test]
+fn an_injected_parse_that_fails_is_the_clients_error_and_leaves_no_trace() {
+    let (mut rig, a, ..) = prepared_elsewhere("");
+    binds(&mut rig, a, b"s");
+    let server = rig.servers_log_in()[0];
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("42P01", "relation does not exist"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.told(a), ["Error 42P01 relation does not exist", "ReadyForQuery I"]);
+    assert_eq!(binds(&mut rig, a, b"s"), Some(server));
+    assert_eq!(
+        rig.told(server)[0],
+        "Parse pgweir_1 select $1",
+        "the server does not hold it after all"
+    );
+}
+
+#[test]
+fn same_text_of_another_client_is_answered_by_the_pooler_in_its_turn() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(b, |w| {
+        w.parse(b"other_name", SELECT, NO_TYPES);
+        w.describe(b'S', b"other_name");
+        w.bind_text(b"other_name", &[Some(b"1")]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(b).unwrap();
+    assert_eq!(
+        rig.told(server),
+        ["Describe Spgweir_1", "Bind  pgweir_1", "Execute", "Sync"]
+    );
+    assert!(rig.told(b).is_empty(), "nothing before Flush or Sync is answered");
+    rig.says(server, |w| {
+        w.message(b't', |body| body.extend([0, 0]));
+        w.empty(b'n');
+    });
+    one_row(&mut rig, server);
+    let told = rig.told(b);
+    assert_eq!(told[..4], ["ParseComplete", "t?", "NoData", "BindComplete"]);
+}
+
+#[test]
+fn flush_gets_the_answers_that_need_no_server() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(b, |w| {
+        w.parse(b"t", SELECT, NO_TYPES);
+        w.empty(b'H');
+    });
+    assert_eq!(rig.told(b), ["ParseComplete"]);
+}
+
+#[test]
+fn an_error_in_a_pipeline_takes_the_unsent_answers_and_new_names_along() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(b, |w| {
+        w.parse(b"bad", b"selec", NO_TYPES);
+        w.parse(b"t", SELECT, NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(b).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("42601", "syntax error"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(b),
+        ["Error 42601 syntax error", "ReadyForQuery I"],
+        "no ParseComplete for t"
+    );
+    binds(&mut rig, b, b"t");
+    assert_eq!(
+        rig.told(server)[0],
+        "Bind  t",
+        "t does not exist: the server says so with the client's own name"
+    );
+}
+
+#[test]
+fn a_client_that_disconnects_between_parse_and_sync_poisons_nothing() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    rig.says(a, |w| w.parse(b"s", b"selec", NO_TYPES));
+    let server = rig.server_of(a).unwrap();
+    rig.client_leaves(a);
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("42601", "syntax error"));
+        w.ready_for_query(Idle);
+    });
+    rig.cancel_arrives(server);
+    let b = rig.client();
+    rig.says(b, |w| {
+        w.parse(b"s", b"selec", NO_TYPES);
+        w.sync();
+    });
+    assert_eq!(rig.server_of(b), Some(server));
+    assert!(
+        rig.told(server)[0].starts_with("Parse"),
+        "the failed statement is not held"
+    );
+}
+
+#[test]
+fn eviction_inside_a_batch_closes_behind_the_bind() {
+    // Two of the pooler's own statements count beside the one a client may hold.
+    let mut rig = Rig::new("max_prepared_statements = 1");
+    let a = rig.client();
+    rig.says(a, |w| {
+        for (name, text) in [
+            (b"a", b"select 1"),
+            (b"b", b"select 2"),
+            (b"c", b"select 3"),
+            (b"d", b"select 4"),
+        ] {
+            w.parse(name, text, NO_TYPES);
+            w.bind_text(name, &[]);
+            w.execute();
+        }
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    let asked = rig.told(server);
+    let close = asked
+        .iter()
+        .position(|l| l == "Close Spgweir_1")
+        .expect("the first is evicted");
+    assert_eq!(asked[close + 1], "Parse pgweir_4 select 4");
+    assert!(asked.iter().position(|l| l == "Bind  pgweir_1").unwrap() < close);
+    rig.says(server, |w| {
+        for n in 0..4 {
+            if n == 3 {
+                w.empty(b'3');
+            }
+            w.empty(b'1');
+            w.empty(b'2');
+            w.command_complete("SELECT 1");
+        }
+        w.ready_for_query(Idle);
+    });
+    assert!(!rig.told(a).contains(&"CloseComplete".to_string()));
+    assert_eq!(binds(&mut rig, a, b"a"), Some(server));
+    let asked = rig.told(server);
+    assert_eq!(
+        asked[..3],
+        ["Close Spgweir_2", "Parse pgweir_1 select 1", "Bind  pgweir_1"],
+        "prepared again unseen"
+    );
+}
+
+#[test]
+fn deallocate_all_is_scoped_to_its_client() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, b"s", SELECT);
+    prepares(&mut rig, b, b"s", SELECT);
+    rig.says(a, |w| w.query(b"DISCARD ALL"));
+    let server = rig.server_of(a).unwrap();
+    rig.completes(server, "DISCARD ALL");
+    rig.told(server);
+    binds(&mut rig, b, b"s");
+    assert_eq!(
+        rig.told(server)[..2],
+        ["Parse pgweir_1 select $1", "Bind  pgweir_1"],
+        "b's statement is made again"
+    );
+    rig.says(server, |w| w.empty(b'1'));
+    one_row(&mut rig, server);
+    binds(&mut rig, a, b"s");
+    assert_eq!(rig.told(server)[0], "Bind  s", "a's is gone");
+}
+
+#[test]
+fn deallocate_all_in_a_pipeline_spares_what_is_parsed_behind_it() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| {
+        w.query(b"deallocate all");
+        w.parse(b"s", SELECT, NO_TYPES);
+        w.bind_text(b"s", &[Some(b"1")]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    let asked = rig.told(server);
+    assert_eq!(asked[1..3], ["Parse pgweir_1 select $1", "Bind  pgweir_1"]);
+    rig.completes(server, "DEALLOCATE ALL");
+    rig.says(server, |w| w.empty(b'1'));
+    one_row(&mut rig, server);
+    rig.told(a);
+    binds(&mut rig, a, b"s");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_1");
+}
+
+#[test]
+fn a_deallocate_all_that_fails_takes_nothing_away() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| w.query(b"begin; select 1/0"));
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.error(&error("22012", "division by zero"));
+        w.ready_for_query(Failed);
+    });
+    rig.says(a, |w| w.query(b"deallocate all"));
+    rig.says(server, |w| {
+        w.error(&error("25P02", "current transaction is aborted"));
+        w.ready_for_query(Failed);
+    });
+    rig.told(server);
+    binds(&mut rig, a, b"s");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_1");
+}
+
+#[test]
+fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, b"s", SELECT);
+    prepares(&mut rig, b, b"s", SELECT);
+    rig.says(a, |w| w.query(b"DEALLOCATE s"));
+    let server = rig.server_of(a).unwrap();
+    let asked = rig.told(server);
+    assert_eq!(asked.last().unwrap(), "Query DEALLOCATE pgweir_gone");
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+    });
+    rig.completes(server, "DEALLOCATE");
+    assert_eq!(rig.told(a), ["CommandComplete DEALLOCATE", "ReadyForQuery I"]);
+    binds(&mut rig, b, b"s");
+    assert_eq!(
+        rig.told(server)[0],
+        "Bind  pgweir_1",
+        "b still has it, and so has the server"
+    );
+}
+
+#[test]
+fn a_duplicate_name_gets_the_servers_verdict_with_the_clients_own_name() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| {
+        w.parse(b"s", b"select 2", NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    assert_eq!(rig.told(server), ["Parse pgweir_1 select 2", "Sync"]);
+    rig.says(server, |w| {
+        w.error(&error("42P05", "prepared statement \"pgweir_1\" already exists"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.told(a)[0], "Error 42P05 prepared statement \"s\" already exists");
+    binds(&mut rig, a, b"s");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_1", "it means what it meant");
+}
+
+#[test]
+fn the_unnamed_statement_survives_sync_and_moves_with_its_client() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| {
+        w.parse(b"", SELECT, NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    rig.says(b, |w| {
+        w.query(b"select 'this destroys the unnamed statement of the server'")
+    });
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.told(a);
+    binds(&mut rig, a, b"");
+    assert_eq!(
+        rig.told(server),
+        ["Parse  select $1", "Bind", "Execute", "Sync"].map(|l| l.replace("Bind", "Bind  "))
+    );
+}
+
+#[test]
+fn nobody_binds_the_unnamed_statement_of_another() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| {
+        w.parse(b"", SELECT, NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    rig.told(server);
+    binds(&mut rig, b, b"");
+    assert_eq!(
+        rig.told(server)[0],
+        "Close S",
+        "b has none, so the server must have none"
+    );
+}
+
+#[test]
+fn statements_parsed_under_other_settings_are_others() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    prepares(&mut rig, a, b"s", b"select '01/02/2003'::date");
+    rig.says(b, |w| w.query(b"set datestyle = 'ISO, DMY'"));
+    let server = rig.server_of(b).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("SET");
+        w.parameter_status(b"DateStyle", b"ISO, DMY");
+        w.ready_for_query(Idle);
+    });
+    rig.says(b, |w| {
+        w.parse(b"s", b"select '01/02/2003'::date", NO_TYPES);
+        w.sync();
+    });
+    assert_eq!(
+        rig.told(server)[0],
+        "Parse pgweir_2 select '01/02/2003'::date",
+        "recording E12"
+    );
+}
+
+#[test]
+fn close_needs_no_server_and_does_not_drop_the_statement() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| {
+        w.close(b'S', b"s");
+        w.sync();
+    });
+    assert_eq!(rig.told(a), ["CloseComplete", "ReadyForQuery I"]);
+    assert_eq!(rig.server_of(a), None);
+    prepares(&mut rig, a, b"s", SELECT);
+}
+
+#[test]
+fn portal_suspended_keeps_the_transaction_where_it_is() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    rig.says(a, |w| w.query(b"begin; select 1"));
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+    });
+    rig.says(a, |w| {
+        w.parse(b"", b"select generate_series(1,5)", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.message(b'E', |b| b.extend([0, 0, 0, 0, 2]));
+        w.sync();
+    });
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.data_row(1, [Some(&b"1"[..])]);
+        w.empty(b's');
+        w.ready_for_query(InTransaction);
+    });
+    assert_eq!(rig.server_of(a), Some(server));
+}
