@@ -191,13 +191,13 @@ fn last_words_reach_a_client_that_is_still_talking() {
     for _ in 0..20 {
         let mut client = Client::new(TcpStream::connect(("127.0.0.1", it.port)).unwrap());
         let mut bytes = startup("no such database, anywhere");
-        // Unread input would make the kernel reset the connection when it is closed.
-        bytes.extend(messages(|w| (0..1000).for_each(|_| w.query(b"select 1"))));
+        // More than is read at once: unread input makes the kernel reset a connection that is closed.
+        bytes.resize(300_000, b'x');
         client.send(&bytes);
         let mut last = None;
         while let Some(message) = client.next().expect("no reset") {
             last = Some(message);
         }
-        assert!(error_text(&last.expect("a message")).contains("no such database"));
+        assert_eq!(last.expect("a message").tag, b'E');
     }
 }

@@ -91,12 +91,13 @@ fn start(
     if options.reboot {
         check_nobody_to_take_over_from(&settings, log)?;
     }
+    // Whoever sees our pid file or our sockets may send us signals.
+    let caught = signals::catch()?;
     let _pidfile = match settings.pidfile.as_str() {
         "" => None,
         path => Some(PidFile::create(path)?),
     };
     let listeners = listener::listen(&settings.listen, &settings.tcp)?;
-    let caught = signals::catch()?;
     let poll = Poll::new()?;
     let (sender, inbox) = inbox(poll.registry())?;
     let control = control::start(file, sender.clone())?;

@@ -59,7 +59,7 @@ impl Place {
     pub fn configure(&self, settings: &str) {
         let (port, dir) = (self.port, self.folder.path().display());
         let text = format!(
-            "[databases]\ndb = host=127.0.0.1 port=1\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+            "[databases]\ndb = host=127.0.0.1 port=1 user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir = {dir}\nauth_type = any\nlogfile = {dir}/pgweir.log\npidfile = {dir}/pgweir.pid\n\
              tcp_defer_accept = 0\n{settings}\n"
         );
@@ -105,7 +105,9 @@ impl Place {
         process
     }
 
+    /// Waits until a pooler has opened all its sockets, and answers.
     pub fn wait_until_listening(&self) {
+        eventually("the pooler is up", || self.log().contains("process up"));
         eventually("the pooler listens", || {
             TcpStream::connect(("127.0.0.1", self.port)).is_ok()
         });
