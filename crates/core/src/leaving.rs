@@ -31,7 +31,9 @@ impl Pooler {
             || server.fatal.is_some();
         if hopeless {
             self.cancel_running(id);
-            return self.close_server(now, id, "client disconnected while sending a message");
+            // No Terminate: it would become part of the message that was cut off.
+            self.requests.push_back(Request::Close(id.into()));
+            return self.server_lost(now, id, "client disconnected while sending a message", None);
         }
         server.phase = ServerPhase::Draining;
         server.since = now;

@@ -293,6 +293,8 @@ impl Pooler {
     /// The first ReadyForQuery.
     fn server_welcomes(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
+        // From here on it counts as a server that is up, whatever closes it.
+        server.phase = ServerPhase::ConnectQuery;
         server.base = server.shape.clone();
         server.ready_time = now;
         let (pool_id, base) = (server.pool, server.base.clone());

@@ -531,3 +531,27 @@ fn in_a_failed_transaction_nothing_is_answered_by_the_pooler() {
         "the server must say 25P02 itself"
     );
 }
+
+#[test]
+fn nothing_is_written_behind_half_a_message() {
+    let mut rig = Rig::new("");
+    let cut = rig.client();
+    rig.comes(cut, b"Q\0\0\x10\0select 'a long query that is cut");
+    let server = rig.server_of(cut).unwrap();
+    let before = rig.bytes_written(server);
+    rig.client_leaves(cut);
+    assert_eq!(rig.bytes_written(server), before, "a Terminate would complete the client's message");
+}
+
+#[test]
+fn a_server_whose_lifetime_ends_while_it_logs_in_is_counted_once() {
+    let mut rig = Rig::new("server_lifetime = 1\ndefault_pool_size = 1");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.connects.pop_front().unwrap();
+    rig.wait(Duration::from_secs(5));
+    rig.server_logs_in(server);
+    assert!(rig.closed.contains(&server.into()));
+    assert!(rig.told(client).contains(&"ReadyForQuery I".to_string()));
+    rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(rig.servers_log_in().len(), 1, "the pool still opens servers");
+}

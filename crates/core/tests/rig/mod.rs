@@ -3,7 +3,7 @@
 // Each test file is a crate of its own and uses a part of this.
 #![allow(dead_code)]
 
-use pgweir_config::load;
+use pgweir_config::{Config, load};
 use pgweir_core::{
     Accepted, Address, ClientId, Connected, ConnectionId, LogLevel, Pooler, Request, ServerId, Source, Surroundings,
     Time, WallClock,
@@ -37,6 +37,9 @@ pub struct Rig {
     pub closed: HashSet<ConnectionId>,
     pub log: Vec<(LogLevel, String)>,
     pub exited: bool,
+    pub stopped_listening: bool,
+    /// Who wants the configuration read again.
+    pub reloads: VecDeque<Option<ClientId>>,
 }
 
 impl Rig {
@@ -46,11 +49,17 @@ impl Rig {
     }
 
     pub fn with(databases: &str, settings: &str) -> Rig {
-        let ini = format!(
-            "[databases]\n{databases}\n[pgbouncer]\nauth_type = any\npool_mode = transaction\nserver_check_query =\n{settings}\n"
-        );
-        let files = move |_: &str| -> std::io::Result<Vec<u8>> { Ok(ini.clone().into_bytes()) };
-        let loaded = load("test.ini", &files).unwrap_or_else(|problems| panic!("{problems:?}"));
+        Rig::of(&configuration(databases, settings))
+    }
+
+    /// A pooler with the database `db` and `auth_type = trust`; `users` are the lines of `auth_file`.
+    pub fn with_users(users: &str, settings: &str) -> Rig {
+        let settings = format!("auth_type = trust\nauth_file = users.txt\n{settings}");
+        let ini = ini("db = host=127.0.0.1 user=u", &settings);
+        Rig::of(&configuration_with_users(&ini, users))
+    }
+
+    fn of(config: &Config) -> Rig {
         let surroundings = Surroundings {
             seed: [7; 32],
             wall: WallClock { unix_us: 0 },
@@ -58,7 +67,7 @@ impl Rig {
             open_files_max: 1000,
         };
         Rig {
-            pooler: Pooler::new(Arc::new(loaded.config), surroundings, Time(0)),
+            pooler: Pooler::new(Arc::new(config.clone()), surroundings, Time(0)),
             now: Time(0),
             written: HashMap::new(),
             kept: HashMap::new(),
@@ -67,6 +76,8 @@ impl Rig {
             closed: HashSet::new(),
             log: Vec::new(),
             exited: false,
+            stopped_listening: false,
+            reloads: VecDeque::new(),
         }
     }
 
@@ -95,7 +106,9 @@ impl Rig {
                     self.pass(id, &input);
                 }
                 Some(Request::Exit) => self.exited = true,
-                Some(_) => {}
+                Some(Request::StopListening) => self.stopped_listening = true,
+                Some(Request::Reload { by }) => self.reloads.push_back(by),
+                Some(Request::Resume(_)) => {}
             }
         }
     }
@@ -209,6 +222,18 @@ impl Rig {
             .collect()
     }
 
+    /// The messages written to a connection since the last look, as tags and bodies.
+    pub fn hears(&mut self, id: impl Into<ConnectionId>) -> Vec<(u8, Vec<u8>)> {
+        let bytes = self.written.remove(&id.into()).unwrap_or_default();
+        let owned = |(tag, body): (u8, &[u8])| (tag, body.to_vec());
+        messages(&bytes).into_iter().map(owned).collect()
+    }
+
+    /// How many bytes wait to be looked at.
+    pub fn bytes_written(&self, id: impl Into<ConnectionId>) -> usize {
+        self.written.get(&id.into()).map_or(0, Vec::len)
+    }
+
     /// The cancel key in what was written to a client, which stays there.
     pub fn key_told(&self, id: ClientId) -> CancelKey {
         let welcome = messages(&self.written[&id.into()]);
@@ -268,6 +293,26 @@ impl Rig {
         self.comes(id, &packet);
         assert!(self.closed.contains(&id.into()));
     }
+}
+
+fn ini(databases: &str, settings: &str) -> String {
+    format!(
+        "[databases]\n{databases}\n[pgbouncer]\nauth_type = any\npool_mode = transaction\nserver_check_query =\n{settings}\n"
+    )
+}
+
+/// What a file with these lines of [databases] and [pgbouncer] says.
+pub fn configuration(databases: &str, settings: &str) -> Config {
+    configuration_with_users(&ini(databases, settings), "")
+}
+
+fn configuration_with_users(ini: &str, users: &str) -> Config {
+    let files = |name: &str| -> std::io::Result<Vec<u8>> {
+        let text = if name == "test.ini" { ini } else { users };
+        Ok(text.as_bytes().to_vec())
+    };
+    let loaded = load("test.ini", &files).unwrap_or_else(|problems| panic!("{problems:?}"));
+    loaded.config
 }
 
 /// An ERROR of a server's.
