@@ -189,8 +189,12 @@ impl EventLoop {
         {
             self.log
                 .write(LogLevel::Error, &format!("could not watch a client's socket: {e}"));
-            self.connections.remove(client.into());
-            self.pooler.handle_client_closed(self.now, client);
+            // The core may have refused it already.
+            self.settle();
+            if self.connections.get(client.into()).is_some() {
+                self.closed(client.into());
+            }
+            return;
         }
         self.settle();
     }

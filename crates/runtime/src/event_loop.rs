@@ -326,7 +326,7 @@ impl EventLoop {
     }
 
     /// A connection is gone.
-    fn closed(&mut self, id: ConnectionId) {
+    pub(crate) fn closed(&mut self, id: ConnectionId) {
         self.connections.remove(id);
         match id {
             ConnectionId::Client(client) => self.pooler.handle_client_closed(self.now, client),
