@@ -87,8 +87,10 @@ impl Pooler {
     pub(super) fn user_names(&self) -> BTreeSet<String> {
         let connected = self.databases.users().map(|name| name.to_string());
         let configured = self.config.auth_users.keys().chain(self.config.users.keys()).cloned();
+        let logged_in = self.clients_by_user().into_keys().map(str::to_string);
         configured
             .chain(connected)
+            .chain(logged_in)
             .chain([CONSOLE_DATABASE.to_string()])
             .collect()
     }
