@@ -42,7 +42,7 @@ start() {
 
 # until_says FILE REGEX: waits for such a line.
 until_says() {
-    for _ in $(seq 900); do
+    for _ in $(seq 1800); do
         if grep -Eq -- "$2" "$results/$1"; then return; fi
         kill -0 "$demo" 2>/dev/null || fail "ended without saying: $2"
         sleep 0.1
@@ -141,7 +141,7 @@ times 3 "^  direct +$figures"
 times 3 'no comparison, because the run through pgweir failed'
 
 echo 'at a terminal'
-if TMPDIR=$files PGWEIR_BIN=$binary CI=1 TERM=xterm NO_COLOR='' script -qec 'stty cols 80; timeout 6 scripts/demo --quick' \
+if TMPDIR=$files PGWEIR_BIN=$binary CI=1 TERM=xterm NO_COLOR='' script -qec 'stty cols 80; timeout 10 scripts/demo --quick' \
     /dev/null >"$results/terminal" </dev/null; then
     fail 'was not stopped by the signal'
 fi

@@ -50,7 +50,9 @@ def newest_postgresql() -> tuple[str, int]:
     found = []
     for folder in folders:
         if all(os.access(os.path.join(folder, name), os.X_OK) for name in ("postgres", "initdb")):
-            result = subprocess.run([os.path.join(folder, "postgres"), "-V"], capture_output=True, text=True, check=False)
+            result = subprocess.run(
+                [os.path.join(folder, "postgres"), "-V"], capture_output=True, text=True, check=False
+            )
             # "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"; betas are passed over
             words = result.stdout.split()
             if len(words) > 2 and words[2].split(".")[0].isdigit():

@@ -124,7 +124,10 @@ def _measure(
     processes_bytes = pooler_bytes = None
     ending = False
     try:
-        with _timer(seconds_max + OVERDUE_SECONDS, pgbench.kill), _timer(CONNECT_SECONDS_MAX, pgbench.kill) as connecting:
+        with (
+            _timer(seconds_max + OVERDUE_SECONDS, pgbench.kill),
+            _timer(CONNECT_SECONDS_MAX, pgbench.kill) as connecting,
+        ):
             for line in pgbench.stderr:
                 report = load.PROGRESS.match(line)
                 if report is None:
@@ -141,12 +144,15 @@ def _measure(
                     processes = max(processes, _server_processes(cluster.pid), key=len)
                 if counted and counted[-1][0] - counted[0][0] >= seconds - 0.5:
                     ending = True
+                    # Held still: reading the memory of a thousand busy processes takes them many seconds.
+                    pgbench.send_signal(signal.SIGSTOP)
                     if not row.logs_in:
                         processes = _server_processes(cluster.pid)
                         processes_bytes = _own_bytes(processes)
                     if running.pid is not None:
                         pooler_bytes = _status_bytes(running.pid, "VmRSS")
                     pgbench.send_signal(signal.SIGALRM)
+                    pgbench.send_signal(signal.SIGCONT)
             output = pgbench.stdout.read()
             status = pgbench.wait()
     finally:

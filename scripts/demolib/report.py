@@ -84,8 +84,12 @@ def print_meanings(results: Results, style: Style, rough: bool) -> None:
         else:
             text = MEANINGS[row.name](row, direct, pooled)
         _wrapped(f"{_capital(row.short)}: {text}", "  ", "    ")
-    shared = f"pgbench, PostgreSQL and pgweir share the {machine.cpus()} CPUs of this machine, and each query is a moment's"
-    shared += " work in memory, so this shows mostly the way to the server. The longer queries take, the less the way counts."
+    shared = (
+        f"pgbench, PostgreSQL and pgweir share the {machine.cpus()} CPUs of this machine, and each query is a moment's"
+    )
+    shared += (
+        " work in memory, so this shows mostly the way to the server. The longer queries take, the less the way counts."
+    )
     _wrapped(shared + (" Runs were short, so take the figures as rough." if rough else ""), "  ", "  ")
     say()
 
