@@ -212,12 +212,12 @@ catalogue! {
     }
     /// How long DNS answers are kept.
     dns_max_ttl: Duration {
-        default: Some("15"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: NotYet("names are looked up anew for each server connection"),
+        default: Some("15"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: Full,
         help: "The time to live in the answer itself is ignored.",
     }
     /// How long failures to find a name are kept.
     dns_nxdomain_ttl: Duration {
-        default: Some("15"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: NotYet("names are looked up anew for each server connection"),
+        default: Some("15"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: Full,
         help: "",
     }
     /// How often to check the serial number of DNS zones.

@@ -205,7 +205,8 @@ impl Pooler {
             message,
             temporary: true,
         };
-        self.server_lost(now, id, "connect failed", Some(failure));
+        // "connect failed" or "server DNS lookup failed": what log parsers look for.
+        self.server_lost(now, id, why, Some(failure));
     }
 
     pub(crate) fn server_login_bytes(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {

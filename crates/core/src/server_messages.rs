@@ -236,7 +236,7 @@ impl Pooler {
                 }
                 _ => Passed::Skip,
             },
-            (BackendTag::CopyInResponse, _) => {
+            (BackendTag::CopyInResponse, Some(Expect::Query | Expect::Execute)) => {
                 let ended = server.queue.enter_copy_in();
                 server.copy_in = !ended;
                 if matches!(server.phase, ServerPhase::Draining) {
@@ -244,9 +244,14 @@ impl Pooler {
                 }
                 forward
             }
-            (BackendTag::CopyBothResponse, _) => {
+            (BackendTag::CopyBothResponse, Some(Expect::Query | Expect::Execute)) => {
                 server.copy_both = true;
                 forward
+            }
+            (BackendTag::CopyInResponse | BackendTag::CopyBothResponse, _) => {
+                self.flush_run(id, run);
+                self.server_misbehaves(now, id, "a copy that nothing asked for");
+                Passed::Closed
             }
             // Parts of a reply: RowDescription of a Query, ParameterDescription, CopyOutResponse, CopyDone, ...
             (_, Some(_)) => forward,
