@@ -18,8 +18,8 @@ fn settings_without_effect_are_named_only_when_set() {
         &["pgbouncer.ini:5: warning: pkt_buf has no effect: "],
     );
     assert_one(
-        &warnings(&sound("dns_max_ttl = 60")),
-        &["dns_max_ttl has no effect yet: "],
+        &warnings(&sound("dns_zone_check_period = 60")),
+        &["dns_zone_check_period has no effect yet: "],
     );
     assert_eq!(
         warnings(&sound(
