@@ -23,7 +23,9 @@ def pgbench(*arguments):
 
 
 def run(*arguments, clients=8, transactions=60):
-    out = pgbench("-n", "-c", str(clients), "-j", "2", "-t", str(transactions), *arguments)
+    # A thread for each client: a thread of pgbench prepares statements synchronously, so that a client that waits for a
+    # server would keep another one of the same thread from ending the transaction that holds it.
+    out = pgbench("-n", "-c", str(clients), "-j", str(clients), "-t", str(transactions), *arguments)
     done = re.search(r"transactions actually processed: (\d+)/(\d+)", out)
     assert done and done[1] == done[2] == str(clients * transactions), out
     assert "number of failed transactions: 0 " in out, out

@@ -601,6 +601,8 @@ class OddServer:
 
     def __exit__(self, *_exc):
         self.running = False
+        # Without the shutdown a thread in accept() would keep the port.
+        self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 
 

@@ -31,13 +31,13 @@ PROGRAMS = {
 PROGRAM_SECONDS_MAX = 120
 
 
-def run_program(name, host, port, mode):
+def run_program(name, host, port, mode, database="shop"):
     env = {
         **os.environ,
         "PGHOST": host,
         "PGPORT": str(port),
         "PGUSER": "postgres",
-        "PGDATABASE": "shop",
+        "PGDATABASE": database,
         "PGSSLMODE": "disable",
         "DRIVER_MODE": mode,
         "NODE_PATH": f"{BUILT}/node/node_modules",

@@ -394,8 +394,9 @@ def test_eviction_between_clients(pg, make_pooler):
             for number, c in enumerate(clients):
                 assert run(c, f"s{i}") == [(f"{number}-{i}",)]
         if kind() != "direct":
-            held = int(clients[0].value("select count(*) from pg_prepared_statements"))
-            assert held <= 3 + 1, f"{held} statements on a server that may hold 3"
+            # The pooler may have a few of its own beside them.
+            held = int(clients[0].value("select count(*) from pg_prepared_statements where statement ~ '^select ''[0-9]-'"))
+            assert held <= 3, f"{held} statements on a server that may hold 3"
     finally:
         for c in clients:
             c.close()
@@ -585,7 +586,8 @@ def test_unique_statements_do_not_pile_up(pg15, make_pooler):
     assert resident_bytes(pooler) - before < 8 << 20
     with held_server(pooler) as one, held_server(pooler) as two:
         for c in (one, two):
-            assert int(c.value("select count(*) from pg_prepared_statements")) <= limit + 1
+            # The pooler may have a few of its own beside them.
+            assert int(c.value("select count(*) from pg_prepared_statements where statement ~ '/. xxxx'")) <= limit
 
 
 def resident_bytes(pooler):

@@ -198,6 +198,8 @@ class DeafServer:
         return self
 
     def __exit__(self, *_exc):
+        # Without the shutdown a thread in accept() would keep the port.
+        self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for c in self.connections:
             c.close()

@@ -368,7 +368,46 @@ public final class Jdbc {
         }
     }
 
+    /** The admin console, as an exporter reads it. */
+    private static void console(Connection c) throws SQLException {
+        for (int i = 0; i < 7; i++) {
+            for (String command : new String[] {"show stats", "SHOW DATABASES", "show clients", "show lists", "show config"}) {
+                try (PreparedStatement p = c.prepareStatement(command); ResultSet r = p.executeQuery()) {
+                    expect(r.next(), true);
+                    if (command.equals("show lists")) {
+                        expect(r.getMetaData().getColumnTypeName(2), "int4");
+                        expect(r.getInt("items") >= 0, true);
+                    }
+                    if (command.equals("show stats")) {
+                        expect(r.getBigDecimal("total_xact_count").signum() >= 0, true);
+                    }
+                }
+            }
+            try (Statement s = c.createStatement(); ResultSet r = s.executeQuery("show pools")) {
+                expect(r.getMetaData().getColumnCount(), 17);
+            }
+            execute(c, "set query_wait_notify = 7");
+            try {
+                execute(c, "no such command");
+                throw new AssertionError("no error");
+            } catch (SQLException e) {
+                expect(e.getMessage().contains("invalid command"), true);
+            }
+        }
+    }
+
+    private static void finish() {
+        System.out.println("jdbc: " + passed + " passed, " + failed + " failed");
+        System.exit(failed == 0 ? 0 : 1);
+    }
+
     public static void main(String[] arguments) throws Exception {
+        if (MODE.equals("console")) {
+            check("console", Jdbc::console);
+            check("console, prepareThreshold=1", Jdbc::console, "prepareThreshold", "1");
+            check("console, preferQueryMode=simple", Jdbc::console, "preferQueryMode", "simple");
+            finish();
+        }
         try (Connection c = connect()) {
             execute(c, "create table " + TABLE + " (a int, b text)");
         }
@@ -402,7 +441,6 @@ public final class Jdbc {
         try (Connection c = connect()) {
             execute(c, "drop table " + TABLE);
         }
-        System.out.println("jdbc: " + passed + " passed, " + failed + " failed");
-        System.exit(failed == 0 ? 0 : 1);
+        finish();
     }
 }

@@ -435,7 +435,59 @@ func failures(c *pgx.Conn) error {
 	return nil
 }
 
+// console reads the admin console with each query mode, as an exporter would.
+func console() {
+	for _, queryMode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		check("console, "+queryMode, with(func(c *pgx.Conn) error {
+			for i := 0; i < 2; i++ {
+				for _, command := range []string{"show pools", "SHOW STATS", "show databases;", "show clients", "show lists", "show config"} {
+					rows, err := c.Query(background, command)
+					if err != nil {
+						return err
+					}
+					maps, err := pgx.CollectRows(rows, pgx.RowToMap)
+					if err != nil {
+						return fmt.Errorf("%s: %w", command, err)
+					}
+					if len(maps) == 0 && command != "show pools" {
+						return fmt.Errorf("%s: no rows", command)
+					}
+					if command == "show lists" {
+						if _, ok := maps[0]["items"].(int32); !ok {
+							return fmt.Errorf("items is no int4: %T", maps[0]["items"])
+						}
+					}
+				}
+				var version string
+				if err := c.QueryRow(background, "show version").Scan(&version); err != nil {
+					return err
+				}
+				if _, err := c.Exec(background, "set query_wait_notify = 7"); err != nil {
+					return err
+				}
+				if _, err := c.Exec(background, "no such command"); err == nil {
+					return errors.New("no error for a command that does not exist")
+				}
+			}
+			return nil
+		}, "default_query_exec_mode="+queryMode))
+	}
+}
+
+// finish prints the closing line and ends the process.
+func finish() {
+	fmt.Printf("pgx: %d passed, %d failed\n", passed, failed)
+	if failed > 0 {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
 func main() {
+	if mode == "console" {
+		console()
+		finish()
+	}
 	if err := with(func(c *pgx.Conn) error {
 		_, err := c.Exec(background, "create table "+table+" (a int, b text)")
 		return err
@@ -467,8 +519,5 @@ func main() {
 		_, err := c.Exec(background, "drop table "+table)
 		return err
 	})()
-	fmt.Printf("pgx: %d passed, %d failed\n", passed, failed)
-	if failed > 0 {
-		os.Exit(1)
-	}
+	finish()
 }
