@@ -65,6 +65,8 @@ pub struct Session {
     pub(super) statements: BTreeMap<Vec<u8>, Rc<Prepared>>,
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
     pub(super) met_undefined: bool,
+    pub(super) user: String,
+    pub(super) database: String,
 }
 
 #[derive(Debug)]
@@ -151,7 +153,14 @@ impl Session {
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             met_undefined: false,
+            user: String::new(),
+            database: String::new(),
         }
+    }
+
+    /// Whom it serves: database and user, empty before login.
+    pub fn owner(&self) -> (&str, &str) {
+        (&self.database, &self.user)
     }
 
     /// Whether it was asked for something that makes a real server read freed memory: it may crash, or say anything.

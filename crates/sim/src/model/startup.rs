@@ -98,6 +98,7 @@ impl Session {
             ));
         }
         self.settings.set_user(&user);
+        (self.user, self.database) = (user, database);
         for (name, value) in settings {
             self.settings.set_at_startup(&name, &value).map_err(fatal)?;
         }

@@ -1,0 +1,403 @@
+//! One client: sessions one after the other, flights in each.
+
+use super::flight::{Author, Flight};
+use super::oracle::{Oracle, Verdict};
+use super::topology::Topology;
+use crate::random::Random;
+use crate::transcript::{backend_to_text, frontend_to_text, split_messages};
+use pgweir_wire::{CancelKey, ErrorFields, Header, ProtocolVersion, StartupPacket};
+
+/// Where a client stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Between sessions.
+    Offline,
+    /// The startup packet is on its way.
+    LoggingIn,
+    /// Thinks.
+    Idle,
+    /// Waits for what its flight must bring.
+    Busy,
+    /// The pooler has said why it ends; only the end of the connection may follow.
+    Refused,
+    /// Has said goodbye or vanished.
+    Gone,
+}
+
+/// What the client wants next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing: it waits.
+    Nothing,
+    /// To be called after thinking.
+    Think,
+    /// To send the next stage of its flight.
+    NextStage,
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Client {
+    /// Its number.
+    pub number: u64,
+    /// Its own random numbers.
+    pub random: Random,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Its connection, as the world numbers them.
+    pub connection: Option<u64>,
+    /// Sessions still to come.
+    pub sessions_left: u64,
+    /// Flights of this session still to come.
+    pub flights_left: u64,
+    /// Which session this is, in the whole run.
+    pub session_number: u64,
+    /// Its cancel key.
+    pub key: Option<CancelKey>,
+    /// Sends rubbish in this session: nothing is expected of the answers but that they are its own.
+    pub rubbish: bool,
+    /// Flights sent over all sessions: names a flight for events that come later.
+    pub flights_sent: u64,
+    /// Segments answered in full, over all sessions.
+    pub answered: u64,
+    received: Vec<u8>,
+    oracle: Option<Oracle>,
+    author: Option<Author>,
+    flight: Flight,
+    stage: usize,
+    /// Bytes of the stage that are still to be sent.
+    unsent_bytes: usize,
+    ready_seen: usize,
+    settings: Vec<(&'static str, String)>,
+}
+
+/// Why a message that nobody expected is yet allowed.
+fn allowed_refusal(topology: &Topology, sqlstate: &[u8], message: &[u8]) -> bool {
+    let faulty = topology.servers_may_die();
+    match sqlstate {
+        b"53300" => topology.max_client_conn < topology.clients,
+        b"57014" => topology.query_wait_timeout_ms > 0 && message == b"query_wait_timeout",
+        b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
+        _ => false,
+    }
+}
+
+impl Client {
+    /// A client that has not connected yet.
+    pub fn new(number: u64, random: Random, topology: &Topology) -> Self {
+        Client {
+            number,
+            random,
+            phase: Phase::Offline,
+            connection: None,
+            sessions_left: topology.sessions,
+            flights_left: 0,
+            session_number: 0,
+            key: None,
+            rubbish: false,
+            flights_sent: 0,
+            answered: 0,
+            received: Vec::new(),
+            oracle: None,
+            author: None,
+            flight: Flight::default(),
+            stage: 0,
+            unsent_bytes: 0,
+            ready_seen: 0,
+            settings: Vec::new(),
+        }
+    }
+
+    /// Begins a session; the startup packet.
+    pub fn connect(&mut self, topology: &Topology, session_number: u64, connection: u64) -> Vec<u8> {
+        self.connection = Some(connection);
+        self.session_number = session_number;
+        self.sessions_left -= 1;
+        self.flights_left = topology.flights;
+        self.phase = Phase::LoggingIn;
+        self.key = None;
+        self.rubbish = self.random.below(100) < topology.rubbish_percent;
+        self.received.clear();
+        self.author = Some(Author::new(self.random.split(), topology, session_number));
+        let database = format!("db{}", self.random.below(topology.databases));
+        let user = format!("user{}", self.number % topology.users);
+        self.settings = Vec::new();
+        if topology.startup_settings {
+            for (name, value) in [
+                ("application_name", format!("client {}", self.number)),
+                ("DateStyle", "ISO, DMY".into()),
+                ("TimeZone", "Asia/Tokyo".into()),
+            ] {
+                if self.random.percent(50) {
+                    self.settings.push((name, value));
+                }
+            }
+        }
+        let mut packet = Vec::new();
+        let fixed = [("user", user), ("database", database)];
+        let parameters = fixed.iter().chain(&self.settings);
+        StartupPacket::write_startup(
+            &mut packet,
+            ProtocolVersion::V3_0,
+            parameters.map(|(n, v)| (n.as_bytes(), v.as_bytes())),
+        );
+        self.oracle = Some(Oracle::new(topology.version, &packet));
+        packet
+    }
+
+    /// The next flight, or `None` where the session ends with Terminate. The first stage is sent at once.
+    pub fn next_flight(&mut self) -> Option<()> {
+        if self.flights_left == 0 {
+            return None;
+        }
+        self.flights_left -= 1;
+        self.flights_sent += 1;
+        let author = self.author.as_mut()?;
+        self.flight = if self.flights_left == 0 {
+            author.last_flight()
+        } else {
+            author.flight()
+        };
+        self.stage = 0;
+        self.ready_seen = 0;
+        self.phase = Phase::Busy;
+        let oracle = self.oracle.as_mut()?;
+        oracle.cancelled = false;
+        oracle.begin(&self.flight.segments);
+        Some(())
+    }
+
+    /// Bytes of the next stage.
+    pub fn next_stage(&mut self) -> Vec<u8> {
+        let bytes = self.flight.stages[self.stage].clone();
+        self.stage += 1;
+        self.unsent_bytes = bytes.len();
+        bytes
+    }
+
+    /// Bytes of no protocol.
+    pub fn some_rubbish(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for _ in 0..self.random.between(1, 5) {
+            match self.random.below(4) {
+                0 => bytes.extend((0..self.random.between(1, 40)).map(|_| self.random.next() as u8)),
+                1 => {
+                    // A known tag, a length that fits, a body that does not.
+                    let body: Vec<u8> = (0..self.random.below(20)).map(|_| self.random.next() as u8).collect();
+                    let tag = *self.random.pick(b"QPBEDCSHFdcfXp");
+                    pgweir_wire::Writer::new(&mut bytes).message(tag, |b| b.extend_from_slice(&body));
+                }
+                2 => {
+                    // A message that is never finished.
+                    bytes.push(*self.random.pick(b"QPBd"));
+                    bytes.extend((self.random.below(1 << 20) as u32).to_be_bytes());
+                }
+                _ => {
+                    if let Some(author) = &mut self.author {
+                        bytes.extend(author.flight().stages.concat());
+                    }
+                }
+            }
+        }
+        bytes
+    }
+
+    /// These bytes of the flight are on their way.
+    pub fn sent(&mut self, bytes: &[u8]) {
+        self.unsent_bytes -= bytes.len();
+        if let Some(oracle) = &mut self.oracle {
+            oracle.sent(bytes);
+            if self.flight.certain {
+                oracle.feed_all();
+            }
+        }
+    }
+
+    /// Whether a cancel may be sent for what is under way.
+    pub fn may_cancel(&self) -> bool {
+        self.phase == Phase::Busy && !self.flight.certain && self.key.is_some()
+    }
+
+    /// A cancel request for what is under way is being sent.
+    pub fn cancelling(&mut self) {
+        if let Some(oracle) = &mut self.oracle {
+            oracle.cancelled = true;
+        }
+    }
+
+    /// What the flight holds, for the trace.
+    pub fn describe_flight(&self) -> String {
+        let bytes = self.flight.stages.concat();
+        let lines: Vec<String> = split_messages(&bytes).into_iter().map(frontend_to_text).collect();
+        lines.join(" | ")
+    }
+
+    /// Bytes from the pooler. An error is what a checker found wrong.
+    pub fn receive(&mut self, topology: &Topology, bytes: &[u8]) -> Result<Wish, String> {
+        if self.phase == Phase::Gone {
+            return Ok(Wish::Nothing);
+        }
+        self.received.extend_from_slice(bytes);
+        let mut wish = Wish::Nothing;
+        loop {
+            let length = match Header::read(&self.received) {
+                Ok(Some(header)) if header.message_bytes as usize <= self.received.len() => header.message_bytes as usize,
+                Ok(_) => return Ok(wish),
+                Err(e) => return Err(format!("{}: {e}", self.label())),
+            };
+            let message: Vec<u8> = self.received.drain(..length).collect();
+            match self.message(topology, &message)? {
+                Wish::Nothing => {}
+                other => wish = other,
+            }
+        }
+    }
+
+    fn label(&self) -> String {
+        format!("client {} in session {}", self.number, self.session_number)
+    }
+
+    fn message(&mut self, topology: &Topology, message: &[u8]) -> Result<Wish, String> {
+        self.check_tokens(message)?;
+        let body = &message[5..];
+        if message[0] == b'N' && self.is_queue_notice(body) {
+            return Ok(Wish::Nothing);
+        }
+        match self.phase {
+            Phase::LoggingIn => match message[0] {
+                b'R' | b'S' | b'N' => Ok(Wish::Nothing),
+                b'K' => {
+                    self.key = CancelKey::read(body).ok();
+                    Ok(Wish::Nothing)
+                }
+                b'Z' => {
+                    self.phase = Phase::Idle;
+                    Ok(Wish::Think)
+                }
+                b'E' => self.refused(topology, body, None),
+                _ => Err(format!("{}: at login came {}", self.label(), backend_to_text(message))),
+            },
+            _ if self.rubbish => Ok(Wish::Nothing),
+            Phase::Refused | Phase::Gone | Phase::Offline => Err(format!(
+                "{}: after its end came {}",
+                self.label(),
+                backend_to_text(message)
+            )),
+            Phase::Idle | Phase::Busy => self.answer(topology, message),
+        }
+    }
+
+    fn answer(&mut self, topology: &Topology, message: &[u8]) -> Result<Wish, String> {
+        let label = self.label();
+        let Some(oracle) = &mut self.oracle else {
+            return Err(format!("{label}: has no oracle"));
+        };
+        let fields = ErrorFields::read(&message[5..]).unwrap_or_default();
+        if message[0] == b'E' && fields.is_fatal() {
+            // No private server of ours ever says FATAL to what we send.
+            return self.refused(topology, &message[5..], None);
+        }
+        match oracle.compare(message) {
+            Verdict::Right | Verdict::CancelledWhileWaiting => {}
+            Verdict::Wrong(expected) => {
+                let expected = expected.map_or("nothing".into(), |e| backend_to_text(&e));
+                return Err(format!(
+                    "{label}: expected {expected}\n    got {}\n    flight: {}",
+                    backend_to_text(message),
+                    self.describe_flight()
+                ));
+            }
+        }
+        if message[0] == b'Z' {
+            self.ready_seen += 1;
+            self.answered += 1;
+        }
+        if self.phase != Phase::Busy {
+            return Err(format!("{label}: while idle came {}", backend_to_text(message)));
+        }
+        Ok(self.progress())
+    }
+
+    /// What follows when something has come or gone out.
+    pub fn progress(&mut self) -> Wish {
+        let Some(oracle) = &self.oracle else {
+            return Wish::Nothing;
+        };
+        if self.phase != Phase::Busy || self.unsent_bytes > 0 {
+            return Wish::Nothing;
+        }
+        let all_sent = self.stage == self.flight.stages.len();
+        let answered = if self.flight.certain {
+            oracle.is_settled()
+        } else {
+            self.ready_seen == self.flight.segments.len()
+        };
+        match (answered, all_sent) {
+            (true, true) => {
+                self.phase = Phase::Idle;
+                Wish::Think
+            }
+            (true, false) => Wish::NextStage,
+            (false, _) => Wish::Nothing,
+        }
+    }
+
+    fn refused(&mut self, topology: &Topology, body: &[u8], _: Option<()>) -> Result<Wish, String> {
+        let fields = ErrorFields::read(body).unwrap_or_default();
+        if !self.rubbish && !allowed_refusal(topology, fields.sqlstate, fields.message) {
+            return Err(format!(
+                "{}: refused without a reason: {} {}\n    flight: {}",
+                self.label(),
+                String::from_utf8_lossy(fields.sqlstate),
+                String::from_utf8_lossy(fields.message),
+                self.describe_flight()
+            ));
+        }
+        self.phase = Phase::Refused;
+        Ok(Wish::Nothing)
+    }
+
+    /// The notice of query_wait_notify may come in any place.
+    fn is_queue_notice(&self, body: &[u8]) -> bool {
+        ErrorFields::read(body).is_ok_and(|f| f.message.starts_with(b"No server connection available"))
+    }
+
+    /// Every token in a message is this session's own.
+    fn check_tokens(&self, message: &[u8]) -> Result<(), String> {
+        let own = self.author.as_ref().map_or("", |a| a.token()).as_bytes();
+        for at in memmem(message, b"tok") {
+            if !message[at..].starts_with(own) {
+                return Err(format!(
+                    "{}: bytes of another: {}",
+                    self.label(),
+                    backend_to_text(message)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The pooler closed the connection. An error is what a checker found wrong.
+    pub fn closed(&mut self, topology: &Topology) -> Result<(), String> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Offline);
+        self.connection = None;
+        match phase {
+            Phase::Refused | Phase::Gone => Ok(()),
+            _ if self.rubbish || topology.servers_may_die() => Ok(()),
+            phase => Err(format!(
+                "{}: closed without a word while {phase:?}\n    flight: {}",
+                self.label(),
+                self.describe_flight()
+            )),
+        }
+    }
+}
+
+fn memmem(haystack: &[u8], needle: &[u8]) -> Vec<usize> {
+    haystack
+        .windows(needle.len())
+        .enumerate()
+        .filter(|(_, window)| *window == needle)
+        .map(|(at, _)| at)
+        .collect()
+}

@@ -1,0 +1,34 @@
+//! One seed, one run.
+//!
+//! The seed decides the topology (pools, limits, timeouts, clients), the load (what each client does and when) and the
+//! faults (how bytes are cut and delayed, who vanishes, when servers die). [`world::World`] plays the part of the runtime
+//! under the same contract, with a clock that jumps from event to event. While the faults rage, the checkers watch:
+//!
+//! - every byte a client gets is the byte a private server would have sent it ([`oracle`]); every statement carries a
+//!   token of its client, so a byte that went astray is one that cannot be explained;
+//! - a server changes hands only when it is idle, clean, and nothing is on its way to or from it;
+//! - servers per pool, database and user, and clients, stay within their limits;
+//! - a cancel request reaches the server of the client that sent it, or a server without a client;
+//! - no connection is heard of after its end.
+//!
+//! After the faults have stopped every client must be served to its end, and all servers must come to rest.
+//!
+//! A [`canary::Canary`] breaks the driver on purpose: the checkers must notice every one of them.
+
+pub mod canary;
+pub mod client;
+pub mod flight;
+pub mod oracle;
+pub mod postgres;
+pub mod topology;
+pub mod trace;
+pub mod world;
+
+use canary::Canary;
+use topology::Topology;
+use world::{Outcome, World};
+
+/// Runs one seed.
+pub fn run(seed: u64, canary: Option<Canary>, print: bool) -> Outcome {
+    World::new(Topology::new(seed), canary, print).run()
+}

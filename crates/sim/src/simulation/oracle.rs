@@ -1,0 +1,186 @@
+//! What a private server would have answered.
+
+use crate::model::{Session, Shared, Version};
+use crate::transcript::split_messages;
+use pgweir_wire::{CancelKey, ErrorFields, TransactionStatus};
+use std::collections::VecDeque;
+
+/// Bytes of one segment: what one ReadyForQuery answers.
+#[derive(Debug)]
+struct Segment {
+    /// Sent by the client and not yet given to the private server.
+    unfed: Vec<u8>,
+    /// Bytes the client has still to send.
+    to_come: usize,
+    fed: bool,
+}
+
+/// A client's private server. It is fed only as far as the real replies have come where a cancel may change them.
+#[derive(Debug)]
+pub struct Oracle {
+    session: Session,
+    shared: Shared,
+    segments: VecDeque<Segment>,
+    expected: VecDeque<Vec<u8>>,
+    /// A cancel may have hit what is under way.
+    pub cancelled: bool,
+}
+
+/// What comparing a message came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it must be.
+    Right,
+    /// The pooler dropped a segment that waited for a server, because its client cancelled it.
+    CancelledWhileWaiting,
+    /// This was expected instead.
+    Wrong(Option<Vec<u8>>),
+}
+
+impl Oracle {
+    /// A private server behind a login with these parameters.
+    pub fn new(version: Version, startup: &[u8]) -> Self {
+        let key = CancelKey {
+            process_id: 1,
+            secret: vec![0; 4].into(),
+        };
+        let mut oracle = Oracle {
+            session: Session::new(version, key),
+            shared: Shared::new(),
+            segments: VecDeque::new(),
+            expected: VecDeque::new(),
+            cancelled: false,
+        };
+        oracle.session.receive(&mut oracle.shared, 0, startup);
+        oracle.session.take_sent();
+        oracle
+    }
+
+    /// A flight begins; lengths of its segments.
+    pub fn begin(&mut self, segments: &[usize]) {
+        self.segments.extend(segments.iter().map(|&to_come| Segment {
+            unfed: Vec::new(),
+            to_come,
+            fed: false,
+        }));
+    }
+
+    /// The client has sent these bytes of it.
+    pub fn sent(&mut self, mut bytes: &[u8]) {
+        for segment in &mut self.segments {
+            let count = bytes.len().min(segment.to_come);
+            segment.unfed.extend_from_slice(&bytes[..count]);
+            segment.to_come -= count;
+            bytes = &bytes[count..];
+        }
+        assert!(bytes.is_empty(), "a flight is what its segments are");
+    }
+
+    /// Whether all that was sent was answered in full.
+    pub fn is_settled(&self) -> bool {
+        self.expected.is_empty() && self.segments.iter().all(|s| s.unfed.is_empty()) && self.session.busy_until().is_none()
+    }
+
+    /// Feeds all that was sent: what comes back is certain, or a cancel cannot change it.
+    pub fn feed_all(&mut self) {
+        while self.session.busy_until().is_some() || self.segments.iter().any(|s| !s.unfed.is_empty()) {
+            if self.session.busy_until().is_some() {
+                self.session.advance(&mut self.shared, u64::MAX);
+                self.collect();
+            } else if !self.feed() {
+                break;
+            }
+        }
+    }
+
+    /// Feeds the front segment.
+    fn feed(&mut self) -> bool {
+        while self
+            .segments
+            .front()
+            .is_some_and(|s| s.fed && s.unfed.is_empty() && s.to_come == 0)
+        {
+            self.segments.pop_front();
+        }
+        let Some(segment) = self.segments.front_mut() else {
+            return false;
+        };
+        if segment.unfed.is_empty() {
+            return false;
+        }
+        segment.fed = true;
+        let bytes = std::mem::take(&mut segment.unfed);
+        self.session.receive(&mut self.shared, 0, &bytes);
+        self.collect();
+        true
+    }
+
+    fn collect(&mut self) {
+        let sent = self.session.take_sent();
+        self.expected
+            .extend(split_messages(&sent).into_iter().map(<[u8]>::to_vec));
+    }
+
+    /// Compares what the client got with what it must get.
+    pub fn compare(&mut self, message: &[u8]) -> Verdict {
+        let is_cancel = is_cancel_error(message);
+        while self.expected.is_empty() {
+            if self.session.busy_until().is_some() {
+                if is_cancel && self.cancelled {
+                    self.session.cancel(&mut self.shared, 0);
+                } else {
+                    self.session.advance(&mut self.shared, u64::MAX);
+                }
+                self.collect();
+                continue;
+            }
+            let front_is_untouched = self.segments.iter().find(|s| !s.unfed.is_empty()).is_some_and(|s| !s.fed);
+            if is_cancel && self.cancelled && front_is_untouched && is_of_the_pooler(message) {
+                self.drop_front_segment();
+                return Verdict::CancelledWhileWaiting;
+            }
+            if !self.feed() {
+                return Verdict::Wrong(None);
+            }
+        }
+        let expected = self.expected.pop_front().expect("the loop filled it");
+        if expected == message || is_same_but_for_a_name(&expected, message) {
+            return Verdict::Right;
+        }
+        Verdict::Wrong(Some(expected))
+    }
+
+    /// The front segment runs nowhere: its answer is the error that has come and ReadyForQuery.
+    fn drop_front_segment(&mut self) {
+        while self.segments.front().is_some_and(|s| s.fed && s.unfed.is_empty()) {
+            self.segments.pop_front();
+        }
+        self.segments.pop_front();
+        let mut ready = Vec::new();
+        pgweir_wire::Writer::new(&mut ready).ready_for_query(TransactionStatus::Idle);
+        self.expected.push_back(ready);
+    }
+}
+
+/// Errors 08P01 of Bind name the statement as the server knows it: the one exception to "the very same bytes".
+fn is_same_but_for_a_name(expected: &[u8], message: &[u8]) -> bool {
+    let text = |m: &[u8]| {
+        let text = String::from_utf8_lossy(m.get(5..)?).into_owned();
+        let parts: Vec<String> = text.split('"').map(str::to_string).collect();
+        (text.contains("C08P01") && parts.len() == 3).then_some(parts)
+    };
+    match (text(expected), text(message)) {
+        (Some(a), Some(b)) => a[0] == b[0] && a[2] == b[2],
+        _ => false,
+    }
+}
+
+fn is_cancel_error(message: &[u8]) -> bool {
+    message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"57014")
+}
+
+/// Its DETAIL says so.
+fn is_of_the_pooler(message: &[u8]) -> bool {
+    const DETAIL: &[u8] = b"Dit was waiting for a server";
+    message.windows(DETAIL.len()).any(|w| w == DETAIL)
+}

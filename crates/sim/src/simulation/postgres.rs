@@ -1,0 +1,64 @@
+//! The model PostgreSQL as a process with many connections.
+
+use crate::model::{Session, Shared, Version};
+use pgweir_wire::CancelKey;
+use std::collections::BTreeMap;
+
+/// One server.
+#[derive(Debug)]
+pub struct Postgres {
+    version: Version,
+    shared: BTreeMap<String, Shared>,
+    sessions: BTreeMap<u32, Session>,
+    next_process_id: u32,
+    /// While it is down connections are refused.
+    pub down: bool,
+}
+
+impl Postgres {
+    /// A server without connections.
+    pub fn new(version: Version) -> Self {
+        Postgres {
+            version,
+            shared: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            next_process_id: 1,
+            down: false,
+        }
+    }
+
+    /// Accepts a connection; its process id.
+    pub fn accept(&mut self) -> u32 {
+        let process_id = self.next_process_id;
+        self.next_process_id += 1;
+        let key = CancelKey {
+            process_id,
+            secret: (process_id ^ 0x5a5a_5a5a).to_be_bytes().into(),
+        };
+        self.sessions.insert(process_id, Session::new(self.version, key));
+        process_id
+    }
+
+    /// A session.
+    pub fn session(&self, process_id: u32) -> Option<&Session> {
+        self.sessions.get(&process_id)
+    }
+
+    /// All sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = (u32, &Session)> {
+        self.sessions.iter().map(|(id, session)| (*id, session))
+    }
+
+    /// Does something with a session and its database.
+    pub fn with<T>(&mut self, process_id: u32, act: impl FnOnce(&mut Session, &mut Shared) -> T) -> Option<T> {
+        let session = self.sessions.get_mut(&process_id)?;
+        let database = session.owner().0.to_string();
+        let shared = self.shared.entry(database).or_default();
+        Some(act(session, shared))
+    }
+
+    /// Forgets a session whose connection is gone.
+    pub fn remove(&mut self, process_id: u32) {
+        self.sessions.remove(&process_id);
+    }
+}

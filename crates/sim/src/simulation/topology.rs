@@ -1,0 +1,208 @@
+//! What the seed decides before anything happens.
+
+use crate::model::Version;
+use crate::random::Random;
+use std::fmt;
+
+/// Pooling modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A server for a whole session.
+    Session,
+    /// A server for a transaction.
+    Transaction,
+    /// A server for a statement.
+    Statement,
+}
+
+/// The world one seed makes.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    /// The seed.
+    pub seed: u64,
+    /// Which PostgreSQL.
+    pub version: Version,
+    /// pool_mode.
+    pub mode: Mode,
+    /// Databases; users are as many, and every client has one of each.
+    pub databases: u64,
+    /// Users.
+    pub users: u64,
+    /// default_pool_size.
+    pub pool_size: u64,
+    /// min_pool_size.
+    pub min_pool_size: u64,
+    /// reserve_pool_size.
+    pub reserve_pool_size: u64,
+    /// reserve_pool_timeout, milliseconds.
+    pub reserve_pool_timeout_ms: u64,
+    /// max_db_connections; 0 is none.
+    pub max_db_connections: u64,
+    /// max_user_connections; 0 is none.
+    pub max_user_connections: u64,
+    /// Clients.
+    pub clients: u64,
+    /// max_client_conn.
+    pub max_client_conn: u64,
+    /// Sessions of each client, one after the other.
+    pub sessions: u64,
+    /// Flights of each session.
+    pub flights: u64,
+    /// max_prepared_statements.
+    pub max_prepared_statements: u64,
+    /// deferred_begin, milliseconds.
+    pub deferred_begin_ms: u64,
+    /// query_wait_timeout, milliseconds; 0 is off.
+    pub query_wait_timeout_ms: u64,
+    /// server_lifetime, seconds.
+    pub server_lifetime_s: u64,
+    /// server_idle_timeout, seconds.
+    pub server_idle_timeout_s: u64,
+    /// server_check_delay, milliseconds.
+    pub server_check_delay_ms: u64,
+    /// server_round_robin.
+    pub round_robin: bool,
+    /// server_reset_query_always.
+    pub reset_always: bool,
+    /// Clients name settings in their startup packets.
+    pub startup_settings: bool,
+    /// The longest a piece of bytes takes, microseconds.
+    pub latency_us_max: u64,
+    /// Bytes moved at once, at most.
+    pub chunk_bytes_max: u64,
+    /// The driver reads no source while more than this many bytes wait for its destination.
+    pub held_back_bytes: usize,
+    /// Rows of about 100 bytes in a large result, at most.
+    pub large_rows_max: u64,
+    /// Flights in a hundred that a client leaves in the middle.
+    pub vanish_percent: u64,
+    /// Flights in a hundred that a client tries to cancel.
+    pub cancel_percent: u64,
+    /// Clients in a hundred that send rubbish.
+    pub rubbish_percent: u64,
+    /// Faults of the server.
+    pub server_faults: u64,
+    /// Faults stop at this time, microseconds.
+    pub calm_at_us: u64,
+}
+
+impl Topology {
+    /// The topology of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut r = Random::new(seed);
+        let mode = *r.pick(&[
+            Mode::Transaction,
+            Mode::Transaction,
+            Mode::Transaction,
+            Mode::Session,
+            Mode::Statement,
+        ]);
+        let clients = r.between(1, 10);
+        let pool_size = r.between(1, 4);
+        let quiet = r.percent(30);
+        let percent = |r: &mut Random, most: u64| if quiet { 0 } else { r.below(most + 1) };
+        Topology {
+            seed,
+            version: *r.pick(&[Version::V15, Version::V18]),
+            mode,
+            databases: r.between(1, 2),
+            users: r.between(1, 2),
+            pool_size,
+            min_pool_size: r.below(2),
+            reserve_pool_size: *r.pick(&[0, 0, 1, 2]),
+            reserve_pool_timeout_ms: *r.pick(&[0, 100, 5000]),
+            max_db_connections: *r.pick(&[0, 0, 0, 1, 3]),
+            max_user_connections: *r.pick(&[0, 0, 0, 2, 3]),
+            clients,
+            max_client_conn: if r.percent(20) { r.between(1, clients) } else { 100 },
+            sessions: r.between(1, 3),
+            flights: r.between(1, 10),
+            max_prepared_statements: match mode {
+                Mode::Session => *r.pick(&[0, 200]),
+                _ => *r.pick(&[1, 2, 5, 200]),
+            },
+            deferred_begin_ms: *r.pick(&[0, 50, 1000, 1000]),
+            query_wait_timeout_ms: if quiet { 0 } else { *r.pick(&[0, 0, 300, 5000]) },
+            server_lifetime_s: *r.pick(&[0, 1, 3600]),
+            server_idle_timeout_s: *r.pick(&[1, 600]),
+            server_check_delay_ms: *r.pick(&[0, 100, 30_000]),
+            round_robin: r.percent(30),
+            reset_always: r.percent(10),
+            startup_settings: r.percent(30),
+            latency_us_max: *r.pick(&[10, 500, 20_000]),
+            chunk_bytes_max: *r.pick(&[1, 7, 100, 4096, 65536]),
+            held_back_bytes: *r.pick(&[1, 500, 20_000, 256 * 1024]),
+            large_rows_max: *r.pick(&[20, 100]),
+            vanish_percent: percent(&mut r, 15),
+            cancel_percent: percent(&mut r, 30),
+            rubbish_percent: percent(&mut r, 10),
+            server_faults: percent(&mut r, 4),
+            calm_at_us: r.between(500_000, 5_000_000),
+        }
+    }
+
+    /// The configuration file.
+    pub fn ini(&self) -> String {
+        let mut text = String::from("[databases]\n");
+        for n in 0..self.databases {
+            text.push_str(&format!("db{n} = host=127.0.0.1 port=5432\n"));
+        }
+        let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
+        let mode = match self.mode {
+            Mode::Session => "session",
+            Mode::Transaction => "transaction",
+            Mode::Statement => "statement",
+        };
+        let settings = [
+            ("listen_addr", "127.0.0.1".to_string()),
+            ("auth_type", "trust".into()),
+            ("auth_file", "users".into()),
+            ("pool_mode", mode.into()),
+            ("default_pool_size", self.pool_size.to_string()),
+            ("min_pool_size", self.min_pool_size.min(self.pool_size).to_string()),
+            ("reserve_pool_size", self.reserve_pool_size.to_string()),
+            ("reserve_pool_timeout", seconds(self.reserve_pool_timeout_ms)),
+            ("max_db_connections", self.max_db_connections.to_string()),
+            ("max_user_connections", self.max_user_connections.to_string()),
+            ("max_client_conn", self.max_client_conn.to_string()),
+            ("max_prepared_statements", self.max_prepared_statements.to_string()),
+            ("deferred_begin", seconds(self.deferred_begin_ms)),
+            ("query_wait_timeout", seconds(self.query_wait_timeout_ms)),
+            ("query_wait_notify", "1".into()),
+            ("server_lifetime", self.server_lifetime_s.to_string()),
+            ("server_idle_timeout", self.server_idle_timeout_s.to_string()),
+            ("server_check_delay", seconds(self.server_check_delay_ms)),
+            ("server_check_query", "select 1".into()),
+            ("server_round_robin", u64::from(self.round_robin).to_string()),
+            ("server_reset_query_always", u64::from(self.reset_always).to_string()),
+            ("server_login_retry", "1".into()),
+            ("server_connect_timeout", "5".into()),
+        ];
+        text.push_str("[pgbouncer]\n");
+        for (name, value) in settings {
+            text.push_str(&format!("{name} = {value}\n"));
+        }
+        text
+    }
+
+    /// The file of users.
+    pub fn users_file(&self) -> String {
+        (0..self.users).map(|n| format!("\"user{n}\" \"\"\n")).collect()
+    }
+
+    /// Whether a client may lose its server through no fault of its own.
+    pub fn servers_may_die(&self) -> bool {
+        self.server_faults > 0
+    }
+
+    /// Servers that all pools together may have.
+    pub fn servers_max(&self) -> u64 {
+        self.databases * self.users * (self.pool_size + self.reserve_pool_size)
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#?}")
+    }
+}
