@@ -1,0 +1,148 @@
+//! Guards against first packets that bring down their reader, and against a pooler that is impressed by how the bytes
+//! of a new connection are cut: whole or in pieces, it must say the same, and close or not close alike.
+//!
+//! The first byte says how to cut; what follows is what the client sends.
+#![no_main]
+
+use pgweir_core::{Accepted, Address, ClientId, ConnectionId, Pooler, Request, Source, Surroundings, Time, WallClock};
+use pgweir_fuzz::configuration;
+use pgweir_fuzz::story::Story;
+use pgweir_wire::{ProtocolVersion, StartupPacket};
+use std::net::SocketAddr;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    packet(bytes);
+    let Some((&cut, bytes)) = bytes.split_first() else {
+        return;
+    };
+    // A configuration's eight choices; no login reaches a server that answers.
+    let (choices, bytes) = bytes.split_at(bytes.len().min(8));
+    let whole = conversation(choices, &[bytes]);
+    let cut = usize::from(cut);
+    let at = cut.min(bytes.len());
+    assert_eq!(
+        whole,
+        conversation(choices, &[&bytes[..at], &bytes[at..]]),
+        "cut in two at {at}"
+    );
+    let pieces: Vec<&[u8]> = bytes.chunks(cut % 7 + 1).collect();
+    assert_eq!(
+        whole,
+        conversation(choices, &pieces),
+        "cut into pieces of {}",
+        cut % 7 + 1
+    );
+});
+
+fn packet(bytes: &[u8]) {
+    let length = StartupPacket::packet_bytes(bytes);
+    if let Ok(Some(length)) = length {
+        assert_eq!(bytes[..4], (length as u32).to_be_bytes());
+    }
+    let whole = match length {
+        Ok(Some(length)) => bytes.get(..length),
+        _ => None,
+    };
+    // The reader does not rely on the length.
+    for packet in [Some(bytes), whole].into_iter().flatten() {
+        let mut again = Vec::new();
+        match StartupPacket::read(packet) {
+            Ok(StartupPacket::SslRequest) => StartupPacket::write_ssl_request(&mut again),
+            Ok(StartupPacket::Cancel(key)) => StartupPacket::write_cancel(&mut again, &key),
+            Ok(StartupPacket::Startup { version, parameters }) => {
+                assert_eq!(version.major(), ProtocolVersion::V3_0.major());
+                StartupPacket::write_startup(&mut again, version, parameters);
+            }
+            Ok(StartupPacket::GssEncRequest) | Err(_) => continue,
+        }
+        assert_eq!(again[4..], packet[4..], "written as it was read");
+        assert_eq!(again.len(), packet.len());
+    }
+}
+
+/// What the client was sent, and whether it was closed.
+fn conversation(choices: &[u8], pieces: &[&[u8]]) -> (Vec<u8>, bool) {
+    let surroundings = Surroundings {
+        seed: [7; 32],
+        wall: WallClock::default(),
+        own_uid: 1000,
+        open_files_max: 1024,
+    };
+    let mut pooler = Pooler::new(configuration::read(&mut Story::new(choices)), surroundings, Time(0));
+    let address = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 6432)));
+    let accepted = Accepted {
+        peer: address,
+        local: address,
+        peer_uid: None,
+    };
+    let mut side = Side {
+        id: pooler.handle_accept(Time(0), accepted),
+        pooler,
+        unread: Vec::new(),
+        kept: Vec::new(),
+        said: Vec::new(),
+        closed: false,
+    };
+    for piece in pieces {
+        side.unread.extend_from_slice(piece);
+        side.read();
+    }
+    (side.said, side.closed)
+}
+
+struct Side {
+    pooler: Pooler,
+    id: ClientId,
+    /// Sent by the client while it may not be read.
+    unread: Vec<u8>,
+    kept: Vec<u8>,
+    said: Vec<u8>,
+    closed: bool,
+}
+
+impl Side {
+    fn read(&mut self) {
+        if !self.closed && !self.unread.is_empty() && self.pooler.may_read(self.id.into()) {
+            self.pass();
+        }
+    }
+
+    fn pass(&mut self) {
+        if self.pooler.may_read(self.id.into()) {
+            self.kept.append(&mut self.unread);
+        }
+        let input = std::mem::take(&mut self.kept);
+        let consumed = self.pooler.handle_client_bytes(Time(1), self.id, &input);
+        assert!(consumed <= input.len());
+        self.write(&input);
+        self.kept = input[consumed..].to_vec();
+        while let Some(request) = self.pooler.poll_request() {
+            match request {
+                // What a server answers is the target `core`'s affair; here none can be reached.
+                Request::Connect { server, .. } => {
+                    let why = "connection refused";
+                    self.pooler.handle_server_connect_failed(Time(1), server, why);
+                    self.write(&[]);
+                }
+                Request::Close(ConnectionId::Client(id)) => {
+                    assert_eq!(id, self.id);
+                    assert!(!self.closed, "closed twice");
+                    self.closed = true;
+                }
+                Request::Resume(id) if !self.closed && id == ConnectionId::Client(self.id) => self.pass(),
+                _ => {}
+            }
+        }
+    }
+
+    fn write(&mut self, input: &[u8]) {
+        let outbox = self.pooler.outbox();
+        for part in outbox.parts() {
+            assert_eq!(part.to, ConnectionId::Client(self.id));
+            assert_eq!(part.source, Source::Arena, "there is nobody to pass anything on to");
+            assert!(!self.closed, "words for a closed connection");
+            self.said.extend_from_slice(outbox.bytes(part, input));
+        }
+        outbox.clear();
+    }
+}

@@ -1,0 +1,516 @@
+//! A driver of the core, and the network around it.
+//!
+//! It keeps the contract of `pgweir_core::Pooler` to the letter, as the runtime does, and fails where the core does not
+//! keep its side. What is checked:
+//!
+//! - after every `handle_*` call: parts lie within their source, what came from a client goes to a server and the
+//!   other way round, nobody is written to whose connection is over, and what is written is a sequence of messages
+//!   ([`crate::framing`]); requests name living connections, and come to an end;
+//! - after every move: links are the same from both ends and join the living, no pool has more servers than its size
+//!   and reserve, no database more than its limit, and nobody's whole message lies around without a reason;
+//! - at the end: without clients there are no links, and no more servers are asked for.
+
+use crate::client::Client;
+use crate::configuration::{LIMITED_SERVERS_MAX, POOL_SERVERS_MAX, PORT_LIMITED};
+use crate::framing::Direction;
+use crate::server::Server;
+use pgweir_auth::ScramKeyCache;
+use pgweir_config::Config;
+use pgweir_core::{
+    Accepted, Address, ClientId, Command, Connected, ConnectionId, Part, Pooler, ReloadOutcome, Request, ServerId,
+    Source, Surroundings, Time, WallClock,
+};
+use pgweir_wire::{Header, StartupPacket};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Our own user id; a Unix-domain peer of the same id may be an administrator.
+const OWN_UID: u32 = 1000;
+
+/// More requests than any one move can lead to.
+const REQUESTS_PER_MOVE_MAX: usize = 20_000;
+
+/// The longest message that the core may want to see whole, and the most that is kept for a connection.
+const KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Rounds after which everybody has said everything.
+const ROUNDS_MAX: usize = 200;
+
+/// The core, its driver and the peers.
+pub struct World {
+    pooler: Pooler,
+    now: Time,
+    pub clients: Vec<Client>,
+    pub servers: Vec<Server>,
+    /// Connects and cancels that have not ended yet.
+    pub connects: Vec<ServerId>,
+    pub cancels: Vec<ServerId>,
+    pub reloads: Vec<Option<ClientId>>,
+    pub listening: bool,
+    /// The core asked for the end of the process.
+    pub exited: bool,
+    requests: VecDeque<Request>,
+    places: HashMap<ConnectionId, usize>,
+    /// A Close has been requested and not been done yet.
+    closing: HashSet<ConnectionId>,
+    pub cache: ScramKeyCache,
+    /// Tell what happens on standard error.
+    talks: bool,
+}
+
+/// Set to have a story told while it happens, for a look at a failure.
+const TALK_VARIABLE: &str = "PGWEIR_FUZZ_TELL";
+
+impl World {
+    pub fn new(config: Arc<Config>) -> Self {
+        let surroundings = Surroundings {
+            seed: [7; 32],
+            wall: WallClock::default(),
+            own_uid: OWN_UID,
+            open_files_max: 1024,
+        };
+        let mut world = World {
+            pooler: Pooler::new(config, surroundings, Time(0)),
+            now: Time(0),
+            clients: Vec::new(),
+            servers: Vec::new(),
+            connects: Vec::new(),
+            cancels: Vec::new(),
+            reloads: Vec::new(),
+            listening: true,
+            exited: false,
+            requests: VecDeque::new(),
+            places: HashMap::new(),
+            closing: HashSet::new(),
+            cache: ScramKeyCache::new(64),
+            talks: std::env::var_os(TALK_VARIABLE).is_some(),
+        };
+        world.settle();
+        world
+    }
+
+    /// A client connects; `unix`: as our own user over a Unix-domain socket. Gives its place among `clients`.
+    pub fn accept(&mut self, unix: bool) -> usize {
+        let accepted = if unix {
+            let address = Address::Unix { port: 6432 };
+            Accepted {
+                peer: address,
+                local: address,
+                peer_uid: Some(OWN_UID),
+            }
+        } else {
+            Accepted {
+                peer: Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 40_000))),
+                local: Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 6432))),
+                peer_uid: None,
+            }
+        };
+        let id = self.pooler.handle_accept(self.now, accepted);
+        let place = self.clients.len();
+        let earlier = self.places.insert(id.into(), place);
+        assert_eq!(earlier, None, "{id} is given twice");
+        self.clients.push(Client::new(id));
+        self.settle();
+        place
+    }
+
+    /// The driver reads up to `most` bytes of a client, if it may.
+    pub fn read_client(&mut self, place: usize, most: usize) {
+        let client = &mut self.clients[place];
+        if !client.alive || client.outgoing.is_empty() || !self.pooler.may_read(client.id.into()) {
+            return;
+        }
+        let most = most.min(client.outgoing.len());
+        let read: Vec<u8> = client.outgoing.drain(..most).collect();
+        self.pass(self.clients[place].id.into(), &read);
+        self.do_requests();
+    }
+
+    /// The driver reads up to `most` bytes of a server.
+    pub fn read_server(&mut self, place: usize, most: usize) {
+        let server = &mut self.servers[place];
+        if !server.alive || !server.connected || server.outgoing.is_empty() {
+            return;
+        }
+        let most = most.min(server.outgoing.len());
+        let read: Vec<u8> = server.outgoing.drain(..most).collect();
+        self.pass(self.servers[place].id.into(), &read);
+        self.do_requests();
+    }
+
+    pub fn client_closes(&mut self, place: usize) {
+        let client = &mut self.clients[place];
+        if client.alive {
+            client.alive = false;
+            self.say(|| format!("{} closes", self.clients[place].id));
+            self.pooler.handle_client_closed(self.now, self.clients[place].id);
+            self.settle();
+        }
+    }
+
+    pub fn server_closes(&mut self, place: usize) {
+        let server = &mut self.servers[place];
+        if server.alive && server.connected {
+            server.alive = false;
+            self.say(|| format!("{} closes", self.servers[place].id));
+            self.pooler.handle_server_closed(self.now, self.servers[place].id);
+            self.settle();
+        }
+    }
+
+    /// A pending connect succeeds or fails.
+    pub fn finish_connect(&mut self, which: usize, succeeds: bool) {
+        let id = self.connects.swap_remove(which);
+        let place = self.places[&ConnectionId::Server(id)];
+        if succeeds {
+            self.servers[place].connected = true;
+            let remote = Address::Tcp(SocketAddr::from(([10, 0, 0, 1], self.servers[place].port())));
+            let local = Address::Tcp(SocketAddr::from(([10, 0, 0, 9], 50_000)));
+            self.pooler
+                .handle_server_connected(self.now, id, Connected { remote, local });
+        } else {
+            self.servers[place].alive = false;
+            self.pooler
+                .handle_server_connect_failed(self.now, id, "connection refused");
+        }
+        self.settle();
+    }
+
+    pub fn finish_cancel(&mut self, which: usize) {
+        let id = self.cancels.swap_remove(which);
+        self.pooler.handle_cancel_finished(self.now, id);
+        self.settle();
+    }
+
+    pub fn finish_reload(&mut self, which: usize, outcome: ReloadOutcome) {
+        let by = self.reloads.swap_remove(which);
+        self.pooler.handle_reload(self.now, by, outcome);
+        self.settle();
+    }
+
+    pub fn command(&mut self, command: Command) {
+        self.pooler.handle_command(self.now, command);
+        self.settle();
+    }
+
+    /// Time passes, and the core is told, whether or not it asked to be.
+    pub fn pass_time(&mut self, time: Duration) {
+        self.now = self.now + time;
+        assert!(
+            self.pooler.poll_timeout().is_some(),
+            "the core wants to be woken for its rounds"
+        );
+        self.pooler.handle_timeout(self.now);
+        self.settle();
+    }
+
+    /// Everything on its way arrives and servers answer well, until nothing happens any more.
+    pub fn come_to_rest(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let mut moved = false;
+            while !self.connects.is_empty() {
+                self.finish_connect(0, true);
+                moved = true;
+            }
+            while !self.cancels.is_empty() {
+                self.finish_cancel(0);
+                moved = true;
+            }
+            for place in 0..self.servers.len() {
+                while self.servers[place].alive && self.servers[place].owes() {
+                    self.servers[place].answer_well(&mut self.cache);
+                    moved = true;
+                }
+                moved |= self.servers[place].alive && !self.servers[place].outgoing.is_empty();
+                self.read_server(place, usize::MAX);
+            }
+            for place in 0..self.clients.len() {
+                let waiting = self.clients[place].outgoing.len();
+                self.read_client(place, usize::MAX);
+                moved |= self.clients[place].outgoing.len() != waiting;
+            }
+            if !moved || self.exited {
+                return;
+            }
+        }
+        panic!("the pooler and its peers talk for ever");
+    }
+
+    /// A line of the story, if it is to be told.
+    pub fn say(&self, line: impl FnOnce() -> String) {
+        if self.talks {
+            eprintln!("{}", line());
+        }
+    }
+
+    /// The driver hands the core what it kept for a connection and what it read, and keeps what was not consumed.
+    fn pass(&mut self, id: ConnectionId, read: &[u8]) {
+        let place = self.places[&id];
+        let mut input = match id {
+            ConnectionId::Client(_) => std::mem::take(&mut self.clients[place].kept),
+            ConnectionId::Server(_) => std::mem::take(&mut self.servers[place].kept),
+        };
+        input.extend_from_slice(read);
+        self.say(|| format!("{} says {}", name(id), shown(&input)));
+        let consumed = match id {
+            ConnectionId::Client(id) => self.pooler.handle_client_bytes(self.now, id, &input),
+            ConnectionId::Server(id) => self.pooler.handle_server_bytes(self.now, id, &input),
+        };
+        assert!(
+            consumed <= input.len(),
+            "{consumed} of {} bytes are consumed",
+            input.len()
+        );
+        self.write_outbox(Some(id), &input);
+        input.drain(..consumed);
+        assert!(
+            input.len() <= KEPT_BYTES_MAX,
+            "{} bytes are left to the driver",
+            input.len()
+        );
+        match id {
+            ConnectionId::Client(_) => self.clients[place].kept = input,
+            ConnectionId::Server(_) => self.servers[place].kept = input,
+        }
+        self.take_requests();
+    }
+
+    /// What follows a `handle_*` call without input.
+    fn settle(&mut self) {
+        self.write_outbox(None, &[]);
+        self.take_requests();
+        self.do_requests();
+    }
+
+    /// Writes what the core wants written; `from` is whose bytes `input` are.
+    fn write_outbox(&mut self, from: Option<ConnectionId>, input: &[u8]) {
+        let parts: Vec<Part> = self.pooler.outbox().parts().to_vec();
+        for part in parts {
+            let length = match part.source {
+                Source::Input => input.len(),
+                Source::Arena => self.pooler.outbox().arena().len(),
+            };
+            assert!(
+                part.start < part.end && part.end as usize <= length,
+                "{part:?} does not lie within {length} bytes"
+            );
+            let bytes = self.pooler.outbox().bytes(&part, input).to_vec();
+            self.say(|| format!("  {} gets {} ({:?})", name(part.to), shown(&bytes), part.source));
+            if part.source == Source::Input {
+                let crosses = matches!(
+                    (from, part.to),
+                    (Some(ConnectionId::Client(_)), ConnectionId::Server(_))
+                        | (Some(ConnectionId::Server(_)), ConnectionId::Client(_))
+                );
+                assert!(crosses, "bytes of {from:?} are passed on to {:?}", part.to);
+            }
+            let Some(&place) = self.places.get(&part.to) else {
+                panic!("{part:?} is for a connection that never was");
+            };
+            assert!(self.is_alive(part.to), "{part:?} is for a connection that is gone");
+            assert!(
+                !self.closing.contains(&part.to),
+                "{part:?} is for a connection that was closed before"
+            );
+            match part.to {
+                ConnectionId::Client(_) => {
+                    let client = &mut self.clients[place];
+                    let messages = client.framing.push(Direction::ToClient, part.source, from, &bytes);
+                    client.hear(messages, &mut self.cache);
+                }
+                ConnectionId::Server(_) => {
+                    let server = &mut self.servers[place];
+                    assert!(server.connected, "{part:?} is for a socket that is not open");
+                    let messages = server.framing.push(Direction::ToServer, part.source, from, &bytes);
+                    server.hear(messages);
+                }
+            }
+        }
+        self.pooler.outbox().clear();
+    }
+
+    /// Takes over what the core requests; doing it in this order, after what was there before, is the contract.
+    fn take_requests(&mut self) {
+        while let Some(request) = self.pooler.poll_request() {
+            self.say(|| format!("  {request:?}"));
+            match &request {
+                Request::Connect { server, endpoint } => {
+                    let place = self.servers.len();
+                    let earlier = self.places.insert((*server).into(), place);
+                    assert_eq!(earlier, None, "{server} is given twice");
+                    self.servers.push(Server::new(*server, endpoint.clone()));
+                }
+                Request::Cancel { server, key } => {
+                    let id = ConnectionId::Server(*server);
+                    assert!(
+                        self.is_alive(id) && !self.closing.contains(&id),
+                        "a cancel for {server}, which is gone"
+                    );
+                    let server = &self.servers[self.places[&id]];
+                    assert!(server.connected, "a cancel for a socket that is not open");
+                    assert!(
+                        !server.sound || server.key.as_ref() == Some(key),
+                        "a cancel with a wrong key"
+                    );
+                }
+                Request::Close(id) => {
+                    assert!(self.is_alive(*id), "{id:?}, which is gone, is closed");
+                    assert!(self.closing.insert(*id), "{id:?} is closed twice");
+                }
+                Request::Resume(id) => assert!(self.places.contains_key(id), "{id:?} never was, and is resumed"),
+                _ => {}
+            }
+            self.requests.push_back(request);
+        }
+    }
+
+    fn do_requests(&mut self) {
+        let mut done = 0;
+        while let Some(request) = self.requests.pop_front() {
+            done += 1;
+            assert!(done < REQUESTS_PER_MOVE_MAX, "requests without end: {request:?}");
+            match request {
+                Request::Connect { server, .. } => self.connects.push(server),
+                Request::Cancel { server, .. } => self.cancels.push(server),
+                Request::Close(id) => self.close(id),
+                Request::Resume(id) => {
+                    if self.is_alive(id) {
+                        self.pass(id, &[]);
+                    }
+                }
+                Request::Log { .. } => {}
+                Request::Reload { by } => self.reloads.push(by),
+                Request::StopListening => self.listening = false,
+                Request::Exit => self.exited = true,
+            }
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        self.closing.remove(&id);
+        let place = self.places[&id];
+        match id {
+            ConnectionId::Client(_) => self.clients[place].alive = false,
+            ConnectionId::Server(server) => {
+                self.servers[place].alive = false;
+                self.connects.retain(|s| *s != server);
+            }
+        }
+    }
+
+    fn is_alive(&self, id: ConnectionId) -> bool {
+        let Some(&place) = self.places.get(&id) else {
+            return false;
+        };
+        match id {
+            ConnectionId::Client(_) => self.clients[place].alive,
+            ConnectionId::Server(_) => self.servers[place].alive,
+        }
+    }
+
+    /// What holds between any two moves.
+    pub fn check(&self) {
+        self.check_links();
+        self.check_limits();
+        self.check_nobody_is_stuck();
+    }
+
+    fn check_links(&self) {
+        for &id in self.places.keys() {
+            let Some(other) = self.pooler.linked(id) else { continue };
+            assert!(
+                self.is_alive(id) && self.is_alive(other),
+                "{id:?} and {other:?} are linked and not both alive"
+            );
+            assert_eq!(self.pooler.linked(other), Some(id), "a link with one end");
+        }
+    }
+
+    fn check_limits(&self) {
+        let mut pools: HashMap<(u16, &(Vec<u8>, Vec<u8>)), usize> = HashMap::new();
+        let mut limited = 0;
+        for server in self.servers.iter().filter(|s| s.alive) {
+            limited += usize::from(server.port() == PORT_LIMITED);
+            // Which pool it belongs to is known from its startup packet; auth_query has pools of its own.
+            if let Some(purpose) = &server.purpose {
+                *pools.entry((server.port(), purpose)).or_default() += 1;
+            }
+        }
+        assert!(
+            limited <= LIMITED_SERVERS_MAX,
+            "{limited} servers in spite of max_db_connections"
+        );
+        for (pool, count) in pools {
+            assert!(count <= POOL_SERVERS_MAX, "{count} servers in pool {pool:?}");
+        }
+    }
+
+    /// A driver passes what it kept again only when more comes or at a Resume: a whole message that is kept while its
+    /// connection may be read is one that nobody will ever answer.
+    fn check_nobody_is_stuck(&self) {
+        for client in self.clients.iter().filter(|c| c.alive && c.sound && !c.kept.is_empty()) {
+            if self.pooler.may_read(client.id.into()) {
+                let whole = match client.kept[0] {
+                    // The length of a startup packet begins with a zero byte, a message with a letter.
+                    0 => StartupPacket::packet_bytes(&client.kept).ok().flatten(),
+                    _ => message_bytes(&client.kept),
+                };
+                let is_whole = whole.is_some_and(|bytes| bytes <= client.kept.len());
+                assert!(!is_whole, "a message of {} is left lying: {:?}", client.id, client.kept);
+            }
+        }
+        for server in self.servers.iter().filter(|s| s.alive && !s.kept.is_empty()) {
+            let is_whole = message_bytes(&server.kept).is_some_and(|bytes| bytes <= server.kept.len());
+            assert!(!is_whole, "a message of {} is left lying: {:?}", server.id, server.kept);
+        }
+    }
+
+    /// Everybody leaves; what the core still holds must go with them.
+    pub fn end(&mut self) {
+        for place in 0..self.clients.len() {
+            self.client_closes(place);
+        }
+        self.check();
+        self.come_to_rest();
+        self.pass_time(Duration::from_secs(60));
+        self.come_to_rest();
+        let servers = self.servers.len();
+        self.pass_time(Duration::from_secs(60));
+        assert_eq!(
+            self.servers.len(),
+            servers,
+            "a server is asked for although nobody is there"
+        );
+        for server in &self.servers {
+            assert_eq!(
+                self.pooler.linked(server.id.into()),
+                None,
+                "{} is linked to nobody",
+                server.id
+            );
+        }
+        for place in 0..self.servers.len() {
+            self.server_closes(place);
+        }
+        self.check();
+    }
+}
+
+fn name(id: ConnectionId) -> String {
+    match id {
+        ConnectionId::Client(id) => id.to_string(),
+        ConnectionId::Server(id) => id.to_string(),
+    }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 300;
+    let dots = if bytes.len() > SHOWN_MAX { "..." } else { "" };
+    format!("\"{}\"{dots}", bytes[..bytes.len().min(SHOWN_MAX)].escape_ascii())
+}
+
+fn message_bytes(bytes: &[u8]) -> Option<usize> {
+    Some(Header::read(bytes).ok()??.message_bytes as usize)
+}
