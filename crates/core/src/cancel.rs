@@ -45,8 +45,11 @@ impl Pooler {
         };
         let id = ClientId(slot);
         let expected = self.cancel_key_of(id, client.cancel_key_bytes);
-        if !client.is_session() || !bool::from(expected.secret.ct_eq(&key.secret)) {
+        if !bool::from(expected.secret.ct_eq(&key.secret)) {
             return;
+        }
+        if !client.is_session() {
+            return self.cancel_console(id);
         }
         match (client.link, client.waiting) {
             (Some(server_id), Waiting::No) => {

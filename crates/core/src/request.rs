@@ -109,7 +109,7 @@ pub enum LogLevel {
 }
 
 /// What the driver must do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// Open a socket to `endpoint`; answered by `handle_server_connected` or `handle_server_connect_failed`.
     Connect {
@@ -145,6 +145,9 @@ pub enum Request {
         /// The console client that asked, or `None` for a signal.
         by: Option<ClientId>,
     },
+    /// SET has changed the configuration: what the driver reads from it counts from now on. (After a reload the driver
+    /// knows by itself.)
+    Configure(std::sync::Arc<pgweir_config::Config>),
     /// Stop accepting connections: close the listening sockets.
     StopListening,
     /// End the process with exit status 0, after pending output had a moment to go out.

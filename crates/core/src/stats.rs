@@ -123,17 +123,19 @@ impl Stats {
     }
 }
 
+type ByDatabase = HashMap<Arc<str>, Stats, RandomState>;
+
 /// What the counters of a database did in each period of `stats_period`, and the counters of pools that are gone.
 #[derive(Debug, Default)]
 pub(crate) struct Periods {
     /// When the present period began; `None` before the first.
     began: Option<Time>,
     /// Totals at that time.
-    at_beginning: HashMap<Arc<str>, Stats, RandomState>,
+    at_beginning: ByDatabase,
     /// The last whole period: its length and what happened in it.
-    last: Option<(Duration, HashMap<Arc<str>, Stats, RandomState>)>,
+    last: Option<(Duration, ByDatabase)>,
     /// Counters of pools that are gone while their database has others.
-    gone: HashMap<Arc<str>, Stats, RandomState>,
+    gone: ByDatabase,
     /// Counters of databases that have no pool any more. They count in totals only.
     gone_databases: Stats,
 }

@@ -115,6 +115,26 @@ fn a_waiting_pause_ends_with_resume_or_with_its_console() {
 }
 
 #[test]
+fn a_cancel_request_ends_the_wait_and_not_the_pause() {
+    let mut rig = Rig::new("");
+    let (client, server) = in_transaction(&mut rig);
+    let boss = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
+    let key = rig.key_told(boss);
+    rig.told(boss);
+    rig.cancel_request(&key);
+    assert!(rig.told(boss).is_empty(), "there is nothing to cancel");
+    order(&mut rig, boss, "pause");
+    rig.cancel_request(&key);
+    assert_eq!(
+        rig.told(boss),
+        ["Error 57014 PAUSE was ended by a cancel request", "ReadyForQuery I"]
+    );
+    commit(&mut rig, client);
+    assert!(is_closed(&rig, server), "the order itself stands");
+    assert_eq!(order(&mut rig, boss, "resume"), done("RESUME"));
+}
+
+#[test]
 fn pause_of_one_database_leaves_the_others_alone() {
     let mut rig = Rig::with("db = host=127.0.0.1 user=u\nother = host=127.0.0.1 user=u", "");
     let client = rig.client();
@@ -503,6 +523,8 @@ fn set_counts_at_once_until_the_next_reload() {
         done("SET default_pool_size=2")
     );
     assert_eq!(rig.servers_log_in().len(), 1);
+    let configured = rig.configured.take().expect("the driver hears of it, too");
+    assert_eq!(configured.global.default_pool_size, 2);
     order(&mut rig, boss, "reload");
     reload(&mut rig, new("db = host=127.0.0.1 user=u", "default_pool_size = 1"));
     assert!(logged(&rig, "RELOAD: changed default_pool_size"), "{:?}", rig.log);

@@ -428,7 +428,7 @@ impl EventLoop {
     }
 
     /// Settings that can change while running.
-    fn use_settings(&mut self, settings: Settings) {
+    pub(crate) fn use_settings(&mut self, settings: Settings) {
         self.log.configure(&settings.log);
         self.accepting.use_tcp_settings(&settings.tcp);
         self.resolver.use_settings(&settings.dns);

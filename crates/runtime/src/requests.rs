@@ -2,6 +2,7 @@
 
 use crate::control::ControlRequest;
 use crate::event_loop::EventLoop;
+use crate::settings::Settings;
 use pgweir_core::Request;
 
 impl EventLoop {
@@ -19,6 +20,7 @@ impl EventLoop {
                 self.log.reopen();
                 self.control.send(ControlRequest::Reload { by });
             }
+            Request::Configure(config) => self.use_settings(Settings::of(&config)),
             Request::StopListening => self.accepting.stop(),
             Request::Exit => self.exit(),
         }

@@ -301,6 +301,14 @@ impl Pooler {
         self.send(id, |w| w.error(&refusal.text()));
     }
 
+    /// A CancelRequest for a client of the console. Its wait ends; what it ordered stands.
+    pub(crate) fn cancel_console(&mut self, id: ClientId) {
+        if let Some(waits) = self.console_waits(id) {
+            let refusal = Refusal::given_up(waits.verb(), "a cancel request");
+            self.answer_console(id, Err(&refusal));
+        }
+    }
+
     /// The command a console client waits for has come to its end.
     pub(crate) fn console_answered(&mut self, id: ClientId, outcome: Result<&str, &Refusal>) {
         let Some(console) = self.console(id) else { return };

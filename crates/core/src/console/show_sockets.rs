@@ -148,6 +148,10 @@ impl Pooler {
             ClientPhase::Console(console) => &console.application_name,
             _ => client.shape.get("application_name").map_or("", |s| &s.value),
         };
+        let prepared_statements = match &client.phase {
+            ClientPhase::Console(console) => console.statements.len(),
+            _ => client.names.as_ref().map_or(0, |n| n.len()),
+        };
         let wait_us = match client.waiting {
             Waiting::ForServer { since, .. } => now.us_since(since),
             _ => 0,
@@ -170,7 +174,7 @@ impl Pooler {
             link: client.link.map(pointer).unwrap_or_default(),
             remote_pid: 0,
             application_name,
-            prepared_statements: client.names.as_ref().map_or(0, |n| n.len()),
+            prepared_statements,
             id: number(slot, false),
         }
     }

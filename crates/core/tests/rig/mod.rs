@@ -38,6 +38,8 @@ pub struct Rig {
     pub log: Vec<(LogLevel, String)>,
     pub exited: bool,
     pub stopped_listening: bool,
+    /// What SET has made of the configuration.
+    pub configured: Option<Arc<Config>>,
     /// Who wants the configuration read again.
     pub reloads: VecDeque<Option<ClientId>>,
 }
@@ -77,6 +79,7 @@ impl Rig {
             log: Vec::new(),
             exited: false,
             stopped_listening: false,
+            configured: None,
             reloads: VecDeque::new(),
         }
     }
@@ -108,6 +111,7 @@ impl Rig {
                 Some(Request::Exit) => self.exited = true,
                 Some(Request::StopListening) => self.stopped_listening = true,
                 Some(Request::Reload { by }) => self.reloads.push_back(by),
+                Some(Request::Configure(config)) => self.configured = Some(config),
                 Some(Request::Resume(_)) => {}
             }
         }
