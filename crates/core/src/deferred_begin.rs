@@ -69,6 +69,7 @@ impl Pooler {
         let client = self.client_mut(id);
         let (begin, tag) = match (verdict, client.deferred_begin) {
             (Statement::Begin, None) if allowed && transaction_mode => (Some(now), "BEGIN"),
+            (Statement::StartTransaction, None) if allowed && transaction_mode => (Some(now), "START TRANSACTION"),
             (Statement::Commit, Some(_)) => (None, "COMMIT"),
             (Statement::Rollback, Some(_)) => (None, "ROLLBACK"),
             _ => return None,
@@ -188,11 +189,14 @@ impl Pooler {
         let queue = &mut self.server_mut(server_id).queue;
         queue.push(Entry::skip(Expect::Bind));
         queue.push(Entry::skip(Expect::Execute));
+        // The unnamed portal would be visible in the transaction.
+        queue.push(Entry::skip(Expect::Close));
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.bind_text(name.as_bytes(), &[]);
             writer.execute();
+            writer.close(b'P', b"");
         });
     }
 

@@ -2,7 +2,7 @@
 //!
 //! This file holds the state and the contract; what happens on each input is in the files named after it.
 
-use crate::client::{Client, ClientPhase, Waiting};
+use crate::client::{Client, ClientPhase, Passing, Waiting};
 use crate::databases::Databases;
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ConnectionId, ServerId};
@@ -247,6 +247,12 @@ impl Pooler {
         self.requests.push_back(Request::Log { level, text });
     }
 
+    /// Whether a client has been sent a part of a message whose rest is still to come from its server.
+    pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
+        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
+        server.is_some_and(|s| matches!(s.passing, Passing::Forward(_)))
+    }
+
     /// Writes messages of our own to a connection.
     pub(crate) fn send(&mut self, to: impl Into<ConnectionId>, write: impl FnOnce(&mut Writer<'_>)) {
         self.outbox.insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
@@ -267,6 +273,10 @@ impl Pooler {
         {
             let text = format!("{} pooler error: {message}", self.client_label(id, client));
             self.log(LogLevel::Warning, text);
+        }
+        if self.is_inside_message(id) {
+            // An error here would become part of the server's message.
+            return self.close_client(now, id, message);
         }
         self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
         if trouble.row().client == crate::errors::Fate::Closed {

@@ -150,6 +150,10 @@ impl ReplyQueue {
         self.entries.front()
     }
 
+    pub(crate) fn back(&self) -> Option<&Entry> {
+        self.entries.back()
+    }
+
     pub(crate) fn front_mut(&mut self) -> Option<&mut Entry> {
         self.entries.front_mut()
     }

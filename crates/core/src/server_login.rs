@@ -397,7 +397,7 @@ impl Pooler {
             return;
         };
         client.link = None;
-        if server.fatal.is_some() {
+        if server.fatal.is_some() || matches!(server.passing, Passing::Forward(_)) {
             return self.close_client(now, id, "server connection closed");
         }
         let message = "server closed the connection unexpectedly";

@@ -42,7 +42,7 @@ impl Pooler {
     pub(crate) fn reply_bytes(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
         let mut at = 0;
         // The run of bytes that are forwarded but not yet handed to the outbox.
-        let mut run = 0;
+        let mut run = 0..0;
         while at < input.len() {
             let Some(server) = self.servers.get_mut(id.0) else {
                 return input.len();
@@ -60,7 +60,7 @@ impl Pooler {
                     };
                     at += bytes;
                     if !forward {
-                        run = at;
+                        run = at..at;
                     }
                     continue;
                 }
@@ -69,7 +69,8 @@ impl Pooler {
                 Ok(Some(header)) => header,
                 Ok(None) => break,
                 Err(error) => {
-                    self.flush_run(id, run..at);
+                    run.end = at;
+                    self.flush_run(id, &mut run);
                     self.server_misbehaves(now, id, &error.to_string());
                     return input.len();
                 }
@@ -82,8 +83,9 @@ impl Pooler {
                 let forward = server.link.is_some() && forwards(server);
                 if !forward {
                     self.captured_row(id, &input[at..end], whole);
-                    self.flush_run(id, run..at);
-                    run = end;
+                    run.end = at;
+                    self.flush_run(id, &mut run);
+                    run = end..end;
                 }
                 if !whole {
                     let left = (total - (end - at)) as u32;
@@ -99,25 +101,28 @@ impl Pooler {
             if self.servers.get(id.0).is_some_and(|s| s.queue.fake_in_front())
                 && !matches!(header.tag, b'N' | b'S' | b'A')
             {
-                self.flush_run(id, run..at);
-                run = at;
+                run.end = at;
+                self.flush_run(id, &mut run);
+                run = at..at;
                 self.give_fakes(id);
             }
             let bytes = &input[at..end];
-            match self.reply(now, id, header, bytes, whole, run..at) {
+            run.end = at;
+            match self.reply(now, id, header, bytes, whole, &mut run) {
                 Passed::NeedBytes => break,
                 Passed::Closed => return input.len(),
                 passed @ (Passed::Forward | Passed::ForwardAndRelease) => {
                     if self.servers.get(id.0).is_none_or(|s| s.link.is_none()) {
-                        run = end;
+                        run = end..end;
                     }
                     if !whole {
                         self.server_mut(id).passing = Passing::Forward((total - bytes.len()) as u32);
                     }
                     at = end;
                     if passed == Passed::ForwardAndRelease {
-                        self.flush_run(id, run..at);
-                        run = at;
+                        run.end = at;
+                        self.flush_run(id, &mut run);
+                        run = at..at;
                         if let Some(server) = self.servers.get(id.0) {
                             // Bytes behind a final ReadyForQuery are asynchronous messages of this same client's time.
                             debug_assert!(server.queue.is_empty());
@@ -126,24 +131,28 @@ impl Pooler {
                     }
                 }
                 passed @ (Passed::Skip | Passed::SkipAndRelease) => {
-                    self.flush_run(id, run..at);
+                    run.end = at;
+                    self.flush_run(id, &mut run);
                     if !whole {
                         self.server_mut(id).passing = Passing::Skip((total - bytes.len()) as u32);
                     }
                     at = end;
-                    run = at;
+                    run = at..at;
                     if passed == Passed::SkipAndRelease {
                         self.server_finished(now, id);
                     }
                 }
             }
         }
-        self.flush_run(id, run..at);
+        run.end = at;
+        self.flush_run(id, &mut run);
         at
     }
 
-    fn flush_run(&mut self, id: ServerId, run: std::ops::Range<usize>) {
-        if run.is_empty() {
+    /// Hands the run to the outbox; it is empty afterwards.
+    fn flush_run(&mut self, id: ServerId, run: &mut std::ops::Range<usize>) {
+        let handed_out = std::mem::replace(run, run.end..run.end);
+        if handed_out.is_empty() {
             return;
         }
         let Some(server) = self.servers.get(id.0) else { return };
@@ -151,12 +160,12 @@ impl Pooler {
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
-        pool.stats.bytes_sent += run.len() as u64;
-        self.outbox.forward(client.into(), run);
+        pool.stats.bytes_sent += handed_out.len() as u64;
+        self.outbox.forward(client.into(), handed_out);
     }
 
     /// One message that is neither DataRow nor CopyData. `run` has not been handed out yet: whoever writes to the client
-    /// must hand it out first, and then say `Skip`.
+    /// must hand it out first.
     fn reply(
         &mut self,
         now: Time,
@@ -164,7 +173,7 @@ impl Pooler {
         header: Header,
         bytes: &[u8],
         whole: bool,
-        run: std::ops::Range<usize>,
+        run: &mut std::ops::Range<usize>,
     ) -> Passed {
         let Some(tag) = BackendTag::from_byte(header.tag) else {
             self.flush_run(id, run);
@@ -263,7 +272,7 @@ impl Pooler {
         }
     }
 
-    fn ready(&mut self, now: Time, id: ServerId, body: &[u8], run: std::ops::Range<usize>) -> Passed {
+    fn ready(&mut self, now: Time, id: ServerId, body: &[u8], run: &mut std::ops::Range<usize>) -> Passed {
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         let status = TransactionStatus::read(body);
         server.queue.drop_copy_end();
@@ -392,7 +401,7 @@ impl Pooler {
         id: ServerId,
         bytes: &[u8],
         whole: bool,
-        run: std::ops::Range<usize>,
+        run: &mut std::ops::Range<usize>,
     ) -> Passed {
         let body = &bytes[HEADER_BYTES.min(bytes.len())..];
         let fields = read_fields(body);

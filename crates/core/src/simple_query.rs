@@ -3,7 +3,7 @@
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::reply_queue::{Effect, Entry, Expect};
+use crate::reply_queue::{Effect, Entry, Expect, To};
 use crate::server::Unnamed;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::{HEADER_BYTES, Writer};
@@ -12,6 +12,12 @@ impl Pooler {
     pub(crate) fn query(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, tracked: bool) -> Step {
         if !tracked {
             return self.plain(id, server_id, message, Expect::Query);
+        }
+        // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
+        // XX000, whoever sends it. Our own BEGIN in front of the Query is no such case.
+        let server = self.server_mut(server_id);
+        if server.queue.segment_open() && server.queue.back().is_none_or(|e| e.to != To::Skip) {
+            server.close_reason.get_or_insert("a query inside a pipeline");
         }
         // Only short texts can be statements of ours, and only those are worth waiting for.
         let verdict = if message.total <= HEADER_BYTES + STATEMENT_BYTES_MAX + 1 {

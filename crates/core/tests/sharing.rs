@@ -94,12 +94,19 @@ fn begin_takes_no_server_and_travels_with_the_first_statement() {
     let server = rig.server_of(client).unwrap();
     assert_eq!(
         rig.told(server),
-        ["Parse pgweir_1 BEGIN", "Bind  pgweir_1", "Execute", "Query insert"]
+        [
+            "Parse pgweir_1 BEGIN",
+            "Bind  pgweir_1",
+            "Execute",
+            "Close P",
+            "Query insert"
+        ]
     );
     rig.says(server, |w| {
         w.empty(b'1');
         w.empty(b'2');
         w.command_complete("BEGIN");
+        w.empty(b'3');
         w.command_complete("INSERT 0 1");
         w.ready_for_query(InTransaction);
     });
@@ -116,7 +123,7 @@ fn begin_then_commit_needs_no_server_at_all() {
     for (text, tag) in [
         ("begin", "BEGIN"),
         ("commit;", "COMMIT"),
-        ("START TRANSACTION", "BEGIN"),
+        ("START TRANSACTION", "START TRANSACTION"),
         ("rollback", "ROLLBACK"),
     ] {
         rig.says(client, |w| w.query(text.as_bytes()));
@@ -540,7 +547,11 @@ fn nothing_is_written_behind_half_a_message() {
     let server = rig.server_of(cut).unwrap();
     let before = rig.bytes_written(server);
     rig.client_leaves(cut);
-    assert_eq!(rig.bytes_written(server), before, "a Terminate would complete the client's message");
+    assert_eq!(
+        rig.bytes_written(server),
+        before,
+        "a Terminate would complete the client's message"
+    );
 }
 
 #[test]
@@ -554,4 +565,78 @@ fn a_server_whose_lifetime_ends_while_it_logs_in_is_counted_once() {
     assert!(rig.told(client).contains(&"ReadyForQuery I".to_string()));
     rig.says(client, |w| w.query(b"select 1"));
     assert_eq!(rig.servers_log_in().len(), 1, "the pool still opens servers");
+}
+
+#[test]
+fn nothing_of_ours_is_written_into_the_middle_of_a_servers_message() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).unwrap();
+    rig.comes(server, b"D\0\0\x10\0half a row");
+    let before = rig.bytes_written(client);
+    rig.server_dies(server);
+    assert_eq!(rig.bytes_written(client), before);
+    assert!(rig.closed.contains(&client.into()));
+}
+
+#[test]
+fn a_replaced_error_does_not_repeat_what_came_before_it() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"s", b"select 1", &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    rig.told(client);
+    rig.says(client, |w| {
+        w.bind_text(b"s", &[]);
+        w.parse(b"s", b"select 2", &[0, 0]);
+        w.sync();
+    });
+    rig.says(server, |w| {
+        w.empty(b'2');
+        w.error(&error("42P05", "prepared statement \"pgweir_1\" already exists"));
+        w.ready_for_query(Idle);
+    });
+    let told = rig.told(client);
+    assert_eq!(
+        told,
+        [
+            "BindComplete",
+            "Error 42P05 prepared statement \"s\" already exists",
+            "ReadyForQuery I"
+        ]
+    );
+}
+
+#[test]
+fn a_query_inside_a_pipeline_costs_its_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"select 1", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.query(b"select 2");
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+        w.ready_for_query(Idle);
+    });
+    assert!(
+        rig.closed.contains(&server.into()),
+        "PostgreSQL 18 would fail the next client's command"
+    );
 }

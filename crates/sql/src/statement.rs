@@ -10,8 +10,10 @@ const IDENTIFIER_BYTES_MAX: usize = 63;
 pub enum Statement {
     /// Nothing of ours.
     Other,
-    /// BEGIN or START TRANSACTION without modes.
+    /// BEGIN without modes.
     Begin,
+    /// START TRANSACTION without modes: BEGIN with another command tag.
+    StartTransaction,
     /// COMMIT or END, without AND CHAIN and not PREPARED.
     Commit,
     /// ROLLBACK or ABORT, without AND CHAIN, not PREPARED and not TO SAVEPOINT.
@@ -54,7 +56,7 @@ fn classify_words(text: &[u8]) -> Statement {
         transaction_end(lexer, Statement::Begin)
     } else if is("start") {
         match lexer.next() {
-            Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"transaction") => end(lexer, Statement::Begin),
+            Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"transaction") => end(lexer, Statement::StartTransaction),
             _ => Statement::Other,
         }
     } else if is("commit") || is("end") {
@@ -129,7 +131,6 @@ mod tests {
             "BEGIN;",
             " begin work ;",
             "Begin Transaction",
-            "start transaction;;",
             "/* a /* b */ */ begin -- x",
         ] {
             assert_eq!(classify(text.as_bytes()), Statement::Begin, "{text}");
@@ -139,6 +140,13 @@ mod tests {
         }
         for text in ["rollback", "abort", "ROLLBACK TRANSACTION"] {
             assert_eq!(classify(text.as_bytes()), Statement::Rollback, "{text}");
+        }
+    }
+
+    #[test]
+    fn start_transaction_is_a_begin_with_another_tag() {
+        for text in ["start transaction;;", "START /* x */ TRANSACTION"] {
+            assert_eq!(classify(text.as_bytes()), Statement::StartTransaction, "{text}");
         }
     }
 
