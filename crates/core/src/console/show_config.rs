@@ -1,6 +1,7 @@
 //! SHOW CONFIG, SHOW DATABASES, SHOW USERS, SHOW PEERS.
 
 use crate::console::rows::{Rows, Value};
+use crate::console::show_pools::load_balance_hosts;
 use crate::pooler::Pooler;
 use pgweir_config::{CONSOLE_DATABASE, UserSettings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +50,7 @@ impl Pooler {
                 d.reserve_pool_size.unwrap_or(g.reserve_pool_size).into(),
                 seconds.into(),
                 d.pool_mode.map(|mode| mode.word()).into(),
-                self.load_balance_hosts(&name).into(),
+                load_balance_hosts(&self.config, &name).into(),
                 self.config.max_db_connections(&d).unwrap_or(0).into(),
                 counts.servers.into(),
                 self.config.max_db_client_connections(&d).unwrap_or(0).into(),

@@ -2,7 +2,7 @@
 
 use crate::client::{ClientPhase, Waiting};
 use crate::console::rows::{Rows, Value};
-use crate::pool::{Pool, PoolId, PoolKind};
+use crate::pool::{Pool, PoolKind};
 use crate::pooler::Pooler;
 use crate::server::{Server, ServerPhase};
 use crate::time::Time;
@@ -27,6 +27,20 @@ struct Counts {
     load_balance_hosts: Option<&'static str>,
 }
 
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        self.cl_active += other.cl_active;
+        self.cl_waiting += other.cl_waiting;
+        self.sv_active += other.sv_active;
+        self.sv_active_cancel += other.sv_active_cancel;
+        self.sv_being_canceled += other.sv_being_canceled;
+        self.sv_idle += other.sv_idle;
+        self.sv_used += other.sv_used;
+        self.sv_tested += other.sv_tested;
+        self.sv_login += other.sv_login;
+    }
+}
+
 /// The mode PgBouncer shows for its console's own pool.
 const CONSOLE_POOL_MODE: &str = "statement";
 
@@ -35,30 +49,15 @@ impl Pooler {
     /// because exporters take both for a key.
     pub(super) fn show_pools(&self, now: Time, rows: &mut Rows<'_>) {
         let mut counts: BTreeMap<(Arc<str>, Arc<str>), Counts> = BTreeMap::new();
-        for (_, pool) in self.live_pools() {
+        for ((_, pool), counted) in self.live_pools().zip(self.count_by_pool(now)) {
             let row = counts.entry(row_key(pool)).or_default();
+            row.add(&counted);
             if row.mode.is_empty() || pool.key.kind == PoolKind::Clients {
                 row.mode = pool.settings.mode.word();
             }
-            row.load_balance_hosts = self.load_balance_hosts(&pool.key.database);
+            row.load_balance_hosts = load_balance_hosts(&self.config, &pool.key.database);
             let waited = pool.first_waiter().map_or(0, |(_, since)| now.us_since(since));
             row.longest_wait_us = row.longest_wait_us.max(waited);
-        }
-        for (_, server) in self.servers.iter() {
-            let row = counts.entry(row_key(self.pool(server.pool))).or_default();
-            *self.server_count(now, row, server) += 1;
-            row.sv_active_cancel += server.cancels_in_flight;
-        }
-        for (_, client) in self.clients.iter() {
-            let Some(pool) = client.pool.and_then(|id| self.existing_pool(id)) else {
-                continue;
-            };
-            let row = counts.entry(row_key(pool)).or_default();
-            match (&client.phase, client.waiting) {
-                (_, Waiting::ForServer { .. }) => row.cl_waiting += 1,
-                (ClientPhase::Session, _) => row.cl_active += 1,
-                _ => {}
-            }
         }
         let console = Counts {
             cl_active: self.console_clients() as u32,
@@ -101,8 +100,30 @@ impl Pooler {
         self.clients.iter().filter(|(_, c)| on_console(&c.phase)).count()
     }
 
-    fn existing_pool(&self, id: PoolId) -> Option<&Pool> {
-        self.pools.get(id as usize)?.as_ref()
+    /// Counts of each pool, in the order of [`Pooler::live_pools`]. One look at each connection: there may be many.
+    fn count_by_pool(&self, now: Time) -> impl Iterator<Item = Counts> {
+        let mut counts: Vec<Option<Counts>> = self
+            .pools
+            .iter()
+            .map(|p| p.as_ref().map(|_| Counts::default()))
+            .collect();
+        for (_, server) in self.servers.iter() {
+            if let Some(Some(pool)) = counts.get_mut(server.pool as usize) {
+                *self.server_count(now, pool, server) += 1;
+                pool.sv_active_cancel += server.cancels_in_flight;
+            }
+        }
+        for (_, client) in self.clients.iter() {
+            let Some(Some(pool)) = client.pool.and_then(|id| counts.get_mut(id as usize)) else {
+                continue;
+            };
+            match (&client.phase, client.waiting) {
+                (_, Waiting::ForServer { .. }) => pool.cl_waiting += 1,
+                (ClientPhase::Session, _) => pool.cl_active += 1,
+                _ => {}
+            }
+        }
+        counts.into_iter().flatten()
     }
 
     fn server_count<'c>(&self, now: Time, counts: &'c mut Counts, server: &Server) -> &'c mut u32 {
@@ -122,14 +143,10 @@ impl Pooler {
             && self.settings.server_check_query.is_some()
             && now - server.since > self.settings.server_check_delay
     }
-
-    /// PgBouncer shows it for databases with several hosts only.
-    pub(super) fn load_balance_hosts(&self, database: &str) -> Option<&'static str> {
-        load_balance_word(&self.config, database)
-    }
 }
 
-fn load_balance_word(config: &Config, database: &str) -> Option<&'static str> {
+/// PgBouncer shows it for databases with several hosts only.
+pub(super) fn load_balance_hosts(config: &Config, database: &str) -> Option<&'static str> {
     let entry = config.database(database)?;
     let several = entry.hosts.len() > 1;
     several.then_some(match entry.load_balance_hosts {
