@@ -140,6 +140,7 @@ impl Pooler {
         debug_assert_eq!(client.pool, Some(server.pool));
         server.phase = ServerPhase::Linked;
         server.link = Some(id);
+        server.has_served = true;
         server.since = now;
         server.ready_time = now;
         client.link = Some(server_id);
@@ -207,7 +208,7 @@ impl Pooler {
         if let Some(reason) = server.close_reason {
             return self.close_server(now, server_id, reason);
         }
-        if server.expires.is_some_and(|t| t <= now) {
+        if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");
         }
         if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {

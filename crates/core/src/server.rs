@@ -82,7 +82,9 @@ pub(crate) struct Server {
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
     pub(crate) close_reason: Option<&'static str>,
     /// Close it at this age.
-    pub(crate) expires: Option<Time>,
+    pub(crate) expires: Time,
+    /// Whether a client has had it.
+    pub(crate) has_served: bool,
     pub(crate) connect_time: Time,
     /// When it entered its present phase.
     pub(crate) since: Time,
@@ -102,6 +104,11 @@ impl Server {
             && !self.copy_in
             && !self.copy_both
             && self.passing == Passing::None
+    }
+
+    /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.
+    pub(crate) fn is_expired(&self, now: Time) -> bool {
+        self.expires <= now && (self.has_served || self.expires > self.connect_time)
     }
 
     pub(crate) fn is_idle(&self) -> bool {

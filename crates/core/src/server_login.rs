@@ -136,7 +136,8 @@ impl Pooler {
             cancel_key: None,
             cancels_in_flight: 0,
             close_reason: None,
-            expires: Some(now + lifetime),
+            expires: now + lifetime,
+            has_served: false,
             connect_time: now,
             since: now,
             request_time: now,
@@ -356,7 +357,21 @@ impl Pooler {
         self.pause_progress(now);
         self.shutdown_progress(now);
         if !self.admin.is_ending() {
-            self.open_servers_for_waiters(now, pool_id);
+            self.open_where_waited_longest(now, pool_id);
+        }
+    }
+
+    /// A server of this pool has made a place under the limits it shares with others: it goes to whoever waits longest.
+    fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
+        let key = &self.pool(pool_id).key;
+        let mut waited: Vec<(Time, PoolId)> = self
+            .live_pools()
+            .filter(|(_, pool)| pool.key.database == key.database || pool.key.user == key.user)
+            .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
+            .collect();
+        waited.sort_unstable();
+        for (_, id) in waited {
+            self.open_servers_for_waiters(now, id);
         }
     }
 

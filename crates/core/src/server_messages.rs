@@ -134,7 +134,13 @@ impl Pooler {
                     run.end = at;
                     self.flush_run(id, &mut run);
                     if !whole {
-                        self.server_mut(id).passing = Passing::Skip((total - bytes.len()) as u32);
+                        let server = self.server_mut(id);
+                        if server.link.is_none() && server.queue.is_empty() {
+                            // It would be idle in the middle of a message.
+                            self.server_misbehaves(now, id, "a long message that nothing asked for");
+                            return input.len();
+                        }
+                        server.passing = Passing::Skip((total - bytes.len()) as u32);
                     }
                     at = end;
                     run = at..at;

@@ -145,7 +145,7 @@ impl Pooler {
         let pool = self.pool(server.pool);
         let reason = if let Some(reason) = server.close_reason {
             reason
-        } else if server.expires.is_some_and(|t| t <= now) {
+        } else if server.is_expired(now) {
             "server lifetime over"
         } else if pool.settings.size > 0 && pool.servers > pool.settings.size && pool.waiting.is_empty() {
             "reserve server is not needed any more"
@@ -388,7 +388,8 @@ impl Pooler {
         }
         self.timers.next_clients = now + CLIENTS_ROUND;
         for slot in self.clients.slots() {
-            let client = self.clients.get(slot).expect("listed above");
+            // Closing one client may end others: the last one lets a shutdown go on.
+            let Some(client) = self.clients.get(slot) else { continue };
             let id = ClientId(slot);
             match client.phase {
                 ClientPhase::Startup | ClientPhase::Login(_) if client.waiting == Waiting::No => {

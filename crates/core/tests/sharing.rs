@@ -561,6 +561,7 @@ fn a_server_whose_lifetime_ends_while_it_logs_in_is_counted_once() {
     let server = rig.connects.pop_front().unwrap();
     rig.wait(Duration::from_secs(5));
     rig.server_logs_in(server);
+    rig.wait(Duration::from_secs(1));
     assert!(rig.closed.contains(&server.into()));
     assert!(rig.told(client).contains(&"ReadyForQuery I".to_string()));
     rig.says(client, |w| w.query(b"select 1"));
@@ -639,4 +640,35 @@ fn a_query_inside_a_pipeline_costs_its_server() {
         rig.closed.contains(&server.into()),
         "PostgreSQL 18 would fail the next client's command"
     );
+}
+
+#[test]
+fn a_lifetime_of_zero_uses_each_server_once() {
+    let mut rig = Rig::new("server_lifetime = 0");
+    let client = rig.client();
+    for _ in 0..3 {
+        rig.says(client, |w| w.query(b"select 1"));
+        rig.servers_log_in();
+        let server = rig.server_of(client).expect("a server serves before it goes");
+        rig.completes(server, "SELECT 1");
+        assert!(rig.closed.contains(&server.into()));
+    }
+}
+
+#[test]
+fn a_place_under_a_shared_limit_goes_to_the_pool_that_waited_longest() {
+    let databases = "one = host=127.0.0.1 user=u\ntwo = host=127.0.0.1 user=u";
+    let mut rig = Rig::with(databases, "max_user_connections = 1");
+    let one = rig.client_begins(&[("user", "u"), ("database", "one")]);
+    rig.servers_log_in();
+    rig.says(one, |w| w.query(b"select pg_sleep(9)"));
+    let server = rig.server_of(one).unwrap();
+    let two = rig.client_begins(&[("user", "u"), ("database", "two")]);
+    rig.wait(Duration::from_secs(2));
+    // The pool that holds the server has a client waiting, too, but a later one.
+    let three = rig.client_begins(&[("user", "u"), ("database", "one")]);
+    rig.says(three, |w| w.query(b"select 1"));
+    rig.completes(server, "SELECT 1");
+    rig.servers_log_in();
+    assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
 }
