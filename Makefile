@@ -37,7 +37,7 @@ bench:
 
 record:
 	scripts/setup
-	tests/record.py
+	tests/record.py record
 
 fuzz:
 	scripts/setup
