@@ -2,9 +2,9 @@
 
 mod rig;
 
-use pgweir_core::{ClientId, Command, ConnectionId, LogLevel, ReloadOutcome};
-use pgweir_wire::TransactionStatus::InTransaction;
-use rig::{Rig, configuration};
+use pgweir_core::{ClientId, Command, ConnectionId, LogLevel, ReloadOutcome, ServerId};
+use pgweir_wire::TransactionStatus::{Idle, InTransaction};
+use rig::{Rig, configuration, configuration_with_users};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn is_closed(rig: &Rig, id: impl Into<ConnectionId>) -> bool {
 }
 
 /// A client with an open transaction, and its server.
-fn in_transaction(rig: &mut Rig) -> (ClientId, pgweir_core::ServerId) {
+fn in_transaction(rig: &mut Rig) -> (ClientId, ServerId) {
     let client = rig.client();
     rig.says(client, |w| w.query(b"begin; select 1"));
     let server = rig.server_of(client).expect("linked");
@@ -476,13 +476,67 @@ fn a_removed_database_closes_its_clients_and_servers() {
 
 #[test]
 fn another_forced_user_sends_clients_away() {
-    let mut rig = Rig::new("");
-    let (client, server) = in_transaction(&mut rig);
-    signal(&mut rig, Command::Reload);
-    reload(&mut rig, new("db = host=127.0.0.1 user=w", ""));
-    assert_eq!(rig.told(client), ["Error 57P01 database configuration changed"]);
-    assert!(is_closed(&rig, server));
-    rig.client();
+    for changed in ["db = host=127.0.0.1 user=w", "db = host=127.0.0.1"] {
+        let mut rig = Rig::with_users("\"u\" \"\"\n\"v\" \"\"\n", "");
+        let client = rig.client_begins(&[("user", "v"), ("database", "db")]);
+        rig.servers_log_in();
+        rig.told(client);
+        rig.says(client, |w| w.query(b"select 1"));
+        let server = rig.server_of(client).unwrap();
+        signal(&mut rig, Command::Reload);
+        reload(&mut rig, new(changed, "auth_type = trust\nauth_file = users.txt"));
+        assert_eq!(
+            rig.told(client),
+            ["Error 57P01 database configuration changed"],
+            "{changed}"
+        );
+        assert!(
+            is_closed(&rig, server),
+            "nobody stays on servers of a user who is not theirs"
+        );
+    }
+}
+
+/// The next server asks for a password in clear text: what it is given. Then it is up.
+fn password_given(rig: &mut Rig) -> Option<(ServerId, String)> {
+    let server = rig.connects.pop_front().expect("a server is wanted");
+    rig.server_connects(server);
+    rig.says(server, |w| w.authentication(&3u32.to_be_bytes()));
+    let heard = rig.hears(server);
+    let (_, password) = heard.iter().find(|(tag, _)| *tag == b'p')?;
+    rig.says(server, |w| {
+        w.authentication(&0u32.to_be_bytes());
+        w.ready_for_query(Idle);
+    });
+    let password = String::from_utf8_lossy(password);
+    Some((server, password.trim_end_matches('\0').to_string()))
+}
+
+#[test]
+fn a_password_learnt_from_a_client_survives_a_reload_of_something_else_only() {
+    let (database, hashed) = (
+        "db = host=127.0.0.1 user=u",
+        "\"u\" \"md58241e4933645394efc44fff1313f3ba4\"\n",
+    );
+    for (new_database, new_users, expected) in [
+        ("db = host=127.0.0.1 user=u pool_size=7", hashed, Some("old")),
+        ("db = host=127.0.0.1 user=u password=two", hashed, Some("two")),
+        (database, "\"u\" \"new\"\n", Some("new")),
+        (database, "\"u\" \"\"\n", None),
+    ] {
+        let mut rig = Rig::with_users(hashed, "auth_type = plain");
+        let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+        rig.says(client, |w| w.password(b"old\0"));
+        let (server, password) = password_given(&mut rig).unwrap();
+        assert_eq!(password, "old", "the file has the hash only");
+        rig.server_dies(server);
+        signal(&mut rig, Command::Reload);
+        let config = configuration_with_users(new_database, "auth_type = plain", new_users);
+        reload(&mut rig, ReloadOutcome::New(Arc::new(config), Vec::new()));
+        rig.says(client, |w| w.query(b"select 1"));
+        let password = password_given(&mut rig).map(|(_, password)| password);
+        assert_eq!(password.as_deref(), expected);
+    }
 }
 
 #[test]

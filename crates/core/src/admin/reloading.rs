@@ -9,6 +9,7 @@ use crate::pooler::Pooler;
 use crate::request::{LogLevel, ReloadOutcome, Request};
 use crate::settings::{PoolSettings, Settings};
 use crate::time::Time;
+use pgweir_auth::Credential;
 use pgweir_config::{Changes, Config};
 use std::sync::Arc;
 
@@ -57,10 +58,14 @@ impl Pooler {
 
     /// Goes over to another configuration: everything that is read from it counts from now on.
     fn use_config(&mut self, now: Time, config: Arc<Config>, changes: &Changes) {
+        let before: Vec<(PoolId, Credential)> = self
+            .live_pools()
+            .map(|(id, pool)| (id, self.stored_credential(&pool.key.database, &pool.key.user)))
+            .collect();
         self.settings = Settings::new(&config);
         self.config = config;
-        for pool_id in self.pool_ids() {
-            self.refresh_pool(now, pool_id, changes);
+        for (pool_id, credential) in before {
+            self.refresh_pool(now, pool_id, &credential, changes);
         }
         let (config, databases) = (&self.config, &mut self.databases);
         databases.paused.retain(|name| config.database(name).is_some());
@@ -71,16 +76,23 @@ impl Pooler {
         }
     }
 
-    /// What a new configuration means for one pool.
-    fn refresh_pool(&mut self, now: Time, pool_id: PoolId, changes: &Changes) {
+    /// What a new configuration means for one pool. `before` is what the old one had for its logins; what a client's own
+    /// login has taught since is better, unless the file says something new.
+    fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &Credential, changes: &Changes) {
         let key = self.pool(pool_id).key.clone();
         let Some(entry) = self.config.database(&key.database) else {
             let message = "database removed";
             self.drop_connections(now, Trouble::Killed, message, |_, pool| pool == pool_id);
             return self.drop_pool(pool_id);
         };
-        let serves_clients = key.kind != PoolKind::AuthQuery;
-        if serves_clients && entry.user.as_deref().is_some_and(|forced| *forced != *key.user) {
+        let elsewhere = match entry.user.as_deref() {
+            Some(forced) => *forced != *key.user,
+            None => self
+                .clients
+                .iter()
+                .any(|(_, c)| c.pool == Some(pool_id) && c.login_user.is_some()),
+        };
+        if key.kind != PoolKind::AuthQuery && elsewhere {
             // Its clients belong to the pool of another user now.
             self.drop_connections(now, Trouble::Killed, DATABASE_CHANGED, |_, pool| pool == pool_id);
             return self.drop_pool(pool_id);
@@ -88,9 +100,7 @@ impl Pooler {
         let settings = PoolSettings::new(&self.config, &entry, &key.user);
         let auto = !self.config.databases.contains_key(&*key.database);
         let credential = self.stored_credential(&key.database, &key.user);
-        let entry_changed =
-            changes.databases.contains_key(&*key.database) || changes.databases.contains_key("*") && auto;
-        let secret_changed = entry_changed || changes.auth_users.contains(&*key.user);
+        let secret_changed = credential != *before || changes.auth_users.contains(&*key.user);
         let pool = self.pool_mut(pool_id);
         let other_servers = pool.settings.needs_new_servers(&settings);
         pool.settings = settings;

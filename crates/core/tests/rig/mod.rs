@@ -56,9 +56,7 @@ impl Rig {
 
     /// A pooler with the database `db` and `auth_type = trust`; `users` are the lines of `auth_file`.
     pub fn with_users(users: &str, settings: &str) -> Rig {
-        let settings = format!("auth_type = trust\nauth_file = users.txt\n{settings}");
-        let ini = ini("db = host=127.0.0.1 user=u", &settings);
-        Rig::of(&configuration_with_users(&ini, users))
+        Rig::of(&configuration_with_users("db = host=127.0.0.1 user=u", settings, users))
     }
 
     fn of(config: &Config) -> Rig {
@@ -307,10 +305,16 @@ fn ini(databases: &str, settings: &str) -> String {
 
 /// What a file with these lines of [databases] and [pgbouncer] says.
 pub fn configuration(databases: &str, settings: &str) -> Config {
-    configuration_with_users(&ini(databases, settings), "")
+    read(&ini(databases, settings), "")
 }
 
-fn configuration_with_users(ini: &str, users: &str) -> Config {
+/// The same with `auth_type = trust` and these lines of `auth_file`.
+pub fn configuration_with_users(databases: &str, settings: &str, users: &str) -> Config {
+    let settings = format!("auth_type = trust\nauth_file = users.txt\n{settings}");
+    read(&ini(databases, &settings), users)
+}
+
+fn read(ini: &str, users: &str) -> Config {
     let files = |name: &str| -> std::io::Result<Vec<u8>> {
         let text = if name == "test.ini" { ini } else { users };
         Ok(text.as_bytes().to_vec())
