@@ -54,6 +54,12 @@ pub(crate) struct LoginFailure {
 /// The most canonical values of startup parameters a pool remembers; beyond it, it forgets all and asks again.
 const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
 
+/// A startup parameter as a client gave it: name and value.
+pub(crate) type StartupValue = (Box<str>, Box<str>);
+
+/// What a server reports of settings: names and values.
+pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
+
 /// One pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -72,7 +78,7 @@ pub(crate) struct Pool {
     /// What its servers look like after login; `None` until the first one has logged in.
     pub(crate) welcome: Option<Arc<Shape>>,
     /// Startup parameter values that a server has accepted, and how it reports them.
-    pub(crate) known_startup_values: HashMap<(Box<str>, Box<str>), Box<[(Arc<str>, Arc<str>)]>, RandomState>,
+    pub(crate) known_startup_values: HashMap<StartupValue, Reported, RandomState>,
     pub(crate) failure: Option<LoginFailure>,
     pub(crate) failures_in_a_row: u32,
     /// No new connection is tried before this.

@@ -160,6 +160,9 @@ impl StatementTable {
     }
 }
 
+/// A client's name for a statement, in the client's encoding.
+pub(crate) type StatementName = Box<[u8]>;
+
 /// A client's names for its statements.
 #[derive(Debug, Default)]
 pub(crate) struct Names {

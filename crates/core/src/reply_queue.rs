@@ -8,7 +8,7 @@
 //! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations"; recordings
 //! E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no reply).
 
-use crate::prepared::Statement;
+use crate::prepared::{Statement, StatementName};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -69,9 +69,9 @@ pub(crate) struct Effect {
     /// The server's whole set of statements up to here (DEALLOCATE ALL, DISCARD ALL).
     pub(crate) server_lost_all: Option<Vec<Arc<Statement>>>,
     /// A name of the client's, and what it meant up to here.
-    pub(crate) name: Option<(Box<[u8]>, Option<Arc<Statement>>)>,
+    pub(crate) name: Option<(StatementName, Option<Arc<Statement>>)>,
     /// All names of the client's, and what they meant up to here.
-    pub(crate) names_lost_all: Option<Vec<(Box<[u8]>, Arc<Statement>)>>,
+    pub(crate) names_lost_all: Option<Vec<(StatementName, Arc<Statement>)>>,
     /// What the client's unnamed statement was up to here.
     pub(crate) unnamed: Option<Option<Arc<Statement>>>,
 }
@@ -233,12 +233,6 @@ impl ReplyQueue {
             self.count_out(entry);
         }
         taken
-    }
-
-    /// Everything, when the server is gone.
-    pub(crate) fn take_all(&mut self) -> Vec<Entry> {
-        (self.ready_owed, self.fakes, self.segment_open) = (0, 0, false);
-        self.entries.drain(..).collect()
     }
 
     /// Drops a marker at the front that nothing answers.

@@ -1,7 +1,7 @@
 //! A server connection.
 
 use crate::client::Passing;
-use crate::ids::{ClientId, ServerId};
+use crate::ids::ClientId;
 use crate::pool::PoolId;
 use crate::prepared::Held;
 use crate::reply_queue::ReplyQueue;
@@ -48,7 +48,6 @@ pub(crate) enum Unnamed {
 /// One server connection.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) id: ServerId,
     pub(crate) pool: PoolId,
     pub(crate) phase: ServerPhase,
     pub(crate) link: Option<ClientId>,

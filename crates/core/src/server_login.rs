@@ -113,8 +113,7 @@ impl Pooler {
         let lifetime = pool.settings.server_lifetime;
         let jitter = lifetime.as_micros() as u64 / LIFETIME_JITTER_DIVISOR;
         let lifetime = lifetime - Duration::from_micros(if jitter > 0 { self.random.next_u64() % jitter } else { 0 });
-        let slot = self.servers.insert_with(|slot| Server {
-            id: ServerId(slot),
+        let slot = self.servers.insert_with(|_| Server {
             pool: pool_id,
             phase: ServerPhase::Connecting,
             link: None,

@@ -4,7 +4,7 @@
 //! front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that says
 //! idle, empties the queue, and that no byte of a further message follows.
 
-use crate::client::{ClientPhase, Passing, PinReason};
+use crate::client::{ClientPhase, Passing};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
@@ -540,11 +540,6 @@ impl Pooler {
         );
         self.requests.push_back(crate::request::Request::Close(id.into()));
         self.server_lost(now, id, "bad packet from server", None);
-    }
-
-    /// Whether a client must stay on its server.
-    pub(crate) fn is_pinned(&self, id: ClientId) -> Option<PinReason> {
-        self.clients.get(id.0)?.pin
     }
 }
 

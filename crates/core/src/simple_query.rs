@@ -42,10 +42,8 @@ impl Pooler {
         }
         self.server_mut(server_id).unnamed = Unnamed::Nothing;
         match verdict {
-            pgweir_sql::Statement::Deallocate(name) => {
-                if self.client_mut(id).statement(&name).is_some() {
-                    return self.deallocate_by_query(id, server_id, message, &name, effect);
-                }
+            pgweir_sql::Statement::Deallocate(name) if self.client_mut(id).statement(&name).is_some() => {
+                return self.deallocate_by_query(id, server_id, message, &name, effect);
             }
             pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
                 let client = self.client_mut(id);

@@ -392,11 +392,10 @@ impl Pooler {
             let Some(client) = self.clients.get(slot) else { continue };
             let id = ClientId(slot);
             match client.phase {
-                ClientPhase::Startup | ClientPhase::Login(_) if client.waiting == Waiting::No => {
-                    if login.is_some_and(|l| now - client.connect_time > l) {
-                        let message = "client_login_timeout";
-                        self.fail_client(now, id, Trouble::ClientLoginTimeout, message, "", "");
-                    }
+                ClientPhase::Startup | ClientPhase::Login(_)
+                    if client.waiting == Waiting::No && login.is_some_and(|l| now - client.connect_time > l) =>
+                {
+                    self.fail_client(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
                 }
                 ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {
                     let limit = client.pool.and_then(|p| self.pool(p).settings.client_idle_timeout);
