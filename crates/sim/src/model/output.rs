@@ -42,6 +42,12 @@ impl Output {
         self.sent.append(&mut self.pending);
     }
 
+    /// Everything written, sent or not.
+    pub(super) fn take_written(&mut self) -> Vec<u8> {
+        self.flush();
+        self.take_sent()
+    }
+
     pub(super) fn take_sent(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.sent)
     }

@@ -187,6 +187,11 @@ impl Session {
         self.out.take_sent()
     }
 
+    /// What was written since the last call, also what is held back for a Flush, a Sync or the end of a statement.
+    pub fn take_written(&mut self) -> Vec<u8> {
+        self.out.take_written()
+    }
+
     /// Until when a statement keeps it busy, microseconds.
     pub fn busy_until(&self) -> Option<u64> {
         match self.phase {
@@ -205,12 +210,15 @@ impl Session {
         !matches!(self.phase, Phase::Startup | Phase::Closed)
     }
 
-    /// Whether nothing of a transaction is left and no input waits: how a server must be when it changes hands.
+    /// Whether nothing of a transaction, a statement or a failed sequence is left: how a server must be when it changes
+    /// hands.
     pub fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Ready)
-            && !self.skip_to_sync
-            && self.transaction.block == Block::Default
-            && self.input.is_empty()
+        matches!(self.phase, Phase::Ready) && !self.skip_to_sync && self.transaction.block == Block::Default
+    }
+
+    /// Input that has come and was not looked at: a message cut short, or what comes behind a statement that runs.
+    pub fn unread(&self) -> &[u8] {
+        &self.input
     }
 
     /// What the transaction status byte would be now.

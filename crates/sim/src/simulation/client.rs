@@ -75,7 +75,8 @@ pub struct Client {
 fn allowed_refusal(topology: &Topology, sqlstate: &[u8], message: &[u8]) -> bool {
     let faulty = topology.servers_may_die();
     match sqlstate {
-        b"53300" => topology.max_client_conn < topology.clients,
+        // One that has vanished counts until that is noticed.
+        b"53300" => topology.max_client_conn <= topology.clients,
         b"57014" => topology.query_wait_timeout_ms > 0 && message == b"query_wait_timeout",
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,
@@ -274,7 +275,7 @@ impl Client {
                     self.phase = Phase::Idle;
                     Ok(Wish::Think)
                 }
-                b'E' => self.refused(topology, body, None),
+                b'E' => self.refused(topology, body),
                 _ => Err(format!("{}: at login came {}", self.label(), backend_to_text(message))),
             },
             _ if self.rubbish => Ok(Wish::Nothing),
@@ -294,8 +295,12 @@ impl Client {
         };
         let fields = ErrorFields::read(&message[5..]).unwrap_or_default();
         if message[0] == b'E' && fields.is_fatal() {
-            // No private server of ours ever says FATAL to what we send.
-            return self.refused(topology, &message[5..], None);
+            // A private server would say the same only to a client that breaks the protocol.
+            if oracle.compare(message) == Verdict::Right {
+                self.phase = Phase::Refused;
+                return Ok(Wish::Nothing);
+            }
+            return self.refused(topology, &message[5..]);
         }
         match oracle.compare(message) {
             Verdict::Right | Verdict::CancelledWhileWaiting => {}
@@ -342,7 +347,7 @@ impl Client {
         }
     }
 
-    fn refused(&mut self, topology: &Topology, body: &[u8], _: Option<()>) -> Result<Wish, String> {
+    fn refused(&mut self, topology: &Topology, body: &[u8]) -> Result<Wish, String> {
         let fields = ErrorFields::read(body).unwrap_or_default();
         if !self.rubbish && !allowed_refusal(topology, fields.sqlstate, fields.message) {
             return Err(format!(

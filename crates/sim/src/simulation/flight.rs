@@ -79,8 +79,18 @@ impl Author {
         self.lines.push(line.into());
     }
 
-    /// A statement without rows to copy in.
+    /// A statement that may stand anywhere: DEALLOCATE of one name is known to poolers only as a Query of its own.
     fn statement(&mut self) -> String {
+        loop {
+            let text = self.statement_alone();
+            if !["deallocate a", "deallocate b"].contains(&text.as_str()) {
+                return text;
+            }
+        }
+    }
+
+    /// A statement without rows to copy in.
+    fn statement_alone(&mut self) -> String {
         let (key, value) = (self.key(), self.value());
         match self.random.below(32) {
             0..=4 => format!("select '{value}'"),
@@ -139,8 +149,9 @@ impl Author {
     }
 
     fn query(&mut self) {
-        let mut text = self.statement();
+        let mut text = self.statement_alone();
         if self.random.percent(15) {
+            text = self.statement();
             for _ in 0..self.random.between(1, 2) {
                 text = format!("{text}; {}", self.statement());
             }
@@ -190,23 +201,29 @@ impl Author {
 
     /// Parse, Bind, Describe, Execute, Close in many orders, without a Sync.
     fn extended(&mut self, certain: bool) {
-        let name = self.statement_name();
+        let mut name = self.statement_name();
         let portal = self.pick(&["", "", "", "p"]);
         let (text, types, bind) = if self.random.percent(60) {
             self.parameters()
         } else {
             (self.statement(), String::new(), String::new())
         };
+        let named = self.tracked_statements || self.mode == Mode::Session;
         let (text, copies) = match self.random.below(30) {
-            0 => ("copy kv from stdin".to_string(), true),
+            0 if named => ("copy kv from stdin".to_string(), true),
             _ => (text, false),
         };
+        if copies {
+            // A name that nobody binds again: who did would be asked for data it has not got.
+            name = "copy".into();
+            self.push("Close S \"copy\"");
+        }
         let bind = if copies { String::new() } else { bind };
         let types = if copies { String::new() } else { types };
         if self.random.percent(10) {
             self.push(format!("Close S \"{name}\""));
         }
-        if self.random.percent(75) {
+        if copies || self.random.percent(75) {
             self.push(format!("Parse \"{name}\" \"{text}\"{types}"));
         }
         if self.random.percent(20) {

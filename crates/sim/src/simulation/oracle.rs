@@ -116,9 +116,9 @@ impl Oracle {
     }
 
     fn collect(&mut self) {
-        let sent = self.session.take_sent();
+        let written = self.session.take_written();
         self.expected
-            .extend(split_messages(&sent).into_iter().map(<[u8]>::to_vec));
+            .extend(split_messages(&written).into_iter().map(<[u8]>::to_vec));
     }
 
     /// Compares what the client got with what it must get.

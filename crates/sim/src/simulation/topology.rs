@@ -123,7 +123,7 @@ impl Topology {
             },
             deferred_begin_ms: *r.pick(&[0, 50, 1000, 1000]),
             query_wait_timeout_ms: if quiet { 0 } else { *r.pick(&[0, 0, 300, 5000]) },
-            server_lifetime_s: *r.pick(&[0, 1, 3600]),
+            server_lifetime_s: *r.pick(&[1, 1, 3600]),
             server_idle_timeout_s: *r.pick(&[1, 600]),
             server_check_delay_ms: *r.pick(&[0, 100, 30_000]),
             round_robin: r.percent(30),

@@ -9,7 +9,7 @@ use crate::random::Random;
 use pgweir_core::{
     Accepted, Address, ClientId, Connected, ConnectionId, Pooler, Request, ServerId, Surroundings, Time, WallClock,
 };
-use pgweir_wire::StartupPacket;
+use pgweir_wire::{Header, StartupPacket};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,6 +17,10 @@ use std::sync::Arc;
 
 /// After the faults have stopped, everybody must be served within this time, microseconds.
 const SERVED_WITHIN_US: u64 = 300_000_000;
+
+/// Latency and size of pieces of a network without faults.
+const CALM_LATENCY_US: u64 = 500;
+const CALM_CHUNK_BYTES: u64 = 512;
 
 /// Then the pooler gets this long to bring its servers to rest, microseconds.
 const REST_US: u64 = 15_000_000;
@@ -272,8 +276,31 @@ impl World {
         self.events.push(Reverse((at_us.max(self.now_us), self.event_number, event)));
     }
 
+    /// The network is a fair one when the faults have stopped.
+    fn latency_us_max(&self) -> u64 {
+        if self.now_us < self.topology.calm_at_us {
+            self.topology.latency_us_max
+        } else {
+            self.topology.latency_us_max.min(CALM_LATENCY_US)
+        }
+    }
+
+    fn latency_us(&mut self) -> u64 {
+        let most = self.latency_us_max();
+        self.random.between(1, most)
+    }
+
+    fn chunk_bytes(&mut self) -> usize {
+        let most = if self.now_us < self.topology.calm_at_us {
+            self.topology.chunk_bytes_max
+        } else {
+            self.topology.chunk_bytes_max.max(CALM_CHUNK_BYTES)
+        };
+        self.random.between(1, most) as usize
+    }
+
     fn soon(&mut self, event: Event) {
-        let at = self.now_us + self.random.between(1, self.topology.latency_us_max);
+        let at = self.now_us + self.latency_us();
         self.schedule(at, event);
     }
 
@@ -350,7 +377,7 @@ impl World {
             }
             return;
         }
-        let count = self.random.between(1, self.topology.chunk_bytes_max) as usize;
+        let count = self.chunk_bytes();
         let Some(connection) = self.connections.get_mut(&key) else {
             return;
         };
@@ -617,7 +644,7 @@ impl World {
 
     /// Moves bytes from the pooler's host to the peer.
     fn drain(&mut self, key: u64) {
-        let count = self.random.between(1, self.topology.chunk_bytes_max) as usize;
+        let count = self.chunk_bytes();
         let Some(connection) = self.connections.get_mut(&key) else {
             return;
         };
@@ -825,7 +852,7 @@ impl World {
         }
         // What a late cancel hits is uncertain: the next flight waits until all are through.
         if self.has_cancels_under_way(number) {
-            let at = self.now_us + self.topology.latency_us_max;
+            let at = self.now_us + self.latency_us_max();
             self.schedule(at, Event::ClientActs(number));
             return;
         }
@@ -838,13 +865,15 @@ impl World {
             return;
         }
         let flight = client.flights_sent;
+        let latency = self.latency_us_max();
+        let client = &mut self.clients[number as usize];
         if client.may_cancel() && client.random.below(100) < self.topology.cancel_percent {
-            let at = self.now_us + client.random.below(self.topology.latency_us_max * 20 + 100_000);
+            let at = self.now_us + client.random.below(latency * 20 + 100_000);
             self.schedule(at, Event::ClientCancels(number, flight));
         }
         let client = &mut self.clients[number as usize];
         if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
-            let at = self.now_us + client.random.below(self.topology.latency_us_max * 20 + 1000);
+            let at = self.now_us + client.random.below(latency * 20 + 1000);
             let session = client.session_number;
             self.schedule(at, Event::ClientVanishes(number, session));
         }
@@ -861,6 +890,7 @@ impl World {
 
     /// Sends the next stage, whole or in two pieces.
     fn client_next_stage(&mut self, number: u64) {
+        let latency = self.latency_us_max();
         let client = &mut self.clients[number as usize];
         let bytes = client.next_stage();
         let flight = client.flights_sent;
@@ -868,7 +898,7 @@ impl World {
             .line(self.now_us, || format!("client {number} sends {}", client.describe_flight()));
         if client.random.percent(30) && bytes.len() > 1 {
             let cut = client.random.between(1, bytes.len() as u64 - 1) as usize;
-            let late = self.now_us + client.random.between(1, self.topology.latency_us_max * 5);
+            let late = self.now_us + client.random.between(1, latency * 5);
             self.schedule(late, Event::ClientSends(number, flight, bytes[cut..].to_vec()));
             self.client_sends(number, flight, bytes[..cut].to_vec());
         } else {
@@ -906,7 +936,9 @@ impl World {
             Wish::Nothing => {}
             Wish::NextStage => self.client_next_stage(number),
             Wish::Think => {
-                let at = self.now_us + self.clients[number as usize].random.below(self.topology.latency_us_max * 10 + 100);
+                let latency = self.latency_us_max();
+                let client = &mut self.clients[number as usize];
+                let at = self.now_us + client.random.below(latency * 10 + 100);
                 self.schedule(at, Event::ClientActs(number));
             }
         }
@@ -1037,12 +1069,14 @@ impl World {
                 ConnectionId::Server(server) => self.cancels.get(&server).map_or(0, Vec::len),
                 ConnectionId::Client(_) => 0,
             };
-            if !session.is_idle() || !connection.pending.is_empty() || way > 0 || cancels > 0 {
+            let mut to_it = session.unread().to_vec();
+            to_it.extend(&connection.pending);
+            if !session.is_idle() || !is_ignored_when_idle(&to_it) || way > 0 || cancels > 0 {
                 wrong = Some(format!(
                     "{id:?} is given to {client:?} while not clean: idle {}, {} bytes to it, {way} bytes from it, \
                      {cancels} cancels",
                     session.is_idle(),
-                    connection.pending.len()
+                    to_it.len()
                 ));
             }
         }
@@ -1132,7 +1166,10 @@ impl World {
                 Peer::Client(number) => wrong.push(format!("the connection of client {number} is still open")),
                 Peer::Canceller(_) => wrong.push("a cancel connection is still open".into()),
                 Peer::Server(process_id) => {
-                    let idle = self.postgres.session(process_id).is_some_and(|s| s.is_idle());
+                    let idle = self
+                        .postgres
+                        .session(process_id)
+                        .is_some_and(|s| s.is_idle() && s.unread().is_empty());
                     if !idle || connection.closing || self.pooler.linked(connection.id).is_some() {
                         wrong.push(format!("{:?} is not at rest", connection.id));
                     }
@@ -1162,6 +1199,13 @@ impl World {
             });
         }
     }
+}
+
+/// Whether bytes are whole messages that an idle server ignores: what is left of a COPY that failed, and Flush.
+fn is_ignored_when_idle(bytes: &[u8]) -> bool {
+    crate::transcript::split_messages(bytes)
+        .into_iter()
+        .all(|m| matches!(m[0], b'd' | b'c' | b'f' | b'H') && matches!(Header::read(m), Ok(Some(h)) if h.message_bytes as usize == m.len()))
 }
 
 /// Where a ReadyForQuery says something else than idle.
