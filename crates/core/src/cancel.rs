@@ -52,7 +52,9 @@ impl Pooler {
             return self.cancel_console(id);
         }
         match (client.link, client.waiting) {
-            (Some(server_id), Waiting::No) if self.servers.get(server_id.0).is_some_and(|s| !s.queue.is_empty()) => {
+            (Some(server_id), Waiting::No | Waiting::ForReplies)
+                if self.servers.get(server_id.0).is_some_and(|s| !s.queue.is_empty()) =>
+            {
                 self.send_cancel(server_id);
             }
             (None, Waiting::ForServer { .. }) if client.deferred_begin.is_none() => self.cancel_waiting(now, id),

@@ -234,6 +234,14 @@ impl Pooler {
             .as_mut()
             .expect("a server's pool lives");
         let tracked = pool.settings.mode != PoolMode::Session && self.settings.max_prepared_statements > 0;
+        if tracked
+            && server.queue.segment_outstanding()
+            && touches_statements(message.tag)
+            && server.queue.statements_in_doubt()
+        {
+            client.waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
         pool.stats.bytes_received += message.bytes.len() as u64;
         let step = match message.tag {
             FrontendTag::Query => self.query(id, server_id, &message, tracked),
@@ -241,6 +249,7 @@ impl Pooler {
             FrontendTag::Bind if tracked => self.bind(now, id, server_id, &message),
             FrontendTag::Describe if tracked => self.describe(now, id, server_id, &message),
             FrontendTag::Close if tracked => self.close(now, id, server_id, &message),
+            FrontendTag::Execute if tracked => self.execute(id, server_id, &message),
             FrontendTag::Parse => self.plain(id, server_id, &message, Expect::Parse),
             FrontendTag::Bind => self.plain(id, server_id, &message, Expect::Bind),
             FrontendTag::Describe => self.plain(id, server_id, &message, Expect::Describe),
@@ -361,6 +370,12 @@ impl Pooler {
             self.release(now, server_id);
         }
     }
+}
+
+/// Whether a message uses or changes prepared statements; a Query destroys the unnamed one.
+fn touches_statements(tag: FrontendTag) -> bool {
+    use FrontendTag::{Bind, Close, Describe, Parse, Query};
+    matches!(tag, Parse | Bind | Describe | Close | Query)
 }
 
 /// The transaction status of a client without a server.

@@ -42,8 +42,9 @@ impl Databases {
         self.by_user.get(name).copied().unwrap_or_default()
     }
 
-    fn change(&mut self, key: &PoolKey, change: impl Fn(&mut Counts)) {
-        for (table, name) in [(&mut self.by_name, &key.database), (&mut self.by_user, &key.user)] {
+    /// Changes the counts of a database and of a user.
+    fn change(&mut self, database: &Arc<str>, user: &Arc<str>, change: impl Fn(&mut Counts)) {
+        for (table, name) in [(&mut self.by_name, database), (&mut self.by_user, user)] {
             let counts = table.entry(name.clone()).or_default();
             change(counts);
             if *counts == Counts::default() {
@@ -132,21 +133,24 @@ impl Pooler {
     }
 
     /// Counts a client in, unless a limit forbids it.
-    pub(crate) fn count_client_in(&mut self, pool_id: PoolId) -> Result<(), (Trouble, &'static str)> {
+    /// Client connections count for the user who logged in, whoever the servers log in as.
+    pub(crate) fn count_client_in(&mut self, pool_id: PoolId, login_user: &str) -> Result<(), (Trouble, &'static str)> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let (of_database, of_user) = (
             self.databases.of_database(&pool.key.database),
-            self.databases.of_user(&pool.key.user),
+            self.databases.of_user(login_user),
         );
+        let of_user_max = self.config.max_user_client_connections(login_user).unwrap_or(0);
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
         if reached(pool.settings.max_db_client_connections, of_database.clients) {
             return Err((Trouble::TooManyClients, "max_db_client_connections"));
         }
-        if reached(pool.settings.max_user_client_connections, of_user.clients) {
+        if reached(of_user_max, of_user.clients) {
             return Err((Trouble::TooManyClients, "max_user_client_connections"));
         }
         pool.clients += 1;
-        self.databases.change(&pool.key, |c| c.clients += 1);
+        let database = pool.key.database.clone();
+        self.databases.change(&database, &login_user.into(), |c| c.clients += 1);
         Ok(())
     }
 
@@ -155,21 +159,27 @@ impl Pooler {
             return;
         };
         pool.clients -= 1;
-        self.databases.change(&pool.key, |c| c.clients -= 1);
+        let user = client
+            .login_user
+            .as_deref()
+            .map_or_else(|| pool.key.user.clone(), Arc::from);
+        self.databases.change(&pool.key.database, &user, |c| c.clients -= 1);
     }
 
     pub(crate) fn count_server_in(&mut self, pool_id: PoolId) {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         pool.servers += 1;
         pool.connecting += 1;
-        self.databases.change(&pool.key, |c| c.servers += 1);
+        self.databases
+            .change(&pool.key.database, &pool.key.user, |c| c.servers += 1);
     }
 
     pub(crate) fn count_server_out(&mut self, pool_id: PoolId, connecting: bool) {
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
         pool.servers -= 1;
         pool.connecting -= u32::from(connecting);
-        self.databases.change(&pool.key, |c| c.servers -= 1);
+        self.databases
+            .change(&pool.key.database, &pool.key.user, |c| c.servers -= 1);
     }
 
     /// Whether clients of this pool must wait by an operator's order.
@@ -185,14 +195,10 @@ mod tests {
     #[test]
     fn counts_of_nobody_are_not_kept() {
         let mut databases = Databases::default();
-        let key = PoolKey {
-            database: "d".into(),
-            user: "u".into(),
-            kind: PoolKind::Clients,
-        };
-        databases.change(&key, |c| c.servers += 2);
+        let (database, user) = ("d".into(), "u".into());
+        databases.change(&database, &user, |c| c.servers += 2);
         assert_eq!(databases.of_database("d").servers, 2);
-        databases.change(&key, |c| c.servers -= 2);
+        databases.change(&database, &user, |c| c.servers -= 2);
         assert!(databases.by_name.is_empty() && databases.by_user.is_empty());
     }
 }

@@ -183,8 +183,7 @@ impl Pooler {
         if self.client_mut(id).deferred_begin.take().is_none() {
             return;
         }
-        let parse = self.shapes.empty();
-        let statement = self.statements.intern(b"BEGIN", &[0, 0], parse.parse_settings());
+        let statement = self.own_statements.begin.clone();
         self.ensure_held(server_id, &statement);
         let queue = &mut self.server_mut(server_id).queue;
         queue.push(Entry::skip(Expect::Bind));

@@ -8,7 +8,7 @@ use crate::client_messages::{Message, Step};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::prepared::{STATEMENT_BYTES_MAX, Statement};
+use crate::prepared::{OWN_ID_MAX, STATEMENT_BYTES_MAX, Statement};
 use crate::reply_queue::{Effect, Entry, Expect, To};
 use crate::server::{Server, Unnamed};
 use crate::simple_query::DEALLOCATE_VICTIM;
@@ -19,9 +19,6 @@ use std::sync::Arc;
 
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
 const NAMES_BYTES_MAX: usize = 64 * 1024;
-
-/// Statements of our own that a server holds beside those of its clients: the one that sets settings and BEGIN.
-const OWN_STATEMENTS: usize = 2;
 
 impl Pooler {
     pub(crate) fn parse(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
@@ -169,6 +166,7 @@ impl Pooler {
             expect: Expect::Parse,
             to: To::ReplaceDuplicate(reply),
             effect: None,
+            uses: 0,
         };
         self.server_mut(server_id).queue.push(entry);
         let name = existing.server_name();
@@ -195,11 +193,16 @@ impl Pooler {
                 return Step::Closed;
             }
         };
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let statement = client.statement(names.statement).cloned();
+        if names.portal.is_empty() {
+            client.bound_discard = statement.as_ref().is_some_and(|s| s.discards_all());
+        }
         if names.statement.is_empty() {
             self.ensure_unnamed(id, server_id);
             return self.plain(id, server_id, message, Expect::Bind);
         }
-        let Some(statement) = self.client_mut(id).statement(names.statement).cloned() else {
+        let Some(statement) = statement else {
             return self.plain(id, server_id, message, Expect::Bind);
         };
         self.ensure_held(server_id, &statement);
@@ -214,10 +217,35 @@ impl Pooler {
             bytes.push(0);
         });
         let server = self.server_mut(server_id);
-        server.queue.push(Entry::forward(Expect::Bind));
+        server.queue.push(Entry::forward(Expect::Bind).using(statement.id));
         let pool = server.pool;
         self.pool_mut(pool).stats.bind_count += 1;
         self.forward_rest(id, server_id, message, HEADER_BYTES + names.wire_bytes())
+    }
+
+    /// Execute, which may run a DEALLOCATE ALL or DISCARD ALL.
+    pub(crate) fn execute(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        if !self.client_mut(id).bound_discard {
+            return self.plain(id, server_id, message, Expect::Execute);
+        }
+        if !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        if message.body().first() != Some(&0) {
+            return self.plain(id, server_id, message, Expect::Execute);
+        }
+        let effect = self.discard_all_statements(id, server_id, Effect::default());
+        self.server_mut(server_id)
+            .queue
+            .push(Entry::forward(Expect::Execute).with(effect));
+        self.forward(id, server_id, message)
+    }
+
+    /// A DEALLOCATE ALL or DISCARD ALL is on its way: neither the client's names nor what the server holds outlive it.
+    pub(crate) fn discard_all_statements(&mut self, id: ClientId, server_id: ServerId, mut effect: Effect) -> Effect {
+        effect.names_lost_all = self.client_mut(id).names.take().map(|mut n| n.take_all());
+        effect.server_lost_all = Some(self.server_mut(server_id).held.take_all());
+        effect
     }
 
     pub(crate) fn describe(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
@@ -241,7 +269,9 @@ impl Pooler {
                     return self.plain(id, server_id, message, Expect::Describe);
                 };
                 self.ensure_held(server_id, &statement);
-                self.server_mut(server_id).queue.push(Entry::forward(Expect::Describe));
+                self.server_mut(server_id)
+                    .queue
+                    .push(Entry::forward(Expect::Describe).using(statement.id));
                 let server_name = statement.server_name();
                 self.outbox.insert(server_id.into(), |b| {
                     Writer::new(b).describe(b'S', server_name.as_bytes())
@@ -347,7 +377,9 @@ impl Pooler {
 
     /// A Parse of our own. If the server refuses it, its error is the client's: it stands for the message that follows.
     pub(crate) fn inject_parse(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        self.make_room(server_id);
+        if statement.id > OWN_ID_MAX {
+            self.make_room(server_id);
+        }
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone());
         let effect = Effect {
@@ -356,7 +388,7 @@ impl Pooler {
         };
         server.queue.push(Entry::skip(Expect::Parse).with(effect));
         let pool = server.pool;
-        self.pool_mut(pool).stats.server_parse_count += 1;
+        self.pool_mut(pool).stats.server_parse_count += u64::from(statement.id > OWN_ID_MAX);
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |b| {
             Writer::new(b).parse(name.as_bytes(), &statement.query, &statement.types)
@@ -366,7 +398,7 @@ impl Pooler {
     /// Closes the least recently used statements until one more fits. Portals bound before keep their plan, so this is
     /// safe anywhere in a batch.
     fn make_room(&mut self, server_id: ServerId) {
-        let limit = self.settings.max_prepared_statements + OWN_STATEMENTS;
+        let limit = self.settings.max_prepared_statements;
         while let Some(victim) = self.server_mut(server_id).held.evict_for(limit) {
             self.inject_close(server_id, &victim);
         }

@@ -46,6 +46,8 @@ pub(crate) struct Login {
     wishes: Wishes,
     version: ProtocolVersion,
     stage: Option<Stage>,
+    /// What auth_query found, which may also log in to servers.
+    found: Option<Secret>,
     /// AuthenticationSASLFinal, due with AuthenticationOk.
     closing: Option<Vec<u8>>,
 }
@@ -66,6 +68,7 @@ impl Login {
             wishes,
             version,
             stage: None,
+            found: None,
             closing: None,
         }
     }
@@ -331,7 +334,7 @@ impl Pooler {
         let counted = if full {
             Err((Trouble::TooManyClients, "max_client_conn"))
         } else {
-            self.count_client_in(pool_id)
+            self.count_client_in(pool_id, &user)
         };
         if let Err((trouble, limit)) = counted {
             let message = format!("no more connections allowed ({limit})");
@@ -350,20 +353,27 @@ impl Pooler {
         client.login_user = forced.then(|| user.as_str().into());
         client.counted = true;
         self.client_count += 1;
-        self.learn_credential(pool_id, &user, learned);
+        let found = self.login_mut(id).and_then(|l| l.found.take());
+        self.learn_credential(pool_id, &user, learned, found);
         self.begin_welcome(now, id, pool_id);
     }
 
     /// What the login has taught us is the best way into the servers, unless the configuration names a password.
-    fn learn_credential(&mut self, pool_id: PoolId, user: &str, learned: Learned) {
-        let pool = self.pool_mut(pool_id);
-        let credential = match learned {
-            Learned::Nothing => return,
-            Learned::Password(password) => Credential::Password(password),
-            Learned::ScramKeys(keys) => Credential::ScramKeys(keys),
+    /// `found` is what auth_query had to say.
+    fn learn_credential(&mut self, pool_id: PoolId, user: &str, learned: Learned, found: Option<Secret>) {
+        let key = self.pool(pool_id).key.clone();
+        let configured = self.stored_credential(&key.database, user);
+        if *key.user != *user || matches!(configured, Credential::Password(_)) {
+            return;
+        }
+        let credential = match (learned, found) {
+            (Learned::Password(password), _) => Credential::Password(password),
+            (Learned::ScramKeys(keys), _) => Credential::ScramKeys(keys),
+            (Learned::Nothing, Some(secret)) => Credential::from_secret(&secret),
+            (Learned::Nothing, None) => return,
         };
-        if *pool.key.user == *user && !matches!(pool.credential, Credential::Password(_)) {
-            pool.credential = credential;
+        if !matches!(credential, Credential::Nothing) {
+            self.pool_mut(pool_id).credential = credential;
         }
     }
 
@@ -484,7 +494,11 @@ impl Pooler {
         let Some(Stage::AuthQuery(auth, found)) = self.login_mut(id).and_then(|l| l.stage.take()) else {
             return;
         };
-        self.secret_known(now, id, auth, found.flatten());
+        let secret = found.flatten();
+        if let Some(login) = self.login_mut(id) {
+            login.found = secret.clone();
+        }
+        self.secret_known(now, id, auth, secret);
         self.requests.push_back(Request::Resume(id.into()));
     }
 

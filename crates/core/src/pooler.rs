@@ -8,7 +8,7 @@ use crate::errors::Trouble;
 use crate::ids::{ClientId, ConnectionId, ServerId};
 use crate::outbox::Outbox;
 use crate::pool::{Pool, PoolId, PoolKey};
-use crate::prepared::StatementTable;
+use crate::prepared::{OwnStatements, StatementTable};
 use crate::request::{Accepted, Command, Connected, LogLevel, ReloadOutcome, Request};
 use crate::server::{Server, ServerPhase};
 use crate::session_state::ShapeTable;
@@ -56,6 +56,7 @@ pub struct Pooler {
     pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
     pub(crate) databases: Databases,
     pub(crate) statements: StatementTable,
+    pub(crate) own_statements: OwnStatements,
     pub(crate) shapes: ShapeTable,
     pub(crate) outbox: Outbox,
     pub(crate) requests: VecDeque<Request>,
@@ -92,6 +93,7 @@ impl Pooler {
             pool_index: HashMap::default(),
             databases: Databases::default(),
             statements: StatementTable::new(),
+            own_statements: OwnStatements::new(),
             shapes: ShapeTable::new(),
             outbox: Outbox::default(),
             requests: VecDeque::new(),

@@ -16,6 +16,9 @@ pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
 /// Prefix of the names under which servers know statements.
 const NAME_PREFIX: &str = "pgweir_";
 
+/// Ids up to this are the pooler's own statements; they do not count among those of clients.
+pub(crate) const OWN_ID_MAX: u64 = 2;
+
 /// One statement, shared by every client that prepared it.
 #[derive(Debug)]
 pub(crate) struct Statement {
@@ -35,6 +38,12 @@ impl Statement {
     /// The name servers know it by.
     pub(crate) fn server_name(&self) -> ServerName {
         ServerName::new(self.id)
+    }
+
+    /// Whether it ends all statements of its session.
+    pub(crate) fn discards_all(&self) -> bool {
+        use pgweir_sql::Statement::{DeallocateAll, DiscardAll};
+        matches!(self.verdict, DeallocateAll | DiscardAll)
     }
 
     /// Whether a Parse with this text, types and settings would be the same statement.
@@ -123,7 +132,7 @@ impl StatementTable {
     pub(crate) fn new() -> Self {
         StatementTable {
             statements: hashbrown::HashSet::default(),
-            next_id: 1,
+            next_id: OWN_ID_MAX + 1,
             sweep_at: SWEEP_STATEMENTS_MIN,
         }
     }
@@ -150,6 +159,12 @@ impl StatementTable {
         statement
     }
 
+    /// Nobody gets this statement any more: a Parse of the same text makes a new one. For plans that the server cannot use
+    /// any longer (0A000 after DDL).
+    pub(crate) fn retire(&mut self, id: u64) {
+        self.statements.retain(|s| s.0.id != id);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.statements.len()
     }
@@ -157,6 +172,35 @@ impl StatementTable {
     /// Bytes of the texts, for SHOW MEM.
     pub(crate) fn text_bytes(&self) -> usize {
         self.statements.iter().map(|s| s.0.query.len() + s.0.types.len()).sum()
+    }
+}
+
+/// The statements the pooler makes for itself.
+#[derive(Debug)]
+pub(crate) struct OwnStatements {
+    /// Makes a setting; NULL resets it.
+    pub(crate) set_config: Arc<Statement>,
+    /// Begins the transaction of a deferred BEGIN.
+    pub(crate) begin: Arc<Statement>,
+}
+
+impl OwnStatements {
+    pub(crate) fn new() -> Self {
+        let own = |id, query: &[u8], types: &[u8]| {
+            Arc::new(Statement {
+                id,
+                query: query.into(),
+                types: types.into(),
+                settings: ParseSettings::default(),
+                verdict: pgweir_sql::Statement::Other,
+            })
+        };
+        // Two parameters of type text (OID 25).
+        let texts = [0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
+        OwnStatements {
+            set_config: own(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
+            begin: own(OWN_ID_MAX, b"BEGIN", &[0, 0]),
+        }
     }
 }
 
@@ -200,12 +244,15 @@ impl Names {
 /// The statements one server holds, least recently used first to go.
 #[derive(Debug)]
 pub(crate) struct Held {
+    /// The pooler's own, which nothing evicts.
+    own: Vec<Arc<Statement>>,
     statements: lru::LruCache<u64, Arc<Statement>, RandomState>,
 }
 
 impl Held {
     pub(crate) fn new() -> Self {
         Held {
+            own: Vec::new(),
             statements: lru::LruCache::unbounded_with_hasher(RandomState::default()),
         }
     }
@@ -213,14 +260,22 @@ impl Held {
     /// Whether the server holds it; a hit makes it the most recently used.
     #[inline]
     pub(crate) fn touch(&mut self, id: u64) -> bool {
+        if id <= OWN_ID_MAX {
+            return self.own.iter().any(|s| s.id == id);
+        }
         self.statements.get(&id).is_some()
     }
 
     pub(crate) fn insert(&mut self, statement: Arc<Statement>) {
+        if statement.id <= OWN_ID_MAX {
+            self.own.retain(|s| s.id != statement.id);
+            return self.own.push(statement);
+        }
         self.statements.put(statement.id, statement);
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
+        self.own.retain(|s| s.id != id);
         self.statements.pop(&id);
     }
 
@@ -234,13 +289,15 @@ impl Held {
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
-        let all = self.statements.iter().map(|(_, s)| s.clone()).collect();
+        let mut all = std::mem::take(&mut self.own);
+        all.extend(self.statements.iter().map(|(_, s)| s.clone()));
         self.statements.clear();
         all
     }
 
     /// Forgets all statements but those in `ids`.
     pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
+        self.own.retain(|s| ids.contains(&s.id));
         let gone: Vec<u64> = self
             .statements
             .iter()

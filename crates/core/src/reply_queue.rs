@@ -8,7 +8,7 @@
 //! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations"; recordings
 //! E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no reply).
 
-use crate::prepared::{Statement, StatementName};
+use crate::prepared::{OWN_ID_MAX, Statement, StatementName};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -82,6 +82,8 @@ pub(crate) struct Entry {
     pub(crate) expect: Expect,
     pub(crate) to: To,
     pub(crate) effect: Option<Box<Effect>>,
+    /// Id of the prepared statement it uses; 0 is none.
+    pub(crate) uses: u64,
 }
 
 impl Entry {
@@ -90,6 +92,7 @@ impl Entry {
             expect,
             to: To::Forward,
             effect: None,
+            uses: 0,
         }
     }
 
@@ -98,6 +101,7 @@ impl Entry {
             expect,
             to: To::Skip,
             effect: None,
+            uses: 0,
         }
     }
 
@@ -106,7 +110,13 @@ impl Entry {
             expect,
             to: To::Fake(bytes),
             effect: None,
+            uses: 0,
         }
+    }
+
+    pub(crate) fn using(mut self, statement: u64) -> Self {
+        self.uses = statement;
+        self
     }
 
     pub(crate) fn with(mut self, effect: Effect) -> Self {
@@ -195,6 +205,23 @@ impl ReplyQueue {
     #[inline]
     pub(crate) fn fake_in_front(&self) -> bool {
         self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake(_), .. }))
+    }
+
+    /// Whether a segment that is still unanswered changes prepared statements: what they mean to a message of a later
+    /// segment is not known before it has succeeded or failed.
+    pub(crate) fn statements_in_doubt(&self) -> bool {
+        if self.ready_owed == 0 {
+            return false;
+        }
+        let earlier = self
+            .entries
+            .iter()
+            .rposition(|e| e.expect.ends_with_ready())
+            .map_or(0, |last| last + 1);
+        // Statements of our own concern no client.
+        let of_clients = |e: &Effect| e.server_gains.as_ref().is_none_or(|s| s.id > OWN_ID_MAX);
+        let changes = |e: &Entry| e.effect.as_ref().is_some_and(|e| of_clients(e)) || e.expect == Expect::ParseUnnamed;
+        self.entries.iter().take(earlier).any(changes)
     }
 
     /// Whether an earlier segment is still unanswered: its outcome may fail the transaction that a later request meets.
@@ -289,6 +316,18 @@ mod tests {
         assert!(!q.enter_copy_in());
         assert_eq!(rest(&q), [Expect::Execute]);
         assert!(!q.segment_outstanding() && q.segment_open());
+    }
+
+    #[test]
+    fn statements_are_in_doubt_only_behind_a_segment_that_changes_them() {
+        let mut q = queue(&[Expect::ParseUnnamed, Expect::Bind]);
+        assert!(
+            !q.statements_in_doubt(),
+            "within its own segment a message sees what came before it"
+        );
+        q.push(Entry::forward(Expect::Sync));
+        assert!(q.statements_in_doubt());
+        assert!(!queue(&[Expect::Bind, Expect::Execute, Expect::Sync]).statements_in_doubt());
     }
 
     #[test]

@@ -9,19 +9,12 @@ use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::link::Acquired;
 use crate::pooler::Pooler;
-use crate::prepared::Statement;
 use crate::reply_queue::{Entry, Expect};
 use crate::request::{LogLevel, Request};
 use crate::session_state::{Difference, Shape};
 use crate::time::Time;
 use pgweir_wire::{Writer, backend};
 use std::sync::Arc;
-
-/// The statement that makes a setting; NULL resets it.
-const SET_STATEMENT: &[u8] = b"SELECT pg_catalog.set_config($1, $2, false)";
-
-/// Its parameter types: two of type text (OID 25).
-const SET_TYPES: &[u8] = &[0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
 
 impl Pooler {
     /// Sends what lies between a server and the client just linked to it.
@@ -45,7 +38,7 @@ impl Pooler {
 
     /// One segment that makes settings.
     pub(crate) fn send_settings(&mut self, server_id: ServerId, set: &[(Arc<str>, Option<Arc<str>>)]) {
-        let statement = self.set_statement();
+        let statement = self.own_statements.set_config.clone();
         self.ensure_held(server_id, &statement);
         let server = self.server_mut(server_id);
         server.restoring = true;
@@ -65,11 +58,6 @@ impl Pooler {
             }
             writer.sync();
         });
-    }
-
-    fn set_statement(&mut self) -> Arc<Statement> {
-        let empty = self.shapes.empty();
-        self.statements.intern(SET_STATEMENT, SET_TYPES, empty.parse_settings())
     }
 
     /// The server has answered a segment of restored settings.

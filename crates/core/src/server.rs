@@ -84,6 +84,8 @@ pub(crate) struct Server {
     pub(crate) expires: Time,
     /// Whether a client has had it.
     pub(crate) has_served: bool,
+    /// AuthenticationOk has come.
+    pub(crate) authenticated: bool,
     pub(crate) connect_time: Time,
     /// When it entered its present phase.
     pub(crate) since: Time,

@@ -72,13 +72,13 @@ impl Pooler {
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
         let (database, user) = (pool.key.database.clone(), pool.key.user.clone());
         let (max_db, max_user) = (settings.max_db_connections, settings.max_user_connections);
-        if reached(max_db, self.databases.of_database(&database).servers)
-            && !self.evict(now, pool_id, |key| key.database == database)
-        {
+        // The place that an eviction makes goes to whoever waits longest under the limit: see server_lost.
+        if reached(max_db, self.databases.of_database(&database).servers) {
+            self.evict(now, pool_id, |key| key.database == database);
             return false;
         }
-        if reached(max_user, self.databases.of_user(&user).servers) && !self.evict(now, pool_id, |key| key.user == user)
-        {
+        if reached(max_user, self.databases.of_user(&user).servers) {
+            self.evict(now, pool_id, |key| key.user == user);
             return false;
         }
         self.connect(now, pool_id);
@@ -86,18 +86,14 @@ impl Pooler {
     }
 
     /// Closes the longest idle server of another pool that shares a limit.
-    fn evict(&mut self, now: Time, for_pool: PoolId, shares: impl Fn(&crate::pool::PoolKey) -> bool) -> bool {
+    fn evict(&mut self, now: Time, for_pool: PoolId, shares: impl Fn(&crate::pool::PoolKey) -> bool) {
         let idle_longest = self
             .live_pools()
             .filter(|(id, pool)| *id != for_pool && shares(&pool.key) && pool.servers > pool.settings.min_size)
             .filter_map(|(_, pool)| pool.idle.front().copied())
             .min_by_key(|id| self.servers.get(id.0).map(|s| s.since));
-        match idle_longest {
-            Some(id) => {
-                self.close_server(now, id, "evicted");
-                true
-            }
-            None => false,
+        if let Some(id) = idle_longest {
+            self.close_server(now, id, "evicted");
         }
     }
 
@@ -137,6 +133,7 @@ impl Pooler {
             close_reason: None,
             expires: now + lifetime,
             has_served: false,
+            authenticated: false,
             connect_time: now,
             since: now,
             request_time: now,
@@ -251,7 +248,8 @@ impl Pooler {
         match BackendTag::from_byte(tag) {
             Some(BackendTag::Authentication) => match auth.handle_message(body, &mut self.scram_keys) {
                 Ok(ServerStep::Send(payload)) => self.send(id, |w| w.password(&payload)),
-                Ok(ServerStep::Wait | ServerStep::Authenticated) => {}
+                Ok(ServerStep::Wait) => {}
+                Ok(ServerStep::Authenticated) => server.authenticated = true,
                 Err(error) => {
                     let failure = LoginFailure {
                         sqlstate: "28000".into(),
@@ -281,7 +279,11 @@ impl Pooler {
                 );
                 self.login_failed(now, id, failure);
             }
-            Some(BackendTag::ReadyForQuery) => self.server_welcomes(now, id),
+            Some(BackendTag::ReadyForQuery)
+                if server.authenticated && TransactionStatus::read(body) == Some(TransactionStatus::Idle) =>
+            {
+                self.server_welcomes(now, id);
+            }
             _ => self.server_misbehaves(now, id, &format!("message {:?} during login", char::from(tag))),
         }
     }
@@ -384,13 +386,14 @@ impl Pooler {
         } else {
             retry_max
         };
-        pool.retry_at = Some(now + pause);
+        let hosts_left = failure.temporary && (pool.failures_in_a_row as usize) < pool.settings.endpoints.len();
+        pool.retry_at = if hosts_left { None } else { Some(now + pause) };
         if !pool.settings.round_robin_hosts && !pool.settings.endpoints.is_empty() {
             pool.next_endpoint = (pool.next_endpoint + 1) % pool.settings.endpoints.len();
         }
         pool.failure = Some(failure.clone());
         let nothing_left = pool.servers == pool.connecting;
-        if !nothing_left {
+        if !nothing_left || hosts_left {
             return;
         }
         // Clients that are not logged in yet are told at once. Others wait, where waiting may help.

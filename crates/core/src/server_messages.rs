@@ -4,12 +4,12 @@
 //! front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that says
 //! idle, empties the queue, and that no byte of a further message follows.
 
-use crate::client::{ClientPhase, Passing};
+use crate::client::{ClientPhase, Passing, Waiting};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Expect, To};
-use crate::request::LogLevel;
+use crate::request::{LogLevel, Request};
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolMode;
 use crate::time::Time;
@@ -215,7 +215,13 @@ impl Pooler {
             | (BackendTag::CloseComplete, Some(Expect::Close))
             | (BackendTag::RowDescription | BackendTag::NoData, Some(Expect::Describe))
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Some(Expect::Execute)) => {
-                server.queue.pop();
+                if let Some(entry) = server.queue.pop()
+                    && tag == BackendTag::ParseComplete
+                    && matches!(entry.to, To::ReplaceDuplicate(_))
+                {
+                    // It should have failed: what the server holds is not what we believe.
+                    server.close_reason.get_or_insert("prepared statements out of step");
+                }
                 forward
             }
             (BackendTag::CommandComplete, Some(Expect::Execute | Expect::Query)) => {
@@ -290,6 +296,13 @@ impl Pooler {
         };
         let entry = server.queue.pop().expect("checked above");
         server.queue.drop_copy_end();
+        if let Some(id) = server.link
+            && let Some(client) = self.clients.get_mut(id.0)
+            && client.waiting == Waiting::ForReplies
+        {
+            client.waiting = Waiting::No;
+            self.requests.push_back(Request::Resume(id.into()));
+        }
         server.status = status;
         server.copy_in = false;
         server.copy_both = false;
@@ -426,6 +439,10 @@ impl Pooler {
             let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
             return if session { Passed::Forward } else { Passed::Skip };
         };
+        if fields.sqlstate == b"0A000" && front.uses > 0 {
+            // "cached plan must not change result type": whoever prepares this text again gets a new statement.
+            self.statements.retire(front.uses);
+        }
         let skipped = front.to == To::Skip;
         let replaced = match &front.to {
             To::ReplaceDuplicate(reply) if fields.sqlstate == b"42P05" => Some(reply.clone()),

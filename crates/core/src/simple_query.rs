@@ -46,12 +46,7 @@ impl Pooler {
                 return self.deallocate_by_query(id, server_id, message, &name, effect);
             }
             pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
-                let client = self.client_mut(id);
-                let names = client.names.take().map(|mut n| n.take_all());
-                let held = self.server_mut(server_id).held.take_all();
-                let effect = effect.get_or_insert_default();
-                effect.names_lost_all = names;
-                effect.server_lost_all = Some(held);
+                effect = Some(self.discard_all_statements(id, server_id, effect.unwrap_or_default()));
             }
             _ => {}
         }

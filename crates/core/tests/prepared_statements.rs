@@ -66,7 +66,7 @@ fn bind_on_another_server_is_preceded_by_a_parse_the_client_does_not_see() {
     assert_ne!(first, second);
     assert_eq!(
         rig.told(second),
-        ["Parse pgweir_1 select $1", "Bind  pgweir_1", "Execute", "Sync"]
+        ["Parse pgweir_3 select $1", "Bind  pgweir_3", "Execute", "Sync"]
     );
     rig.says(second, |w| w.empty(b'1'));
     one_row(&mut rig, second);
@@ -90,7 +90,7 @@ fn an_injected_parse_that_fails_is_the_clients_error_and_leaves_no_trace() {
     assert_eq!(binds(&mut rig, a, b"s"), Some(server));
     assert_eq!(
         rig.told(server)[0],
-        "Parse pgweir_1 select $1",
+        "Parse pgweir_3 select $1",
         "the server does not hold it after all"
     );
 }
@@ -110,7 +110,7 @@ fn same_text_of_another_client_is_answered_by_the_pooler_in_its_turn() {
     let server = rig.server_of(b).unwrap();
     assert_eq!(
         rig.told(server),
-        ["Describe Spgweir_1", "Bind  pgweir_1", "Execute", "Sync"]
+        ["Describe Spgweir_3", "Bind  pgweir_3", "Execute", "Sync"]
     );
     assert!(rig.told(b).is_empty(), "nothing before Flush or Sync is answered");
     rig.says(server, |w| {
@@ -190,8 +190,7 @@ fn a_client_that_disconnects_between_parse_and_sync_poisons_nothing() {
 
 #[test]
 fn eviction_inside_a_batch_closes_behind_the_bind() {
-    // Two of the pooler's own statements count beside the one a client may hold.
-    let mut rig = Rig::new("max_prepared_statements = 1");
+    let mut rig = Rig::new("max_prepared_statements = 3");
     let a = rig.client();
     rig.says(a, |w| {
         for (name, text) in [
@@ -210,10 +209,10 @@ fn eviction_inside_a_batch_closes_behind_the_bind() {
     let asked = rig.told(server);
     let close = asked
         .iter()
-        .position(|l| l == "Close Spgweir_1")
+        .position(|l| l == "Close Spgweir_3")
         .expect("the first is evicted");
-    assert_eq!(asked[close + 1], "Parse pgweir_4 select 4");
-    assert!(asked.iter().position(|l| l == "Bind  pgweir_1").unwrap() < close);
+    assert_eq!(asked[close + 1], "Parse pgweir_6 select 4");
+    assert!(asked.iter().position(|l| l == "Bind  pgweir_3").unwrap() < close);
     rig.says(server, |w| {
         for n in 0..4 {
             if n == 3 {
@@ -230,7 +229,7 @@ fn eviction_inside_a_batch_closes_behind_the_bind() {
     let asked = rig.told(server);
     assert_eq!(
         asked[..3],
-        ["Close Spgweir_2", "Parse pgweir_1 select 1", "Bind  pgweir_1"],
+        ["Close Spgweir_4", "Parse pgweir_3 select 1", "Bind  pgweir_3"],
         "prepared again unseen"
     );
 }
@@ -248,7 +247,7 @@ fn deallocate_all_is_scoped_to_its_client() {
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[..2],
-        ["Parse pgweir_1 select $1", "Bind  pgweir_1"],
+        ["Parse pgweir_3 select $1", "Bind  pgweir_3"],
         "b's statement is made again"
     );
     rig.says(server, |w| w.empty(b'1'));
@@ -270,14 +269,18 @@ fn deallocate_all_in_a_pipeline_spares_what_is_parsed_behind_it() {
         w.sync();
     });
     let server = rig.server_of(a).unwrap();
-    let asked = rig.told(server);
-    assert_eq!(asked[1..3], ["Parse pgweir_1 select $1", "Bind  pgweir_1"]);
+    assert_eq!(
+        rig.told(server),
+        ["Query deallocate all"],
+        "what s means is not known before this has succeeded"
+    );
     rig.completes(server, "DEALLOCATE ALL");
+    assert_eq!(rig.told(server)[..2], ["Parse pgweir_3 select $1", "Bind  pgweir_3"]);
     rig.says(server, |w| w.empty(b'1'));
     one_row(&mut rig, server);
     rig.told(a);
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_1");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_3");
 }
 
 #[test]
@@ -298,7 +301,7 @@ fn a_deallocate_all_that_fails_takes_nothing_away() {
     });
     rig.told(server);
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_1");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_3");
 }
 
 #[test]
@@ -320,7 +323,7 @@ fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[0],
-        "Bind  pgweir_1",
+        "Bind  pgweir_3",
         "b still has it, and so has the server"
     );
 }
@@ -335,14 +338,14 @@ fn a_duplicate_name_gets_the_servers_verdict_with_the_clients_own_name() {
         w.sync();
     });
     let server = rig.server_of(a).unwrap();
-    assert_eq!(rig.told(server), ["Parse pgweir_1 select 2", "Sync"]);
+    assert_eq!(rig.told(server), ["Parse pgweir_3 select 2", "Sync"]);
     rig.says(server, |w| {
-        w.error(&error("42P05", "prepared statement \"pgweir_1\" already exists"));
+        w.error(&error("42P05", "prepared statement \"pgweir_3\" already exists"));
         w.ready_for_query(Idle);
     });
     assert_eq!(rig.told(a)[0], "Error 42P05 prepared statement \"s\" already exists");
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_1", "it means what it meant");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_3", "it means what it meant");
 }
 
 #[test]
@@ -412,7 +415,7 @@ fn statements_parsed_under_other_settings_are_others() {
     });
     assert_eq!(
         rig.told(server)[0],
-        "Parse pgweir_2 select '01/02/2003'::date",
+        "Parse pgweir_4 select '01/02/2003'::date",
         "recording E12"
     );
 }
@@ -455,4 +458,66 @@ fn portal_suspended_keeps_the_transaction_where_it_is() {
         w.ready_for_query(InTransaction);
     });
     assert_eq!(rig.server_of(a), Some(server));
+}
+
+#[test]
+fn what_a_failed_segment_would_have_prepared_does_not_exist_for_the_next() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    rig.says(a, |w| {
+        w.parse(b"", b"selec", NO_TYPES);
+        w.parse(b"b", b"select 2", NO_TYPES);
+        w.sync();
+        w.bind_text(b"b", &[]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("42601", "syntax error"));
+        w.ready_for_query(Idle);
+    });
+    let server = rig.server_of(a).unwrap();
+    assert_eq!(rig.told(server)[0], "Bind  b", "the server says 26000");
+}
+
+#[test]
+fn discard_all_through_the_extended_protocol_ends_names_when_it_is_executed() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| {
+        w.parse(b"", b"DISCARD ALL", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.parse(b"s", b"select 'another'", NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    assert!(
+        rig.told(server)
+            .contains(&"Parse pgweir_5 select 'another'".to_string()),
+        "no duplicate: s is gone by then"
+    );
+}
+
+#[test]
+fn a_plan_the_server_cannot_use_any_more_is_not_given_to_the_next_parse() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    let server = binds(&mut rig, a, b"s").unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("0A000", "cached plan must not change result type"));
+        w.ready_for_query(Idle);
+    });
+    rig.told(a);
+    rig.says(a, |w| {
+        w.close(b'S', b"s");
+        w.parse(b"s", SELECT, NO_TYPES);
+        w.sync();
+    });
+    assert_eq!(rig.told(server), ["Parse pgweir_4 select $1", "Sync"]);
 }

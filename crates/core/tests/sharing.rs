@@ -95,8 +95,8 @@ fn begin_takes_no_server_and_travels_with_the_first_statement() {
     assert_eq!(
         rig.told(server),
         [
-            "Parse pgweir_1 BEGIN",
-            "Bind  pgweir_1",
+            "Parse pgweir_2 BEGIN",
+            "Bind  pgweir_2",
             "Execute",
             "Close P",
             "Query insert"
@@ -534,7 +534,7 @@ fn in_a_failed_transaction_nothing_is_answered_by_the_pooler() {
     let asked = rig.told(server);
     assert_eq!(
         asked,
-        ["Close Spgweir_1", "Parse pgweir_1 select 1", "Sync"],
+        ["Close Spgweir_3", "Parse pgweir_3 select 1", "Sync"],
         "the server must say 25P02 itself"
     );
 }
@@ -602,7 +602,7 @@ fn a_replaced_error_does_not_repeat_what_came_before_it() {
     });
     rig.says(server, |w| {
         w.empty(b'2');
-        w.error(&error("42P05", "prepared statement \"pgweir_1\" already exists"));
+        w.error(&error("42P05", "prepared statement \"pgweir_3\" already exists"));
         w.ready_for_query(Idle);
     });
     let told = rig.told(client);
@@ -671,4 +671,51 @@ fn a_place_under_a_shared_limit_goes_to_the_pool_that_waited_longest() {
     rig.completes(server, "SELECT 1");
     rig.servers_log_in();
     assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
+}
+
+#[test]
+fn a_client_that_never_logs_in_is_closed() {
+    let mut rig = Rig::new("client_login_timeout = 2");
+    let silent = rig.silent_client();
+    rig.wait(Duration::from_secs(1));
+    assert!(!rig.closed.contains(&silent.into()));
+    rig.wait(Duration::from_secs(2));
+    assert!(rig.closed.contains(&silent.into()));
+}
+
+#[test]
+fn a_connect_query_that_fails_is_logged_and_the_server_is_used() {
+    let mut rig = Rig::with("db = host=127.0.0.1 user=u connect_query='selec'", "");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.connects.pop_front().unwrap();
+    rig.server_logs_in(server);
+    assert_eq!(rig.told(server), ["Query selec"]);
+    rig.says(server, |w| {
+        w.error(&error("42601", "syntax error"));
+        w.ready_for_query(Idle);
+    });
+    assert!(rig.told(client).contains(&"ReadyForQuery I".to_string()));
+    rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(rig.server_of(client), Some(server));
+}
+
+#[test]
+fn a_server_that_skips_authentication_is_not_believed() {
+    let mut rig = Rig::new("");
+    rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.connects.pop_front().unwrap();
+    rig.server_connects(server);
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert!(rig.closed.contains(&server.into()));
+}
+
+#[test]
+fn the_next_host_is_tried_before_anybody_is_told() {
+    let mut rig = Rig::with("db = host=127.0.0.99,127.0.0.1 user=u", "");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let first = rig.connects.pop_front().unwrap();
+    rig.connect_fails(first);
+    assert!(!rig.closed.contains(&client.into()));
+    rig.servers_log_in();
+    assert!(rig.told(client).contains(&"ReadyForQuery I".to_string()));
 }

@@ -150,6 +150,27 @@ impl Rig {
         });
     }
 
+    /// A client that connects and says nothing.
+    pub fn silent_client(&mut self) -> ClientId {
+        let peer = Address::Tcp(([127, 0, 0, 1], 5000).into());
+        let id = self.pooler.handle_accept(
+            self.now,
+            Accepted {
+                peer,
+                local: peer,
+                peer_uid: None,
+            },
+        );
+        self.settle(&[]);
+        id
+    }
+
+    pub fn connect_fails(&mut self, id: ServerId) {
+        self.closed.insert(id.into());
+        self.pooler.handle_server_connect_failed(self.now, id, "connect failed");
+        self.settle(&[]);
+    }
+
     /// A client connects and asks for a database; its login may still wait.
     pub fn client_begins(&mut self, parameters: &[(&str, &str)]) -> ClientId {
         let peer = Address::Tcp(([127, 0, 0, 1], 5000).into());
