@@ -80,10 +80,14 @@ def main():
         report.check("initialise", fill_without_transactions)
     for protocol in ("simple", "extended", "prepared"):
         report.check(f"select-only, {protocol}", lambda: run("-S", "-M", protocol, transactions=200))
-        report.check(f"select-only, {protocol}, -C", lambda: run("-S", "-M", protocol, "-C", clients=4, transactions=20))
+        report.check(
+            f"select-only, {protocol}, -C", lambda: run("-S", "-M", protocol, "-C", clients=4, transactions=20)
+        )
         if TRANSACTIONS:
             report.check(f"TPC-B, {protocol}", lambda: run("-M", protocol))
-            report.check(f"simple update, {protocol}, -C", lambda: run("-N", "-M", protocol, "-C", clients=4, transactions=15))
+            report.check(
+                f"simple update, {protocol}, -C", lambda: run("-N", "-M", protocol, "-C", clients=4, transactions=15)
+            )
     if TRANSACTIONS:
         # -N leaves branches and tellers alone, so the sums are made with TPC-B only.
         report.check("initialise again", lambda: pgbench("-i", "-I", "dtgvp", "-s", "1", "-q"))

@@ -60,7 +60,9 @@ def copy_in_and_out():
     psql(f"\\copy (select * from {TABLE} order by a) to '{path('out')}'\n")
     with open(path("in")) as given, open(path("out")) as got:
         assert given.read() == got.read()
-    assert psql(f"truncate {TABLE}; copy {TABLE} from stdin;\n1\tx\n2\ty\n\\.\nselect count(*) from {TABLE};\n") == "2\n"
+    assert (
+        psql(f"truncate {TABLE}; copy {TABLE} from stdin;\n1\tx\n2\ty\n\\.\nselect count(*) from {TABLE};\n") == "2\n"
+    )
 
 
 def copy_error():
@@ -75,7 +77,9 @@ def error_messages():
 
 
 def transactions():
-    script = f"begin; insert into {TABLE} values (-1, 'x'); rollback; begin; insert into {TABLE} values (-2, 'x'); commit;"
+    script = (
+        f"begin; insert into {TABLE} values (-1, 'x'); rollback; begin; insert into {TABLE} values (-2, 'x'); commit;"
+    )
     psql(script)
     assert psql(f"select a from {TABLE} where a < 0;") == "-2\n"
     psql(f"delete from {TABLE} where a < 0;\n", "--single-transaction")
@@ -103,7 +107,9 @@ def large_objects():
 
 
 def control_c():
-    process = subprocess.Popen([*PSQL, "-c", "select pg_sleep(30)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*PSQL, "-c", "select pg_sleep(30)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     time.sleep(0.7)
     started = time.monotonic()
     process.send_signal(signal.SIGINT)
@@ -124,7 +130,10 @@ def client_encoding():
     )
     assert result.returncode == 0 and result.stdout == b"\xc3\xa4\n", result
     result = subprocess.run(
-        [*PSQL, "-c", "select chr(228)"], capture_output=True, env={**os.environ, "PGCLIENTENCODING": "LATIN1"}, timeout=30
+        [*PSQL, "-c", "select chr(228)"],
+        capture_output=True,
+        env={**os.environ, "PGCLIENTENCODING": "LATIN1"},
+        timeout=30,
     )
     assert result.returncode == 0 and result.stdout == b"\xe4\n", result
 

@@ -304,7 +304,14 @@ def main():
     for check in (pipeline, pipeline_with_prepared, pipeline_error, executemany):
         report.check(check.__name__, check)
     if TRANSACTIONS:
-        for check in (pipeline_transaction, transactions, isolation_levels, two_phase_commit, server_cursor, large_objects):
+        for check in (
+            pipeline_transaction,
+            transactions,
+            isolation_levels,
+            two_phase_commit,
+            server_cursor,
+            large_objects,
+        ):
             report.check(check.__name__, check)
     for check in (copy_in_and_out, copy_given_up, stream, cancel, notices, errors, row_factories_and_composed_sql):
         report.check(check.__name__, check)

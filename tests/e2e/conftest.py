@@ -37,7 +37,9 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes many seconds; left out by --quick")
-    config.addinivalue_line("markers", "beyond_pgbouncer: PgBouncer does not do this, or otherwise; skipped when run against it")
+    config.addinivalue_line(
+        "markers", "beyond_pgbouncer: PgBouncer does not do this, or otherwise; skipped when run against it"
+    )
 
 
 def pytest_generate_tests(metafunc):
@@ -163,9 +165,11 @@ def no_backend_left():
                 lambda: backends(cluster) == 0,
                 timeout=10,
                 interval=0.1,
-                what=lambda: "no backend left; there are:\n"
-                + cluster.psql(
-                    "select pid, datname, usename, state, query from pg_stat_activity "
-                    "where backend_type = 'client backend' and pid <> pg_backend_pid()"
+                what=lambda: (
+                    "no backend left; there are:\n"
+                    + cluster.psql(
+                        "select pid, datname, usename, state, query from pg_stat_activity "
+                        "where backend_type = 'client backend' and pid <> pg_backend_pid()"
+                    )
                 ),
             )

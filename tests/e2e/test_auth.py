@@ -105,7 +105,9 @@ def test_md5(pg15, make_pooler, secret):
 def test_md5_with_a_scram_verifier_uses_scram(pg15, make_pooler):
     """auth_type md5 chooses SCRAM for a user whose secret is a SCRAM verifier."""
     pooler = make_pooler(
-        pg15, settings={"auth_type": "md5"}, userlist={"alice": scram_secret("alice-pw"), "bob": md5_secret("bob", "bob-pw")}
+        pg15,
+        settings={"auth_type": "md5"},
+        userlist={"alice": scram_secret("alice-pw"), "bob": md5_secret("bob", "bob-pw")},
     )
     assert login(pooler, user="alice", password="alice-pw") == [10, 11, 12, 0]
     assert login(pooler, user="bob", password="bob-pw") == [5, 0]
@@ -159,7 +161,9 @@ def test_long_password(pg15, make_pooler):
 
 def test_long_names(pg15, make_pooler):
     """Over-long user and database names, with autodb too, are refused and kill nobody."""
-    pooler = make_pooler(pg15, settings={"auth_type": "any"}, databases={"*": f"host={pg15.host} port={pg15.port} user=alice"})
+    pooler = make_pooler(
+        pg15, settings={"auth_type": "any"}, databases={"*": f"host={pg15.host} port={pg15.port} user=alice"}
+    )
     for length in (63, 64, 127, 128, 1000, 9000):
         for named in ({"user": "u" * length}, {"database": "d" * length}):
             try:
@@ -232,7 +236,9 @@ def test_password_of_a_database_entry(secured, make_pooler):
     for user in ("clear", "digest", "scrambled"):
         pooler = make_pooler(
             secured,
-            databases={"forced": f"host={secured.host} port={secured.port} dbname=postgres user={user} password={user}-pw"},
+            databases={
+                "forced": f"host={secured.host} port={secured.port} dbname=postgres user={user} password={user}-pw"
+            },
             settings={"auth_type": "any"},
         )
         with pooler.connect(user="anybody", database="forced") as c:
@@ -284,7 +290,9 @@ def test_scram_pass_through_with_another_verifier(secured, make_pooler):
 
 def test_wrong_password_for_the_server(secured, make_pooler):
     """The server's own message reaches the client, and the log."""
-    pooler = make_pooler(secured, settings={"auth_type": "trust", "query_wait_timeout": 5}, userlist={"scrambled": "wrong"})
+    pooler = make_pooler(
+        secured, settings={"auth_type": "trust", "query_wait_timeout": 5}, userlist={"scrambled": "wrong"}
+    )
     with pytest.raises((wire.ServerError, wire.Closed)) as error:
         with pooler.connect(user="scrambled") as c:
             raise wire.ServerError(wire.first_error(c.query("select 1")))
@@ -338,7 +346,9 @@ def test_auth_query_of_ones_own(secured, make_pooler):
 
 def test_auth_query_that_fails(secured, make_pooler):
     """An auth_query that fails opens nothing, its error stays in the log, and does not reach the client."""
-    pooler = with_auth_query(make_pooler, secured, auth_query="select usename, passwd from not_pg_shadow where usename = $1")
+    pooler = with_auth_query(
+        make_pooler, secured, auth_query="select usename, passwd from not_pg_shadow where usename = $1"
+    )
     error = refused(pooler, user="alice", password="alice-pw")
     assert "not_pg_shadow" not in str(error)
     pooler.wait_log('error in auth_query: .*relation "not_pg_shadow" does not exist')
@@ -478,7 +488,11 @@ def test_query_before_the_password(pg15, make_pooler):
     pg15.psql("drop table if exists smuggled; create table smuggled (a int); grant all on smuggled to alice")
     for auth_type in ("plain", "md5", "scram-sha-256"):
         pooler = make_pooler(pg15, settings={"auth_type": auth_type})
-        for smuggled in (query("insert into smuggled values (1)"), wire.sync(), wire.one_statement("insert into smuggled values (1)")):
+        for smuggled in (
+            query("insert into smuggled values (1)"),
+            wire.sync(),
+            wire.one_statement("insert into smuggled values (1)"),
+        ):
             c = pooler.connect(login=False, user="alice")
             c.send(wire.startup(c.startup_parameters()), smuggled)
             assert not [m for m in c.read_to_end(5) if m.tag in "ZC"]
@@ -529,7 +543,15 @@ def test_password_message_lengths(pg15, make_pooler):
     """Password messages with lengths that lie."""
     for auth_type in ("plain", "md5", "scram-sha-256"):
         pooler = make_pooler(pg15, settings={"auth_type": auth_type, "client_login_timeout": 2})
-        for raw in (b"p\0\0\0\0", b"p\0\0\0\3", b"p\0\0\0\4", b"p\xff\xff\xff\xff", b"p\x7f\xff\xff\xffx", b"p\0\0\0\6xx", b"p\0\1\0\0" + b"x" * 65532):
+        for raw in (
+            b"p\0\0\0\0",
+            b"p\0\0\0\3",
+            b"p\0\0\0\4",
+            b"p\xff\xff\xff\xff",
+            b"p\x7f\xff\xff\xffx",
+            b"p\0\0\0\6xx",
+            b"p\0\1\0\0" + b"x" * 65532,
+        ):
             c = pooler.connect(login=False, user="alice")
             c.send(wire.startup(c.startup_parameters()))
             assert c.read().tag == "R"
@@ -550,7 +572,9 @@ def test_bytes_behind_an_encryption_request(pg15, make_pooler):
     pooler = make_pooler(pg15)
     for request in (wire.SSL_REQUEST, wire.GSSENC_REQUEST):
         c = pooler.connect(login=False)
-        c.socket.sendall(struct.pack("!II", 8, request) + wire.startup(c.startup_parameters()) + query("select 'injected'"))
+        c.socket.sendall(
+            struct.pack("!II", 8, request) + wire.startup(c.startup_parameters()) + query("select 'injected'")
+        )
         c.socket.settimeout(3)
         received = b""
         try:
@@ -635,7 +659,9 @@ def test_noisy_server(pg15, make_pooler, greeting):
     """NoticeResponse and ParameterStatus while the pooler logs in, no key, long values: a server that can be used."""
     with OddServer(greeting, SELECT_ONE, SELECT_ONE) as odd:
         pooler = make_pooler(
-            pg15, databases={"odd": f"host=127.0.0.1 port={odd.port}"}, settings={"server_check_query": "", "track_extra_parameters": None}
+            pg15,
+            databases={"odd": f"host=127.0.0.1 port={odd.port}"},
+            settings={"server_check_query": "", "track_extra_parameters": None},
         )
         with pooler.connect(database="odd") as c:
             assert c.value("select 1", timeout=5) == "1"
@@ -707,9 +733,13 @@ def test_odd_scram_server(pg15, make_pooler, first):
                     connection.sendall(server_message("R", struct.pack("!I", 10) + b"SCRAM-SHA-256\0\0"))
                     reply = connection.recv(65536)
                     nonce = reply.split(b"r=", 1)[1]
-                    connection.sendall(server_message("R", struct.pack("!I", 11) + first.replace(b"%s", nonce + b"more")))
+                    connection.sendall(
+                        server_message("R", struct.pack("!I", 11) + first.replace(b"%s", nonce + b"more"))
+                    )
                     if connection.recv(65536)[:1] == b"p":
-                        connection.sendall(server_message("R", struct.pack("!I", 12) + b"v=bm90IHRoZSBzZXJ2ZXI=") + OK + KEY + READY)
+                        connection.sendall(
+                            server_message("R", struct.pack("!I", 12) + b"v=bm90IHRoZSBzZXJ2ZXI=") + OK + KEY + READY
+                        )
                         connection.recv(65536)
                         connection.sendall(SELECT_ONE)
                 except (OSError, IndexError):

@@ -32,7 +32,10 @@ def test_cancel_of_a_running_query(pg, make_pooler, mode):
     """A cancel request stops its query with 57014, and the connection goes on."""
     pooler = make_pooler(pg, mode=mode)
     with pooler.connect() as c:
-        for send in (lambda: c.send(query("select pg_sleep(20)")), lambda: c.send(wire.one_statement("select pg_sleep(20)"), wire.sync())):
+        for send in (
+            lambda: c.send(query("select pg_sleep(20)")),
+            lambda: c.send(wire.one_statement("select pg_sleep(20)"), wire.sync()),
+        ):
             watch = Stopwatch()
             send()
             time.sleep(0.3)

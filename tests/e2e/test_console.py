@@ -196,7 +196,10 @@ def test_databases(pg15, make_pooler):
 
 def test_users(pg15, make_pooler):
     pooler = make_pooler(
-        pg15, users={"alice": "pool_size=4 reserve_pool_size=2 pool_mode=session max_user_connections=6 max_user_client_connections=8"}
+        pg15,
+        users={
+            "alice": "pool_size=4 reserve_pool_size=2 pool_mode=session max_user_connections=6 max_user_client_connections=8"
+        },
     )
     with pooler.connect(user="alice") as c:
         c.value("select 1")
@@ -276,7 +279,12 @@ def test_wait_time_is_counted(pg15, make_pooler):
 def test_config(pooler, console):
     rows = {r["key"]: r for r in as_dicts(console.query("show config"))}
     assert rows["pool_mode"] == {"key": "pool_mode", "value": "transaction", "default": "session", "changeable": "yes"}
-    assert rows["listen_port"] == {"key": "listen_port", "value": str(pooler.port), "default": "6432", "changeable": "no"}
+    assert rows["listen_port"] == {
+        "key": "listen_port",
+        "value": str(pooler.port),
+        "default": "6432",
+        "changeable": "no",
+    }
     assert rows["server_check_query"]["value"] == "<empty>"
     assert rows["query_wait_timeout"]["default"] == "120"
     assert rows["auth_user"]["value"] is None
@@ -299,7 +307,15 @@ def test_spelling(console):
     """Commands in any case, quoted, with a semicolon; what is not a command is an error and no more."""
     for command in ("SHOW POOLS", "show pools;", "Show Pools ;", ' show "pools" '):
         assert error_codes(console.query(command)) == [], command
-    for command in ("show", "show nonsense", "nonsense", "show stats extra", "show pools; show stats", "select 1", "show 'pools'"):
+    for command in (
+        "show",
+        "show nonsense",
+        "nonsense",
+        "show stats extra",
+        "show pools; show stats",
+        "select 1",
+        "show 'pools'",
+    ):
         messages = console.query(command)
         assert wire.tags(messages) == "EZ", command
         assert f"invalid command '{command}', use SHOW HELP;" == message_of(messages)
@@ -474,7 +490,16 @@ def test_stats_users_may_look_and_not_touch(pooler):
     with pooler.connect(user="stats", database="pgbouncer") as c:
         for command in ("show pools", "show stats", "show version", "show config"):
             assert error_codes(c.query(command)) == [], command
-        for command in ("pause", "resume", "reload", "kill shop", "shutdown", "set verbose = 1", "reconnect", "kill_client 1"):
+        for command in (
+            "pause",
+            "resume",
+            "reload",
+            "kill shop",
+            "shutdown",
+            "set verbose = 1",
+            "reconnect",
+            "kill_client 1",
+        ):
             messages = c.query(command)
             assert message_of(messages) == "admin access needed", command
         assert error_codes(c.query("show state")) == []
@@ -498,7 +523,23 @@ def test_console_asks_for_the_password(pg15, make_pooler):
 
 def unix_query(pooler, user, as_root=False):
     """`show version` over the Unix-domain socket, by psql under the pooler's user id or another."""
-    command = [client_program("psql"), "-X", "-A", "-t", "-h", pooler.dir, "-p", str(pooler.port), "-U", user, "-d", "pgbouncer", "-w", "-c", "show version"]
+    command = [
+        client_program("psql"),
+        "-X",
+        "-A",
+        "-t",
+        "-h",
+        pooler.dir,
+        "-p",
+        str(pooler.port),
+        "-U",
+        user,
+        "-d",
+        "pgbouncer",
+        "-w",
+        "-c",
+        "show version",
+    ]
     name = None if as_root else server_user()
     uid = pwd.getpwnam(name).pw_uid if name else None
     return subprocess.run(command, capture_output=True, text=True, timeout=20, user=uid)
@@ -529,9 +570,22 @@ def test_auth_type_any_lets_anybody_look(pg15, make_pooler):
 
 
 def test_psql(pooler):
-    command = [client_program("psql"), "-X", "-h", pooler.host, "-p", str(pooler.port), "-U", "postgres", "-d", "pgbouncer"]
+    command = [
+        client_program("psql"),
+        "-X",
+        "-h",
+        pooler.host,
+        "-p",
+        str(pooler.port),
+        "-U",
+        "postgres",
+        "-d",
+        "pgbouncer",
+    ]
     script = "".join(f"{show};\n" for show in REQUIRED) + "show help;\nreload;\n"
-    result = subprocess.run([*command, "-v", "ON_ERROR_STOP=1"], input=script, capture_output=True, text=True, timeout=20)
+    result = subprocess.run(
+        [*command, "-v", "ON_ERROR_STOP=1"], input=script, capture_output=True, text=True, timeout=20
+    )
     assert result.returncode == 0, result.stderr
     assert "sv_being_canceled" in result.stdout and "RELOAD" in result.stdout
 

@@ -189,7 +189,9 @@ def recorded(cluster, path, variant):
     return _recorded[key]
 
 
-@pytest.fixture(scope="module", params=[(v, s) for v in (15, 18) for s in POOL_SIZES], ids=lambda p: f"pg{p[0]}-pool{p[1]}")
+@pytest.fixture(
+    scope="module", params=[(v, s) for v in (15, 18) for s in POOL_SIZES], ids=lambda p: f"pg{p[0]}-pool{p[1]}"
+)
 def churning_pooler(request):
     """A pooler in transaction mode whose servers two other clients use all the time."""
     version, size = request.param

@@ -66,8 +66,10 @@ def test_driver(pg, make_pooler, driver, mode):
         return
     # Fewer servers than clients, but in session mode, where each client has its own.
     pooler = make_pooler(pg, mode=mode, settings={"default_pool_size": 60 if mode == "session" else 3})
-    neighbours = contextlib.nullcontext() if mode == "session" else busy_neighbours(
-        pooler, database="shop", transactions=mode == "transaction", pause=0.01
+    neighbours = (
+        contextlib.nullcontext()
+        if mode == "session"
+        else busy_neighbours(pooler, database="shop", transactions=mode == "transaction", pause=0.01)
     )
     with neighbours:
         run_program(driver, pooler.host, pooler.port, mode)

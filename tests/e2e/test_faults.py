@@ -114,7 +114,10 @@ def test_restart_under_load(own_cluster, make_pooler, mode):
     with pooler.connect(database="bench") as idle:
         assert idle.value("select count(*) from pgbench_branches") == "1"
         load = subprocess.Popen(
-            [*pgbench, "-n", "-c", "10", "-j", "10", "-T", "30", "-M", "prepared", "bench"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*pgbench, "-n", "-c", "10", "-j", "10", "-T", "30", "-M", "prepared", "bench"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         time.sleep(1.5)
         cluster.restart(mode)
@@ -122,9 +125,15 @@ def test_restart_under_load(own_cluster, make_pooler, mode):
         # A thread for each client (-j): prepared statements are made synchronously, and one that waits for a server would
         # keep its neighbours of the same thread from ending their transactions.
         # With fewer servers than clients some may have waited outside any transaction; pgbench goes on with those.
-        assert re.search("terminating connection|server closed the connection|connection to server was lost", errors), errors[-2000:]
+        assert re.search("terminating connection|server closed the connection|connection to server was lost", errors), (
+            errors[-2000:]
+        )
         assert idle.value("select count(*) from pgbench_branches", timeout=10) == "1"
-        result = subprocess.run([*pgbench, "-n", "-c", "10", "-j", "10", "-t", "20", "-M", "prepared", "bench"], capture_output=True, text=True)
+        result = subprocess.run(
+            [*pgbench, "-n", "-c", "10", "-j", "10", "-t", "20", "-M", "prepared", "bench"],
+            capture_output=True,
+            text=True,
+        )
         assert result.returncode == 0, result.stderr
 
 
@@ -333,7 +342,11 @@ def test_client_vanishes_in_copy_out(pg15, one_server, way):
     """Mid-COPY out, with more to come than any buffer holds."""
     for _ in range(2):
         c = one_server.connect()
-        c.send(query("copy (select repeat('x', 1000) from generate_series(1, 1000000)) to stdout /* vanished in copy out */"))
+        c.send(
+            query(
+                "copy (select repeat('x', 1000) from generate_series(1, 1000000)) to stdout /* vanished in copy out */"
+            )
+        )
         c.read_until("d")
         getattr(c, way)()
         clean(one_server)
@@ -449,7 +462,9 @@ def test_load_generator_is_killed(own_cluster, make_pooler, number, protocol):
     with busy_neighbours(pooler, database="bench"), pooler.connect(database="bench") as bystander:
         for _ in range(3):
             load = subprocess.Popen(
-                [*pgbench, "-n", "-c", "10", "-j", "10", "-T", "30", "-M", protocol, "bench"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                [*pgbench, "-n", "-c", "10", "-j", "10", "-T", "30", "-M", protocol, "bench"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             time.sleep(0.7)
             load.send_signal(number)

@@ -15,7 +15,20 @@ from harness import wire
 from harness.pooler import kind
 from harness.scenes import backend_pid, held_server
 from harness.waiting import Stopwatch, eventually
-from harness.wire import bind, close, command_tags, describe, error_codes, execute, flush, parse, query, rows_of, sync, tags
+from harness.wire import (
+    bind,
+    close,
+    command_tags,
+    describe,
+    error_codes,
+    execute,
+    flush,
+    parse,
+    query,
+    rows_of,
+    sync,
+    tags,
+)
 
 ONE_SERVER = {"default_pool_size": 1}
 TWO_SERVERS = {"default_pool_size": 2}
@@ -238,7 +251,9 @@ def test_begin_then_work(pg15, make_pooler, setting):
             assert other.value("select 1", timeout=3) == "1"
 
 
-@pytest.mark.parametrize("end, tag", (("commit", "COMMIT"), ("rollback", "ROLLBACK"), ("end", "COMMIT"), ("abort", "ROLLBACK")))
+@pytest.mark.parametrize(
+    "end, tag", (("commit", "COMMIT"), ("rollback", "ROLLBACK"), ("end", "COMMIT"), ("abort", "ROLLBACK"))
+)
 def test_deferred_begin_ended_at_once(pg, make_pooler, end, tag):
     """COMMIT/ROLLBACK after a deferred BEGIN."""
     pooler = make_pooler(pg, settings=ONE_SERVER)
@@ -426,7 +441,9 @@ def test_first_query_in_the_same_write_as_the_startup_packet(pg15, make_pooler):
     c.close()
 
 
-SIZES = sorted({base + d for base in (4096, 8192, 16384, 20480, 32768, 65536, 131072, 262144) for d in (-6, -5, -1, 0, 1, 5)})
+SIZES = sorted(
+    {base + d for base in (4096, 8192, 16384, 20480, 32768, 65536, 131072, 262144) for d in (-6, -5, -1, 0, 1, 5)}
+)
 
 
 def test_query_lengths_around_buffer_sizes(pg15, make_pooler):
@@ -503,7 +520,9 @@ def test_both_directions_full(pg15, make_pooler):
     pooler = make_pooler(pg15, settings=ONE_SERVER)
     with pooler.connect(timeout=60) as c:
         count, width = 2000, 10000
-        pipeline = (parse("s", "select $1::text") + sync()) + (bind("", "s", ["x" * width]) + execute() + sync()) * count
+        pipeline = (parse("s", "select $1::text") + sync()) + (
+            bind("", "s", ["x" * width]) + execute() + sync()
+        ) * count
 
         def send():
             c.socket.settimeout(60)
@@ -580,7 +599,9 @@ def test_server_closed_while_idle(pg15, make_pooler):
                 pids |= {backend_pid(holder), backend_pid(a)}
             for pid in pids:
                 pg15.psql(f"select pg_terminate_backend({pid})")
-            eventually(lambda: pg15.psql(f"select count(*) from pg_stat_activity where pid in ({','.join(pids)})") == "0")
+            eventually(
+                lambda: pg15.psql(f"select count(*) from pg_stat_activity where pid in ({','.join(pids)})") == "0"
+            )
             for c in (a, b):
                 assert c.value("select 1", timeout=5) == "1"
 

@@ -51,7 +51,10 @@ def test_pool_size_of_a_database_and_of_a_user(pg15, make_pooler):
     """pool_size of [databases] and of [users] override the default."""
     pooler = make_pooler(
         pg15,
-        databases={"one": f"host={pg15.host} port={pg15.port} dbname=shop pool_size=1", "*": f"host={pg15.host} port={pg15.port}"},
+        databases={
+            "one": f"host={pg15.host} port={pg15.port} dbname=shop pool_size=1",
+            "*": f"host={pg15.host} port={pg15.port}",
+        },
         users={"alice": "pool_size=2"},
         settings={"default_pool_size": 3},
     )
@@ -86,7 +89,8 @@ def test_servers_are_shared(pg15, make_pooler):
 def test_reserve_pool(pg15, make_pooler):
     """reserve_pool_size more servers, once a client has waited reserve_pool_timeout."""
     pooler = make_pooler(
-        pg15, settings={"default_pool_size": 1, "reserve_pool_size": 1, "reserve_pool_timeout": 1, "query_wait_timeout": 20}
+        pg15,
+        settings={"default_pool_size": 1, "reserve_pool_size": 1, "reserve_pool_timeout": 1, "query_wait_timeout": 20},
     )
     holder = hold(pooler)
     watch = Stopwatch()
@@ -106,13 +110,17 @@ def test_min_pool_size_without_clients(pg15, make_pooler):
     """min_pool_size kept warm without clients where user and password are known: a forced user."""
     pooler = make_pooler(
         pg15,
-        databases={"warm": f"host={pg15.host} port={pg15.port} dbname=shop user=alice password=alice-pw min_pool_size=3"},
+        databases={
+            "warm": f"host={pg15.host} port={pg15.port} dbname=shop user=alice password=alice-pw min_pool_size=3"
+        },
     )
     eventually(lambda: backends(pg15, "datname = 'shop' and usename = 'alice'") == 3, timeout=8, what="three servers")
     pid = pg15.psql("select pid from pg_stat_activity where datname = 'shop' and usename = 'alice' limit 1")
     pg15.psql(f"select pg_terminate_backend({pid})")
     eventually(
-        lambda: backends(pg15, f"datname = 'shop' and usename = 'alice' and pid <> {pid}") == 3, timeout=8, what="three again"
+        lambda: backends(pg15, f"datname = 'shop' and usename = 'alice' and pid <> {pid}") == 3,
+        timeout=8,
+        what="three again",
     )
     with pooler.connect(database="warm", user="bob") as c:
         assert c.value("select current_user") == "alice"
@@ -222,7 +230,12 @@ def churn(pooler, targets, seconds, failures):
     (
         ("max_db_connections", {"max_db_connections": 3}, {}, "datname"),
         ("max_user_connections", {"max_user_connections": 3}, {}, "usename"),
-        ("max_user_connections of a user", {}, {"alice": "max_user_connections=3", "bob": "max_user_connections=3"}, "usename"),
+        (
+            "max_user_connections of a user",
+            {},
+            {"alice": "max_user_connections=3", "bob": "max_user_connections=3"},
+            "usename",
+        ),
     ),
 )
 def test_limits_hold_under_churn(pg15, make_pooler, limit, settings, users, key):
@@ -383,7 +396,9 @@ def test_failing_check_query(pg15, make_pooler):
         "create or replace function check_me() returns int language plpgsql as "
         "$$ begin if exists (select from check_switch) then raise 'check failed'; end if; return 1; end $$"
     )
-    pooler = make_pooler(pg15, settings={"server_check_query": "select check_me()", "server_check_delay": 0, "default_pool_size": 1})
+    pooler = make_pooler(
+        pg15, settings={"server_check_query": "select check_me()", "server_check_delay": 0, "default_pool_size": 1}
+    )
     with pooler.connect() as c:
         c.value("select 1")
         time.sleep(1)
@@ -438,16 +453,28 @@ def test_failing_connect_query(pg15, make_pooler):
 
 def test_forced_user(pg15, make_pooler):
     pooler = make_pooler(
-        pg15, databases={"forced": f"host={pg15.host} port={pg15.port} dbname=shop user=alice password=alice-pw pool_size=1"}
+        pg15,
+        databases={"forced": f"host={pg15.host} port={pg15.port} dbname=shop user=alice password=alice-pw pool_size=1"},
     )
-    with pooler.connect(database="forced", user="bob") as bob, pooler.connect(database="forced", user="postgres") as other:
-        assert bob.value("select current_user || ' ' || session_user || ' ' || current_database()") == "alice alice shop"
+    with (
+        pooler.connect(database="forced", user="bob") as bob,
+        pooler.connect(database="forced", user="postgres") as other,
+    ):
+        assert (
+            bob.value("select current_user || ' ' || session_user || ' ' || current_database()") == "alice alice shop"
+        )
         # Clients of different names share the forced user's pool.
         assert backend_pid(bob) == backend_pid(other)
 
 
 def test_database_under_another_name(pg15, make_pooler):
-    pooler = make_pooler(pg15, databases={"front": f"host={pg15.host} port={pg15.port} dbname=shop", "odd-name.x": f"host={pg15.host} port={pg15.port} dbname=warehouse"})
+    pooler = make_pooler(
+        pg15,
+        databases={
+            "front": f"host={pg15.host} port={pg15.port} dbname=shop",
+            "odd-name.x": f"host={pg15.host} port={pg15.port} dbname=warehouse",
+        },
+    )
     with pooler.connect(database="front") as c:
         assert c.value("select current_database()") == "shop"
     with pooler.connect(database="odd-name.x") as c:
@@ -455,7 +482,13 @@ def test_database_under_another_name(pg15, make_pooler):
 
 
 def test_wildcard_database(pg15, make_pooler):
-    pooler = make_pooler(pg15, databases={"shop": f"host={pg15.host} port={pg15.port} dbname=warehouse", "*": f"host={pg15.host} port={pg15.port}"})
+    pooler = make_pooler(
+        pg15,
+        databases={
+            "shop": f"host={pg15.host} port={pg15.port} dbname=warehouse",
+            "*": f"host={pg15.host} port={pg15.port}",
+        },
+    )
     with pooler.connect(database="shop") as c:
         assert c.value("select current_database()") == "warehouse"
     with pooler.connect(database="postgres") as c:
@@ -505,7 +538,9 @@ def test_host_list(pg15, make_pooler):
 def test_host_list_without_load_balancing(pg15, make_pooler):
     pooler = make_pooler(
         pg15,
-        databases={"first": f"host=127.0.0.1,{pg15.socket_dir} port={pg15.port} dbname=postgres load_balance_hosts=disable pool_size=4"},
+        databases={
+            "first": f"host=127.0.0.1,{pg15.socket_dir} port={pg15.port} dbname=postgres load_balance_hosts=disable pool_size=4"
+        },
     )
     holders = [hold(pooler, database="first") for _ in range(4)]
     assert [c.value("select inet_server_addr() is null") for c in holders] == ["f"] * 4
@@ -515,7 +550,11 @@ def test_host_list_without_load_balancing(pg15, make_pooler):
 
 @pytest.mark.beyond_pgbouncer
 def test_host_name(pg15, make_pooler):
-    pooler = make_pooler(pg15, databases={"named": f"host=localhost port={pg15.port} dbname=postgres"}, settings={"server_login_retry": 1})
+    pooler = make_pooler(
+        pg15,
+        databases={"named": f"host=localhost port={pg15.port} dbname=postgres"},
+        settings={"server_login_retry": 1},
+    )
     with pooler.connect(database="named") as c:
         assert c.value("select 1", timeout=10) == "1"
 
@@ -563,7 +602,9 @@ def test_server_reset_query(pg15, make_pooler):
 
 
 def test_server_reset_query_of_ones_own(pg15, make_pooler):
-    pooler = make_pooler(pg15, mode="session", settings={"default_pool_size": 1, "server_reset_query": "set work_mem = '3MB'"})
+    pooler = make_pooler(
+        pg15, mode="session", settings={"default_pool_size": 1, "server_reset_query": "set work_mem = '3MB'"}
+    )
     with pooler.connect() as c:
         c.query("set work_mem = '7MB'")
     with pooler.connect() as c:
@@ -588,7 +629,9 @@ def test_session_mode_rolls_back_what_was_left_open(pg15, make_pooler):
 # ---- statement mode
 
 
-@pytest.mark.parametrize("begin", ("begin", "start transaction", "begin; select 1", "BEGIN isolation level serializable"))
+@pytest.mark.parametrize(
+    "begin", ("begin", "start transaction", "begin; select 1", "BEGIN isolation level serializable")
+)
 def test_statement_mode_refuses_transactions(pg15, make_pooler, begin):
     """Statement mode refuses multi-statement transactions as PgBouncer does: an error, and the connection closed."""
     pooler = make_pooler(pg15, mode="statement", settings={"default_pool_size": 1})
@@ -624,19 +667,19 @@ def test_parameters_follow_the_client(pg15, make_pooler):
     pooler = make_pooler(pg15, settings={"default_pool_size": 1})
     with (
         pooler.connect(options={"application_name": "one", "datestyle": "German", "timezone": "Asia/Tokyo"}) as one,
-        pooler.connect(options={"application_name": "it's \"two\"\\", "client_encoding": "LATIN1"}) as two,
+        pooler.connect(options={"application_name": 'it\'s "two"\\', "client_encoding": "LATIN1"}) as two,
         pooler.connect() as three,
     ):
         for _ in range(3):
-            assert one.rows("select current_setting('application_name'), date '2020-02-01', current_setting('timezone')") == [
-                ("one", "01.02.2020", "Asia/Tokyo")
-            ]
+            assert one.rows(
+                "select current_setting('application_name'), date '2020-02-01', current_setting('timezone')"
+            ) == [("one", "01.02.2020", "Asia/Tokyo")]
             assert two.rows("select current_setting('application_name'), current_setting('client_encoding')") == [
-                ("it's \"two\"\\", "LATIN1")
+                ('it\'s "two"\\', "LATIN1")
             ]
-            assert three.rows("select current_setting('application_name'), date '2020-02-01', current_setting('timezone')") == [
-                ("", "2020-02-01", "UTC")
-            ]
+            assert three.rows(
+                "select current_setting('application_name'), date '2020-02-01', current_setting('timezone')"
+            ) == [("", "2020-02-01", "UTC")]
         one.query("set application_name to 'renamed'")
         assert three.value("show application_name") == ""
         assert one.value("show application_name") == "renamed"
@@ -652,11 +695,15 @@ def test_any_startup_parameter(pg15, make_pooler):
         pooler.connect() as three,
     ):
         for _ in range(2):
-            assert one.rows("select current_setting('search_path'), current_setting('work_mem')") == [("alice, public", "7MB")]
-            assert two.rows("select current_setting('search_path'), current_setting('statement_timeout')") == [("bob", "12345ms")]
-            assert three.rows("select current_setting('search_path'), current_setting('work_mem'), current_setting('statement_timeout')") == [
-                ('"$user", public', "4MB", "0")
+            assert one.rows("select current_setting('search_path'), current_setting('work_mem')") == [
+                ("alice, public", "7MB")
             ]
+            assert two.rows("select current_setting('search_path'), current_setting('statement_timeout')") == [
+                ("bob", "12345ms")
+            ]
+            assert three.rows(
+                "select current_setting('search_path'), current_setting('work_mem'), current_setting('statement_timeout')"
+            ) == [('"$user", public', "4MB", "0")]
 
 
 def test_nothing_is_lost_in_a_crowd(pg15, make_pooler):

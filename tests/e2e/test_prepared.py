@@ -12,7 +12,20 @@ from harness import wire
 from harness.pooler import kind
 from harness.scenes import backend_pid, elsewhere, held_server
 from harness.waiting import eventually
-from harness.wire import bind, close, command_tags, describe, error_codes, execute, flush, parse, query, rows_of, sync, tags
+from harness.wire import (
+    bind,
+    close,
+    command_tags,
+    describe,
+    error_codes,
+    execute,
+    flush,
+    parse,
+    query,
+    rows_of,
+    sync,
+    tags,
+)
 
 TWO_SERVERS = {"default_pool_size": 2}
 ONE_SERVER = {"default_pool_size": 1}
@@ -168,7 +181,10 @@ def test_same_text_under_different_search_path(pg, make_pooler):
 def test_same_text_under_different_datestyle(pg, make_pooler):
     """Same text, parsed under settings that fold its constants differently."""
     pooler = make_pooler(pg, settings=ONE_SERVER)
-    with pooler.connect(options={"datestyle": "ISO, DMY"}) as dmy, pooler.connect(options={"datestyle": "ISO, MDY"}) as mdy:
+    with (
+        pooler.connect(options={"datestyle": "ISO, DMY"}) as dmy,
+        pooler.connect(options={"datestyle": "ISO, MDY"}) as mdy,
+    ):
         for c in (dmy, mdy):
             ask(c, parse("s", "select extract(month from date '01/02/2020')::int"), sync())
         for _ in range(2):
@@ -395,7 +411,9 @@ def test_eviction_between_clients(pg, make_pooler):
                 assert run(c, f"s{i}") == [(f"{number}-{i}",)]
         if kind() != "direct":
             # The pooler may have a few of its own beside them.
-            held = int(clients[0].value("select count(*) from pg_prepared_statements where statement ~ '^select ''[0-9]-'"))
+            held = int(
+                clients[0].value("select count(*) from pg_prepared_statements where statement ~ '^select ''[0-9]-'")
+            )
             assert held <= 3, f"{held} statements on a server that may hold 3"
     finally:
         for c in clients:
@@ -461,7 +479,9 @@ def test_parse_alone_is_answered_before_sync(pg15, make_pooler):
 # ---- statements that end statements
 
 
-@pytest.mark.parametrize("sql", ("deallocate all", "discard all", "DEALLOCATE PREPARE ALL", "discard plans; deallocate all"))
+@pytest.mark.parametrize(
+    "sql", ("deallocate all", "discard all", "DEALLOCATE PREPARE ALL", "discard plans; deallocate all")
+)
 def test_deallocate_all_is_the_clients_own(pg, make_pooler, sql):
     """DISCARD clears this client's statements and no other's."""
     if "; " in sql and kind() == "pgbouncer":
@@ -509,14 +529,18 @@ def test_deallocate_all_in_a_pipeline(pg, make_pooler):
         assert error_codes(ask(c, bind("", "old"), execute(), sync())) == ["26000"]
         assert run(c, "new") == [("new",)] and run(c, "again") == [("second",)]
         # The same with a Query, and both in one write.
-        messages = ask(c, query("discard all"), parse("new", "select 'newer'"), bind("", "new"), execute(), sync(), ready=2)
+        messages = ask(
+            c, query("discard all"), parse("new", "select 'newer'"), bind("", "new"), execute(), sync(), ready=2
+        )
         assert tags(messages) == "CZ12DCZ"
         assert run(c, "new") == [("newer",)]
         assert error_codes(ask(c, bind("", "again"), execute(), sync())) == ["26000"]
 
 
 @pytest.mark.beyond_pgbouncer
-@pytest.mark.parametrize("sql", ("deallocate s1", "DEALLOCATE PREPARE S1", 'deallocate "s1"', "/* x */ deallocate s1 -- y"))
+@pytest.mark.parametrize(
+    "sql", ("deallocate s1", "DEALLOCATE PREPARE S1", 'deallocate "s1"', "/* x */ deallocate s1 -- y")
+)
 def test_deallocate_one_by_a_query(pg, make_pooler, sql):
     """DEALLOCATE name via simple query clears the client's entry, although the server knows another name."""
     pooler = make_pooler(pg, settings=ONE_SERVER)
@@ -535,7 +559,9 @@ def test_close_of_a_portal_keeps_the_statement(pg, make_pooler):
     """Close portal must not drop the statement of the same name."""
     pooler = make_pooler(pg, settings=ONE_SERVER)
     with pooler.connect() as c:
-        messages = ask(c, parse("s", "select 1"), bind("s", "s"), execute("s"), close("P", "s"), close("P", "s"), sync())
+        messages = ask(
+            c, parse("s", "select 1"), bind("s", "s"), execute("s"), close("P", "s"), close("P", "s"), sync()
+        )
         assert tags(messages) == "12DC33Z"
         assert run(c, "s") == [("1",)]
 
@@ -757,7 +783,9 @@ def test_unnamed_statement_is_nobody_elses(pg, make_pooler):
 
 
 @pytest.mark.beyond_pgbouncer
-@pytest.mark.parametrize("ender", (query("select 1"), query(""), parse("", "select nonsense from") + sync(), close("S", "") + sync()))
+@pytest.mark.parametrize(
+    "ender", (query("select 1"), query(""), parse("", "select nonsense from") + sync(), close("S", "") + sync())
+)
 def test_what_ends_the_unnamed_statement(pg, make_pooler, ender):
     """Any Query, a Parse of another (even a failed one), or Close ends it, also when another server is next."""
     pooler = make_pooler(pg, settings=TWO_SERVERS)
@@ -782,7 +810,10 @@ def test_statements_outlive_their_server(pg, make_pooler):
     pooler = make_pooler(pg, settings=ONE_SERVER)
     with pooler.connect() as c:
         ask(c, parse("s", "select $1::text"), parse("", "select 'unnamed'"), sync())
-        pid = run(c, "s", ["x"]) and rows_of(ask(c, parse("pid", "select pg_backend_pid()"), bind("", "pid"), execute(), sync()))[0][0]
+        pid = (
+            run(c, "s", ["x"])
+            and rows_of(ask(c, parse("pid", "select pg_backend_pid()"), bind("", "pid"), execute(), sync()))[0][0]
+        )
         pg.psql(f"select pg_terminate_backend({pid})")
         eventually(lambda: pg.psql(f"select count(*) from pg_stat_activity where pid = {pid}") == "0")
         assert run(c, "s", ["y"]) == [("y",)]

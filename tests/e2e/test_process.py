@@ -447,7 +447,7 @@ def test_include_and_odd_spellings(pg15, make_pooler):
     pooler.write_file(
         os.path.join(pooler.dir, "databases.ini"),
         f"; a comment\n[databases]\n  odd   =   host={pg15.host} port={pg15.port} dbname='shop' reserve_pool=1\n"
-        f'other-name = host={pg15.host} port={pg15.port} dbname=warehouse\n',
+        f"other-name = host={pg15.host} port={pg15.port} dbname=warehouse\n",
     )
     with open(pooler.ini_path) as file:
         main = file.read()
@@ -526,7 +526,17 @@ def test_online_restart(pg15, make_pooler):
     with pooler.connect() as c:
         assert c.value("select 1") == "1"
     second = subprocess.run(
-        ["timeout", "3", "setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", *program(), "-R", pooler.ini_path]
+        [
+            "timeout",
+            "3",
+            "setpriv",
+            "--reuid=postgres",
+            "--regid=postgres",
+            "--init-groups",
+            *program(),
+            "-R",
+            pooler.ini_path,
+        ]
         if os.geteuid() == 0
         else ["timeout", "3", *program(), "-R", pooler.ini_path],
         capture_output=True,

@@ -35,7 +35,9 @@ def test_query_timeout(pg15, make_pooler):
         assert 0.7 < watch.seconds < 5
     pooler.wait_log("S-.*closing because: query timeout")
     # PgBouncer lets the query run on.
-    eventually(lambda: backends(pg15, f"pid = {pid} and state = 'active'") == 0, timeout=4 if kind() == "pgweir" else 10)
+    eventually(
+        lambda: backends(pg15, f"pid = {pid} and state = 'active'") == 0, timeout=4 if kind() == "pgweir" else 10
+    )
     with pooler.connect() as c:
         assert c.value("select 1", timeout=5) == "1"
 

@@ -18,7 +18,9 @@ SETTINGS = (
 
 
 @contextlib.contextmanager
-def busy_neighbours(pooler: Pooler, count: int = 2, transactions: bool = True, pause: float = 0.001, **named) -> Iterator[None]:
+def busy_neighbours(
+    pooler: Pooler, count: int = 2, transactions: bool = True, pause: float = 0.001, **named
+) -> Iterator[None]:
     """While this lasts, `count` clients run short statements, transactions, failures and prepared statements.
 
     They check their own answers, too: what a neighbour gets wrong fails the test at the end.
@@ -29,7 +31,9 @@ def busy_neighbours(pooler: Pooler, count: int = 2, transactions: bool = True, p
     def live(number: int) -> None:
         dice = random.Random(number)
         try:
-            with pooler.connect(options=SETTINGS[number % len(SETTINGS)] if kind() != "pgbouncer" else {}, **named) as c:
+            with pooler.connect(
+                options=SETTINGS[number % len(SETTINGS)] if kind() != "pgbouncer" else {}, **named
+            ) as c:
                 while not stop.is_set():
                     visit(c, number, dice, transactions)
                     stop.wait(pause * dice.random() * 2)
@@ -75,5 +79,7 @@ def visit(c: wire.Connection, number: int, dice: random.Random, transactions: bo
         assert c.value("select txid_current()") == first
         assert c.query(dice.choice(("commit", "rollback")))[-1].body == b"I"
     else:
-        c.send(wire.query("begin"), wire.query("select nonsense"), wire.query("rollback"), wire.query(f"select {value}"))
+        c.send(
+            wire.query("begin"), wire.query("select nonsense"), wire.query("rollback"), wire.query(f"select {value}")
+        )
         assert c.read_ready(4)[-3].values == [value.encode()]

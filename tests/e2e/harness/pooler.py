@@ -236,7 +236,9 @@ class Pooler:
                     self.stop_now()
                     raise AssertionError("the pooler did not end on SIGQUIT") from None
             if failed:
-                print(f"---- log of the pooler, its end ----\n{self.log()[-6000:]}\n---- stderr ----\n{self.stderr()[-3000:]}")
+                print(
+                    f"---- log of the pooler, its end ----\n{self.log()[-6000:]}\n---- stderr ----\n{self.stderr()[-3000:]}"
+                )
             assert "panicked" not in self.stderr() + self.log(), f"the pooler panicked:\n{self.stderr()[-4000:]}"
             assert not died, f"the pooler ended by itself with {self.process.returncode}:\n{self.stderr()[-4000:]}"
             if not self._stopped_by_test:
@@ -285,7 +287,9 @@ class Pooler:
             "0",
         )
 
-    def wait_pool(self, database: str = "postgres", user: str = "postgres", timeout: float = 5.0, **counts: int) -> dict:
+    def wait_pool(
+        self, database: str = "postgres", user: str = "postgres", timeout: float = 5.0, **counts: int
+    ) -> dict:
         """Waits until SHOW POOLS has these counts for the pool."""
         last = {}
 
