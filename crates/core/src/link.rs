@@ -7,6 +7,7 @@ use crate::pool::{PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::request::{LogLevel, Request};
 use crate::server::ServerPhase;
+use crate::server_login::EVICTED;
 use crate::session_state::Shape;
 use crate::settings::PoolMode;
 use crate::time::Time;
@@ -204,6 +205,9 @@ impl Pooler {
             server.phase = ServerPhase::CancelPending;
             server.since = now;
             return;
+        }
+        if server.close_reason == Some(EVICTED) {
+            return self.close_and_wait(now, server_id);
         }
         if let Some(reason) = server.close_reason {
             return self.close_server(now, server_id, reason);

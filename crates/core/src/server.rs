@@ -30,6 +30,8 @@ pub(crate) enum ServerPhase {
     Draining,
     /// Runs server_reset_query.
     Resetting,
+    /// It was told to end, to make a place under a limit that it shares; it counts until its backend has gone.
+    Closing,
     /// Clean, but a cancel request is still on its way to it.
     CancelPending,
 }

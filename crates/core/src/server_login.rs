@@ -22,6 +22,9 @@ const LOGIN_MESSAGE_BYTES_MAX: u32 = 64 * 1024;
 /// The first pause after a failed connection; it doubles with each failure up to `server_login_retry`.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
 
+/// Why a server ends that makes a place for another pool.
+pub(crate) const EVICTED: &str = "evicted";
+
 /// Connections of one pool that are opened at the same time.
 const OPENING_AT_ONCE_MAX: u32 = 16;
 
@@ -87,14 +90,29 @@ impl Pooler {
 
     /// Closes the longest idle server of another pool that shares a limit.
     fn evict(&mut self, now: Time, for_pool: PoolId, shares: impl Fn(&crate::pool::PoolKey) -> bool) {
+        let is_closing = |s: &Server| matches!(s.phase, ServerPhase::Closing) && shares(&self.pool(s.pool).key);
+        if self.servers.iter().any(|(_, s)| is_closing(s)) {
+            return;
+        }
         let idle_longest = self
             .live_pools()
             .filter(|(id, pool)| *id != for_pool && shares(&pool.key) && pool.servers > pool.settings.min_size)
             .filter_map(|(_, pool)| pool.idle.front().copied())
             .min_by_key(|id| self.servers.get(id.0).map(|s| s.since));
         if let Some(id) = idle_longest {
-            self.close_server(now, id, "evicted");
+            self.close_and_wait(now, id);
         }
+    }
+
+    /// Ends an idle server and counts it until PostgreSQL has closed its end, so that a limit holds there, too.
+    pub(crate) fn close_and_wait(&mut self, now: Time, id: ServerId) {
+        let server = self.server_mut(id);
+        let pool = server.pool;
+        server.phase = ServerPhase::Closing;
+        server.since = now;
+        server.close_reason = Some(EVICTED);
+        self.pool_mut(pool).forget_idle(id);
+        self.send(id, |w| w.terminate());
     }
 
     fn connect(&mut self, now: Time, pool_id: PoolId) {
@@ -334,6 +352,11 @@ impl Pooler {
         let Some(server) = self.servers.get(id.0) else { return };
         let (pool_id, age) = (server.pool, (now - server.connect_time).as_secs());
         let connecting = matches!(server.phase, ServerPhase::Connecting | ServerPhase::Login(_));
+        let reason = if matches!(server.phase, ServerPhase::Closing) {
+            EVICTED
+        } else {
+            reason
+        };
         if self.settings.log_disconnections {
             let text = format!("{} closing because: {reason} (age={age}s)", self.server_label(id));
             self.log(LogLevel::Log, text);

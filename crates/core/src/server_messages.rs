@@ -152,6 +152,8 @@ impl Pooler {
         }
         run.end = at;
         self.flush_run(id, &mut run);
+        // What is answered now may have stood before a Flush.
+        self.give_fakes(id);
         at
     }
 

@@ -10,6 +10,7 @@ use crate::pool::PoolId;
 use crate::pooler::Pooler;
 use crate::request::LogLevel;
 use crate::server::ServerPhase;
+use crate::server_login::EVICTED;
 use crate::time::Time;
 use pgweir_wire::TransactionStatus;
 use std::time::Duration;
@@ -132,7 +133,7 @@ impl Pooler {
                     self.close_server(now, id, "server did not become idle in time");
                 }
             }
-            ServerPhase::Testing | ServerPhase::CancelPending => {
+            ServerPhase::Testing | ServerPhase::CancelPending | ServerPhase::Closing => {
                 if now - server.since > DRAIN_TIME_MAX {
                     self.close_server(now, id, "test query timeout");
                 }
@@ -335,7 +336,7 @@ impl Pooler {
         let already = self
             .servers
             .iter()
-            .any(|(_, s)| s.pool == largest && s.close_reason == Some("evicted"));
+            .any(|(_, s)| s.pool == largest && s.close_reason == Some(EVICTED));
         let victim = self
             .servers
             .iter()
@@ -343,9 +344,9 @@ impl Pooler {
             .map(|(s, _)| s);
         if let (false, Some(slot)) = (already, victim) {
             let server = self.servers.get_mut(slot).expect("found above");
-            server.close_reason = Some("evicted");
+            server.close_reason = Some(EVICTED);
             if server.is_idle() {
-                self.close_server(now, ServerId(slot), "evicted");
+                self.close_and_wait(now, ServerId(slot));
             }
         }
     }

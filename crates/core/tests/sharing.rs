@@ -456,9 +456,12 @@ fn a_limit_holds_over_pools_and_an_idle_server_makes_way() {
     let server = rig.server_of(one).unwrap();
     let two = enter(&mut rig, "two");
     assert!(rig.told(two).is_empty(), "user u may have one connection");
+    rig.told(server);
     rig.completes(server, "SELECT 1");
     rig.wait(Duration::from_secs(1));
-    assert!(rig.closed.contains(&server.into()), "evicted");
+    assert_eq!(rig.told(server), ["Terminate"], "evicted");
+    assert!(rig.connects.is_empty(), "it counts until PostgreSQL has closed its end");
+    rig.server_dies(server);
     rig.servers_log_in();
     assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
 }
@@ -669,6 +672,7 @@ fn a_place_under_a_shared_limit_goes_to_the_pool_that_waited_longest() {
     let three = rig.client_begins(&[("user", "u"), ("database", "one")]);
     rig.says(three, |w| w.query(b"select 1"));
     rig.completes(server, "SELECT 1");
+    rig.server_dies(server);
     rig.servers_log_in();
     assert!(rig.told(two).contains(&"ReadyForQuery I".to_string()));
 }
@@ -718,4 +722,18 @@ fn the_next_host_is_tried_before_anybody_is_told() {
     assert!(!rig.closed.contains(&client.into()));
     rig.servers_log_in();
     assert!(rig.told(client).contains(&"ReadyForQuery I".to_string()));
+}
+
+#[test]
+fn a_flush_is_answered_when_what_stands_before_it_is() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"s", b"select 1", &[0, 0]);
+        w.close(b'S', b"s");
+        w.empty(b'H');
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| w.empty(b'1'));
+    assert_eq!(rig.told(client), ["ParseComplete", "CloseComplete"]);
 }
