@@ -380,7 +380,7 @@ impl World {
                         self.pass(id, &[]);
                     }
                 }
-                Request::Log { .. } => {}
+                Request::Log { .. } | Request::Configure(_) => {}
                 Request::Reload { by } => self.reloads.push(by),
                 Request::StopListening => self.listening = false,
                 Request::Exit => self.exited = true,
