@@ -457,14 +457,14 @@ def test_include_and_odd_spellings(pg15, make_pooler):
         "# another comment\n"
         + main
         + "\ndefault_pool_size = 1\ndefault_pool_size = 6\nunix_socket_mode = 0770\ntcp_keepidle = 0x10\n"
-        + "\n%include databases.ini\n\n[users]\nalice = pool_mode=Session\n[pgbouncer]\nmax_client_conn = 77\n",
+        + "\n%include databases.ini\n\n[users]\nalice = pool_mode=Session\n",
     )
     pooler.start()
     with pooler.connect(database="odd") as c:
         assert c.value("select current_database()") == "shop"
     with pooler.connect(database="other-name") as c:
         assert c.value("select current_database()") == "warehouse"
-    assert setting(pooler, "default_pool_size") == "6" and setting(pooler, "max_client_conn") == "77"
+    assert setting(pooler, "default_pool_size") == "6" and setting(pooler, "tcp_keepidle") == "16"
     mode = os.stat(os.path.join(pooler.dir, f".s.PGSQL.{pooler.port}")).st_mode & 0o777
     assert mode == 0o770
 

@@ -1,33 +1,56 @@
-"""Ports for clusters and poolers: each test worker has its own part of one range on loopback."""
+"""Ports for clusters and poolers: each test process has a block of them on loopback to itself, by a lock on a file.
+
+So test processes, and whole runs of several checkouts, can go on side by side.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import tempfile
 
-# The range is PORTS_PER_WORKER ports for each worker from here on. It lies below the ports that Linux gives to outgoing
-# connections (32768 and up), one of which would now and then sit on a port between two starts of a server.
+# The blocks lie below the ports that Linux gives to outgoing connections (32768 and up), one of which would now and
+# then sit on a port between two starts of a server.
 FIRST_PORT = int(os.environ.get("PGWEIR_TEST_PORT", "24400"))
-PORTS_PER_WORKER = 24
+PORTS_PER_BLOCK = 24
+BLOCKS_MAX = 100
 
+_block_first: int | None = None
+_lock_file = None
 _next = 0
 
 
-def worker_index() -> int:
-    """0 without pytest-xdist; otherwise the number in "gw3"."""
-    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
-
-
 def take() -> int:
-    """The next free port of this worker."""
+    """The next free port of this process's block."""
     global _next
-    first = FIRST_PORT + worker_index() * PORTS_PER_WORKER
-    for _ in range(PORTS_PER_WORKER):
-        port = first + _next % PORTS_PER_WORKER
+    first = _own_block()
+    for _ in range(PORTS_PER_BLOCK):
+        port = first + _next % PORTS_PER_BLOCK
         _next += 1
         if _free(port):
             return port
-    raise RuntimeError(f"no free port in {first} to {first + PORTS_PER_WORKER - 1}")
+    raise RuntimeError(f"no free port in {first} to {first + PORTS_PER_BLOCK - 1}")
+
+
+def _own_block() -> int:
+    """First port of the block that this process has locked; the lock ends with the process."""
+    global _block_first, _lock_file
+    if _block_first is None:
+        folder = os.path.join(tempfile.gettempdir(), f"pgweir-test-ports-{os.geteuid()}")
+        os.makedirs(folder, exist_ok=True)
+        for block in range(BLOCKS_MAX):
+            first = FIRST_PORT + block * PORTS_PER_BLOCK
+            file = open(os.path.join(folder, str(first)), "w")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                continue
+            _block_first, _lock_file = first, file
+            return first
+        raise RuntimeError(f"all {BLOCKS_MAX} blocks of ports are taken")
+    return _block_first
 
 
 def _free(port: int) -> bool:
