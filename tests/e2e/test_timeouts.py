@@ -143,7 +143,7 @@ def test_timeouts_of_a_user(pg15, make_pooler):
 
 def test_client_login_timeout(pg15, make_pooler):
     """client_login_timeout: a connection that does not log in is closed, whether it said nothing, half, or no password."""
-    pooler = make_pooler(pg15, settings={"client_login_timeout": 1, "auth_type": "scram-sha-256"})
+    pooler = make_pooler(pg15, settings={"client_login_timeout": 1, "auth_type": "scram-sha-256", "tcp_defer_accept": 0})
     silent = pooler.connect(login=False)
     half = pooler.connect(login=False)
     half.socket.sendall(wire.startup({"user": "alice"})[:10])

@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
 const NAMES_BYTES_MAX: usize = 64 * 1024;
 
+/// Names and values of settings.
+type Assignments = Vec<(Arc<str>, Arc<str>)>;
+
 impl Pooler {
     pub(crate) fn parse(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
         if message.total > STATEMENT_BYTES_MAX {
@@ -352,11 +355,16 @@ impl Pooler {
         match &client.unnamed {
             Some(statement) if server.unnamed == Unnamed::Statement(statement.id) => {}
             Some(statement) => {
+                let statement = statement.clone();
+                let (then, now) = self.settings_to_parse_under(server_id, &statement);
+                self.set_for_parse(server_id, &then);
+                let server = self.server_mut(server_id);
                 server.unnamed = Unnamed::Statement(statement.id);
                 server.queue.push(Entry::skip(Expect::ParseUnnamed));
                 self.outbox.insert(server_id.into(), |b| {
                     Writer::new(b).parse(b"", &statement.query, &statement.types)
                 });
+                self.set_for_parse(server_id, &now);
             }
             None if server.unnamed == Unnamed::Nothing => {}
             None => {
@@ -380,6 +388,8 @@ impl Pooler {
         if statement.id > OWN_ID_MAX {
             self.make_room(server_id);
         }
+        let (then, now) = self.settings_to_parse_under(server_id, statement);
+        self.set_for_parse(server_id, &then);
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone());
         let effect = Effect {
@@ -392,6 +402,45 @@ impl Pooler {
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |b| {
             Writer::new(b).parse(name.as_bytes(), &statement.query, &statement.types)
+        });
+        self.set_for_parse(server_id, &now);
+    }
+
+    /// The settings in which the present differs from when a statement was first parsed, with both values: constants in it
+    /// must be read as they were then (recording E12). Usually there are none.
+    fn settings_to_parse_under(&mut self, server_id: ServerId, statement: &Statement) -> (Assignments, Assignments) {
+        let shape = &self.servers.get(server_id.0).expect("looked up by the caller").shape;
+        if statement.id <= OWN_ID_MAX || *shape.parse_settings() == statement.settings {
+            return Default::default();
+        }
+        let differs = |(name, then): &(Arc<str>, Arc<str>)| {
+            let now = shape.get(name)?.value.clone();
+            (now != *then).then(|| ((name.clone(), then.clone()), (name.clone(), now)))
+        };
+        statement.settings.pairs().iter().filter_map(differs).unzip()
+    }
+
+    /// Makes settings around a Parse of our own, in the same segment.
+    fn set_for_parse(&mut self, server_id: ServerId, settings: &Assignments) {
+        if settings.is_empty() {
+            return;
+        }
+        let statement = self.own_statements.set_config.clone();
+        self.ensure_held(server_id, &statement);
+        let queue = &mut self.server_mut(server_id).queue;
+        for _ in settings {
+            for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
+                queue.push(Entry::skip(expect));
+            }
+        }
+        let statement = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            for (name, value) in settings {
+                writer.bind_text(statement.as_bytes(), &[Some(name.as_bytes()), Some(value.as_bytes())]);
+                writer.execute();
+                writer.close(b'P', b"");
+            }
         });
     }
 

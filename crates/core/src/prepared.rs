@@ -219,6 +219,14 @@ impl Names {
         self.names.get(name)
     }
 
+    /// A name for the statement with this id.
+    pub(crate) fn meaning(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
+        self.names
+            .iter()
+            .find(|(_, s)| s.id == id)
+            .map(|(name, s)| (&**name, s))
+    }
+
     /// Gives a name its meaning, or none; returns what it meant before.
     pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Arc<Statement>>) -> Option<Arc<Statement>> {
         match meaning {

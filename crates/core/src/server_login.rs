@@ -343,6 +343,8 @@ impl Pooler {
         // What connect_query has set is how servers of this pool look.
         server.base = server.shape.clone();
         let (pool_id, base) = (server.pool, server.base.clone());
+        let text = format!("{} login finished", self.server_label(id));
+        self.log(LogLevel::Debug, text);
         self.pool_mut(pool_id).welcome = Some(base);
         self.server_is_free(now, id);
     }

@@ -8,12 +8,13 @@ use crate::client::{ClientPhase, Passing, Waiting};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
+use crate::prepared::OWN_ID_MAX;
 use crate::reply_queue::{Expect, To};
 use crate::request::{LogLevel, Request};
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolMode;
 use crate::time::Time;
-use pgweir_wire::{BackendTag, ErrorFields, HEADER_BYTES, Header, TransactionStatus, backend};
+use pgweir_wire::{BackendTag, ErrorFields, HEADER_BYTES, Header, TransactionStatus, Writer, backend};
 
 /// The longest message that must be seen whole: ParameterStatus, CommandComplete and the like, bytes.
 const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
@@ -445,6 +446,7 @@ impl Pooler {
             // "cached plan must not change result type": whoever prepares this text again gets a new statement.
             self.statements.retire(front.uses);
         }
+        let uses = front.uses;
         let skipped = front.to == To::Skip;
         let replaced = match &front.to {
             To::ReplaceDuplicate(reply) if fields.sqlstate == b"42P05" => Some(reply.clone()),
@@ -486,7 +488,14 @@ impl Pooler {
                 self.log(LogLevel::Error, format!("{id}: {text}"));
                 Passed::Skip
             }
-            (Some(_), None) => Passed::Forward,
+            (Some(client), None) => match self.in_clients_words(client, uses, bytes, whole) {
+                Some(reply) => {
+                    self.flush_run(id, run);
+                    self.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
+                    Passed::Skip
+                }
+                None => Passed::Forward,
+            },
             (None, _) => {
                 self.own_query_failed(now, id, &fields);
                 if self.servers.get(id.0).is_some() {
@@ -496,6 +505,25 @@ impl Pooler {
                 }
             }
         }
+    }
+
+    /// An error that names a prepared statement by our name for it, with the client's own name instead.
+    fn in_clients_words(&self, id: ClientId, uses: u64, bytes: &[u8], whole: bool) -> Option<Vec<u8>> {
+        if uses <= OWN_ID_MAX || !whole {
+            return None;
+        }
+        let (name, statement) = self.clients.get(id.0)?.names.as_ref()?.meaning(uses)?;
+        let ours = [b"\"", statement.server_name().as_bytes(), b"\""].concat();
+        let theirs = [b"\"", name, b"\""].concat();
+        let body = &bytes[HEADER_BYTES..];
+        let at = body.windows(ours.len()).position(|w| w == ours)?;
+        let mut reply = Vec::new();
+        Writer::new(&mut reply).message(bytes[0], |to| {
+            to.extend_from_slice(&body[..at]);
+            to.extend_from_slice(&theirs);
+            to.extend_from_slice(&body[at + ours.len()..]);
+        });
+        Some(reply)
     }
 
     /// FATAL and PANIC: the server says why it closes. Its client hears it; then both connections end.

@@ -69,6 +69,11 @@ const NEVER_REFUSED: [&str; 8] = [
 pub(crate) struct ParseSettings(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl ParseSettings {
+    /// Names and values.
+    pub(crate) fn pairs(&self) -> &[(Arc<str>, Arc<str>)] {
+        &self.0
+    }
+
     #[cfg(test)]
     pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         ParseSettings(pairs.into_iter().map(|(n, v)| (n.into(), v.into())).collect())

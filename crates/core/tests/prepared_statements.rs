@@ -521,3 +521,46 @@ fn a_plan_the_server_cannot_use_any_more_is_not_given_to_the_next_parse() {
     });
     assert_eq!(rig.told(server), ["Parse pgweir_4 select $1", "Sync"]);
 }
+
+#[test]
+fn errors_name_statements_as_the_client_does() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"mine", SELECT);
+    let server = binds(&mut rig, a, b"mine").unwrap();
+    rig.says(server, |w| {
+        w.error(&error(
+            "08P01",
+            "bind message supplies 1 parameters, but prepared statement \"pgweir_3\" requires 2",
+        ));
+        w.ready_for_query(Idle);
+    });
+    let said = "Error 08P01 bind message supplies 1 parameters, but prepared statement \"mine\" requires 2";
+    assert_eq!(rig.told(a), [said, "ReadyForQuery I"]);
+}
+
+#[test]
+fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
+    let (mut rig, a, _, first) = prepared_elsewhere("default_pool_size = 2");
+    rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
+    let second = rig.servers_log_in()[0];
+    assert_ne!(first, second);
+    rig.told(second);
+    rig.says(second, |w| {
+        w.command_complete("SET");
+        w.parameter_status(b"DateStyle", b"ISO, DMY");
+        w.ready_for_query(Idle);
+    });
+    binds(&mut rig, a, b"s");
+    let asked = rig.told(second);
+    let parse = asked.iter().position(|l| l == "Parse pgweir_3 select $1").unwrap();
+    assert_eq!(
+        asked[parse - 3..parse],
+        ["Bind  pgweir_1", "Execute", "Close P"],
+        "recording E12"
+    );
+    assert_eq!(
+        asked[parse + 1..parse + 5],
+        ["Bind  pgweir_1", "Execute", "Close P", "Bind  pgweir_3"]
+    );
+}
