@@ -12,7 +12,8 @@ struct Segment {
     unfed: Vec<u8>,
     /// Bytes the client has still to send.
     to_come: usize,
-    fed: bool,
+    /// It runs no further: the rest is passed over.
+    dropped: bool,
 }
 
 /// A client's private server. It is fed only as far as the real replies have come where a cancel may change them.
@@ -61,7 +62,7 @@ impl Oracle {
         self.segments.extend(segments.iter().map(|&to_come| Segment {
             unfed: Vec::new(),
             to_come,
-            fed: false,
+            dropped: false,
         }));
     }
 
@@ -69,7 +70,9 @@ impl Oracle {
     pub fn sent(&mut self, mut bytes: &[u8]) {
         for segment in &mut self.segments {
             let count = bytes.len().min(segment.to_come);
-            segment.unfed.extend_from_slice(&bytes[..count]);
+            if !segment.dropped {
+                segment.unfed.extend_from_slice(&bytes[..count]);
+            }
             segment.to_come -= count;
             bytes = &bytes[count..];
         }
@@ -93,23 +96,22 @@ impl Oracle {
         }
     }
 
-    /// Feeds the front segment.
+    /// Feeds the next message.
     fn feed(&mut self) -> bool {
         while self
             .segments
             .front()
-            .is_some_and(|s| s.fed && s.unfed.is_empty() && s.to_come == 0)
+            .is_some_and(|s| s.unfed.is_empty() && s.to_come == 0)
         {
             self.segments.pop_front();
         }
         let Some(segment) = self.segments.front_mut() else {
             return false;
         };
-        if segment.unfed.is_empty() {
+        let Some(&message) = split_messages(&segment.unfed).first() else {
             return false;
-        }
-        segment.fed = true;
-        let bytes = std::mem::take(&mut segment.unfed);
+        };
+        let bytes: Vec<u8> = segment.unfed.drain(..message.len()).collect();
         self.session.receive(&mut self.shared, 0, &bytes);
         self.collect();
         true
@@ -134,8 +136,7 @@ impl Oracle {
                 self.collect();
                 continue;
             }
-            let front_is_untouched = self.segments.iter().find(|s| !s.unfed.is_empty()).is_some_and(|s| !s.fed);
-            if is_cancel && self.cancelled && front_is_untouched && is_of_the_pooler(message) {
+            if is_cancel && self.cancelled && is_of_the_pooler(message) {
                 self.drop_front_segment();
                 return Verdict::CancelledWhileWaiting;
             }
@@ -144,18 +145,29 @@ impl Oracle {
             }
         }
         let expected = self.expected.pop_front().expect("the loop filled it");
-        if expected == message || is_same_but_for_a_name(&expected, message) {
+        let other_error = self.session.status() == TransactionStatus::Failed && is_failed_transaction_error(message);
+        if expected == message
+            || is_same_but_for_a_name(&expected, message)
+            || other_error && expected.first() == Some(&b'E')
+        {
             return Verdict::Right;
         }
         Verdict::Wrong(Some(expected))
     }
 
-    /// The front segment runs nowhere: its answer is the error that has come and ReadyForQuery.
+    /// The front segment runs no further: its answer is the error that has come and ReadyForQuery.
     fn drop_front_segment(&mut self) {
-        while self.segments.front().is_some_and(|s| s.fed && s.unfed.is_empty()) {
+        while self
+            .segments
+            .front()
+            .is_some_and(|s| s.unfed.is_empty() && s.to_come == 0)
+        {
             self.segments.pop_front();
         }
-        self.segments.pop_front();
+        if let Some(segment) = self.segments.front_mut() {
+            segment.unfed.clear();
+            segment.dropped = true;
+        }
         let mut ready = Vec::new();
         pgweir_wire::Writer::new(&mut ready).ready_for_query(TransactionStatus::Idle);
         self.expected.push_back(ready);
@@ -173,6 +185,12 @@ fn is_same_but_for_a_name(expected: &[u8], message: &[u8]) -> bool {
         (Some(a), Some(b)) => a[0] == b[0] && a[2] == b[2],
         _ => false,
     }
+}
+
+/// In a failed transaction a Parse of the pooler's own fails where the client's message would have failed otherwise: an
+/// error all the same, and the same to whoever is told that the transaction is aborted.
+fn is_failed_transaction_error(message: &[u8]) -> bool {
+    message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"25P02")
 }
 
 fn is_cancel_error(message: &[u8]) -> bool {

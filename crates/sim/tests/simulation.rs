@@ -1,0 +1,51 @@
+//! A few hundred seeds with every `cargo test`; thousands run in CI (`simulate`).
+
+use pgweir_sim::simulation::canary::Canary;
+use pgweir_sim::simulation::run;
+
+/// Seeds of the smoke run.
+const SEEDS: u64 = 300;
+
+/// Every canary must be caught within so many seeds.
+const CANARY_SEEDS_MAX: u64 = 100;
+
+#[test]
+fn no_checker_finds_anything_wrong() {
+    let mut answered = 0;
+    for seed in 0..SEEDS {
+        let outcome = run(seed, None, false);
+        if let Some(why) = outcome.violation {
+            panic!(
+                "{}\nseed {seed}: {why}\nreplay: cargo run -p pgweir-sim --release --bin simulate -- --seed {seed} --trace",
+                outcome.topology
+            );
+        }
+        answered += outcome.answered;
+    }
+    // A simulation in which nobody gets anything proves nothing.
+    assert!(answered > SEEDS * 20, "only {answered} segments were answered");
+}
+
+#[test]
+fn a_seed_happens_the_same_way_twice() {
+    for seed in 0..30 {
+        let (a, b) = (run(seed, None, false), run(seed, None, false));
+        assert_eq!((a.trace, a.steps, a.answered), (b.trace, b.steps, b.answered), "seed {seed}");
+    }
+}
+
+#[test]
+fn seeds_differ() {
+    assert_ne!(run(1, None, false).trace, run(2, None, false).trace);
+}
+
+#[test]
+fn the_checkers_catch_every_canary() {
+    for canary in Canary::ALL {
+        let caught = (0..CANARY_SEEDS_MAX).find(|&seed| {
+            // Caught is what is wrong because of the canary, and right without it.
+            run(seed, Some(canary), false).violation.is_some() && run(seed, None, false).violation.is_none()
+        });
+        assert!(caught.is_some(), "{canary:?} was not noticed in {CANARY_SEEDS_MAX} seeds");
+    }
+}
