@@ -160,6 +160,14 @@ impl ReplyQueue {
         self.entries.front()
     }
 
+    /// A name for the statement with this id that a request still unanswered takes away.
+    pub(crate) fn name_given_up(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
+        let names = self.entries.iter().filter_map(|e| e.effect.as_ref()?.name.as_ref());
+        names
+            .filter_map(|(name, before)| Some((&**name, before.as_ref()?)))
+            .find(|(_, s)| s.id == id)
+    }
+
     pub(crate) fn back(&self) -> Option<&Entry> {
         self.entries.back()
     }

@@ -249,9 +249,8 @@ impl Pooler {
             }
             (BackendTag::ParameterStatus, _) => self.parameter_status(id, body),
             (BackendTag::NoticeResponse | BackendTag::NotificationResponse, _) => match forward {
-                // A notice caused by an injected Parse is what the client's own Parse would have caused; but whoever is
-                // not logged in yet hears nothing from servers.
-                Passed::Skip if server.restoring => Passed::Skip,
+                // The client has heard what its own Parse had to say; and whoever is not logged in yet hears nothing.
+                Passed::Skip => Passed::Skip,
                 _ if server
                     .link
                     .is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session())) =>
@@ -512,7 +511,11 @@ impl Pooler {
         if uses <= OWN_ID_MAX || !whole {
             return None;
         }
-        let (name, statement) = self.clients.get(id.0)?.names.as_ref()?.meaning(uses)?;
+        let client = self.clients.get(id.0)?;
+        let present = client.names.as_ref().and_then(|names| names.meaning(uses));
+        // It may have closed the statement meanwhile.
+        let queue = &self.servers.get(client.link?.0)?.queue;
+        let (name, statement) = present.or_else(|| queue.name_given_up(uses))?;
         let ours = [b"\"", statement.server_name().as_bytes(), b"\""].concat();
         let theirs = [b"\"", name, b"\""].concat();
         let body = &bytes[HEADER_BYTES..];
