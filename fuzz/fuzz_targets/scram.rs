@@ -35,7 +35,7 @@ fn mutated(message: &[u8], story: &mut Story<'_>) -> Vec<u8> {
     match story.pick(8) {
         1 => {
             if let Some(byte) = message.get_mut(at) {
-                *byte = story.next().unwrap_or_default();
+                *byte = story.byte().unwrap_or_default();
             }
         }
         2 => message.truncate(at),

@@ -131,7 +131,7 @@ impl Client {
             15 => w.message(b'd', |b| b.extend(vec![b'x'; story.one_of(&[0, 100, 10_000])])),
             16 => {
                 self.sound = false;
-                let tag = story.next().unwrap_or(b'Q');
+                let tag = story.byte().unwrap_or(b'Q');
                 let body = story.raw(40);
                 w.message(tag, |b| b.extend(body));
             }

@@ -39,7 +39,7 @@ pub fn tell(bytes: &[u8]) {
     let mut story = Story::new(bytes);
     let mut world = World::new(configuration::read(&mut story));
     for _ in 0..MOVES_MAX {
-        let Some(byte) = story.next() else { break };
+        let Some(byte) = story.byte() else { break };
         if byte.is_ascii_whitespace() {
             continue;
         }

@@ -49,6 +49,9 @@ enum CopyIn {
     Extended,
 }
 
+/// Whom a server connection is for: its user, and its `replication` parameter.
+pub type Purpose = (Vec<u8>, Vec<u8>);
+
 /// A server.
 pub struct Server {
     pub id: ServerId,
@@ -61,8 +64,8 @@ pub struct Server {
     /// What the server has sent and the driver has not read.
     pub outgoing: Vec<u8>,
     pub framing: Framing,
-    /// User, and whether it streams replication; known from its startup packet on.
-    pub purpose: Option<(Vec<u8>, Vec<u8>)>,
+    /// Known from its startup packet on.
+    pub purpose: Option<Purpose>,
     pub key: Option<CancelKey>,
     /// It has said nothing that PostgreSQL would not say.
     pub sound: bool,

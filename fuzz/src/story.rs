@@ -18,7 +18,7 @@ impl<'a> Story<'a> {
     }
 
     /// The next byte, or `None` at the end.
-    pub fn next(&mut self) -> Option<u8> {
+    pub fn byte(&mut self) -> Option<u8> {
         if self.bytes.is_empty() {
             return None;
         }
@@ -27,7 +27,7 @@ impl<'a> Story<'a> {
 
     /// One of `count` things; the first of them at the end of the story.
     pub fn pick(&mut self, count: usize) -> usize {
-        usize::from(self.next().unwrap_or(b'0').wrapping_sub(b'0')) % count.max(1)
+        usize::from(self.byte().unwrap_or(b'0').wrapping_sub(b'0')) % count.max(1)
     }
 
     /// One of these.

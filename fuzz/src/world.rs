@@ -13,7 +13,7 @@
 use crate::client::Client;
 use crate::configuration::{LIMITED_SERVERS_MAX, POOL_SERVERS_MAX, PORT_LIMITED};
 use crate::framing::Direction;
-use crate::server::Server;
+use crate::server::{Purpose, Server};
 use pgweir_auth::ScramKeyCache;
 use pgweir_config::Config;
 use pgweir_core::{
@@ -429,7 +429,7 @@ impl World {
     }
 
     fn check_limits(&self) {
-        let mut pools: HashMap<(u16, &(Vec<u8>, Vec<u8>)), usize> = HashMap::new();
+        let mut pools: HashMap<(u16, &Purpose), usize> = HashMap::new();
         let mut limited = 0;
         for server in self.servers.iter().filter(|s| s.alive) {
             limited += usize::from(server.port() == PORT_LIMITED);
