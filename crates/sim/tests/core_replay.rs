@@ -184,10 +184,7 @@ fn conversations(folder: &str) -> Vec<(String, Conversation)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/transcripts")
         .join(folder);
-    let mut paths: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
     paths
         .into_iter()
@@ -243,12 +240,23 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
                 // Except what an idle server would pass over or answer in one way only: it needs no server at all.
                 let needless = |m: &&[u8]| matches!(m[0], b'd' | b'c' | b'f' | b'S');
                 let messages = split_messages(&bytes);
-                let needful = messages.iter().skip_while(|m| needless(m)).copied().collect::<Vec<_>>().concat();
+                let needful = messages
+                    .iter()
+                    .skip_while(|m| needless(m))
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .concat();
                 if got != bytes && got != needful {
                     return Err(format!(
                         "to the server:\n  expected {:#?}\n  got {:#?}",
-                        split_messages(&bytes).into_iter().map(frontend_to_text).collect::<Vec<_>>(),
-                        split_messages(&got).into_iter().map(frontend_to_text).collect::<Vec<_>>()
+                        split_messages(&bytes)
+                            .into_iter()
+                            .map(frontend_to_text)
+                            .collect::<Vec<_>>(),
+                        split_messages(&got)
+                            .into_iter()
+                            .map(frontend_to_text)
+                            .collect::<Vec<_>>()
                     ));
                 }
             }
@@ -276,8 +284,14 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
                 if got != bytes {
                     return Err(format!(
                         "to the client:\n  expected {:#?}\n  got {:#?}",
-                        split_messages(&bytes).into_iter().map(backend_to_text).collect::<Vec<_>>(),
-                        split_messages(&got).into_iter().map(backend_to_text).collect::<Vec<_>>()
+                        split_messages(&bytes)
+                            .into_iter()
+                            .map(backend_to_text)
+                            .collect::<Vec<_>>(),
+                        split_messages(&got)
+                            .into_iter()
+                            .map(backend_to_text)
+                            .collect::<Vec<_>>()
                     ));
                 }
             }
@@ -321,9 +335,17 @@ fn the_client_gets_what_was_recorded() {
                 }
             }
         }
-        assert!(replayed[0] > 50 && replayed[1] > 30, "too few recordings in {folder}: {replayed:?}");
+        assert!(
+            replayed[0] > 50 && replayed[1] > 30,
+            "too few recordings in {folder}: {replayed:?}"
+        );
     }
-    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} failures\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 /// The check itself must be able to fail.

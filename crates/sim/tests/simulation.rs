@@ -30,7 +30,11 @@ fn no_checker_finds_anything_wrong() {
 fn a_seed_happens_the_same_way_twice() {
     for seed in 0..30 {
         let (a, b) = (run(seed, None, false), run(seed, None, false));
-        assert_eq!((a.trace, a.steps, a.answered), (b.trace, b.steps, b.answered), "seed {seed}");
+        assert_eq!(
+            (a.trace, a.steps, a.answered),
+            (b.trace, b.steps, b.answered),
+            "seed {seed}"
+        );
     }
 }
 
@@ -46,6 +50,9 @@ fn the_checkers_catch_every_canary() {
             // Caught is what is wrong because of the canary, and right without it.
             run(seed, Some(canary), false).violation.is_some() && run(seed, None, false).violation.is_none()
         });
-        assert!(caught.is_some(), "{canary:?} was not noticed in {CANARY_SEEDS_MAX} seeds");
+        assert!(
+            caught.is_some(),
+            "{canary:?} was not noticed in {CANARY_SEEDS_MAX} seeds"
+        );
     }
 }

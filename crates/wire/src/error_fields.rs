@@ -67,6 +67,9 @@ mod tests {
         assert!(ErrorFields::read(b"SFATAL").is_err());
         assert!(ErrorFields::read(b"").is_err());
         let cut = ErrorFields::read_prefix(b"SERROR\0C42P01\0Mno ta");
-        assert_eq!((cut.severity, cut.sqlstate, cut.message), (&b"ERROR"[..], &b"42P01"[..], &b""[..]));
+        assert_eq!(
+            (cut.severity, cut.sqlstate, cut.message),
+            (&b"ERROR"[..], &b"42P01"[..], &b""[..])
+        );
     }
 }

@@ -4,9 +4,9 @@
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
 use pgweir_sim::simulation::canary::Canary;
+use pgweir_sim::simulation::run;
 use pgweir_sim::simulation::topology::Topology;
 use pgweir_sim::simulation::world::Outcome;
-use pgweir_sim::simulation::run;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -89,7 +89,11 @@ fn many_seeds(from: u64, seeds: u64, canary: Option<Canary>) -> ExitCode {
                         failures.fetch_add(1, Ordering::Relaxed);
                         // The first is told in full: topology first, replay command last.
                         if !failed.swap(true, Ordering::Relaxed) {
-                            println!("{}seed {seed}: {why}\nreplay: {}", Topology::new(seed), replay(seed, canary));
+                            println!(
+                                "{}seed {seed}: {why}\nreplay: {}",
+                                Topology::new(seed),
+                                replay(seed, canary)
+                            );
                         } else {
                             println!("seed {seed}: {}", why.lines().next().unwrap_or_default());
                         }

@@ -242,7 +242,9 @@ impl Client {
         let mut wish = Wish::Nothing;
         loop {
             let length = match Header::read(&self.received) {
-                Ok(Some(header)) if header.message_bytes as usize <= self.received.len() => header.message_bytes as usize,
+                Ok(Some(header)) if header.message_bytes as usize <= self.received.len() => {
+                    header.message_bytes as usize
+                }
                 Ok(_) => return Ok(wish),
                 Err(e) => return Err(format!("{}: {e}", self.label())),
             };

@@ -184,8 +184,16 @@ impl Author {
             0..=2 => ("select $1", "", format!("values \"{value}\"")),
             3 => ("select $1", " types 25", format!("values \"{value}\" results 1")),
             4 => ("select k, v from kv where k = $1", "", format!("values \"{key}\"")),
-            5 => ("insert into kv values ($1, $2)", "", format!("values \"{key}\" \"{value}\"")),
-            6 => ("select $1, g from generate_series(1, $2) g", "", format!("values \"{value}\" \"4\"")),
+            5 => (
+                "insert into kv values ($1, $2)",
+                "",
+                format!("values \"{key}\" \"{value}\""),
+            ),
+            6 => (
+                "select $1, g from generate_series(1, $2) g",
+                "",
+                format!("values \"{value}\" \"4\""),
+            ),
             _ => ("select $1::int", "", format!("values \"{value}\"")),
         };
         (text.into(), types.into(), bind)
@@ -235,12 +243,20 @@ impl Author {
         if self.random.percent(30) {
             self.push(format!("Describe P \"{portal}\""));
         }
-        let rows = if copies { 0 } else { *self.random.pick(&[0, 0, 0, 0, 1, 2]) };
+        let rows = if copies {
+            0
+        } else {
+            *self.random.pick(&[0, 0, 0, 0, 1, 2])
+        };
         self.push(format!("Execute \"{portal}\" {rows}"));
         if copies {
             if self.random.percent(20) {
                 // A Sync means nothing only if the copy-in has begun.
-                let line = if certain { self.pick(&["Sync", "Flush"]) } else { "Flush".into() };
+                let line = if certain {
+                    self.pick(&["Sync", "Flush"])
+                } else {
+                    "Flush".into()
+                };
                 self.push(line);
             }
             self.copy_in_lines();

@@ -15,9 +15,14 @@
 //!
 //! A [`canary::Canary`] breaks the driver on purpose: the checkers must notice every one of them.
 
+mod actors;
 pub mod canary;
+mod checks;
 pub mod client;
+mod driver;
+mod faults;
 pub mod flight;
+mod network;
 pub mod oracle;
 pub mod postgres;
 pub mod topology;

@@ -14,6 +14,8 @@ struct Segment {
     to_come: usize,
     /// It runs no further: the rest is passed over.
     dropped: bool,
+    /// Its ReadyForQuery has come; what is left of it means nothing (the data of a COPY that failed).
+    answered: bool,
 }
 
 /// A client's private server. It is fed only as far as the real replies have come where a cancel may change them.
@@ -63,6 +65,7 @@ impl Oracle {
             unfed: Vec::new(),
             to_come,
             dropped: false,
+            answered: false,
         }));
     }
 
@@ -81,7 +84,9 @@ impl Oracle {
 
     /// Whether all that was sent was answered in full.
     pub fn is_settled(&self) -> bool {
-        self.expected.is_empty() && self.segments.iter().all(|s| s.unfed.is_empty()) && self.session.busy_until().is_none()
+        self.expected.is_empty()
+            && self.segments.iter().all(|s| s.unfed.is_empty())
+            && self.session.busy_until().is_none()
     }
 
     /// Feeds all that was sent: what comes back is certain, or a cancel cannot change it.
@@ -150,6 +155,11 @@ impl Oracle {
             || is_same_but_for_a_name(&expected, message)
             || other_error && expected.first() == Some(&b'E')
         {
+            if message.first() == Some(&b'Z')
+                && let Some(segment) = self.segments.iter_mut().find(|s| !s.answered)
+            {
+                segment.answered = true;
+            }
             return Verdict::Right;
         }
         Verdict::Wrong(Some(expected))
@@ -157,14 +167,7 @@ impl Oracle {
 
     /// The front segment runs no further: its answer is the error that has come and ReadyForQuery.
     fn drop_front_segment(&mut self) {
-        while self
-            .segments
-            .front()
-            .is_some_and(|s| s.unfed.is_empty() && s.to_come == 0)
-        {
-            self.segments.pop_front();
-        }
-        if let Some(segment) = self.segments.front_mut() {
+        if let Some(segment) = self.segments.iter_mut().find(|s| !s.answered) {
             segment.unfed.clear();
             segment.dropped = true;
         }
