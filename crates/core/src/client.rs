@@ -94,8 +94,8 @@ pub(crate) struct Client {
     pub(crate) shape: Arc<Shape>,
     pub(crate) names: Option<Box<Names>>,
     pub(crate) unnamed: Option<Arc<Statement>>,
-    /// The unnamed portal is bound to a DEALLOCATE ALL or DISCARD ALL.
-    pub(crate) bound_discard: bool,
+    /// The portal that is bound to a DEALLOCATE ALL or DISCARD ALL.
+    pub(crate) bound_discard: Option<Box<[u8]>>,
     /// Bytes of its cancel key: 4, or 32 under protocol 3.2.
     pub(crate) cancel_key_bytes: u8,
     /// Whether the login was counted in its pool's limits.
@@ -123,7 +123,7 @@ impl Client {
             shape,
             names: None,
             unnamed: None,
-            bound_discard: false,
+            bound_discard: None,
             cancel_key_bytes: 4,
             counted: false,
             connect_time: now,

@@ -14,7 +14,7 @@ use crate::server::{Server, Unnamed};
 use crate::simple_query::DEALLOCATE_VICTIM;
 use crate::time::Time;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-use pgweir_wire::{HEADER_BYTES, TransactionStatus, Writer};
+use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
 use std::sync::Arc;
 
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
@@ -66,12 +66,10 @@ impl Pooler {
                 let name = name.clone();
                 return self.parse_deallocate(id, server_id, message, &name);
             }
-            if let Some(before) = client.unnamed.replace(statement) {
-                effect = Some(Effect {
-                    unnamed: Some(Some(before)),
-                    ..Effect::default()
-                });
-            }
+            effect = Some(Effect {
+                unnamed: Some(client.unnamed.replace(statement)),
+                ..Effect::default()
+            });
         }
         server.unnamed = Unnamed::Statement(client.unnamed.as_ref().expect("set above").id);
         let entry = Entry::forward(Expect::ParseUnnamed);
@@ -90,7 +88,7 @@ impl Pooler {
         let statement = self
             .statements
             .intern(DEALLOCATE_VICTIM, &[0, 0], client.shape.parse_settings());
-        effect.unnamed = client.unnamed.replace(statement.clone()).map(Some);
+        effect.unnamed = Some(client.unnamed.replace(statement.clone()));
         let server = self.server_mut(server_id);
         server.unnamed = Unnamed::Statement(statement.id);
         server.queue.push(Entry::forward(Expect::ParseUnnamed).with(effect));
@@ -198,8 +196,10 @@ impl Pooler {
         };
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let statement = client.statement(names.statement).cloned();
-        if names.portal.is_empty() {
-            client.bound_discard = statement.as_ref().is_some_and(|s| s.discards_all());
+        if statement.as_ref().is_some_and(|s| s.discards_all()) {
+            client.bound_discard = Some(names.portal.into());
+        } else if client.bound_discard.as_deref() == Some(names.portal) {
+            client.bound_discard = None;
         }
         if names.statement.is_empty() {
             self.ensure_unnamed(id, server_id);
@@ -228,13 +228,13 @@ impl Pooler {
 
     /// Execute, which may run a DEALLOCATE ALL or DISCARD ALL.
     pub(crate) fn execute(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        if !self.client_mut(id).bound_discard {
+        let Some(portal) = self.client_mut(id).bound_discard.clone() else {
             return self.plain(id, server_id, message, Expect::Execute);
-        }
+        };
         if !message.is_whole() {
             return Step::NeedBytes;
         }
-        if message.body().first() != Some(&0) {
+        if Reader::new(message.body()).cstr() != Ok(&*portal) {
             return self.plain(id, server_id, message, Expect::Execute);
         }
         let effect = self.discard_all_statements(id, server_id, Effect::default());
@@ -302,14 +302,12 @@ impl Pooler {
         if name.is_empty() || effect.is_none() {
             // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
             let server = self.server_mut(server_id);
+            let mut effect = effect.unwrap_or_default();
             if name.is_empty() {
                 server.unnamed = Unnamed::Nothing;
+                effect.server_unnamed = true;
             }
-            let entry = Entry::forward(Expect::Close);
-            server.queue.push(match effect {
-                Some(effect) => entry.with(effect),
-                None => entry,
-            });
+            server.queue.push(Entry::forward(Expect::Close).with(effect));
             return self.forward(id, server_id, message);
         }
         let mut reply = Vec::new();
@@ -369,7 +367,11 @@ impl Pooler {
             None if server.unnamed == Unnamed::Nothing => {}
             None => {
                 server.unnamed = Unnamed::Nothing;
-                server.queue.push(Entry::skip(Expect::Close));
+                let effect = Effect {
+                    server_unnamed: true,
+                    ..Effect::default()
+                };
+                server.queue.push(Entry::skip(Expect::Close).with(effect));
                 self.outbox
                     .insert(server_id.into(), |b| Writer::new(b).close(b'S', b""));
             }
@@ -487,10 +489,10 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
         };
-        if expect == Expect::ParseUnnamed {
+        let effect = effect.map(|e| *e).unwrap_or_default();
+        if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
             server.unnamed = Unnamed::Foreign;
         }
-        let effect = effect.map(|e| *e).unwrap_or_default();
         if let Some(statement) = effect.server_gains {
             server.held.remove(statement.id);
         }

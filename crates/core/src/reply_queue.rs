@@ -68,6 +68,8 @@ pub(crate) struct Effect {
     pub(crate) server_loses: Option<Arc<Statement>>,
     /// The server's whole set of statements up to here (DEALLOCATE ALL, DISCARD ALL).
     pub(crate) server_lost_all: Option<Vec<Arc<Statement>>>,
+    /// What the server's unnamed statement is.
+    pub(crate) server_unnamed: bool,
     /// A name of the client's, and what it meant up to here.
     pub(crate) name: Option<(StatementName, Option<Arc<Statement>>)>,
     /// All names of the client's, and what they meant up to here.
@@ -218,7 +220,8 @@ impl ReplyQueue {
     /// Whether a segment that is still unanswered changes prepared statements: what they mean to a message of a later
     /// segment is not known before it has succeeded or failed.
     pub(crate) fn statements_in_doubt(&self) -> bool {
-        if self.ready_owed == 0 {
+        // Behind a copy that may yet swallow the Sync of that segment, waiting for it could be in vain.
+        if self.ready_owed == 0 || self.entries.iter().any(|e| e.expect == Expect::CopyEnd) {
             return false;
         }
         let earlier = self

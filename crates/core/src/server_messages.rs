@@ -260,6 +260,8 @@ impl Pooler {
                 _ => Passed::Skip,
             },
             (BackendTag::CopyInResponse, Some(Expect::Query | Expect::Execute)) => {
+                self.replies_came(id);
+                let server = self.server_mut(id);
                 let ended = server.queue.enter_copy_in();
                 server.copy_in = !ended;
                 if matches!(server.phase, ServerPhase::Draining) {
@@ -298,19 +300,14 @@ impl Pooler {
         };
         let entry = server.queue.pop().expect("checked above");
         server.queue.drop_copy_end();
-        if let Some(id) = server.link
-            && let Some(client) = self.clients.get_mut(id.0)
-            && client.waiting == Waiting::ForReplies
-        {
-            client.waiting = Waiting::No;
-            self.requests.push_back(Request::Resume(id.into()));
-        }
         server.status = status;
         server.copy_in = false;
         server.copy_both = false;
         let worked = now.us_since(server.request_time);
         server.ready_time = now;
         server.request_time = now;
+        self.replies_came(id);
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         if entry.to == To::Skip {
             if server.restoring {
                 self.flush_run(id, run);
@@ -367,6 +364,19 @@ impl Pooler {
             Passed::ForwardAndRelease
         } else {
             Passed::Forward
+        }
+    }
+
+    /// A client that held back a message until it knew what the message means may look at it again.
+    fn replies_came(&mut self, id: ServerId) {
+        let Some(client_id) = self.servers.get(id.0).and_then(|s| s.link) else {
+            return;
+        };
+        if let Some(client) = self.clients.get_mut(client_id.0)
+            && client.waiting == Waiting::ForReplies
+        {
+            client.waiting = Waiting::No;
+            self.requests.push_back(Request::Resume(client_id.into()));
         }
     }
 
