@@ -216,6 +216,12 @@ impl Session {
         matches!(self.phase, Phase::Ready) && !self.skip_to_sync && self.transaction.block == Block::Default
     }
 
+    /// Whether the next command will fail with XX000: in PostgreSQL 18 a Sync that ends an implicit block in which a Query
+    /// ran leaves its transaction behind.
+    pub fn is_out_of_step(&self) -> bool {
+        self.transaction.block == Block::Started && !self.transaction.command_started
+    }
+
     /// Input that has come and was not looked at: a message cut short, or what comes behind a statement that runs.
     pub fn unread(&self) -> &[u8] {
         &self.input

@@ -13,6 +13,8 @@ pub enum Canary {
     SwapParts,
     /// A cancel request goes to another server.
     MisdirectCancel,
+    /// The core is told that a cancel request is through before it is.
+    EarlyCancelEnd,
     /// A Resume is ignored.
     ForgetResume,
     /// A server connection that the core closed is left open.
@@ -23,12 +25,13 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 8] = [
+    pub const ALL: [Canary; 9] = [
         Canary::Misroute,
         Canary::FalseIdle,
         Canary::ForgetKept,
         Canary::SwapParts,
         Canary::MisdirectCancel,
+        Canary::EarlyCancelEnd,
         Canary::ForgetResume,
         Canary::LeaveOpen,
         Canary::SwallowPart,
@@ -37,7 +40,7 @@ impl Canary {
     /// Once in so many chances.
     pub fn one_in(self) -> u64 {
         match self {
-            Canary::MisdirectCancel | Canary::LeaveOpen => 2,
+            Canary::MisdirectCancel | Canary::EarlyCancelEnd | Canary::LeaveOpen => 2,
             Canary::ForgetResume => 10,
             _ => 40,
         }

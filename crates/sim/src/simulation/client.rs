@@ -2,7 +2,7 @@
 
 use super::flight::{Author, Flight};
 use super::oracle::{Oracle, Verdict};
-use super::topology::Topology;
+use super::topology::{Mode, Topology};
 use crate::random::Random;
 use crate::transcript::{backend_to_text, frontend_to_text, split_messages};
 use pgweir_wire::{CancelKey, ErrorFields, Header, ProtocolVersion, StartupPacket};
@@ -147,7 +147,7 @@ impl Client {
     }
 
     /// The next flight, or `None` where the session ends with Terminate. The first stage is sent at once.
-    pub fn next_flight(&mut self) -> Option<()> {
+    pub fn next_flight(&mut self, topology: &Topology) -> Option<()> {
         if self.flights_left == 0 {
             return None;
         }
@@ -164,6 +164,9 @@ impl Client {
         self.phase = Phase::Busy;
         let oracle = self.oracle.as_mut()?;
         oracle.cancelled = false;
+        if topology.mode != Mode::Session {
+            oracle.fall_into_step();
+        }
         oracle.begin(&self.flight.segments);
         Some(())
     }

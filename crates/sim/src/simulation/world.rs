@@ -61,10 +61,12 @@ pub(super) enum Event {
     FromPooler(u64),
     /// A connection attempt ends.
     ConnectEnds(ServerId),
-    /// A cancel request reaches the server; who was linked when it was sent.
-    CancelArrives(ServerId, CancelKeyBytes, Option<ClientId>),
-    /// The connection of a cancel request ends.
-    CancelEnds(ServerId),
+    /// A cancel request reaches the server; who was linked when it was sent, and whether the core believes it over.
+    CancelArrives(ServerId, CancelKeyBytes, Option<ClientId>, bool),
+    /// The connection of a cancel request ends; the same.
+    CancelEnds(ServerId, bool),
+    /// The core is told that it has ended.
+    CancelTold(ServerId),
     /// A statement may be over.
     ServerWakes(u32),
     /// Something breaks.
@@ -284,14 +286,19 @@ impl World {
             }
             Event::FromPooler(key) => self.drain(key),
             Event::ConnectEnds(server) => self.connect_ends(server),
-            Event::CancelArrives(server, key, linked) => self.cancel_arrives(server, &key, linked),
-            Event::CancelEnds(server) => {
+            Event::CancelArrives(server, key, linked, told) => self.cancel_arrives(server, &key, linked, told),
+            Event::CancelEnds(server, told) => {
                 if let Some(on_their_way) = self.cancels.get_mut(&server) {
                     on_their_way.remove(0);
                     if on_their_way.is_empty() {
                         self.cancels.remove(&server);
                     }
                 }
+                if !told {
+                    self.handle(Event::CancelTold(server));
+                }
+            }
+            Event::CancelTold(server) => {
                 self.pooler.handle_cancel_finished(self.now(), server);
                 self.settle();
             }

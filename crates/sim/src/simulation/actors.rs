@@ -1,0 +1,198 @@
+//! What clients do when their time has come.
+
+use super::client::{Phase, Wish};
+use super::network::{Peer, address};
+use super::world::{Event, World};
+use pgweir_core::{Accepted, ConnectionId};
+use pgweir_wire::StartupPacket;
+
+impl World {
+    pub(super) fn client_acts(&mut self, number: u64) {
+        match self.clients[number as usize].phase {
+            Phase::Offline => self.client_connects(number),
+            Phase::Idle => self.client_begins_flight(number),
+            _ => {}
+        }
+    }
+
+    pub(super) fn client_connects(&mut self, number: u64) {
+        if self.clients[number as usize].sessions_left == 0 {
+            return;
+        }
+        let accepted = Accepted {
+            peer: address(10_000 + self.next_session as u16),
+            local: address(6432),
+            peer_uid: None,
+        };
+        let id = self.pooler.handle_accept(self.now(), accepted);
+        let key = self.open(id.into(), Peer::Client(number));
+        let session = self.next_session;
+        self.next_session += 1;
+        let packet = self.clients[number as usize].connect(&self.topology, session, key);
+        self.trace.line(self.now_us, || {
+            format!("client {number} connects as {id}, session {session}")
+        });
+        self.settle();
+        self.peer_sends(key, &packet);
+        let client = &mut self.clients[number as usize];
+        if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
+            let at = self.now_us + client.random.below(200_000);
+            self.schedule(at, Event::ClientVanishes(number, session));
+        }
+    }
+
+    pub(super) fn peer_sends(&mut self, key: u64, bytes: &[u8]) {
+        if let Some(connection) = self.connections.get_mut(&key)
+            && !connection.peer_closed
+        {
+            connection.inbox.extend(bytes);
+        }
+        self.read_later(key);
+    }
+
+    pub(super) fn client_begins_flight(&mut self, number: u64) {
+        let client = &mut self.clients[number as usize];
+        let Some(key) = client.connection else { return };
+        if client.rubbish {
+            let bytes = client.some_rubbish();
+            client.phase = Phase::Busy;
+            self.peer_sends(key, &bytes);
+            let at = self.now_us + self.random.below(100_000);
+            let session = self.clients[number as usize].session_number;
+            self.schedule(at, Event::ClientVanishes(number, session));
+            return;
+        }
+        // What a late cancel hits is uncertain: the next flight waits until all are through.
+        if self.has_cancels_under_way(number) {
+            let at = self.now_us + self.latency_us_max();
+            self.schedule(at, Event::ClientActs(number));
+            return;
+        }
+        let client = &mut self.clients[number as usize];
+        if client.next_flight(&self.topology).is_none() {
+            client.phase = Phase::Gone;
+            let mut bytes = Vec::new();
+            pgweir_wire::Writer::new(&mut bytes).terminate();
+            self.peer_sends(key, &bytes);
+            return;
+        }
+        let flight = client.flights_sent;
+        let latency = self.latency_us_max();
+        let client = &mut self.clients[number as usize];
+        if client.may_cancel() && client.random.below(100) < self.topology.cancel_percent {
+            let at = self.now_us + client.random.below(latency * 20 + 100_000);
+            self.schedule(at, Event::ClientCancels(number, flight));
+        }
+        let client = &mut self.clients[number as usize];
+        if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
+            let at = self.now_us + client.random.below(latency * 20 + 1000);
+            let session = client.session_number;
+            self.schedule(at, Event::ClientVanishes(number, session));
+        }
+        self.client_next_stage(number);
+    }
+
+    pub(super) fn has_cancels_under_way(&self, number: u64) -> bool {
+        let connection = self.clients[number as usize].connection;
+        let id = connection.and_then(|key| self.connections.get(&key)).map(|c| c.id);
+        let to_pooler = self.connections.values().any(|c| c.peer == Peer::Canceller(number));
+        let mut to_servers = self.cancels.values().flatten();
+        to_pooler || to_servers.any(|client| client.map(ConnectionId::from) == id)
+    }
+
+    /// Sends the next stage, whole or in two pieces.
+    pub(super) fn client_next_stage(&mut self, number: u64) {
+        let latency = self.latency_us_max();
+        let client = &mut self.clients[number as usize];
+        let bytes = client.next_stage();
+        let flight = client.flights_sent;
+        self.trace.line(self.now_us, || {
+            format!("client {number} sends {}", client.describe_flight())
+        });
+        if client.random.percent(30) && bytes.len() > 1 {
+            let cut = client.random.between(1, bytes.len() as u64 - 1) as usize;
+            let late = self.now_us + client.random.between(1, latency * 5);
+            self.schedule(late, Event::ClientSends(number, flight, bytes[cut..].to_vec()));
+            self.client_sends(number, flight, bytes[..cut].to_vec());
+        } else {
+            self.client_sends(number, flight, bytes);
+        }
+    }
+
+    pub(super) fn client_sends(&mut self, number: u64, flight: u64, bytes: Vec<u8>) {
+        let client = &mut self.clients[number as usize];
+        let (Some(key), Phase::Busy) = (client.connection, client.phase) else {
+            return;
+        };
+        if client.flights_sent != flight {
+            return;
+        }
+        client.sent(&bytes);
+        let wish = client.progress();
+        self.peer_sends(key, &bytes);
+        self.grant(number, wish);
+    }
+
+    pub(super) fn client_receives(&mut self, number: u64, key: u64, bytes: &[u8]) {
+        let client = &mut self.clients[number as usize];
+        if client.connection != Some(key) {
+            return;
+        }
+        match client.receive(&self.topology, bytes) {
+            Ok(wish) => self.grant(number, wish),
+            Err(why) => self.fail(why),
+        }
+    }
+
+    pub(super) fn grant(&mut self, number: u64, wish: Wish) {
+        match wish {
+            Wish::Nothing => {}
+            Wish::NextStage => self.client_next_stage(number),
+            Wish::Think => {
+                let latency = self.latency_us_max();
+                let client = &mut self.clients[number as usize];
+                let at = self.now_us + client.random.below(latency * 10 + 100);
+                self.schedule(at, Event::ClientActs(number));
+            }
+        }
+    }
+
+    /// Closes its socket, whatever it was doing; what it sent last may be cut anywhere.
+    pub(super) fn client_vanishes(&mut self, number: u64, session: u64) {
+        let client = &mut self.clients[number as usize];
+        if client.session_number != session {
+            return;
+        }
+        let Some(key) = client.connection.take() else { return };
+        self.trace.line(self.now_us, || format!("client {number} vanishes"));
+        client.phase = Phase::Offline;
+        if let Some(connection) = self.connections.get_mut(&key) {
+            let keeps = self.random.below(connection.inbox.len() as u64 + 1) as usize;
+            connection.inbox.truncate(keeps);
+            connection.peer_closed = true;
+        }
+        self.read_later(key);
+        self.reconnect_later(number);
+    }
+
+    pub(super) fn client_cancels(&mut self, number: u64, flight: u64) {
+        let client = &mut self.clients[number as usize];
+        if client.flights_sent != flight || !client.may_cancel() {
+            return;
+        }
+        let Some(cancel_key) = client.key.clone() else { return };
+        client.cancelling();
+        self.trace.line(self.now_us, || format!("client {number} cancels"));
+        let accepted = Accepted {
+            peer: address(9_999),
+            local: address(6432),
+            peer_uid: None,
+        };
+        let id = self.pooler.handle_accept(self.now(), accepted);
+        let key = self.open(id.into(), Peer::Canceller(number));
+        self.settle();
+        let mut packet = Vec::new();
+        StartupPacket::write_cancel(&mut packet, &cancel_key);
+        self.peer_sends(key, &packet);
+    }
+}

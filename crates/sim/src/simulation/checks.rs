@@ -1,0 +1,188 @@
+//! What must hold at every step, and when all is over.
+
+use super::canary::Canary;
+use super::client::Phase;
+use super::network::Peer;
+use super::world::World;
+use pgweir_core::ConnectionId;
+use pgweir_wire::Header;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl World {
+    /// A server that changes hands must be idle and clean. `rest` is what the core has not consumed of the input it was
+    /// just given.
+    pub(super) fn check_links(&mut self, rest: Option<(ConnectionId, &[u8])>) {
+        let mut wrong = None;
+        let links: Vec<(u64, Option<ConnectionId>)> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| matches!(c.peer, Peer::Server(_)) && !c.closing)
+            .map(|(key, c)| (*key, self.pooler.linked(c.id)))
+            .collect();
+        for (key, linked) in links {
+            let Some(connection) = self.connections.get_mut(&key) else {
+                continue;
+            };
+            let before = std::mem::replace(&mut connection.linked, linked);
+            let (Some(client), Peer::Server(process_id)) = (linked, connection.peer) else {
+                continue;
+            };
+            if before == linked {
+                continue;
+            }
+            let Some(session) = self.postgres.session(process_id) else {
+                continue;
+            };
+            if session.is_closed() || !session.is_logged_in() {
+                continue;
+            }
+            let id = connection.id;
+            let unread = rest.map_or(0, |(from, rest)| if from == id { rest.len() } else { 0 });
+            let way = connection.inbox.len() + connection.kept.len() + unread;
+            let cancels = match id {
+                ConnectionId::Server(server) => self.cancels.get(&server).map_or(0, Vec::len),
+                ConnectionId::Client(_) => 0,
+            };
+            let mut to_it = session.unread().to_vec();
+            to_it.extend(&connection.pending);
+            if !session.is_idle() || !is_ignored_when_idle(&to_it) || way > 0 || cancels > 0 {
+                wrong = Some(format!(
+                    "{id:?} is given to {client:?} while not clean: idle {}, {} bytes to it, {way} bytes from it, \
+                     {cancels} cancels",
+                    session.is_idle(),
+                    to_it.len()
+                ));
+            }
+        }
+        if let Some(wrong) = wrong {
+            self.fail(wrong);
+        }
+    }
+
+    pub(super) fn check_limits(&mut self) {
+        let t = &self.topology;
+        let mut pools: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        let mut databases: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut users: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut closing = BTreeSet::new();
+        for connection in self.connections.values() {
+            // One that the core has closed may take a moment to be gone, but not for ever.
+            if let (Peer::Server(process_id), true) = (connection.peer, connection.closing) {
+                closing.insert(process_id);
+            }
+        }
+        let rests = self.canary == Some(Canary::LeaveOpen);
+        for (process_id, session) in self.postgres.sessions() {
+            let (database, user) = session.owner();
+            if user.is_empty() || closing.contains(&process_id) && !rests {
+                continue;
+            }
+            *pools.entry((database, user)).or_default() += 1;
+            *databases.entry(database).or_default() += 1;
+            *users.entry(user).or_default() += 1;
+        }
+        let over = |count: u64, limit: u64| limit > 0 && count > limit;
+        let wrong = pools
+            .iter()
+            .find(|(_, n)| over(**n, t.pool_size + t.reserve_pool_size))
+            .map(|((database, user), n)| format!("pool {database}/{user} has {n} servers"))
+            .or_else(|| {
+                databases
+                    .iter()
+                    .find(|(_, n)| over(**n, t.max_db_connections))
+                    .map(|(database, n)| format!("database {database} has {n} servers"))
+            })
+            .or_else(|| {
+                users
+                    .iter()
+                    .find(|(_, n)| over(**n, t.max_user_connections))
+                    .map(|(user, n)| format!("user {user} has {n} servers"))
+            });
+        let clients = self
+            .clients
+            .iter()
+            .filter(|c| matches!(c.phase, Phase::Idle | Phase::Busy))
+            .count() as u64;
+        let wrong = wrong.or_else(|| {
+            (clients > t.max_client_conn)
+                .then(|| format!("{clients} clients, and max_client_conn is {}", t.max_client_conn))
+        });
+        if let Some(wrong) = wrong {
+            self.fail(wrong);
+        }
+    }
+
+    pub(super) fn not_served(&mut self) {
+        let waiting: Vec<String> = self
+            .clients
+            .iter()
+            .filter(|c| c.phase != Phase::Offline)
+            .map(|c| {
+                let readable = c
+                    .connection
+                    .and_then(|key| self.connections.get(&key))
+                    .map(|conn| (self.pooler.may_read(conn.id), self.pooler.linked(conn.id)));
+                format!(
+                    "client {} is {:?}, {readable:?}, flight: {}",
+                    c.number,
+                    c.phase,
+                    c.describe_flight()
+                )
+            })
+            .collect();
+        self.fail(format!(
+            "long after the faults, not served:\n    {}",
+            waiting.join("\n    ")
+        ));
+    }
+
+    /// All clients are gone: every server is idle, or gone too.
+    pub(super) fn check_rest(&mut self) {
+        let mut wrong = Vec::new();
+        for connection in self.connections.values() {
+            match connection.peer {
+                Peer::Client(number) => wrong.push(format!("the connection of client {number} is still open")),
+                Peer::Canceller(_) => wrong.push("a cancel connection is still open".into()),
+                Peer::Server(process_id) => {
+                    let idle = self
+                        .postgres
+                        .session(process_id)
+                        .is_some_and(|s| s.is_idle() && s.unread().is_empty());
+                    if !idle || connection.closing || self.pooler.linked(connection.id).is_some() {
+                        wrong.push(format!("{:?} is not at rest", connection.id));
+                    }
+                }
+            }
+        }
+        if !self.cancels.is_empty() {
+            wrong.push("cancels are on their way".into());
+        }
+        if !wrong.is_empty() {
+            self.fail(format!("after all clients have gone: {}", wrong.join("; ")));
+        }
+    }
+
+    pub(super) fn trace_bytes(&self, what: &str, id: ConnectionId, bytes: &[u8]) {
+        let text = |m: &[u8]| match id {
+            ConnectionId::Client(_) => crate::transcript::backend_to_text(m),
+            ConnectionId::Server(_) => crate::transcript::frontend_to_text(m),
+        };
+        for message in crate::transcript::split_messages(bytes) {
+            self.trace.line(self.now_us, || {
+                let mut line = text(message);
+                if let Some((at, _)) = line.char_indices().nth(160) {
+                    line.truncate(at);
+                }
+                format!("{what} {id:?} {line}")
+            });
+        }
+    }
+}
+
+/// Whether bytes are whole messages that an idle server ignores: what is left of a COPY that failed, and Flush.
+fn is_ignored_when_idle(bytes: &[u8]) -> bool {
+    crate::transcript::split_messages(bytes).into_iter().all(|m| {
+        matches!(m[0], b'd' | b'c' | b'f' | b'H')
+            && matches!(Header::read(m), Ok(Some(h)) if h.message_bytes as usize == m.len())
+    })
+}

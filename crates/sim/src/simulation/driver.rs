@@ -1,0 +1,287 @@
+//! The runtime's part: the contract of `pgweir_core::pooler`, kept to the letter.
+
+use super::canary::Canary;
+use super::network::Peer;
+use super::world::{Event, World};
+use pgweir_core::{ConnectionId, Request};
+
+impl World {
+    /// Reads a connection once, as the runtime does.
+    pub(super) fn read(&mut self, key: u64) {
+        let Some(connection) = self.connections.get(&key) else {
+            return;
+        };
+        if connection.closing {
+            return;
+        }
+        let id = connection.id;
+        let is_empty = connection.inbox.is_empty();
+        let peer_closed = connection.peer_closed;
+        if !self.pooler.may_read(id) {
+            // A client that waits for a server and leaves must not get one.
+            if is_empty && peer_closed {
+                self.closed(key);
+            }
+            return;
+        }
+        if is_empty {
+            if peer_closed {
+                self.closed(key);
+            }
+            return;
+        }
+        if self.is_held_back(id) {
+            if let Some(connection) = self.connections.get_mut(&key) {
+                connection.held_back = true;
+            }
+            return;
+        }
+        let count = self.chunk_bytes();
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
+        let count = count.min(connection.inbox.len());
+        let mut input = std::mem::take(&mut connection.kept);
+        input.extend(connection.inbox.drain(..count));
+        let consumed = self.pass_to_core(id, &input);
+        let rest = input.split_off(consumed);
+        let forgets = !rest.is_empty() && self.sings(Canary::ForgetKept);
+        if let Some(connection) = self.connections.get_mut(&key)
+            && !forgets
+        {
+            connection.kept = rest;
+        }
+        self.do_requests();
+        self.read_later(key);
+    }
+
+    /// Gives bytes to the core and writes what it says; how many it consumed.
+    pub(super) fn pass_to_core(&mut self, id: ConnectionId, input: &[u8]) -> usize {
+        self.trace.bytes(self.now_us, id.token(), input);
+        let consumed = match id {
+            ConnectionId::Client(client) => self.pooler.handle_client_bytes(self.now(), client, input),
+            ConnectionId::Server(server) => self.pooler.handle_server_bytes(self.now(), server, input),
+        };
+        if consumed > input.len() {
+            self.fail(format!("{id:?}: {consumed} bytes of {} consumed", input.len()));
+            return input.len();
+        }
+        self.check_links(Some((id, &input[consumed..])));
+        self.write_outbox(input);
+        consumed
+    }
+
+    pub(super) fn read_later(&mut self, key: u64) {
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
+        if !connection.to_pooler && (!connection.inbox.is_empty() || connection.peer_closed) {
+            connection.to_pooler = true;
+            self.soon(Event::ToPooler(key));
+        }
+    }
+
+    pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
+        let behind = self.pooler.linked(id).unwrap_or(id);
+        let pending = self
+            .by_id
+            .get(&behind)
+            .and_then(|key| self.connections.get(key))
+            .map_or(0, |c| c.pending.len());
+        pending > self.topology.held_back_bytes
+    }
+
+    pub(super) fn release_held_back(&mut self) {
+        let keys: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.held_back)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in keys {
+            if let Some(connection) = self.connections.get_mut(&key) {
+                connection.held_back = false;
+            }
+            self.read_later(key);
+        }
+    }
+
+    /// The peer is gone.
+    pub(super) fn closed(&mut self, key: u64) {
+        let Some(connection) = self.connections.remove(&key) else {
+            return;
+        };
+        let id = connection.id;
+        self.by_id.remove(&id);
+        if let Peer::Server(process_id) = connection.peer {
+            self.postgres.remove(process_id);
+        }
+        self.trace.number(id.token());
+        self.trace
+            .line(self.now_us, || format!("{id:?} was closed by its peer"));
+        match id {
+            ConnectionId::Client(client) => self.pooler.handle_client_closed(self.now(), client),
+            ConnectionId::Server(server) => self.pooler.handle_server_closed(self.now(), server),
+        }
+        self.settle();
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.check_links(None);
+        self.write_outbox(&[]);
+        self.do_requests();
+    }
+
+    pub(super) fn write_outbox(&mut self, input: &[u8]) {
+        let outbox = self.pooler.outbox();
+        let mut parts: Vec<(ConnectionId, Vec<u8>)> = outbox
+            .parts()
+            .iter()
+            .map(|part| (part.to, outbox.bytes(part, input).to_vec()))
+            .collect();
+        outbox.clear();
+        if self.canary == Some(Canary::SwapParts)
+            && let Some(at) = (1..parts.len()).find(|&at| parts[at - 1].0 == parts[at].0)
+            && self.sings(Canary::SwapParts)
+        {
+            parts.swap(at - 1, at);
+        }
+        for (to, bytes) in parts {
+            let to = self.misroute(to, &bytes);
+            let Some(bytes) = self.falsify(to, bytes) else {
+                continue;
+            };
+            let Some(&key) = self.by_id.get(&to) else {
+                self.fail(format!("bytes for {to:?}, which is no connection"));
+                continue;
+            };
+            if self.trace.prints() {
+                self.trace_bytes("core ->", to, &bytes);
+            }
+            if let Some(connection) = self.connections.get_mut(&key) {
+                connection.pending.extend(&bytes);
+                if !connection.from_pooler {
+                    connection.from_pooler = true;
+                    self.soon(Event::FromPooler(key));
+                }
+            }
+        }
+    }
+
+    pub(super) fn misroute(&mut self, to: ConnectionId, bytes: &[u8]) -> ConnectionId {
+        let to_client = matches!(to, ConnectionId::Client(_));
+        if self.canary != Some(Canary::Misroute) || !to_client || bytes.is_empty() {
+            return to;
+        }
+        let other = self
+            .connections
+            .values()
+            .find(|c| c.id != to && !c.closing && matches!(c.peer, Peer::Client(_)))
+            .map(|c| c.id);
+        match other {
+            Some(other) if self.sings(Canary::Misroute) => other,
+            _ => to,
+        }
+    }
+
+    /// What canaries do to single parts; `None` swallows one.
+    pub(super) fn falsify(&mut self, to: ConnectionId, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let to_client = matches!(to, ConnectionId::Client(_));
+        if to_client && self.sings(Canary::SwallowPart) {
+            return None;
+        }
+        Some(bytes)
+    }
+
+    pub(super) fn do_requests(&mut self) {
+        if self.doing_requests {
+            return;
+        }
+        self.doing_requests = true;
+        while let Some(request) = self.pooler.poll_request() {
+            self.do_request(request);
+        }
+        self.doing_requests = false;
+    }
+
+    pub(super) fn do_request(&mut self, request: Request) {
+        match request {
+            Request::Connect { server, .. } => {
+                self.trace.line(self.now_us, || format!("connect {server}"));
+                self.connecting.insert(server);
+                self.soon(Event::ConnectEnds(server));
+            }
+            Request::Cancel { server, key } => {
+                let linked = match self.pooler.linked(server.into()) {
+                    Some(ConnectionId::Client(client)) => Some(client),
+                    _ => None,
+                };
+                self.trace
+                    .line(self.now_us, || format!("cancel {server} for {linked:?}"));
+                self.cancels.entry(server).or_default().push(linked);
+                let key = (key.process_id, key.secret.to_vec());
+                let told = self.sings(Canary::EarlyCancelEnd);
+                if told {
+                    self.soon(Event::CancelTold(server));
+                    let late = self.now_us + 50 * self.topology.latency_us_max;
+                    self.schedule(late, Event::CancelArrives(server, key, linked, true));
+                } else {
+                    self.soon(Event::CancelArrives(server, key, linked, false));
+                }
+            }
+            Request::Close(id) => self.close(id),
+            Request::Resume(id) => {
+                if !self.sings(Canary::ForgetResume) {
+                    self.resume(id);
+                }
+            }
+            Request::Log { level, text } => self.trace.line(self.now_us, || format!("{level:?} {text}")),
+            Request::Reload { .. } | Request::Configure(_) | Request::StopListening | Request::Exit => {
+                self.fail("a request nobody gave reason for".into());
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, id: ConnectionId) {
+        self.trace.line(self.now_us, || format!("close {id:?}"));
+        if let ConnectionId::Server(server) = id
+            && self.connecting.remove(&server)
+        {
+            return;
+        }
+        let Some(key) = self.by_id.remove(&id) else {
+            self.fail(format!("{id:?} is closed, but is no connection"));
+            return;
+        };
+        if matches!(id, ConnectionId::Server(_)) && self.sings(Canary::LeaveOpen) {
+            if let Some(connection) = self.connections.get_mut(&key) {
+                connection.pending.clear();
+                connection.held_back = false;
+                connection.closing = true;
+                connection.from_pooler = true;
+            }
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.closing = true;
+            if !connection.from_pooler {
+                connection.from_pooler = true;
+                self.soon(Event::FromPooler(key));
+            }
+        }
+    }
+
+    pub(super) fn resume(&mut self, id: ConnectionId) {
+        let Some(&key) = self.by_id.get(&id) else { return };
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
+        let mut input = std::mem::take(&mut connection.kept);
+        let consumed = self.pass_to_core(id, &input);
+        let rest = input.split_off(consumed);
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.kept = rest;
+        }
+        self.read_later(key);
+    }
+}

@@ -1,0 +1,66 @@
+//! What breaks.
+
+use super::network::Peer;
+use super::world::{Event, World};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fault {
+    /// The server dies, and is back after so many microseconds.
+    Crash(u64),
+    /// It is back.
+    Recover,
+    /// An administrator ends one connection.
+    TerminateOne,
+    /// One connection breaks without a word.
+    BreakOne,
+}
+
+impl World {
+    pub(super) fn fault(&mut self, fault: Fault) {
+        self.trace.line(self.now_us, || format!("{fault:?}"));
+        match fault {
+            Fault::Crash(down_us) => {
+                self.postgres.down = true;
+                let all: Vec<u32> = self.postgres.sessions().map(|(id, _)| id).collect();
+                for process_id in all {
+                    self.break_server(process_id);
+                }
+                let at = self.now_us + down_us;
+                self.schedule(at, Event::Fault(Fault::Recover));
+            }
+            Fault::Recover => self.postgres.down = false,
+            Fault::TerminateOne | Fault::BreakOne => {
+                let all: Vec<u32> = self.postgres.sessions().map(|(id, _)| id).collect();
+                if all.is_empty() {
+                    return;
+                }
+                let process_id = *self.random.pick(&all);
+                if fault == Fault::BreakOne {
+                    self.break_server(process_id);
+                } else {
+                    self.postgres.with(process_id, |session, _| session.terminate());
+                    self.pump_server(process_id);
+                }
+            }
+        }
+    }
+
+    /// Ends a server's connection where it is: of what it sent last, some is lost.
+    pub(super) fn break_server(&mut self, process_id: u32) {
+        self.postgres.with(process_id, |session, _| session.client_closed());
+        self.postgres.remove(process_id);
+        let key = self
+            .connections
+            .iter()
+            .find(|(_, c)| c.peer == Peer::Server(process_id))
+            .map(|(key, _)| *key);
+        let Some(key) = key else { return };
+        let random = &mut self.random;
+        if let Some(connection) = self.connections.get_mut(&key) {
+            let keeps = random.below(connection.inbox.len() as u64 + 1) as usize;
+            connection.inbox.truncate(keeps);
+            connection.peer_closed = true;
+        }
+        self.read_later(key);
+    }
+}

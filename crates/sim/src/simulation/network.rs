@@ -1,0 +1,231 @@
+//! Sockets and what is between them: pieces of any size, any time late.
+
+use super::canary::Canary;
+use super::world::{CancelKeyBytes, Event, World};
+use pgweir_core::{Address, ClientId, Connected, ConnectionId, ServerId};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    Client(u64),
+    Server(u32),
+    /// Sends one CancelRequest for a client.
+    Canceller(u64),
+}
+
+/// A socket of the pooler's process.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: ConnectionId,
+    pub(super) peer: Peer,
+    /// Sent by the peer, not yet read.
+    pub(super) inbox: VecDeque<u8>,
+    /// The peer has closed: nothing follows the inbox.
+    pub(super) peer_closed: bool,
+    /// Read and not consumed by the core.
+    pub(super) kept: Vec<u8>,
+    /// Written by the core, not yet on its way.
+    pub(super) pending: VecDeque<u8>,
+    /// The core has closed it: it ends when pending is empty.
+    pub(super) closing: bool,
+    pub(super) to_pooler: bool,
+    pub(super) from_pooler: bool,
+    /// Not read because its destination is behind.
+    pub(super) held_back: bool,
+    /// Who it was linked to when last seen.
+    pub(super) linked: Option<ConnectionId>,
+}
+
+impl World {
+    pub(super) fn open(&mut self, id: ConnectionId, peer: Peer) -> u64 {
+        let key = self.next_connection;
+        self.next_connection += 1;
+        let connection = Connection {
+            id,
+            peer,
+            inbox: VecDeque::new(),
+            peer_closed: false,
+            kept: Vec::new(),
+            pending: VecDeque::new(),
+            closing: false,
+            to_pooler: false,
+            from_pooler: false,
+            held_back: false,
+            linked: None,
+        };
+        self.connections.insert(key, connection);
+        if self.by_id.insert(id, key).is_some() {
+            self.fail(format!("{id:?} is used twice"));
+        }
+        key
+    }
+
+    /// Moves bytes from the pooler's host to the peer.
+    pub(super) fn drain(&mut self, key: u64) {
+        let count = self.chunk_bytes();
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
+        connection.from_pooler = false;
+        let count = count.min(connection.pending.len());
+        let bytes: Vec<u8> = connection.pending.drain(..count).collect();
+        let (peer, ended) = (connection.peer, connection.closing && connection.pending.is_empty());
+        if !connection.pending.is_empty() {
+            connection.from_pooler = true;
+            self.soon(Event::FromPooler(key));
+        }
+        self.trace.bytes(self.now_us, key, &bytes);
+        match peer {
+            Peer::Client(number) => self.client_receives(number, key, &bytes),
+            Peer::Server(process_id) => {
+                let now_us = self.now_us;
+                self.postgres
+                    .with(process_id, |session, shared| session.receive(shared, now_us, &bytes));
+                self.pump_server(process_id);
+            }
+            Peer::Canceller(_) => {}
+        }
+        if ended {
+            self.connections.remove(&key);
+            self.peer_sees_end(peer, key);
+        }
+        self.release_held_back();
+    }
+
+    /// The pooler has closed its end.
+    pub(super) fn peer_sees_end(&mut self, peer: Peer, key: u64) {
+        match peer {
+            Peer::Client(number) => {
+                let client = &mut self.clients[number as usize];
+                if client.connection != Some(key) {
+                    return;
+                }
+                if let Err(why) = client.closed(&self.topology) {
+                    self.fail(why);
+                }
+                self.reconnect_later(number);
+            }
+            Peer::Server(process_id) => {
+                self.postgres.with(process_id, |session, _| session.client_closed());
+                self.postgres.remove(process_id);
+            }
+            Peer::Canceller(_) => {}
+        }
+    }
+
+    pub(super) fn reconnect_later(&mut self, number: u64) {
+        if self.clients[number as usize].sessions_left > 0 {
+            let pause = self.random.between(1, 50_000);
+            let at = self.now_us + pause;
+            self.schedule(at, Event::ClientActs(number));
+        }
+    }
+
+    /// Puts what a server has said on its way.
+    pub(super) fn pump_server(&mut self, process_id: u32) {
+        let key = self
+            .connections
+            .iter()
+            .find(|(_, c)| c.peer == Peer::Server(process_id))
+            .map(|(key, _)| *key);
+        let Some(session) = self.postgres.with(process_id, |session, _| {
+            (session.take_sent(), session.is_closed(), session.busy_until())
+        }) else {
+            return;
+        };
+        let (mut sent, is_closed, busy_until) = session;
+        if let Some(until) = busy_until {
+            self.schedule(until, Event::ServerWakes(process_id));
+        }
+        let Some(key) = key else { return };
+        if let Some(at) = false_idle_at(&sent)
+            && self.sings(Canary::FalseIdle)
+        {
+            sent[at] = b'I';
+        }
+        if let Some(connection) = self.connections.get_mut(&key) {
+            if !connection.closing {
+                connection.inbox.extend(&sent);
+            }
+            connection.peer_closed |= is_closed;
+        }
+        self.read_later(key);
+    }
+
+    pub(super) fn connect_ends(&mut self, server: ServerId) {
+        // The core may have given up meanwhile.
+        if !self.connecting.remove(&server) {
+            return;
+        }
+        if self.postgres.down {
+            self.pooler
+                .handle_server_connect_failed(self.now(), server, "connection refused");
+            self.settle();
+            return;
+        }
+        let process_id = self.postgres.accept();
+        self.open(server.into(), Peer::Server(process_id));
+        let connected = Connected {
+            remote: address(5432),
+            local: address(40_000 + process_id as u16 % 20_000),
+        };
+        self.pooler.handle_server_connected(self.now(), server, connected);
+        self.settle();
+    }
+
+    pub(super) fn cancel_arrives(
+        &mut self,
+        server: ServerId,
+        key: &CancelKeyBytes,
+        linked: Option<ClientId>,
+        told: bool,
+    ) {
+        let mut process_id = key.0;
+        if self.canary == Some(Canary::MisdirectCancel) {
+            let other = self.postgres.sessions().map(|(id, _)| id).find(|id| *id != process_id);
+            if let Some(other) = other
+                && self.sings(Canary::MisdirectCancel)
+            {
+                process_id = other;
+            }
+        }
+        let target = self
+            .connections
+            .values()
+            .find(|c| c.peer == Peer::Server(process_id) && !c.closing)
+            .map(|c| c.id);
+        if let Some(target) = target {
+            let client_now = match self.pooler.linked(target) {
+                Some(ConnectionId::Client(client)) => Some(client),
+                _ => None,
+            };
+            if client_now.is_some() && client_now != linked {
+                self.fail(format!("a cancel for {linked:?} reached the server of {client_now:?}"));
+            }
+        }
+        let now_us = self.now_us;
+        let right_key = self
+            .postgres
+            .session(process_id)
+            .is_some_and(|s| *s.key().secret == *key.1 || process_id != key.0);
+        if right_key {
+            self.postgres
+                .with(process_id, |session, shared| session.cancel(shared, now_us));
+            self.pump_server(process_id);
+        } else if !self.topology.servers_may_die() && self.postgres.session(process_id).is_some() {
+            self.fail("a cancel with a wrong key".into());
+        }
+        self.soon(Event::CancelEnds(server, told));
+    }
+}
+
+/// Where a ReadyForQuery says something else than idle.
+fn false_idle_at(bytes: &[u8]) -> Option<usize> {
+    let at = bytes.len().checked_sub(6)?;
+    (bytes[at..].starts_with(b"Z\0\0\0\x05") && bytes[at + 5] != b'I').then_some(at + 5)
+}
+
+pub(super) fn address(port: u16) -> Address {
+    Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+}
