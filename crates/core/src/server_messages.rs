@@ -475,6 +475,8 @@ impl Pooler {
             // A Query behind a deferred BEGIN that failed: the client waits for a ReadyForQuery of its own.
             let begin_failed = skipped && server.ignoring_to_sync && taken.iter().any(|e| e.expect == Expect::Query);
             self.undo(client, id, taken);
+            // The ReadyForQuery that a held-back message waited for may have been among what was taken.
+            self.replies_came(id);
             if begin_failed {
                 self.sync_after_failed_begin(id);
             }
