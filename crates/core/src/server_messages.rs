@@ -456,6 +456,11 @@ impl Pooler {
             self.statements.retire(front.uses);
         }
         let uses = front.uses;
+        if fields.sqlstate == b"42P05" && front.effect.as_ref().is_some_and(|e| e.server_gains.is_some()) {
+            // It holds a statement that we believed it does not: what else it holds is not known either.
+            server.close_reason.get_or_insert("prepared statements out of step");
+        }
+        let front = server.queue.front().expect("looked at above");
         let skipped = front.to == To::Skip;
         let replaced = match &front.to {
             To::ReplaceDuplicate(reply) if fields.sqlstate == b"42P05" => Some(reply.clone()),
