@@ -219,12 +219,10 @@ impl Names {
         self.names.get(name)
     }
 
-    /// A name for the statement with this id.
+    /// A name for the statement with this id: the first in order where there are several, so that it is always the same.
     pub(crate) fn meaning(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
-        self.names
-            .iter()
-            .find(|(_, s)| s.id == id)
-            .map(|(name, s)| (&**name, s))
+        let named = self.names.iter().filter(|(_, s)| s.id == id);
+        named.map(|(name, s)| (&**name, s)).min_by_key(|(name, _)| *name)
     }
 
     /// Gives a name its meaning, or none; returns what it meant before.
