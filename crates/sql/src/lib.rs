@@ -5,7 +5,11 @@
 //! pooler must treat in a way of its own?
 #![forbid(unsafe_code)]
 
+pub mod effects;
 mod lexer;
+mod scan;
 pub mod statement;
 
+pub use effects::Effects;
+pub use scan::{effects, hidden_settings};
 pub use statement::{Statement, classify};

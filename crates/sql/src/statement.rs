@@ -24,6 +24,42 @@ pub enum Statement {
     DeallocateAll,
     /// DISCARD ALL.
     DiscardAll,
+    /// DISCARD PLANS.
+    DiscardPlans,
+    /// DISCARD TEMP or TEMPORARY.
+    DiscardTemp,
+    /// DISCARD SEQUENCES.
+    DiscardSequences,
+    /// PREPARE of a statement, whatever the rest of the text; the name as the catalog would hold it.
+    Prepare(Box<[u8]>),
+    /// EXECUTE of a statement; the name as the catalog would hold it.
+    Execute(Box<[u8]>),
+    /// RESET ALL.
+    ResetAll,
+    /// RESET of one setting; its name in lower case.
+    Reset(Box<[u8]>),
+    /// SET or SET SESSION of one setting; its name in lower case, `timezone` for SET TIME ZONE and so on.
+    Set(Box<[u8]>),
+    /// SET LOCAL of one setting; its name as in [`Statement::Set`].
+    SetLocal(Box<[u8]>),
+    /// CLOSE ALL.
+    CloseAll,
+    /// LISTEN; the channel as the server would know it.
+    Listen(Box<[u8]>),
+    /// UNLISTEN of one channel.
+    Unlisten(Box<[u8]>),
+    /// UNLISTEN *.
+    UnlistenAll,
+    /// SAVEPOINT; its name, folded.
+    Savepoint(Box<[u8]>),
+    /// RELEASE of a savepoint; its name, folded.
+    Release(Box<[u8]>),
+    /// ROLLBACK TO a savepoint; its name, folded.
+    RollbackTo(Box<[u8]>),
+    /// COMMIT AND CHAIN.
+    CommitAndChain,
+    /// ROLLBACK AND CHAIN.
+    RollbackAndChain,
 }
 
 /// Longest text that can be a statement of ours: a DEALLOCATE with a long quoted name and room for comments. Longer texts
