@@ -465,6 +465,8 @@ def test_load_generator_is_killed(own_cluster, make_pooler, number, protocol):
                 [*pgbench, "-n", "-c", "10", "-j", "10", "-T", "30", "-M", protocol, "bench"],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                # Whoever runs the tests in the background of a shell has SIGINT ignored, and so would pgbench.
+                preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None,
             )
             time.sleep(0.7)
             load.send_signal(number)
