@@ -17,7 +17,7 @@ pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
 const NAME_PREFIX: &str = "pgweir_";
 
 /// Ids up to this are the pooler's own statements; they do not count among those of clients.
-pub(crate) const OWN_ID_MAX: u64 = 2;
+pub(crate) const OWN_ID_MAX: u64 = 15;
 
 /// One statement, shared by every client that prepared it.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ impl OwnStatements {
         let texts = [0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
         OwnStatements {
             set_config: own(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
-            begin: own(OWN_ID_MAX, b"BEGIN", &[0, 0]),
+            begin: own(2, b"BEGIN", &[0, 0]),
         }
     }
 }

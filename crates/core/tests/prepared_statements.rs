@@ -66,7 +66,7 @@ fn bind_on_another_server_is_preceded_by_a_parse_the_client_does_not_see() {
     assert_ne!(first, second);
     assert_eq!(
         rig.told(second),
-        ["Parse pgweir_3 select $1", "Bind  pgweir_3", "Execute", "Sync"]
+        ["Parse pgweir_10 select $1", "Bind  pgweir_10", "Execute", "Sync"]
     );
     rig.says(second, |w| w.empty(b'1'));
     one_row(&mut rig, second);
@@ -90,7 +90,7 @@ fn an_injected_parse_that_fails_is_the_clients_error_and_leaves_no_trace() {
     assert_eq!(binds(&mut rig, a, b"s"), Some(server));
     assert_eq!(
         rig.told(server)[0],
-        "Parse pgweir_3 select $1",
+        "Parse pgweir_10 select $1",
         "the server does not hold it after all"
     );
 }
@@ -110,7 +110,7 @@ fn same_text_of_another_client_is_answered_by_the_pooler_in_its_turn() {
     let server = rig.server_of(b).unwrap();
     assert_eq!(
         rig.told(server),
-        ["Describe Spgweir_3", "Bind  pgweir_3", "Execute", "Sync"]
+        ["Describe Spgweir_10", "Bind  pgweir_10", "Execute", "Sync"]
     );
     assert!(rig.told(b).is_empty(), "nothing before Flush or Sync is answered");
     rig.says(server, |w| {
@@ -209,10 +209,10 @@ fn eviction_inside_a_batch_closes_behind_the_bind() {
     let asked = rig.told(server);
     let close = asked
         .iter()
-        .position(|l| l == "Close Spgweir_3")
+        .position(|l| l == "Close Spgweir_10")
         .expect("the first is evicted");
-    assert_eq!(asked[close + 1], "Parse pgweir_6 select 4");
-    assert!(asked.iter().position(|l| l == "Bind  pgweir_3").unwrap() < close);
+    assert_eq!(asked[close + 1], "Parse pgweir_13 select 4");
+    assert!(asked.iter().position(|l| l == "Bind  pgweir_10").unwrap() < close);
     rig.says(server, |w| {
         for n in 0..4 {
             if n == 3 {
@@ -229,7 +229,7 @@ fn eviction_inside_a_batch_closes_behind_the_bind() {
     let asked = rig.told(server);
     assert_eq!(
         asked[..3],
-        ["Close Spgweir_4", "Parse pgweir_3 select 1", "Bind  pgweir_3"],
+        ["Close Spgweir_11", "Parse pgweir_10 select 1", "Bind  pgweir_10"],
         "prepared again unseen"
     );
 }
@@ -247,7 +247,7 @@ fn deallocate_all_is_scoped_to_its_client() {
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[..2],
-        ["Parse pgweir_3 select $1", "Bind  pgweir_3"],
+        ["Parse pgweir_10 select $1", "Bind  pgweir_10"],
         "b's statement is made again"
     );
     rig.says(server, |w| w.empty(b'1'));
@@ -275,12 +275,12 @@ fn deallocate_all_in_a_pipeline_spares_what_is_parsed_behind_it() {
         "what s means is not known before this has succeeded"
     );
     rig.completes(server, "DEALLOCATE ALL");
-    assert_eq!(rig.told(server)[..2], ["Parse pgweir_3 select $1", "Bind  pgweir_3"]);
+    assert_eq!(rig.told(server)[..2], ["Parse pgweir_10 select $1", "Bind  pgweir_10"]);
     rig.says(server, |w| w.empty(b'1'));
     one_row(&mut rig, server);
     rig.told(a);
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_3");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_10");
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_deallocate_all_that_fails_takes_nothing_away() {
     });
     rig.told(server);
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_3");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_10");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[0],
-        "Bind  pgweir_3",
+        "Bind  pgweir_10",
         "b still has it, and so has the server"
     );
 }
@@ -338,14 +338,14 @@ fn a_duplicate_name_gets_the_servers_verdict_with_the_clients_own_name() {
         w.sync();
     });
     let server = rig.server_of(a).unwrap();
-    assert_eq!(rig.told(server), ["Parse pgweir_3 select 2", "Sync"]);
+    assert_eq!(rig.told(server), ["Parse pgweir_10 select 2", "Sync"]);
     rig.says(server, |w| {
-        w.error(&error("42P05", "prepared statement \"pgweir_3\" already exists"));
+        w.error(&error("42P05", "prepared statement \"pgweir_10\" already exists"));
         w.ready_for_query(Idle);
     });
     assert_eq!(rig.told(a)[0], "Error 42P05 prepared statement \"s\" already exists");
     binds(&mut rig, a, b"s");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_3", "it means what it meant");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_10", "it means what it meant");
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn statements_parsed_under_other_settings_are_others() {
     });
     assert_eq!(
         rig.told(server)[0],
-        "Parse pgweir_4 select '01/02/2003'::date",
+        "Parse pgweir_11 select '01/02/2003'::date",
         "recording E12"
     );
 }
@@ -497,7 +497,7 @@ fn discard_all_through_the_extended_protocol_ends_names_when_it_is_executed() {
     let server = rig.server_of(a).unwrap();
     assert!(
         rig.told(server)
-            .contains(&"Parse pgweir_5 select 'another'".to_string()),
+            .contains(&"Parse pgweir_12 select 'another'".to_string()),
         "no duplicate: s is gone by then"
     );
 }
@@ -519,7 +519,7 @@ fn a_plan_the_server_cannot_use_any_more_is_not_given_to_the_next_parse() {
         w.parse(b"s", SELECT, NO_TYPES);
         w.sync();
     });
-    assert_eq!(rig.told(server), ["Parse pgweir_4 select $1", "Sync"]);
+    assert_eq!(rig.told(server), ["Parse pgweir_11 select $1", "Sync"]);
 }
 
 #[test]
@@ -531,7 +531,7 @@ fn errors_name_statements_as_the_client_does() {
     rig.says(server, |w| {
         w.error(&error(
             "08P01",
-            "bind message supplies 1 parameters, but prepared statement \"pgweir_3\" requires 2",
+            "bind message supplies 1 parameters, but prepared statement \"pgweir_10\" requires 2",
         ));
         w.ready_for_query(Idle);
     });
@@ -553,7 +553,7 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     });
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
-    let parse = asked.iter().position(|l| l == "Parse pgweir_3 select $1").unwrap();
+    let parse = asked.iter().position(|l| l == "Parse pgweir_10 select $1").unwrap();
     assert_eq!(
         asked[parse - 3..parse],
         ["Bind  pgweir_1", "Execute", "Close P"],
@@ -561,6 +561,6 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     );
     assert_eq!(
         asked[parse + 1..parse + 5],
-        ["Bind  pgweir_1", "Execute", "Close P", "Bind  pgweir_3"]
+        ["Bind  pgweir_1", "Execute", "Close P", "Bind  pgweir_10"]
     );
 }

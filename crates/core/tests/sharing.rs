@@ -537,7 +537,7 @@ fn in_a_failed_transaction_nothing_is_answered_by_the_pooler() {
     let asked = rig.told(server);
     assert_eq!(
         asked,
-        ["Close Spgweir_3", "Parse pgweir_3 select 1", "Sync"],
+        ["Close Spgweir_10", "Parse pgweir_10 select 1", "Sync"],
         "the server must say 25P02 itself"
     );
 }
@@ -605,7 +605,7 @@ fn a_replaced_error_does_not_repeat_what_came_before_it() {
     });
     rig.says(server, |w| {
         w.empty(b'2');
-        w.error(&error("42P05", "prepared statement \"pgweir_3\" already exists"));
+        w.error(&error("42P05", "prepared statement \"pgweir_10\" already exists"));
         w.ready_for_query(Idle);
     });
     let told = rig.told(client);
