@@ -1,5 +1,6 @@
 //! A client connection.
 
+use crate::deferred_begin::DeferredBegin;
 use crate::ids::{ClientId, ServerId};
 use crate::login::Login;
 use crate::pool::PoolId;
@@ -87,8 +88,8 @@ pub(crate) struct Client {
     pub(crate) waiting: Waiting,
     pub(crate) passing: Passing,
     pub(crate) pin: Option<PinReason>,
-    /// A BEGIN that no server has seen yet, since then.
-    pub(crate) deferred_begin: Option<Time>,
+    /// A BEGIN that no server has seen yet.
+    pub(crate) deferred_begin: Option<DeferredBegin>,
     pub(crate) dropping: Dropping,
     /// The virtual session's settings; what the client was last told.
     pub(crate) shape: Arc<Shape>,

@@ -18,6 +18,23 @@ use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, Reader, Writer};
 
+/// A BEGIN that no server has seen yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeferredBegin {
+    /// When the client sent it.
+    pub(crate) since: Time,
+    by: By,
+}
+
+/// How a client sent its BEGIN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// As a Query, which leaves no portal behind.
+    Query,
+    /// By Bind and Execute: its unnamed portal, which cannot be run again, can be seen in the transaction.
+    Portal,
+}
+
 /// A segment of the extended protocol that is nothing but one BEGIN, COMMIT or ROLLBACK.
 struct Segment<'a> {
     parse: Option<Parse<'a>>,
@@ -51,7 +68,7 @@ impl Pooler {
         }
         let [text @ .., 0] = message.body() else { return None };
         let verdict = pgweir_sql::classify(text);
-        let reply = self.run_deferred(now, id, &verdict)?;
+        let reply = self.run_deferred(now, id, &verdict, By::Query)?;
         self.client_mut(id).unnamed = None;
         let status = idle_status(self.client_mut(id));
         self.send(id, |w| {
@@ -62,14 +79,15 @@ impl Pooler {
     }
 
     /// Begins or ends a transaction that no server knows; its command tag, or `None` where a server must be asked.
-    fn run_deferred(&mut self, now: Time, id: ClientId, verdict: &Statement) -> Option<&'static str> {
+    fn run_deferred(&mut self, now: Time, id: ClientId, verdict: &Statement, by: By) -> Option<&'static str> {
         let allowed = self.settings.deferred_begin.is_some();
         let pool = self.client_mut(id).pool?;
         let transaction_mode = self.pool(pool).settings.mode == PoolMode::Transaction;
         let client = self.client_mut(id);
+        let begun = Some(DeferredBegin { since: now, by });
         let (begin, tag) = match (verdict, client.deferred_begin) {
-            (Statement::Begin, None) if allowed && transaction_mode => (Some(now), "BEGIN"),
-            (Statement::StartTransaction, None) if allowed && transaction_mode => (Some(now), "START TRANSACTION"),
+            (Statement::Begin, None) if allowed && transaction_mode => (begun, "BEGIN"),
+            (Statement::StartTransaction, None) if allowed && transaction_mode => (begun, "START TRANSACTION"),
             (Statement::Commit, Some(_)) => (None, "COMMIT"),
             (Statement::Rollback, Some(_)) => (None, "ROLLBACK"),
             _ => return None,
@@ -87,7 +105,7 @@ impl Pooler {
 
     fn deferred_segment(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
         let segment = self.read_segment(id, &input[message.at..])?;
-        let tag = self.run_deferred(now, id, &segment.verdict)?;
+        let tag = self.run_deferred(now, id, &segment.verdict, By::Portal)?;
         let client = self.clients.get_mut(id.0)?;
         if let Some(parse) = segment.parse {
             client.unnamed = Some(
@@ -180,22 +198,25 @@ impl Pooler {
 
     /// Sends a deferred BEGIN ahead of the client's first real request.
     pub(crate) fn send_deferred_begin(&mut self, id: ClientId, server_id: ServerId) {
-        if self.client_mut(id).deferred_begin.take().is_none() {
+        let Some(begin) = self.client_mut(id).deferred_begin.take() else {
             return;
-        }
+        };
         let statement = self.own_statements.begin.clone();
         self.ensure_held(server_id, &statement);
         let queue = &mut self.server_mut(server_id).queue;
         queue.push(Entry::skip(Expect::Bind));
         queue.push(Entry::skip(Expect::Execute));
-        // The unnamed portal would be visible in the transaction.
-        queue.push(Entry::skip(Expect::Close));
+        if begin.by == By::Query {
+            queue.push(Entry::skip(Expect::Close));
+        }
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.bind_text(name.as_bytes(), &[]);
             writer.execute();
-            writer.close(b'P', b"");
+            if begin.by == By::Query {
+                writer.close(b'P', b"");
+            }
         });
     }
 

@@ -220,8 +220,7 @@ impl ReplyQueue {
     /// Whether a segment that is still unanswered changes prepared statements: what they mean to a message of a later
     /// segment is not known before it has succeeded or failed.
     pub(crate) fn statements_in_doubt(&self) -> bool {
-        // Behind a copy that may yet swallow the Sync of that segment, waiting for it could be in vain.
-        if self.ready_owed == 0 || self.entries.iter().any(|e| e.expect == Expect::CopyEnd) {
+        if self.ready_owed == 0 {
             return false;
         }
         let earlier = self

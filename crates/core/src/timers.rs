@@ -370,7 +370,7 @@ impl Pooler {
             let alive = self
                 .clients
                 .get(id.0)
-                .is_some_and(|c| c.deferred_begin == Some(since) && c.link.is_none());
+                .is_some_and(|c| c.deferred_begin.is_some_and(|b| b.since == since) && c.link.is_none());
             if alive && now - since <= limit {
                 return;
             }

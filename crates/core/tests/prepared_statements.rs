@@ -564,3 +564,42 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
         ["Bind  pgweir_1", "Execute", "Close P", "Bind  pgweir_10"]
     );
 }
+
+/// A copy in the pipeline is no reason not to wait: either CopyInResponse comes, and the Sync in front of it is swallowed,
+/// or a ReadyForQuery.
+#[test]
+fn a_message_behind_a_copy_is_held_back_until_what_it_means_is_certain() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    rig.says(a, |w| {
+        w.parse(b"", b"copy t from stdin", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+        w.copy_fail("enough");
+        w.parse(b"s", SELECT, NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    assert_eq!(
+        rig.told(server),
+        ["Parse  copy t from stdin", "Bind", "Execute", "Sync", "CopyFail"].map(|l| l.replace("Bind", "Bind  "))
+    );
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.message(b'G', |b| b.extend([0, 0, 0]));
+    });
+    let asked = rig.told(server);
+    assert!(
+        asked[0].starts_with("Parse pgweir_") && asked[1] == "Sync",
+        "the Sync belonged to the copy, so nothing stands between: {asked:?}"
+    );
+    rig.says(server, |w| {
+        w.error(&error("57014", "COPY from stdin failed: enough"));
+        w.ready_for_query(Idle);
+    });
+    rig.told(a);
+    binds(&mut rig, a, b"s");
+    assert_eq!(rig.told(server)[0], "Bind  s", "its Parse was ignored with the rest");
+}

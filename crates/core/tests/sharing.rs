@@ -117,6 +117,35 @@ fn begin_takes_no_server_and_travels_with_the_first_statement() {
 }
 
 #[test]
+fn the_unnamed_portal_of_a_begin_by_bind_and_execute_is_there_as_if_it_had_not_been_deferred() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"begin", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    assert_eq!(rig.server_of(client), None);
+    rig.says(client, |w| {
+        w.describe(b'P', b"");
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(
+        rig.told(server),
+        [
+            "Parse pgweir_2 BEGIN",
+            "Bind  pgweir_2",
+            "Execute",
+            "Describe P",
+            "Sync"
+        ],
+        "NoData and not 34000: no Close of the portal"
+    );
+}
+
+#[test]
 fn begin_then_commit_needs_no_server_at_all() {
     let mut rig = Rig::new("");
     let client = rig.client();
