@@ -9,9 +9,9 @@ use pgweir_wire::Header;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
-    /// A server that changes hands must be idle and clean. `rest` is what the core has not consumed of the input it was
-    /// just given.
-    pub(super) fn check_links(&mut self, rest: Option<(ConnectionId, &[u8])>) {
+    /// A server that changes hands must be idle and clean. `given` is the input that the core was just given, by whom, and
+    /// how much of it the core has consumed.
+    pub(super) fn check_links(&mut self, given: Option<(ConnectionId, &[u8], usize)>) {
         let mut wrong = None;
         let links: Vec<(u64, Option<ConnectionId>)> = self
             .connections
@@ -37,7 +37,10 @@ impl World {
                 continue;
             }
             let id = connection.id;
-            let unread = rest.map_or(0, |(from, rest)| if from == id { rest.len() } else { 0 });
+            let unread = match given {
+                Some((from, input, consumed)) if from == id => input.len() - consumed,
+                _ => 0,
+            };
             let way = connection.inbox.len() + connection.kept.len() + unread;
             let cancels = match id {
                 ConnectionId::Server(server) => self.cancels.get(&server).map_or(0, Vec::len),
@@ -45,12 +48,16 @@ impl World {
             };
             let mut to_it = session.unread().to_vec();
             to_it.extend(&connection.pending);
-            if !session.is_idle() || !is_ignored_when_idle(&to_it) || way > 0 || cancels > 0 {
+            let on_the_way_bytes = to_it.len();
+            let outbox = self.pooler.outbox();
+            let parts = outbox.parts().iter().filter(|part| part.to == id);
+            let input = given.map_or(&[][..], |(_, input, _)| input);
+            parts.for_each(|part| to_it.extend_from_slice(outbox.bytes(part, input)));
+            if !session.is_idle() || !is_ignored_when_idle(&to_it, on_the_way_bytes) || way > 0 || cancels > 0 {
                 wrong = Some(format!(
-                    "{id:?} is given to {client:?} while not clean: idle {}, {} bytes to it, {way} bytes from it, \
-                     {cancels} cancels",
-                    session.is_idle(),
-                    to_it.len()
+                    "{id:?} is given to {client:?} while not clean: idle {}, {on_the_way_bytes} bytes to it, {way} bytes \
+                     from it, {cancels} cancels",
+                    session.is_idle()
                 ));
             }
         }
@@ -179,10 +186,15 @@ impl World {
     }
 }
 
-/// Whether bytes are whole messages that an idle server ignores: what is left of a COPY that failed, and Flush.
-fn is_ignored_when_idle(bytes: &[u8]) -> bool {
+/// Whether what an idle server ignores is all that begins in the first `sent_bytes` of what it is sent: what is left of a
+/// COPY that failed, and Flush. The end of the last may only just have been written.
+fn is_ignored_when_idle(bytes: &[u8], sent_bytes: usize) -> bool {
+    let mut at = 0;
     crate::transcript::split_messages(bytes).into_iter().all(|m| {
-        matches!(m[0], b'd' | b'c' | b'f' | b'H')
-            && matches!(Header::read(m), Ok(Some(h)) if h.message_bytes as usize == m.len())
+        let begins = at;
+        at += m.len();
+        begins >= sent_bytes
+            || matches!(m[0], b'd' | b'c' | b'f' | b'H')
+                && matches!(Header::read(m), Ok(Some(h)) if h.message_bytes as usize == m.len())
     })
 }

@@ -66,7 +66,7 @@ impl World {
             self.fail(format!("{id:?}: {consumed} bytes of {} consumed", input.len()));
             return input.len();
         }
-        self.check_links(Some((id, &input[consumed..])));
+        self.check_links(Some((id, input, consumed)));
         self.write_outbox(input);
         consumed
     }
