@@ -75,13 +75,8 @@ pub(crate) enum Command {
         section: u8,
     },
 
-    /// Part of try: holds the throwaway PostgreSQL and removes it when the pooler is gone
-    #[command(hide = true)]
-    TryKeeper(KeeperArguments),
-
-    /// Part of try: runs a program that ends with its parent, as an unprivileged user
-    #[command(hide = true)]
-    TryLaunch(LaunchArguments),
+    #[command(flatten)]
+    Lab(pgweir_lab::Command),
 }
 
 /// Arguments of `try`.
@@ -106,46 +101,6 @@ pub(crate) struct TryArguments {
     /// Show the pooler's log
     #[arg(short, long)]
     pub(crate) verbose: bool,
-}
-
-/// Arguments of the keeper.
-#[derive(Debug, Args)]
-pub(crate) struct KeeperArguments {
-    /// The temporary folder
-    #[arg(long)]
-    pub(crate) folder: PathBuf,
-
-    /// Folder of PostgreSQL's programs
-    #[arg(long)]
-    pub(crate) bin_dir: PathBuf,
-
-    /// Who PostgreSQL runs as; empty to stay who we are
-    #[arg(long, default_value = "")]
-    pub(crate) user: String,
-
-    /// max_connections of PostgreSQL
-    #[arg(long)]
-    pub(crate) connections_max: u32,
-
-    /// Leave the folder behind
-    #[arg(long)]
-    pub(crate) keep: bool,
-}
-
-/// Arguments of the launcher.
-#[derive(Debug, Args)]
-pub(crate) struct LaunchArguments {
-    /// Who to run as; empty to stay who we are
-    #[arg(long, default_value = "")]
-    pub(crate) user: String,
-
-    /// Process to end with
-    #[arg(long)]
-    pub(crate) parent: u32,
-
-    /// Program and arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-    pub(crate) program: Vec<String>,
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
-//! The process that holds the throwaway PostgreSQL, and cleans up however the pooler ends.
+//! The process that holds the throwaway PostgreSQL, and cleans up however its parent ends.
+//!
+//! It says `ready` on standard output once PostgreSQL runs, or what went wrong. On standard input it takes lines
+//! `restart` with settings after it, tabs between them, and says `ready` again; when that input ends, it ends.
 
+use super::launch::launched;
 use super::{SERVER_PORT, path_text};
-use crate::arguments::KeeperArguments;
+use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -13,10 +17,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The cluster, in the temporary folder.
-pub(crate) const DATA_FOLDER: &str = "data";
+pub const DATA_FOLDER: &str = "data";
 
 /// What the keeper says when PostgreSQL runs.
-pub(crate) const READY: &str = "ready";
+pub(super) const READY: &str = "ready";
 
 /// Time for PostgreSQL to accept connections.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -30,9 +34,36 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How much of a failed program's output is shown, lines.
 const SHOWN_LINES_MAX: usize = 10;
 
+/// The order to stop PostgreSQL and start it with the settings that follow, tabs between them.
+pub(super) const RESTART: &str = "restart";
+
+/// Arguments of the keeper.
+#[derive(Debug, Args)]
+pub struct KeeperArguments {
+    /// The temporary folder
+    #[arg(long)]
+    pub folder: PathBuf,
+
+    /// Folder of PostgreSQL's programs
+    #[arg(long)]
+    pub bin_dir: PathBuf,
+
+    /// Who PostgreSQL runs as; empty to stay who we are
+    #[arg(long, default_value = "")]
+    pub user: String,
+
+    /// A setting of PostgreSQL, NAME=VALUE
+    #[arg(long = "set")]
+    pub settings: Vec<String>,
+
+    /// Leave the folder behind
+    #[arg(long)]
+    pub keep: bool,
+}
+
 /// Makes and runs the cluster until standard input ends; removes it.
-pub(crate) fn keep(arguments: &KeeperArguments) -> ExitCode {
-    // Ctrl-C is for the pooler; we end when it has ended.
+pub fn keep(arguments: &KeeperArguments) -> ExitCode {
+    // Ctrl-C is for our parent; we end when it has ended.
     let _ = rustix::process::setsid();
     let parent = watch_parent();
     let outcome = run(arguments, &parent);
@@ -48,29 +79,46 @@ pub(crate) fn keep(arguments: &KeeperArguments) -> ExitCode {
     }
 }
 
-/// The other end disconnects when our standard input ends.
-fn watch_parent() -> Receiver<()> {
-    let (alive, parent) = channel::<()>();
+/// Lines of standard input; the other end disconnects when that ends.
+fn watch_parent() -> Receiver<String> {
+    let (orders, parent) = channel();
     thread::spawn(move || {
-        let _ = io::stdin().read_to_end(&mut Vec::new());
-        drop(alive);
+        for line in io::stdin().lock().lines() {
+            let Ok(line) = line else { return };
+            if orders.send(line).is_err() {
+                return;
+            }
+        }
     });
     parent
 }
 
-fn run(arguments: &KeeperArguments, parent: &Receiver<()>) -> Result<(), String> {
+fn run(arguments: &KeeperArguments, parent: &Receiver<String>) -> Result<(), String> {
     make_cluster(arguments)?;
-    let mut server = Server::start(arguments)?;
-    if !server.wait_until_ready(arguments, parent)? {
-        return Ok(());
-    }
-    println!("{READY}");
-    io::stdout().flush().map_err(|e| e.to_string())?;
+    let mut server = Server::start(arguments, &arguments.settings)?;
     loop {
-        match parent.recv_timeout(LOOK_INTERVAL * 10) {
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) => server.check(arguments)?,
+        if !server.wait_until_ready(arguments, parent)? {
+            return Ok(());
         }
+        println!("{READY}");
+        io::stdout().flush().map_err(|e| e.to_string())?;
+        let settings = loop {
+            match parent.recv_timeout(LOOK_INTERVAL * 10) {
+                Ok(order) => break settings_of(&order)?,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => server.check(arguments)?,
+            }
+        };
+        drop(server);
+        server = Server::start(arguments, &settings)?;
+    }
+}
+
+fn settings_of(order: &str) -> Result<Vec<String>, String> {
+    let mut words = order.split('\t');
+    match words.next() {
+        Some(RESTART) => Ok(words.map(str::to_owned).collect()),
+        _ => Err(format!("expected an order, got \"{order}\"")),
     }
 }
 
@@ -96,29 +144,23 @@ fn make_cluster(arguments: &KeeperArguments) -> Result<(), String> {
 struct Server(Child);
 
 impl Server {
-    fn start(arguments: &KeeperArguments) -> Result<Self, String> {
+    fn start(arguments: &KeeperArguments, settings: &[String]) -> Result<Self, String> {
         let mut command = program(arguments, "postgres")?;
         command.arg("-D").arg(arguments.folder.join(DATA_FOLDER));
         let folder = path_text(&arguments.folder)?;
-        let settings = [
-            ("listen_addresses", String::new()),
-            ("unix_socket_directories", folder),
-            ("port", SERVER_PORT.to_string()),
-            ("max_connections", arguments.connections_max.to_string()),
-            // Durability is of no use to a cluster that is thrown away.
-            ("fsync", "off".to_owned()),
-            ("synchronous_commit", "off".to_owned()),
-            ("full_page_writes", "off".to_owned()),
+        let fixed = [
+            format!("unix_socket_directories={folder}"),
+            format!("port={SERVER_PORT}"),
         ];
-        for (name, value) in settings {
-            command.arg("-c").arg(format!("{name}={value}"));
+        for setting in fixed.iter().chain(settings) {
+            command.arg("-c").arg(setting);
         }
         let child = to_log(&mut command, &log_file(arguments)).spawn();
         child.map(Server).map_err(|e| format!("postgres: {e}"))
     }
 
-    /// Waits until PostgreSQL says in its pid file that it is ready; false where the pooler has ended meanwhile.
-    fn wait_until_ready(&mut self, arguments: &KeeperArguments, parent: &Receiver<()>) -> Result<bool, String> {
+    /// Waits until PostgreSQL says in its pid file that it is ready; false where our parent has ended meanwhile.
+    fn wait_until_ready(&mut self, arguments: &KeeperArguments, parent: &Receiver<String>) -> Result<bool, String> {
         let started = Instant::now();
         let pid_file = arguments.folder.join(DATA_FOLDER).join("postmaster.pid");
         while started.elapsed() < START_MAX {
@@ -184,11 +226,9 @@ impl Drop for Server {
 
 /// One of PostgreSQL's programs, to be run as the unprivileged user and to end with us.
 fn program(arguments: &KeeperArguments, name: &str) -> Result<Command, String> {
-    let ourselves = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mut command = Command::new(ourselves);
-    command.arg("try-launch").arg("--user").arg(&arguments.user);
-    command.arg("--parent").arg(std::process::id().to_string()).arg("--");
-    command.arg(arguments.bin_dir.join(name)).current_dir(&arguments.folder);
+    let path = arguments.bin_dir.join(name);
+    let mut command = launched(&arguments.user, path.as_os_str()).map_err(|e| e.to_string())?;
+    command.current_dir(&arguments.folder);
     // Settings of the user's environment are not for this cluster.
     for variable in ["PGDATA", "PGPORT", "PGHOST", "PGOPTIONS"] {
         command.env_remove(OsStr::new(variable));

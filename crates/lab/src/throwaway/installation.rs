@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where packages put PostgreSQL's programs; `*` stands for a version. Tried in this order, newest version first.
-const PACKAGE_FOLDERS: [&str; 8] = [
+pub(crate) const PACKAGE_FOLDERS: [&str; 8] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
     "/opt/homebrew/opt/postgresql@*/bin",
@@ -23,16 +23,16 @@ const PROGRAMS: [&str; 2] = ["initdb", "postgres"];
 
 /// An installed PostgreSQL.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Installation {
+pub struct Installation {
     /// The folder of its programs.
-    pub(crate) bin_dir: PathBuf,
+    pub bin_dir: PathBuf,
     /// What `postgres --version` says, shortened: `PostgreSQL 18.1`.
-    pub(crate) version: String,
+    pub version: String,
 }
 
 impl Installation {
     /// The one in `bin_dir`, or else in PATH, or else the newest in the package folders.
-    pub(crate) fn find(bin_dir: Option<&Path>) -> Result<Self, String> {
+    pub fn find(bin_dir: Option<&Path>) -> Result<Self, String> {
         let found = match bin_dir {
             Some(folder) if holds_programs(folder) => folder.to_owned(),
             Some(folder) => {
@@ -83,7 +83,7 @@ fn holds_programs(folder: &Path) -> bool {
 }
 
 /// The folders that a pattern with at most one `*` stands for, newest version first.
-fn expand(pattern: &str) -> Vec<PathBuf> {
+pub(crate) fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else {
         return vec![PathBuf::from(pattern)];
     };

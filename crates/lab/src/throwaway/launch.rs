@@ -1,14 +1,42 @@
 //! Running a program that ends with its parent.
 
-use crate::arguments::LaunchArguments;
+use clap::Args;
 use pgweir_runtime::change_user;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use std::ffi::OsStr;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+/// Arguments of the launcher.
+#[derive(Debug, Args)]
+pub struct LaunchArguments {
+    /// Who to run as; empty to stay who we are
+    #[arg(long, default_value = "")]
+    pub user: String,
+
+    /// Process to end with
+    #[arg(long)]
+    pub parent: u32,
+
+    /// Program and arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub program: Vec<String>,
+}
+
+/// A command that runs `program` by this very program's launcher: as `user` (empty: as we are), and ended by SIGINT when
+/// the thread that spawns it ends (prctl(2), `PR_SET_PDEATHSIG`), so spawn it from a thread that lasts.
+pub fn launched(user: &str, program: &OsStr) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("throwaway-launch").arg("--user").arg(user);
+    command.arg("--parent").arg(std::process::id().to_string()).arg("--");
+    command.arg(program);
+    Ok(command)
+}
+
 /// Becomes the unprivileged user, arranges to get SIGINT (PostgreSQL's fast shutdown) when the parent ends, and
 /// becomes the program.
-pub(crate) fn launch(arguments: &LaunchArguments) -> ExitCode {
+pub fn launch(arguments: &LaunchArguments) -> ExitCode {
     let why = match prepare(arguments) {
         // Where it succeeds, exec does not return.
         Ok(()) => Command::new(&arguments.program[0])

@@ -1,0 +1,18 @@
+//! The laboratory: measures a user's own PostgreSQL, and advises from what it saw.
+//!
+//! It decides what to measure, in which order and how often, and what the figures mean. It does not pool, and it makes no
+//! load of its own: the load generator is PostgreSQL's pgbench, the pooler is this same program run as one, and every
+//! figure about the server comes from PostgreSQL's views and extensions or from the operating system.
+//!
+//! Like the runtime, it may call the system (clippy.toml); what judges figures (`maths`, `server::conninfo`) does not.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods)]
+
+mod commands;
+mod error;
+pub mod interrupt;
+pub mod server;
+pub mod throwaway;
+
+pub use commands::{Command, LabCommand, run};
+pub use error::{Error, Result};

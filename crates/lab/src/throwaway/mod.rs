@@ -1,0 +1,205 @@
+//! A throwaway PostgreSQL: a cluster in a temporary folder, gone when the command that asked for it ends.
+//!
+//! Three processes, so that nothing is left behind however any of them ends:
+//!
+//! ```text
+//! pgweir try, pgweir lab      asks for the cluster
+//!   pgweir throwaway-keeper     holds the folder; its standard input ends with its parent, and then it cleans up
+//!     postgres                    started through throwaway-launch: ends with the keeper (PR_SET_PDEATHSIG)
+//! ```
+
+mod installation;
+mod keeper;
+mod launch;
+
+pub use installation::Installation;
+pub use keeper::{DATA_FOLDER, KeeperArguments, keep};
+pub use launch::{LaunchArguments, launch, launched};
+
+use crate::{Error, Result};
+use nix::unistd::User;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Port in the name of the throwaway PostgreSQL's socket; it listens on TCP only where its settings say so.
+pub const SERVER_PORT: u16 = 5432;
+
+/// Settings of a cluster whose durability is of no use to anybody.
+pub const NOT_DURABLE: [&str; 3] = ["fsync=off", "synchronous_commit=off", "full_page_writes=off"];
+
+/// The system users to run PostgreSQL as when we are root.
+const UNPRIVILEGED_USERS: [&str; 2] = ["postgres", "nobody"];
+
+/// The longest path of a Unix-domain socket, bytes, with its closing zero (`sun_path`).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// What kind of cluster is wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Folder of PostgreSQL's programs; found where it is not given.
+    pub bin_dir: Option<PathBuf>,
+    /// Settings, NAME=VALUE. Authentication is trust; it listens on a Unix-domain socket, and on TCP as these say.
+    pub settings: Vec<String>,
+    /// Leave the folder behind.
+    pub keep: bool,
+}
+
+/// A running throwaway PostgreSQL, seen from who asked for it. Dropping it stops and removes it.
+#[derive(Debug)]
+pub struct Cluster {
+    installation: Installation,
+    folder: PathBuf,
+    user: Option<User>,
+    keeper: Child,
+    said: Option<BufReader<ChildStdout>>,
+}
+
+impl Cluster {
+    /// Begins to make one; it can be used after [`Cluster::wait_until_ready`].
+    pub fn begin(options: &Options) -> Result<Self> {
+        let installation = Installation::find(options.bin_dir.as_deref())?;
+        let user = unprivileged_user()?;
+        let folder =
+            make_folder(user.as_ref()).map_err(|e| Error::new(format!("could not make a temporary folder: {e}")))?;
+        let started = start_keeper(options, &installation, user.as_ref(), &folder);
+        let mut keeper = started.map_err(|e| {
+            let _ = fs::remove_dir_all(&folder);
+            Error::new(format!("could not start the keeper: {e}"))
+        })?;
+        let said = keeper.stdout.take().map(BufReader::new);
+        Ok(Cluster {
+            installation,
+            folder,
+            user,
+            keeper,
+            said,
+        })
+    }
+
+    /// Makes one and waits until it runs.
+    pub fn start(options: &Options) -> Result<Self> {
+        let mut cluster = Cluster::begin(options)?;
+        cluster.wait_until_ready()?;
+        Ok(cluster)
+    }
+
+    /// Waits until PostgreSQL runs.
+    pub fn wait_until_ready(&mut self) -> Result<()> {
+        let mut said = String::new();
+        if let Some(output) = &mut self.said {
+            output
+                .read_line(&mut said)
+                .map_err(|e| Error::new(format!("the keeper cannot be heard: {e}")))?;
+            if said.trim_end() == keeper::READY {
+                return Ok(());
+            }
+            let _ = output.read_to_string(&mut said);
+        }
+        Err(Error::new(format!("could not start PostgreSQL: {}", said.trim_end())))
+    }
+
+    /// Stops PostgreSQL and starts it with these settings in place of all that it had.
+    pub fn restart(&mut self, settings: &[String]) -> Result<()> {
+        let order = [&[keeper::RESTART.to_owned()], settings].concat().join("\t");
+        if let Some(input) = &mut self.keeper.stdin {
+            writeln!(input, "{order}")
+                .and_then(|()| input.flush())
+                .map_err(|e| Error::new(format!("the keeper does not listen: {e}")))?;
+        }
+        self.wait_until_ready()
+    }
+
+    /// What the keeper says from now on, for a thread that waits for PostgreSQL's end. No restart after that.
+    pub fn take_output(&mut self) -> Option<impl Read + Send + 'static> {
+        self.said.take()
+    }
+
+    /// The PostgreSQL that it was made from.
+    pub fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// The temporary folder: the socket is in it, and the cluster in its [`DATA_FOLDER`].
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Who it runs as, where that is not who we are; a pooler beside it does, too.
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+
+    /// Has everything stopped and removed, and waits for that.
+    pub fn stop(&mut self) {
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Who PostgreSQL and the pooler, which refuse root, run as; `None`: as we are.
+pub fn unprivileged_user() -> Result<Option<User>> {
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(None);
+    }
+    let user = UNPRIVILEGED_USERS
+        .iter()
+        .find_map(|name| User::from_name(name).ok().flatten());
+    let names = UNPRIVILEGED_USERS.join(" nor ");
+    user.map(Some).ok_or_else(|| {
+        Error::new(format!("PostgreSQL does not run as root, and there is neither {names}"))
+            .hint("run it as another user")
+    })
+}
+
+/// Makes `user`, where it is one, the owner of a file or folder.
+pub fn give_to(user: Option<&User>, path: &Path) -> io::Result<()> {
+    match user {
+        Some(user) => std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
+        None => Ok(()),
+    }
+}
+
+fn start_keeper(
+    options: &Options,
+    installation: &Installation,
+    user: Option<&User>,
+    folder: &Path,
+) -> io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("throwaway-keeper").arg("--folder").arg(folder);
+    command.arg("--bin-dir").arg(&installation.bin_dir);
+    command.arg("--user").arg(user.map_or("", |u| &u.name));
+    for setting in &options.settings {
+        command.arg("--set").arg(setting);
+    }
+    if options.keep {
+        command.arg("--keep");
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+}
+
+/// A folder for one user alone, short enough for a socket in it.
+fn make_folder(user: Option<&User>) -> io::Result<PathBuf> {
+    let make = |parent: &Path| tempfile::Builder::new().prefix("pgweir-throwaway-").tempdir_in(parent);
+    let mut folder = make(&std::env::temp_dir())?;
+    let socket = format!(".s.PGSQL.{SERVER_PORT}");
+    if folder.path().as_os_str().len() + 1 + socket.len() > SOCKET_PATH_BYTES_MAX {
+        folder = make(Path::new("/tmp"))?;
+    }
+    give_to(user, folder.path())?;
+    Ok(folder.keep())
+}
+
+fn path_text(path: &Path) -> Result<String, String> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("the path {} is not UTF-8", path.display()))
+}
