@@ -11,6 +11,7 @@
 mod commands;
 mod error;
 pub mod interrupt;
+pub mod maths;
 pub mod server;
 pub mod throwaway;
 
