@@ -12,6 +12,7 @@ mod commands;
 mod error;
 pub mod interrupt;
 pub mod maths;
+pub mod report;
 pub mod server;
 pub mod throwaway;
 
