@@ -263,6 +263,10 @@ impl Pooler {
                 }
                 self.forward(id, server_id, &message)
             }
+            // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
+            FrontendTag::Flush if message.total > HEADER_BYTES && !server.copy_in => {
+                self.plain(id, server_id, &message, Expect::MalformedFlush)
+            }
             FrontendTag::Flush => {
                 let step = self.forward(id, server_id, &message);
                 self.answer_fakes(id, server_id);

@@ -472,7 +472,8 @@ impl Pooler {
     /// first, so that each finds what it left.
     pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {
         for (at, entry) in entries.into_iter().enumerate().rev() {
-            let failed = at == 0;
+            // A Parse of our own says nothing about what the client would have been told.
+            let failed = at == 0 && entry.to != To::Skip;
             self.undo_one(id, server_id, entry.expect, entry.effect, failed);
         }
     }

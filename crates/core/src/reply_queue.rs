@@ -33,6 +33,8 @@ pub(crate) enum Expect {
     Execute,
     /// Ends with CloseComplete.
     Close,
+    /// A Flush that has a body: ends with an error. A copy-in passes over it as over any Flush.
+    MalformedFlush,
     /// CopyDone or CopyFail: nothing answers it; it marks where the Syncs of a copy-in stop being swallowed.
     CopyEnd,
 }
@@ -70,6 +72,8 @@ pub(crate) struct Effect {
     pub(crate) server_lost_all: Option<Vec<Arc<Statement>>>,
     /// What the server's unnamed statement is.
     pub(crate) server_unnamed: bool,
+    /// Its text may end statements in a way that only the reply tells: DEALLOCATE among other statements of a Query.
+    pub(crate) may_end_statements: bool,
     /// A name of the client's, and what it meant up to here.
     pub(crate) name: Option<(StatementName, Option<Arc<Statement>>)>,
     /// All names of the client's, and what they meant up to here.
@@ -127,7 +131,7 @@ impl Entry {
     }
 }
 
-/// See [`ReplyQueue::gained_later`].
+/// See [`ReplyQueue::all_ended_in_front`].
 #[derive(Debug, Default)]
 pub(crate) struct GainedLater {
     pub(crate) statements: HashSet<u64>,
@@ -178,12 +182,19 @@ impl ReplyQueue {
         self.entries.front_mut()
     }
 
-    /// What the requests behind the front give the server and name for the client.
-    pub(crate) fn gained_later(&self) -> GainedLater {
+    /// The front has ended all statements, which was not known when later requests were sent. What those give the server
+    /// and name for the client; what was before them is no longer to be brought back if they fail.
+    pub(crate) fn all_ended_in_front(&mut self) -> GainedLater {
         let mut later = GainedLater::default();
-        for effect in self.entries.iter().skip(1).filter_map(|e| e.effect.as_ref()) {
+        for effect in self.entries.iter_mut().skip(1).filter_map(|e| e.effect.as_mut()) {
             later.statements.extend(effect.server_gains.as_ref().map(|s| s.id));
-            later.names.extend(effect.name.as_ref().map(|(name, _)| name.clone()));
+            effect.server_loses = None;
+            effect.server_lost_all.iter_mut().for_each(Vec::clear);
+            effect.names_lost_all.iter_mut().for_each(Vec::clear);
+            if let Some((name, before)) = &mut effect.name {
+                later.names.insert(name.clone());
+                *before = None;
+            }
         }
         later
     }
@@ -246,7 +257,7 @@ impl ReplyQueue {
         while at < self.entries.len() {
             match self.entries[at].expect {
                 Expect::CopyEnd => return true,
-                Expect::Sync => {
+                Expect::Sync | Expect::MalformedFlush => {
                     let swallowed = self.entries.remove(at).expect("in bounds");
                     self.count_out(&swallowed);
                     self.segment_open = !self.entries[0].expect.ends_with_ready();

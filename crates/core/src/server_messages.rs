@@ -99,9 +99,8 @@ impl Pooler {
                 at = end;
                 continue;
             }
-            if self.servers.get(id.0).is_some_and(|s| s.queue.fake_in_front())
-                && !matches!(header.tag, b'N' | b'S' | b'A')
-            {
+            // Asynchronous messages, too, come of something behind it: of the next request, or of the segment's end.
+            if self.servers.get(id.0).is_some_and(|s| s.queue.fake_in_front()) {
                 run.end = at;
                 self.flush_run(id, &mut run);
                 run = at..at;
@@ -418,7 +417,7 @@ impl Pooler {
             return;
         }
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        let later = server.queue.gained_later();
+        let later = server.queue.all_ended_in_front();
         server.held.keep_only(&later.statements);
         let client = server.link.and_then(|c| self.clients.get_mut(c.0));
         if let Some(names) = client.and_then(|c| c.names.as_mut()) {
@@ -442,12 +441,18 @@ impl Pooler {
             return self.fatal_reply(now, id, fields, whole);
         }
         let Some(front) = server.queue.front() else {
-            // An error outside any request: the server says something on its own, as when it is about to close.
+            // An error outside any request: what the server makes of its next one is not known.
             let text = format!(
                 "{id}: error outside a query: {}",
                 String::from_utf8_lossy(fields.message)
             );
+            server.close_reason.get_or_insert("error outside a query");
             self.log(LogLevel::Warning, text);
+            if client.is_none() {
+                self.flush_run(id, run);
+                self.server_misbehaves(now, id, "an error that nothing asked for");
+                return Passed::Closed;
+            }
             let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
             return if session { Passed::Forward } else { Passed::Skip };
         };

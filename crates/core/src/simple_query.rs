@@ -48,6 +48,9 @@ impl Pooler {
             pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
                 effect = Some(self.discard_all_statements(id, server_id, effect.unwrap_or_default()));
             }
+            _ if self.may_end_statements(id, message) => {
+                effect.get_or_insert_default().may_end_statements = true;
+            }
             _ => {}
         }
         let entry = Entry::forward(Expect::Query);
@@ -57,6 +60,13 @@ impl Pooler {
         };
         self.server_mut(server_id).queue.push(entry);
         self.forward(id, server_id, message)
+    }
+
+    /// Whether a Query may end statements of its client among other things. A text that is not there in full may.
+    fn may_end_statements(&self, id: ClientId, message: &Message<'_>) -> bool {
+        let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
+        names.is_some_and(|names| names.len() > 0)
+            && (!message.is_whole() || pgweir_sql::effects(message.body()).intersects(pgweir_sql::Effects::PREPARE))
     }
 
     /// DEALLOCATE of a statement that the client made by Parse. The client's name for it ends; servers keep it for others.

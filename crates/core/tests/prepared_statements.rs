@@ -603,3 +603,92 @@ fn a_message_behind_a_copy_is_held_back_until_what_it_means_is_certain() {
     binds(&mut rig, a, b"s");
     assert_eq!(rig.told(server)[0], "Bind  s", "its Parse was ignored with the rest");
 }
+
+/// Which statements are left is known only by the tag in the reply, so nothing is decided before it has come.
+#[test]
+fn deallocate_all_among_other_statements_holds_back_what_uses_statements() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| {
+        w.query(b"select 1; deallocate all");
+        w.parse(b"s", b"select 2", NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    assert_eq!(rig.told(server), ["Query select 1; deallocate all"]);
+    rig.says(server, |w| {
+        w.command_complete("SELECT 1");
+        w.command_complete("DEALLOCATE ALL");
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(server),
+        ["Parse pgweir_11 select 2", "Sync"],
+        "no duplicate: s is gone"
+    );
+}
+
+#[test]
+fn what_a_parse_of_ours_cannot_do_in_a_failed_transaction_costs_the_client_nothing() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    rig.says(a, |w| {
+        w.parse(b"", SELECT, NO_TYPES);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.ready_for_query(Idle);
+    });
+    let b = rig.client();
+    rig.says(b, |w| {
+        w.query(b"select 'this destroys the unnamed statement of the server'")
+    });
+    rig.completes(server, "SELECT 1");
+    rig.says(a, |w| {
+        w.message(b'F', |b| b.extend([0; 4]));
+        w.sync();
+    });
+    rig.says(server, |w| w.ready_for_query(Failed));
+    rig.says(server, |w| w.ready_for_query(Failed));
+    rig.told(server);
+    for _ in 0..2 {
+        binds(&mut rig, a, b"");
+        assert_eq!(
+            rig.told(server)[0],
+            "Parse  select $1",
+            "the statement is still the client's"
+        );
+        rig.says(server, |w| {
+            w.error(&error("25P02", "current transaction is aborted"));
+            w.ready_for_query(Failed);
+        });
+    }
+}
+
+#[test]
+fn an_answer_of_ours_comes_before_what_the_server_reports_at_the_end_of_the_segment() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| {
+        w.parse(b"", b"set application_name = 'x'", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.close(b'S', b"s");
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SET");
+        w.parameter_status(b"application_name", b"x");
+        w.ready_for_query(Idle);
+    });
+    let told = rig.told(a);
+    assert_eq!(told[2..4], ["CommandComplete SET", "CloseComplete"], "{told:?}");
+    assert!(told[4].starts_with("ParameterStatus application_name"), "{told:?}");
+}

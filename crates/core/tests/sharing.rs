@@ -766,3 +766,39 @@ fn a_flush_is_answered_when_what_stands_before_it_is() {
     rig.says(server, |w| w.empty(b'1'));
     assert_eq!(rig.told(client), ["ParseComplete", "CloseComplete"]);
 }
+
+/// PostgreSQL refuses it and then ignores everything up to Sync: whoever got that server next would never be answered.
+#[test]
+fn a_flush_with_a_body_behind_a_sync_keeps_the_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.query(b"select 1");
+        w.message(b'H', |b| b.extend(*b"poison"));
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.server_of(client), Some(server), "an error is owed");
+    rig.says(server, |w| w.error(&error("08P01", "invalid message format")));
+    rig.says(client, |w| w.query(b"ignored"));
+    rig.says(client, |w| w.sync());
+    let told = rig.told(server);
+    assert_eq!(told[told.len() - 1], "Sync", "{told:?}");
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert_eq!(
+        rig.told(client)[2..],
+        ["Error 08P01 invalid message format", "ReadyForQuery I"]
+    );
+    assert_eq!(rig.server_of(client), None);
+}
+
+#[test]
+fn a_server_that_complains_unasked_is_not_handed_out_again() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).unwrap();
+    rig.completes(server, "SELECT 1");
+    rig.says(server, |w| w.error(&error("08P01", "invalid message format")));
+    assert!(rig.closed.contains(&server.into()));
+}
