@@ -11,9 +11,16 @@
 mod commands;
 mod error;
 pub mod interrupt;
+pub mod machine;
 pub mod maths;
+pub mod pgbench;
+pub mod pooler;
+pub mod progress;
 pub mod report;
+pub mod results;
+pub mod rounds;
 pub mod server;
+pub mod session;
 pub mod throwaway;
 
 pub use commands::{Command, LabCommand, run};

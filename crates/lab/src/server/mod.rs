@@ -2,6 +2,7 @@
 
 mod connect;
 pub mod conninfo;
+mod facts;
 mod keywords;
 pub mod resolve;
 mod tls;
@@ -9,6 +10,7 @@ mod tls;
 use crate::{Error, Result};
 use clap::Args;
 use conninfo::Parameters;
+pub use facts::{Facts, query_error};
 use postgres::Client;
 use resolve::{Surroundings, resolve};
 use std::fs;
@@ -101,6 +103,23 @@ impl Server {
     pub fn libpq_environment(&self) -> Vec<(&'static str, String)> {
         let password = self.given.get("password").map(|p| ("PGPASSWORD", p.to_owned()));
         password.into_iter().collect()
+    }
+
+    /// Of what the user gave, what concerns the session and not the way to the server.
+    pub fn only_of_session(&self) -> Parameters {
+        let mut kept = Parameters::default();
+        for name in [
+            "dbname",
+            "options",
+            "application_name",
+            "client_encoding",
+            "connect_timeout",
+        ] {
+            if let Some(value) = self.given.get(name) {
+                kept.set(name, value).expect("the names are libpq's");
+            }
+        }
+        kept
     }
 
     /// Whether the server is on this machine: reached through a Unix-domain socket or the loopback interface.

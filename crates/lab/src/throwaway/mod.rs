@@ -8,7 +8,7 @@
 //!     postgres                    started through throwaway-launch: ends with the keeper (PR_SET_PDEATHSIG)
 //! ```
 
-mod installation;
+pub(crate) mod installation;
 mod keeper;
 mod launch;
 

@@ -1,0 +1,160 @@
+//! One run of pgbench as a child process, which does not outlive us.
+
+use super::output::{Live, progress_of};
+use crate::interrupt::Interrupt;
+use crate::server::Server;
+use crate::throwaway::launched;
+use crate::{Error, Result};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child as Process, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often to look for a signal.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Lines of its complaints that are shown.
+const COMPLAINTS_MAX: usize = 3;
+
+/// A running pgbench, killed when dropped.
+#[derive(Debug)]
+pub struct Child {
+    process: Process,
+    errors: Receiver<String>,
+    output: Option<JoinHandle<String>>,
+}
+
+/// What pgbench wrote, once it has ended well.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) output: String,
+    /// Standard error, the progress lines among it.
+    pub(super) errors: Vec<String>,
+}
+
+impl Child {
+    /// Starts it, from a thread that lasts as long as it shall run. The server is named by environment and last argument.
+    pub(super) fn start(program: &Path, arguments: &[OsString], server: &Server) -> Result<Self> {
+        let error = |e: std::io::Error| Error::new(format!("could not run {}: {e}", program.display()));
+        let mut command = launched("", program.as_os_str()).map_err(error)?;
+        command.args(arguments).arg(server.libpq_words());
+        command
+            .envs(server.libpq_environment())
+            .env("LC_ALL", "C")
+            .env_remove("PGCLIENTENCODING");
+        // Ctrl-C at the terminal is for us: what ends pgbench is that we end it.
+        command.process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut process = command.spawn().map_err(error)?;
+        let (sender, errors) = channel();
+        if let Some(stderr) = process.stderr.take() {
+            thread::spawn(move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let output = process.stdout.take().map(|mut stdout| {
+            thread::spawn(move || {
+                let mut text = Vec::new();
+                let _ = stdout.read_to_end(&mut text);
+                String::from_utf8_lossy(&text).into_owned()
+            })
+        });
+        Ok(Child {
+            process,
+            errors,
+            output,
+        })
+    }
+
+    /// Waits for its end, at most `time_max`, and passes on its progress.
+    pub(super) fn finish(
+        mut self,
+        time_max: Duration,
+        interrupt: &Interrupt,
+        mut live: impl FnMut(Live),
+    ) -> Result<Written> {
+        let started = Instant::now();
+        let mut lines = Vec::new();
+        loop {
+            interrupt.check()?;
+            match self.errors.recv_timeout(LOOK_INTERVAL) {
+                Ok(line) => {
+                    if let Some(progress) = progress_of(&line) {
+                        live(progress);
+                    }
+                    lines.push(line);
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if started.elapsed() > time_max => {
+                    return Err(Error::new(format!(
+                        "pgbench did not end within {} s{}",
+                        time_max.as_secs(),
+                        complaints(&lines)
+                    )));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        let status = self.process.wait()?;
+        let output = self
+            .output
+            .take()
+            .and_then(|thread| thread.join().ok())
+            .unwrap_or_default();
+        interrupt.check()?;
+        match (status.success(), status.signal()) {
+            (true, _) => Ok(Written { output, errors: lines }),
+            (_, Some(signal)) => Err(Error::new(format!(
+                "pgbench was ended by signal {signal}{}",
+                complaints(&lines)
+            ))),
+            _ => Err(Error::new(format!("pgbench failed{}", complaints(&lines)))),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if let Ok(None) = self.process.try_wait() {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// The first lines that are no progress, without repetitions of one kind for many clients.
+fn complaints(lines: &[String]) -> String {
+    let mut found: Vec<&str> = Vec::new();
+    for line in lines {
+        let is_complaint =
+            line.contains("error:") || line.contains("fatal:") || line.contains("FATAL:") || line.contains("aborted");
+        // "pgbench: error: client 7 script 0 aborted ...": the same for each client.
+        let kind = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+        if is_complaint && !found.iter().any(|f| kind(f) == kind(line)) {
+            found.push(line);
+        }
+    }
+    if found.is_empty() {
+        found = lines
+            .iter()
+            .map(String::as_str)
+            .filter(|line| progress_of(line).is_none())
+            .collect();
+    }
+    found
+        .iter()
+        .take(COMPLAINTS_MAX)
+        .map(|line| format!("\n    {line}"))
+        .collect()
+}

@@ -1,0 +1,314 @@
+//! What pgbench shall do in one run, and what came of it.
+
+use super::latencies::Latencies;
+use super::output::{Live, Summary, summary_of};
+use super::{Child, Pgbench};
+use crate::interrupt::Interrupt;
+use crate::server::Server;
+use crate::{Error, Result, machine};
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Transactions of which the latency is kept at most; more are sampled. A line of the log has about 40 bytes.
+const LATENCIES_MAX: f64 = 500_000.0;
+
+/// A server is supposed to make no more transactions per second than this, for the size of the log.
+const TPS_SUPPOSED_MAX: f64 = 100_000.0;
+
+/// Open files of pgbench beside its connections.
+const SPARE_FILES: u64 = 64;
+
+/// Time beyond the planned one after which a run counts as stuck.
+const OVERDUE: Duration = Duration::from_secs(60);
+
+/// Which load: pgbench's options of the same names. Flatten it into a command's arguments.
+#[derive(Debug, Clone, Args)]
+pub struct WorkloadArguments {
+    /// A script of pgbench: tpcb-like, simple-update, select-only; with a weight as NAME@WEIGHT; may be repeated
+    #[arg(short, long, value_name = "NAME[@WEIGHT]")]
+    pub builtin: Vec<String>,
+
+    /// A script of your own, as for pgbench; with a weight as FILE@WEIGHT; may be repeated
+    #[arg(short, long, value_name = "FILE[@WEIGHT]")]
+    pub file: Vec<String>,
+
+    /// Define a variable for the scripts, as for pgbench; may be repeated
+    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+
+    /// Protocol of the queries
+    #[arg(short = 'M', long, value_enum, default_value_t = Protocol::Simple)]
+    pub protocol: Protocol,
+
+    /// Size of pgbench's tables: 100,000 accounts, about 16 MB, for each unit
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub scale: u32,
+
+    /// SQL that makes the tables of your own scripts, run once in the lab's database
+    #[arg(long, value_name = "FILE")]
+    pub setup: Option<PathBuf>,
+}
+
+/// How queries are sent (pgbench's `-M`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// As text.
+    Simple,
+    /// Parsed each time.
+    Extended,
+    /// Parsed once for each connection.
+    Prepared,
+}
+
+impl Protocol {
+    /// pgbench's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Protocol::Simple => "simple",
+            Protocol::Extended => "extended",
+            Protocol::Prepared => "prepared",
+        }
+    }
+}
+
+/// One of the scripts of a load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Where it comes from.
+    pub source: ScriptSource,
+    /// NAME or FILE, with `@WEIGHT` where it has one.
+    pub name: String,
+}
+
+/// Where a script comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScriptSource {
+    /// It is in pgbench.
+    Builtin,
+    /// The user wrote it.
+    File,
+}
+
+impl WorkloadArguments {
+    /// The scripts asked for; pgbench's default where there are none.
+    pub fn scripts(&self) -> Vec<Script> {
+        let named = |source, names: &[String]| -> Vec<Script> {
+            names
+                .iter()
+                .map(|name| Script {
+                    source,
+                    name: name.clone(),
+                })
+                .collect()
+        };
+        let mut scripts = named(ScriptSource::Builtin, &self.builtin);
+        scripts.extend(named(ScriptSource::File, &self.file));
+        if scripts.is_empty() {
+            scripts = named(ScriptSource::Builtin, &["tpcb-like".to_owned()]);
+        }
+        scripts
+    }
+
+    /// In words, such as `tpcb-like, simple protocol, scale 10`.
+    pub fn words(&self) -> String {
+        let names: Vec<String> = self.scripts().into_iter().map(|script| script.name).collect();
+        format!(
+            "{}, {} protocol, scale {}",
+            names.join(" + "),
+            self.protocol.word(),
+            self.scale
+        )
+    }
+}
+
+/// One run of pgbench.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// The scripts; not empty.
+    pub scripts: Vec<Script>,
+    /// Variables, NAME=VALUE.
+    pub variables: Vec<String>,
+    /// How queries are sent.
+    pub protocol: Protocol,
+    /// Concurrent clients.
+    pub clients: u32,
+    /// Measured time.
+    pub seconds: u32,
+    /// Added to that for the connecting of all clients, seconds.
+    pub connecting_seconds: u32,
+    /// A new connection for each transaction.
+    pub connect_each: bool,
+}
+
+/// What came of one run.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// The figures that pgbench sums up.
+    pub summary: Summary,
+    /// Latencies of single transactions, or of a sample; empty with `-C` before any transaction ended.
+    pub latencies: Latencies,
+    /// The progress lines.
+    pub intervals: Vec<Live>,
+    /// The command, for a shell.
+    pub command: String,
+    /// Everything that pgbench wrote.
+    pub raw: String,
+}
+
+impl Load {
+    /// The load of the arguments with so many clients, for so many seconds.
+    pub fn new(workload: &WorkloadArguments, clients: u32, seconds: u32) -> Self {
+        Load {
+            scripts: workload.scripts(),
+            variables: workload.variables.clone(),
+            protocol: workload.protocol,
+            clients,
+            seconds,
+            connecting_seconds: 0,
+            connect_each: false,
+        }
+    }
+
+    /// Threads of pgbench. More of them than processors only disturb; fewer clients than threads it refuses.
+    ///
+    /// A thread waits for an answer inside PREPARE (pgbench, `prepareCommand`) and lets its other clients wait
+    /// meanwhile, some of which may hold what that answer needs: through a pool smaller than the clients of a thread,
+    /// with transactions of several statements, it would stand still. [`Load::run`] gives each client its own thread then.
+    fn threads(&self, own_thread_each: bool) -> u32 {
+        // A transaction of one statement holds nothing that another client waits for.
+        let one_statement = self
+            .scripts
+            .iter()
+            .all(|s| s.source == ScriptSource::Builtin && s.name.starts_with("select"));
+        if own_thread_each && self.protocol == Protocol::Prepared && !one_statement {
+            return self.clients;
+        }
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        self.clients.min(u32::try_from(cpus).unwrap_or(1))
+    }
+
+    /// Runs it. `own_thread_each`: a pooler with fewer servers than clients stands in between.
+    pub fn run(
+        &self,
+        pgbench: &Pgbench,
+        server: &Server,
+        own_thread_each: bool,
+        interrupt: &Interrupt,
+        mut live: impl FnMut(Live),
+    ) -> Result<Measured> {
+        machine::raise_open_files(u64::from(self.clients) + SPARE_FILES)?;
+        let logs = tempfile::Builder::new().prefix("pgweir-lab-").tempdir()?;
+        let seconds = self.seconds + self.connecting_seconds;
+        let sampling = (LATENCIES_MAX / (TPS_SUPPOSED_MAX * f64::from(self.seconds))).clamp(0.000_1, 1.0);
+        let mut arguments: Vec<OsString> = ["-n", "--progress=1", "--log"].map(OsString::from).into();
+        arguments.push(format!("--log-prefix={}/log", logs.path().display()).into());
+        if sampling < 1.0 {
+            arguments.push(format!("--sampling-rate={sampling}").into());
+        }
+        let plain = self.arguments(seconds, own_thread_each);
+        arguments.extend(plain.iter().cloned());
+        let mut intervals = Vec::new();
+        let child = Child::start(&pgbench.path, &arguments, server)?;
+        let time_max = Duration::from_secs(u64::from(seconds)) + OVERDUE;
+        let written = child.finish(time_max, interrupt, |progress| {
+            intervals.push(progress);
+            live(progress);
+        })?;
+        let raw = format!("{}\n{}", written.errors.join("\n"), written.output);
+        let summary = summary_of(&written.output)?;
+        if summary.transactions == 0 {
+            return Err(Error::new(format!("pgbench made no transaction in {seconds} s"))
+                .hint("give each run more time with --seconds"));
+        }
+        let words: Vec<String> = plain.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
+        Ok(Measured {
+            summary,
+            latencies: Latencies::read(logs.path())?,
+            intervals,
+            command: format!("pgbench -n {} {}", words.join(" "), shell_quoted(&server.libpq_words())),
+            raw,
+        })
+    }
+
+    fn arguments(&self, seconds: u32, own_thread_each: bool) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        for script in &self.scripts {
+            arguments.push(
+                if script.source == ScriptSource::File {
+                    "-f"
+                } else {
+                    "-b"
+                }
+                .into(),
+            );
+            arguments.push(script.name.clone().into());
+        }
+        for variable in &self.variables {
+            arguments.extend(["-D".into(), variable.into()]);
+        }
+        for (option, value) in [
+            ("-M", self.protocol.word().to_owned()),
+            ("-c", self.clients.to_string()),
+            ("-j", self.threads(own_thread_each).to_string()),
+            ("-T", seconds.to_string()),
+        ] {
+            arguments.extend([option.into(), value.into()]);
+        }
+        if self.connect_each {
+            arguments.push("-C".into());
+        }
+        arguments
+    }
+}
+
+/// As one word for a shell.
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@,%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(clients: u32, protocol: Protocol) -> Load {
+        Load {
+            scripts: vec![Script {
+                source: ScriptSource::File,
+                name: "my script.sql@3".to_owned(),
+            }],
+            variables: vec!["n=5".to_owned()],
+            protocol,
+            clients,
+            seconds: 7,
+            connecting_seconds: 0,
+            connect_each: true,
+        }
+    }
+
+    #[test]
+    fn arguments_are_pgbenchs() {
+        let arguments = load(1, Protocol::Extended).arguments(9, false);
+        let text: Vec<_> = arguments.iter().map(|a| shell_quoted(&a.to_string_lossy())).collect();
+        assert_eq!(
+            text.join(" "),
+            "-f 'my script.sql@3' -D n=5 -M extended -c 1 -j 1 -T 9 -C"
+        );
+    }
+
+    /// Guards against pgbench standing still: while one client of a thread waits in PREPARE for a server of a small pool,
+    /// its other clients, which hold the servers, are not looked at.
+    #[test]
+    fn prepared_clients_of_a_small_pool_have_threads_of_their_own() {
+        assert_eq!(load(300, Protocol::Prepared).threads(true), 300);
+        let cpus = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
+        assert_eq!(load(300, Protocol::Prepared).threads(false), cpus.min(300));
+        assert_eq!(load(300, Protocol::Simple).threads(true), cpus.min(300));
+    }
+}

@@ -1,0 +1,230 @@
+//! A pooler in front of the server for the time of a run: this same program, as a process of its own.
+
+use crate::server::Server;
+use crate::throwaway::{give_to, launched, unprivileged_user};
+use crate::{Error, Result};
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Who clients of the pooler log in as.
+const USER: &str = "pgweir_lab";
+
+/// Time to start listening, and to end.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// How often to look whether it listens.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Open files beside those of clients and servers.
+const SPARE_FILES: u64 = 200;
+
+/// What the pooler is to be like.
+#[derive(Debug, Clone)]
+pub struct PoolerSettings {
+    /// Server connections.
+    pub pool_size: u32,
+    /// Client connections at most.
+    pub clients_max: u32,
+    /// How clients prove who they are: `trust` or `scram-sha-256`.
+    pub auth_type: &'static str,
+    /// `session`, `transaction` or `statement`.
+    pub pool_mode: &'static str,
+}
+
+impl PoolerSettings {
+    /// A pool of so many servers for so many clients, in transaction mode.
+    pub fn new(pool_size: u32, clients_max: u32) -> Self {
+        PoolerSettings {
+            pool_size,
+            clients_max,
+            auth_type: "scram-sha-256",
+            pool_mode: "transaction",
+        }
+    }
+}
+
+/// A running pooler; ended and removed when dropped.
+#[derive(Debug)]
+pub struct Pooler {
+    process: Child,
+    /// Its configuration; readable by its user alone, because a password may stand in it.
+    folder: TempDir,
+    port: u16,
+    password: String,
+}
+
+impl Pooler {
+    /// Starts one in front of `server` on a free port of loopback.
+    pub fn start(server: &Server, settings: &PoolerSettings) -> Result<Self> {
+        crate::machine::raise_open_files(
+            u64::from(settings.clients_max) + u64::from(settings.pool_size) + SPARE_FILES,
+        )?;
+        refuse_what_needs_tls(server)?;
+        // Like PgBouncer it refuses to be root.
+        let user = unprivileged_user()?;
+        let folder = tempfile::Builder::new().prefix("pgweir-lab-pooler-").tempdir()?;
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let password = random_password()?;
+        let files = [
+            ("pgweir.ini", configuration(server, settings, port, folder.path())),
+            ("userlist.txt", format!("\"{USER}\" \"{password}\"\n")),
+        ];
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::write(&path, text)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            give_to(user.as_ref(), &path)?;
+        }
+        give_to(user.as_ref(), folder.path())?;
+        let program = std::env::current_exe()?;
+        let mut command = launched("", program.as_os_str())?;
+        if let Some(user) = &user {
+            command.arg("--user").arg(&user.name);
+        }
+        command.arg("--quiet").arg(folder.path().join("pgweir.ini"));
+        // Ctrl-C at the terminal is for us: what ends the pooler is that we end it.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(fs::File::create(folder.path().join("stderr"))?);
+        let process = command
+            .spawn()
+            .map_err(|e| Error::new(format!("could not start the pooler: {e}")))?;
+        let mut pooler = Pooler {
+            process,
+            folder,
+            port,
+            password,
+        };
+        pooler.wait_until_it_listens()?;
+        Ok(pooler)
+    }
+
+    /// The server as seen through the pooler.
+    pub fn server(&self, behind: &Server) -> Result<Server> {
+        let mut parameters = behind.only_of_session();
+        for (name, value) in [
+            ("host", "127.0.0.1"),
+            ("port", &self.port.to_string()),
+            ("user", USER),
+            ("password", &self.password),
+            ("sslmode", "disable"),
+            ("gssencmode", "disable"),
+        ] {
+            parameters.set(name, value).map_err(Error::new)?;
+        }
+        Server::new(parameters)
+    }
+
+    /// The process, for those who look at its memory and processor time.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A connection to its admin console, which speaks the simple protocol alone.
+    pub fn console(&self, behind: &Server) -> Result<Server> {
+        Ok(self.server(behind)?.in_database("pgbouncer"))
+    }
+
+    fn wait_until_it_listens(&mut self) -> Result<()> {
+        let started = Instant::now();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                return Err(Error::new(format!(
+                    "the pooler ended with {status}{}",
+                    self.complaints()
+                )));
+            }
+            if TcpStream::connect_timeout(&address, START_MAX).is_ok() {
+                return Ok(());
+            }
+            if started.elapsed() > START_MAX {
+                return Err(Error::new(format!("the pooler does not listen{}", self.complaints())));
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// What it wrote before it ended.
+    fn complaints(&self) -> String {
+        let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+        let text = read("stderr") + &read("log");
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(5)..];
+        last.iter().map(|line| format!("\n    {line}")).collect()
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        if let Ok(None) = self.process.try_wait() {
+            // At once: whoever is still connected is ours.
+            let pid = i32::try_from(self.process.id())
+                .ok()
+                .and_then(rustix::process::Pid::from_raw);
+            if let Some(pid) = pid {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::QUIT);
+            }
+            let started = Instant::now();
+            while started.elapsed() < START_MAX && matches!(self.process.try_wait(), Ok(None)) {
+                thread::sleep(LOOK_INTERVAL);
+            }
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// The configuration file.
+fn configuration(server: &Server, settings: &PoolerSettings, port: u16, folder: &std::path::Path) -> String {
+    let folder = folder.display();
+    let mut database = String::new();
+    for (name, parameter) in [
+        ("host", "host"),
+        ("port", "port"),
+        ("user", "user"),
+        ("password", "password"),
+    ] {
+        let value = server
+            .get(parameter)
+            .or(if name == "host" { server.get("hostaddr") } else { None });
+        if let Some(value) = value {
+            database += &format!(" {name}='{}'", value.replace('\'', "''"));
+        }
+    }
+    format!(
+        "[databases]\n* ={database}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+         auth_type = {}\nauth_file = {folder}/userlist.txt\nadmin_users = {USER}\nlogfile = {folder}/log\n\
+         pool_mode = {}\ndefault_pool_size = {}\nmax_client_conn = {}\nquery_wait_timeout = 0\nserver_login_retry = 1\n\
+         ignore_startup_parameters = extra_float_digits,options\nlog_connections = 0\nlog_disconnections = 0\n",
+        settings.auth_type, settings.pool_mode, settings.pool_size, settings.clients_max,
+    )
+}
+
+/// The pooler speaks no TLS yet, so a server that is only to be spoken to so cannot be pooled.
+fn refuse_what_needs_tls(server: &Server) -> Result<()> {
+    match server.get("sslmode") {
+        Some(mode @ ("require" | "verify-ca" | "verify-full")) => Err(Error::new(format!(
+            "sslmode={mode}, and pgweir does not speak TLS to servers yet"
+        ))
+        .hint("--direct-only measures without a pooler")),
+        _ => Ok(()),
+    }
+}
+
+fn random_password() -> Result<String> {
+    let mut bytes = [0; 16];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

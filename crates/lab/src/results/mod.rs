@@ -1,0 +1,140 @@
+//! What a run leaves behind: a folder with raw output, `result.json` and `report.html`.
+
+mod outcome;
+
+pub use outcome::{Case, Outcome, Paste, SCHEMA, ServerTold};
+
+use crate::machine::Machine;
+use crate::report::Report;
+use crate::session::Target;
+use crate::{Error, Result};
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The outcome, for programs; docs/lab/result.md describes it.
+pub const RESULT_FILE: &str = "result.json";
+
+/// The outcome, for people.
+pub const REPORT_FILE: &str = "report.html";
+
+/// The folder for what pgbench wrote, one file for each run.
+const RAW_FOLDER: &str = "raw";
+
+/// A folder of results. Removed when dropped, unless it was finished.
+#[derive(Debug)]
+pub struct Results {
+    folder: PathBuf,
+    command: String,
+    started: jiff::Zoned,
+    clock: Instant,
+    finished: bool,
+}
+
+impl Results {
+    /// Makes the folder; `./pgweir-lab-COMMAND-TIME` where none is named.
+    pub fn create(command: &str, folder: Option<&Path>) -> Result<Self> {
+        let started = jiff::Zoned::now();
+        let folder = match folder {
+            Some(folder) => folder.to_owned(),
+            None => PathBuf::from(format!("pgweir-lab-{command}-{}", started.strftime("%Y%m%d-%H%M%S"))),
+        };
+        let error = |e: std::io::Error| {
+            Error::new(format!(
+                "could not make the folder {} for the results: {e}",
+                folder.display()
+            ))
+        };
+        fs::create_dir(&folder).map_err(error)?;
+        fs::create_dir(folder.join(RAW_FOLDER)).map_err(error)?;
+        Ok(Results {
+            folder,
+            command: command.to_owned(),
+            started,
+            clock: Instant::now(),
+            finished: false,
+        })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Keeps what a program wrote; `name` without an ending, such as `direct-8-clients-round-1`.
+    pub fn raw(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(RAW_FOLDER).join(format!("{name}.txt"));
+        fs::write(&path, text).map_err(|e| Error::new(format!("could not write {}: {e}", path.display())))
+    }
+
+    /// An outcome that says what was run, when and where, and nothing yet of what came of it.
+    pub fn outcome(&self, machine: &Machine, target: &Target, pgbench: &str) -> Outcome {
+        Outcome {
+            schema: SCHEMA,
+            command: self.command.clone(),
+            arguments: std::env::args().skip(1).collect(),
+            program: format!("pgweir {}", env!("CARGO_PKG_VERSION")),
+            started: self.started.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+            seconds: 0.0,
+            machine: machine.clone(),
+            server: ServerTold {
+                version: target.facts.version.clone(),
+                place: target.server.place(),
+                throwaway: target.is_throwaway(),
+                local: target.server.is_local(),
+                settings: target.facts.settings.clone(),
+            },
+            pgbench: pgbench.to_owned(),
+            ..Outcome::default()
+        }
+    }
+
+    /// Writes the outcome and the report, prints the report's text, and keeps the folder.
+    pub fn finish(mut self, mut outcome: Outcome, report: &Report) -> Result<()> {
+        outcome.seconds = self.clock.elapsed().as_secs_f64();
+        let json = serde_json::to_string_pretty(&outcome).map_err(|e| Error::new(format!("{RESULT_FILE}: {e}")))?;
+        for (file, text) in [(RESULT_FILE, json + "\n"), (REPORT_FILE, report.to_html())] {
+            let path = self.folder.join(file);
+            fs::write(&path, text).map_err(|e| Error::new(format!("could not write {}: {e}", path.display())))?;
+        }
+        self.finished = true;
+        if std::io::stderr().is_terminal() {
+            eprintln!();
+        }
+        // The reader may be a pager that was left early.
+        let mut output = std::io::stdout().lock();
+        let _ = writeln!(output, "{}", report.to_text().trim_end());
+        let _ = writeln!(output, "\nresults: {}", self.folder.join(REPORT_FILE).display());
+        Ok(())
+    }
+}
+
+impl Drop for Results {
+    fn drop(&mut self) {
+        if !self.finished {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Reads the outcome of an earlier run; `path` is its folder or the file itself.
+pub fn read(path: &Path) -> Result<Outcome> {
+    let file = if path.is_dir() {
+        path.join(RESULT_FILE)
+    } else {
+        path.to_owned()
+    };
+    let text = fs::read_to_string(&file).map_err(|e| Error::new(format!("could not read {}: {e}", file.display())))?;
+    let outcome: Outcome = serde_json::from_str(&text)
+        .map_err(|e| Error::new(format!("{} is no result of pgweir lab: {e}", file.display())))?;
+    if outcome.schema > SCHEMA {
+        return Err(Error::new(format!(
+            "{} has schema {}, and this pgweir knows up to {SCHEMA}",
+            file.display(),
+            outcome.schema
+        ))
+        .hint("use the pgweir that wrote it, or a newer one"));
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,194 @@
+//! Interleaved rounds: everything once, then everything again, so that what changes with time meets all alike.
+
+use crate::pgbench::{Load, Measured};
+use crate::pooler::{Pooler, PoolerSettings};
+use crate::progress::number_words;
+use crate::results::Case;
+use crate::server::Server;
+use crate::session::Session;
+use crate::{Error, Result};
+use std::time::Duration;
+
+/// How a load reaches the server.
+#[derive(Debug, Clone)]
+pub enum Path {
+    /// By connections of its own.
+    Direct,
+    /// Through a pooler that is started for this run.
+    Pooled(PoolerSettings),
+}
+
+/// A case, and how it is measured.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// The case, which the figures are added to.
+    pub case: Case,
+    /// The way to the server.
+    pub path: Path,
+    /// What pgbench does.
+    pub load: Load,
+}
+
+impl Planned {
+    /// pgbench straight to the server.
+    pub fn direct(load: Load) -> Self {
+        let case = Case::new(
+            format!("direct, {}", clients_words(load.clients)),
+            "direct",
+            load.clients,
+            None,
+        );
+        Planned {
+            case,
+            path: Path::Direct,
+            load,
+        }
+    }
+
+    /// pgbench through a pool.
+    pub fn pooled(load: Load, settings: PoolerSettings) -> Self {
+        let name = format!(
+            "pgweir, pool of {}, {}",
+            settings.pool_size,
+            clients_words(load.clients)
+        );
+        let case = Case::new(name, "pgweir", load.clients, Some(settings.pool_size));
+        Planned {
+            case,
+            path: Path::Pooled(settings),
+            load,
+        }
+    }
+
+    /// How long a run of it should take.
+    pub fn time(&self) -> Duration {
+        Duration::from_secs(u64::from(self.load.seconds + self.load.connecting_seconds)) + Duration::from_millis(300)
+    }
+
+    /// Measures it once more and adds the figures to the case.
+    pub fn measure(&mut self, session: &mut Session, round: u32) -> Result<Measured> {
+        session
+            .progress
+            .begin(&format!("{}, round {}", self.case.name, round + 1), self.time());
+        let measured = self.run(session);
+        match &measured {
+            Ok(measured) => {
+                add_figures(&mut self.case, measured);
+                self.case.command.clone_from(&measured.command);
+                session.results.raw(
+                    &format!("{}-round-{}", file_name(&self.case.name), round + 1),
+                    &measured.raw,
+                )?;
+                session.progress.done(&figures_words(measured));
+            }
+            Err(Error::Interrupted { .. }) => {}
+            Err(Error::Failed { message, .. }) => {
+                let first = message.lines().last().unwrap_or_default().trim();
+                session.progress.done(&format!("failed: {first}"));
+                self.case.failure = Some(message.clone());
+            }
+        }
+        measured
+    }
+
+    fn run(&self, session: &mut Session) -> Result<Measured> {
+        let direct = session.target.server.clone();
+        match &self.path {
+            Path::Direct => self.load_on(session, &direct, false),
+            Path::Pooled(settings) => {
+                let pooler = Pooler::start(&direct, settings)?;
+                let server = pooler.server(&direct)?;
+                let measured = self.load_on(session, &server, settings.pool_size < self.load.clients);
+                drop(pooler);
+                measured
+            }
+        }
+    }
+
+    fn load_on(&self, session: &mut Session, server: &Server, own_thread_each: bool) -> Result<Measured> {
+        let progress = &mut session.progress;
+        self.load
+            .run(&session.pgbench, server, own_thread_each, &session.interrupt, |live| {
+                progress.live(&format!("{} TPS", number_words(live.tps)));
+            })
+    }
+}
+
+/// Measures all of them `rounds` times in turn, from the other end every second time. One that fails is left out from
+/// then on; with nothing but failures the first of them is the error.
+pub fn run(session: &mut Session, planned: &mut [Planned], rounds: u32) -> Result<()> {
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..planned.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            if planned[at].case.failure.is_some() {
+                session.progress.unplan(1, planned[at].time());
+                continue;
+            }
+            match planned[at].measure(session, round) {
+                Err(e @ Error::Interrupted { .. }) => return Err(e),
+                Err(e) if server_is_gone(session) => return Err(e),
+                _ => {}
+            }
+        }
+    }
+    match planned.iter().find_map(|p| p.case.failure.clone()) {
+        Some(failure) if planned.iter().all(|p| p.case.failure.is_some()) => Err(Error::new(failure)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether nothing more can be measured.
+pub fn server_is_gone(session: &Session) -> bool {
+    session.target.connect().is_err()
+}
+
+/// Adds throughput and latency of a run.
+pub fn add_figures(case: &mut Case, measured: &Measured) {
+    let summary = &measured.summary;
+    case.add("tps", summary.tps);
+    case.add("latency_mean_ms", summary.latency_mean_ms);
+    for (name, share) in [
+        ("latency_p50_ms", 0.5),
+        ("latency_p95_ms", 0.95),
+        ("latency_p99_ms", 0.99),
+    ] {
+        if let Some(ms) = measured.latencies.percentile_ms(share) {
+            case.add(name, ms);
+        }
+    }
+    if let Some(ms) = summary.connection_ms {
+        case.add("connection_ms", ms);
+    }
+    if summary.failed > 0 {
+        #[expect(clippy::cast_precision_loss, reason = "a count of transactions")]
+        case.add("failed_transactions", summary.failed as f64);
+    }
+}
+
+fn figures_words(measured: &Measured) -> String {
+    let tps = number_words(measured.summary.tps);
+    match measured.latencies.percentile_ms(0.95) {
+        Some(p95) => format!("{tps} TPS, p95 {} ms", number_words(p95)),
+        None => format!("{tps} TPS"),
+    }
+}
+
+/// `1 client`, `8 clients`
+pub fn clients_words(clients: u32) -> String {
+    if clients == 1 {
+        "1 client".to_owned()
+    } else {
+        format!("{} clients", number_words(f64::from(clients)))
+    }
+}
+
+/// For a file: letters, digits and dashes.
+fn file_name(name: &str) -> String {
+    let words = name
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}

@@ -1,0 +1,68 @@
+//! Asking before anything intrusive.
+
+use super::Target;
+use crate::interrupt::Interrupt;
+use crate::progress::duration_words;
+use crate::{Error, Result};
+use std::io::{BufRead, IsTerminal, Write};
+use std::time::Duration;
+
+/// What a measurement will do to the server.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// One thing each, such as `open up to 64 connections`.
+    pub actions: Vec<String>,
+    /// How long it should take.
+    pub time: Duration,
+}
+
+/// Tells the plan and waits for a yes.
+pub(super) fn ask(command: &str, plan: &Plan, target: &Target, yes: bool, interrupt: &Interrupt) -> Result<()> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(Error::new(format!(
+            "lab {command} asks before it does this to a server, and there is no terminal to ask at:{}",
+            lines(plan)
+        ))
+        .hint("--yes answers yes; --throwaway measures a temporary server of its own"));
+    }
+    eprintln!(
+        "lab {command} will, on the {} (PostgreSQL {}):{}\nin about {}.",
+        target.server.place(),
+        target.facts.version,
+        lines(plan),
+        duration_words(plan.time)
+    );
+    eprint!("Go on? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let answer = read_answer(interrupt)?;
+    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        Ok(())
+    } else {
+        Err(Error::new("nothing was done, because the answer was not yes"))
+    }
+}
+
+fn lines(plan: &Plan) -> String {
+    plan.actions.iter().map(|action| format!("\n  - {action}")).collect()
+}
+
+/// A line from the terminal; a signal ends the waiting.
+fn read_answer(interrupt: &Interrupt) -> Result<String> {
+    let (sender, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = std::io::stdin().lock().read_line(&mut line);
+        let _ = sender.send(line);
+    });
+    loop {
+        interrupt.check()?;
+        match answer.recv_timeout(Duration::from_millis(50)) {
+            Ok(line) => return Ok(line),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Ok(String::new()),
+        }
+    }
+}

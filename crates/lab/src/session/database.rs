@@ -1,0 +1,131 @@
+//! The lab's own database: created, and dropped however the measurement ends.
+
+use crate::server::{Server, query_error};
+use crate::{Error, Result};
+use postgres::Client;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The comment by which the lab knows its own.
+const MARK: &str = "made by pgweir lab, which drops it when it ends";
+
+/// How long to wait for a server that does not answer when the database is to be dropped, and how often to ask.
+const SERVER_BACK_MAX: Duration = Duration::from_secs(5);
+const ASK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A database that is dropped with this.
+#[derive(Debug)]
+pub struct LabDatabase {
+    /// The server, in a database that was there before.
+    server: Server,
+    name: String,
+    /// The server's major version.
+    major: u32,
+}
+
+impl LabDatabase {
+    /// Creates it. One that a killed run of the lab has left is taken down first; any other is left alone.
+    pub fn create(server: &Server, name: &str, major: u32) -> Result<Self> {
+        if server.get("dbname") == Some(name) {
+            return Err(Error::new(format!(
+                "the lab cannot create database \"{name}\" while it is connected to it"
+            ))
+            .hint("name another database of the server to connect to, such as dbname=postgres")
+            .hint("--existing uses the database as it is"));
+        }
+        let mut client = server.connect()?;
+        let found = client
+            .query_opt(
+                "select coalesce(shobj_description(oid, 'pg_database'), '') from pg_database where datname = $1",
+                &[&name],
+            )
+            .map_err(|e| query_error(&e))?;
+        if let Some(row) = found {
+            if row.get::<_, &str>(0) != MARK {
+                return Err(
+                    Error::new(format!("database \"{name}\" exists, and the lab has not made it"))
+                        .hint("name another one with --database, which is created and dropped")
+                        .hint("--existing uses the database as it is"),
+                );
+            }
+            drop_database(&mut client, name, major)?;
+        }
+        // The guard stands before the deed: a signal may come in between.
+        let database = LabDatabase {
+            server: server.clone(),
+            name: name.to_owned(),
+            major,
+        };
+        let created = client.batch_execute(&format!("create database {}", quoted(name)));
+        if let Err(e) = created {
+            std::mem::forget(database);
+            let may_not = e.code() == Some(&postgres::error::SqlState::INSUFFICIENT_PRIVILEGE);
+            let failed = query_error(&e);
+            return Err(if may_not {
+                let user = server.get("user").unwrap_or_default();
+                failed.hint(format!(
+                    "alter role {} createdb, or measure as another role",
+                    quoted(user)
+                ))
+            } else {
+                failed
+            });
+        }
+        client
+            .batch_execute(&format!("comment on database {} is '{MARK}'", quoted(name)))
+            .map_err(|e| query_error(&e))?;
+        Ok(database)
+    }
+
+    /// Drops it now.
+    pub fn drop_now(self) -> Result<()> {
+        let outcome = self.try_drop();
+        std::mem::forget(self);
+        outcome
+    }
+
+    fn try_drop(&self) -> Result<()> {
+        let started = Instant::now();
+        let mut client = loop {
+            match self.server.connect() {
+                Ok(client) => break client,
+                Err(e) if started.elapsed() > SERVER_BACK_MAX => return Err(self.left_behind(e)),
+                Err(_) => thread::sleep(ASK_INTERVAL),
+            }
+        };
+        drop_database(&mut client, &self.name, self.major).map_err(|e| self.left_behind(e))
+    }
+
+    fn left_behind(&self, why: Error) -> Error {
+        let name = quoted(&self.name);
+        why.context(format!("database {name} is left behind"))
+            .hint(format!("drop database {name};"))
+    }
+}
+
+impl Drop for LabDatabase {
+    fn drop(&mut self) {
+        if let Err(e) = self.try_drop() {
+            eprintln!("pgweir: {e}");
+        }
+    }
+}
+
+fn drop_database(client: &mut Client, name: &str, major: u32) -> Result<()> {
+    let name_quoted = quoted(name);
+    let dropped = if major >= 13 {
+        client.batch_execute(&format!("drop database if exists {name_quoted} with (force)"))
+    } else {
+        let ended = client.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1",
+            &[&name],
+        );
+        ended.and_then(|_| client.batch_execute(&format!("drop database if exists {name_quoted}")))
+    };
+    dropped.map_err(|e| query_error(&e))
+}
+
+/// As an identifier.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
