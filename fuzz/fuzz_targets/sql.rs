@@ -1,9 +1,10 @@
-//! Guards against text that brings down the lexer, and against white space, semicolons and comments at the end of a
-//! text, or in front of it, that change what it is taken for: a COMMIT must not hide behind a comment.
+//! Guards against text that brings down the lexer, against white space, semicolons and comments at the end of a text, or in
+//! front of it, that change what it is taken for (a COMMIT must not hide behind a comment), and against a statement whose
+//! effects are overlooked because of what stands around it.
 #![no_main]
 
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
-use pgweir_sql::{Statement, classify};
+use pgweir_sql::{Effects, Scanner, Statement, classify, effects, hidden_settings, setting_parameters};
 
 /// What may follow any statement without changing it.
 const FOLLOWERS: [&[u8]; 8] = [
@@ -21,12 +22,16 @@ const FOLLOWERS: [&[u8]; 8] = [
 const LEADERS: [&[u8]; 3] = [b" ", b"-- begin\n", b"/* commit; */"];
 
 libfuzzer_sys::fuzz_target!(|text: &[u8]| {
+    check_effects(text);
     let verdict = classify(text);
     if text.len() > STATEMENT_BYTES_MAX {
-        assert_eq!(verdict, Statement::Other);
+        assert!(matches!(
+            verdict,
+            Statement::Other | Statement::Prepare(_) | Statement::Execute(_)
+        ));
         return;
     }
-    if let Statement::Deallocate(name) = &verdict {
+    if let Some(name) = name(&verdict) {
         assert!(!name.is_empty() && name.len() <= 63);
     }
     // Text that ends within a comment or a quoted name swallows what follows: that must not make it a statement of ours,
@@ -54,8 +59,9 @@ libfuzzer_sys::fuzz_target!(|text: &[u8]| {
         }
     }
     // Key words know no case.
-    if !matches!(verdict, Statement::Deallocate(_)) {
-        assert_eq!(classify(&text.to_ascii_uppercase()), verdict);
+    if name(&verdict).is_none() && !is_setting(&verdict) {
+        let upper = classify(&text.to_ascii_uppercase());
+        assert!(upper == verdict || verdict == Statement::Other, "{upper:?}");
     }
     // A second statement makes it nobody's.
     let two = [text, b"\n;select 1"].concat();
@@ -63,3 +69,57 @@ libfuzzer_sys::fuzz_target!(|text: &[u8]| {
         assert_eq!(classify(&two), Statement::Other);
     }
 });
+
+/// The name of anything but a setting: one identifier.
+fn name(verdict: &Statement) -> Option<&[u8]> {
+    use Statement::{Deallocate, Execute, Listen, Prepare, Release, RollbackTo, Savepoint, Unlisten};
+    match verdict {
+        Deallocate(name) | Prepare(name) | Execute(name) | Listen(name) | Unlisten(name) | Savepoint(name)
+        | Release(name) | RollbackTo(name) => Some(name),
+        _ => None,
+    }
+}
+
+fn is_setting(verdict: &Statement) -> bool {
+    matches!(
+        verdict,
+        Statement::Set(_) | Statement::SetLocal(_) | Statement::Reset(_)
+    )
+}
+
+fn check_effects(text: &[u8]) {
+    let alone = effects(text);
+    setting_parameters(text);
+    if hidden_settings(text).iter().any(|name| name.contains('.')) {
+        assert!(!text.is_empty());
+    }
+    // In pieces at least the same is said.
+    let mut scanner = Scanner::new();
+    text.chunks(7).for_each(|piece| scanner.feed(piece));
+    assert!(
+        scanner.effects().contains(alone),
+        "{alone:?} in pieces: {:?}",
+        scanner.effects()
+    );
+    // Whatever a text is, a statement in front of it keeps its effects, and so does the text.
+    let behind = [b"set a.b = 1; ", text].concat();
+    let together = effects(&behind);
+    assert!(
+        together.contains(alone | Effects::SETTINGS),
+        "{alone:?} behind a SET: {together:?}"
+    );
+    assert!(hidden_settings(&behind).iter().any(|name| **name == *"a.b"));
+    // What it is not taken for, it does not do.
+    match classify(text) {
+        Statement::Set(_) | Statement::Reset(_) | Statement::ResetAll | Statement::DiscardAll => {
+            assert!(alone.contains(Effects::SETTINGS));
+        }
+        Statement::Prepare(_) | Statement::Execute(_) | Statement::Deallocate(_) | Statement::DeallocateAll => {
+            assert!(alone.contains(Effects::PREPARE));
+        }
+        Statement::Listen(_) | Statement::Unlisten(_) | Statement::UnlistenAll => {
+            assert!(alone.contains(Effects::LISTEN));
+        }
+        _ => {}
+    }
+}

@@ -45,6 +45,16 @@ impl Effects {
     /// Everything: the verdict on text that cannot be read.
     pub const ALL: Effects = Effects((1 << 13) - 1);
 
+    /// One of the bits that a caller never sees, for what is no effect by itself.
+    pub(crate) const fn private(number: u32) -> Effects {
+        Effects(1 << (24 + number))
+    }
+
+    /// Without the private bits.
+    pub(crate) const fn public(self) -> Effects {
+        Effects(self.0 & Effects::ALL.0)
+    }
+
     /// Nothing in it.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

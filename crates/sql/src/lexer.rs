@@ -1,46 +1,116 @@
-//! Words, quoted identifiers and punctuation, as far as the session statements need them.
+//! Tokens of SQL text, as far as it takes to tell words from what is quoted, and one statement from the next.
 //!
-//! Rules: the PostgreSQL manual, section "Lexical Structure".
+//! Rules: the PostgreSQL manual, section "Lexical Structure", and scan.l where the manual is silent (a string goes on in
+//! the next line, `--` inside an operator, identifiers that end at a dollar sign).
+//!
+//! Whether a backslash escapes in a plain string is a setting of the session (`standard_conforming_strings`), which the
+//! text does not show. A lexer is told, and notes whether it made a difference.
 
-/// One token; everything the session statements do not use is [`Token::Other`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+use memchr::{memchr, memchr2, memmem};
+
+/// Identifiers are cut to this many bytes (`NAMEDATALEN - 1`).
+const IDENTIFIER_BYTES_MAX: usize = 63;
+
+/// One token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Token<'a> {
     /// An unquoted identifier or key word, as written.
     Word(&'a [u8]),
-    /// A `"quoted"` identifier without its quotes, doubled quotes halved.
-    Quoted(Vec<u8>),
-    /// `;`
-    Semicolon,
-    /// Anything else: the text is not a statement of ours.
-    Other,
+    /// A `"quoted"` identifier: what is between the quotes, doubled quotes still doubled.
+    Quoted(&'a [u8]),
+    /// `U&"..."`, whose letters may be written as escapes.
+    UnicodeQuoted,
+    /// A string constant of any kind: what is between its delimiters, nothing undone.
+    Text(&'a [u8]),
+    /// `$1`
+    Parameter(u16),
+    /// Digits and decimal points.
+    Number,
+    /// Any other byte: operators, parentheses, semicolons.
+    Byte(u8),
+    /// A comment, string or quoted identifier that does not end. Nothing follows it.
+    Unterminated,
+}
+
+impl Token<'_> {
+    /// Whether it is this key word; `word` in lower case.
+    pub(crate) fn is(&self, word: &str) -> bool {
+        matches!(self, Token::Word(w) if w.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// The name an identifier stands for: folded or unquoted, and cut, as the catalog would hold it.
+    pub(crate) fn identifier(&self) -> Option<Box<[u8]>> {
+        let mut name = match self {
+            Token::Word(word) => word.to_ascii_lowercase(),
+            Token::Quoted([]) => return None,
+            Token::Quoted(raw) => unquote(raw),
+            _ => return None,
+        };
+        cut(&mut name);
+        Some(name.into())
+    }
 }
 
 /// Tokens of a text.
 #[derive(Debug, Clone)]
 pub(crate) struct Lexer<'a> {
-    rest: &'a [u8],
+    text: &'a [u8],
+    /// Start of what is not read yet, at most the length of the text.
+    at: usize,
+    /// Whether a backslash escapes in a plain string: `standard_conforming_strings = off`.
+    backslashes: bool,
+    /// Whether a plain string was met that ends elsewhere under the other setting.
+    ambiguous: bool,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Self {
-        Lexer { rest: text }
+        Lexer::with_backslashes(text, false)
+    }
+
+    /// For a session with `standard_conforming_strings = off`.
+    pub(crate) fn with_backslashes(text: &'a [u8], backslashes: bool) -> Self {
+        Lexer {
+            text,
+            at: 0,
+            backslashes,
+            ambiguous: false,
+        }
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Whether `standard_conforming_strings` decides what was read so far.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.ambiguous
+    }
+
+    /// The next token, left where it is.
+    pub(crate) fn peek(&self) -> Option<Token<'a>> {
+        self.clone().next()
+    }
+
+    /// Takes the next token if it is this key word; `word` in lower case.
+    pub(crate) fn accept(&mut self, word: &str) -> bool {
+        let mut ahead = self.clone();
+        let accepted = ahead.next().is_some_and(|t| t.is(word));
+        if accepted {
+            *self = ahead;
+        }
+        accepted
     }
 
     /// Drops white space and comments; `false` where a block comment does not end.
     pub(crate) fn skip_space(&mut self) -> bool {
         loop {
-            match self.rest {
-                [b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, rest @ ..] => self.rest = rest,
-                [b'-', b'-', ..] => {
-                    let end = self
-                        .rest
-                        .iter()
-                        .position(|&b| b == b'\n' || b == b'\r')
-                        .unwrap_or(self.rest.len());
-                    self.rest = &self.rest[end..];
-                }
-                [b'/', b'*', ..] => match block_comment_bytes(self.rest) {
-                    Some(bytes) => self.rest = &self.rest[bytes..],
+            match self.rest() {
+                [b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, ..] => self.at += 1,
+                [b'-', b'-', ..] => self.at += line_comment_bytes(self.rest()),
+                [b'/', b'*', ..] => match block_comment_bytes(self.rest()) {
+                    Some(bytes) => self.at += bytes,
                     None => return false,
                 },
                 _ => return true,
@@ -48,63 +118,185 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token, or `None` at the end.
-    pub(crate) fn next(&mut self) -> Option<Token<'a>> {
-        if !self.skip_space() {
-            return Some(Token::Other);
-        }
-        let (&first, rest) = self.rest.split_first()?;
-        match first {
-            b';' => {
-                self.rest = rest;
-                Some(Token::Semicolon)
+    fn rest(&self) -> &'a [u8] {
+        &self.text[self.at..]
+    }
+
+    fn unterminated(&mut self) -> Token<'a> {
+        self.at = self.text.len();
+        Token::Unterminated
+    }
+
+    fn word(&mut self) -> Token<'a> {
+        let rest = self.rest();
+        let end = rest.iter().position(|&b| !is_word_part(b)).unwrap_or(rest.len());
+        let (word, rest) = rest.split_at(end);
+        self.at += end;
+        match (word, rest) {
+            (b"e" | b"E", [b'\'', ..]) => self.text(true, false),
+            (b"b" | b"B" | b"x" | b"X", [b'\'', ..]) => self.text(false, false),
+            (b"u" | b"U", [b'&', b'\'', ..]) => {
+                self.at += 1;
+                self.text(false, false)
             }
-            b'"' => Some(self.quoted()),
-            b if is_word_start(b) => {
-                let end = self
-                    .rest
-                    .iter()
-                    .position(|&b| !is_word_part(b))
-                    .unwrap_or(self.rest.len());
-                let (word, rest) = self.rest.split_at(end);
-                self.rest = rest;
-                // U&"..." and similar prefixes are not plain words.
-                if matches!(rest.first(), Some(b'&' | b'\'' | b'"')) {
-                    Some(Token::Other)
-                } else {
-                    Some(Token::Word(word))
+            (b"u" | b"U", [b'&', b'"', ..]) => {
+                self.at += 1;
+                match self.quoted() {
+                    Token::Quoted(_) => Token::UnicodeQuoted,
+                    other => other,
                 }
             }
-            _ => {
-                self.rest = rest;
-                Some(Token::Other)
+            _ => Token::Word(word),
+        }
+    }
+
+    /// A quoted identifier; the opening quote is next.
+    fn quoted(&mut self) -> Token<'a> {
+        let start = self.at + 1;
+        let mut at = start;
+        while let Some(found) = memchr(b'"', &self.text[at..]) {
+            at += found + 1;
+            if self.text.get(at) != Some(&b'"') {
+                self.at = at;
+                return Token::Quoted(&self.text[start..at - 1]);
+            }
+            at += 1;
+        }
+        self.unterminated()
+    }
+
+    /// A string constant; the opening quote is next.
+    fn text(&mut self, escapes: bool, plain: bool) -> Token<'a> {
+        let start = self.at + 1;
+        let mut at = start;
+        loop {
+            let rest = self.text.get(at..).unwrap_or_default();
+            let found = if escapes {
+                memchr2(b'\'', b'\\', rest)
+            } else {
+                memchr(b'\'', rest)
+            };
+            let Some(found) = found else { return self.unterminated() };
+            at += found;
+            if self.text[at] == b'\\' {
+                at += 2;
+                continue;
+            }
+            self.ambiguous |= plain && at > start && self.text[at - 1] == b'\\';
+            if self.text.get(at + 1) == Some(&b'\'') {
+                at += 2;
+                continue;
+            }
+            match self.continuation(at + 1).filter(|_| escapes) {
+                Some(next) => at = next,
+                None => {
+                    self.at = at + 1;
+                    return Token::Text(&self.text[start..at]);
+                }
             }
         }
     }
 
-    fn quoted(&mut self) -> Token<'a> {
-        let mut name = Vec::new();
-        let mut rest = &self.rest[1..];
+    /// A string that is followed by white space with a line break and another quote goes on behind that quote. Only where
+    /// backslashes escape does it matter: the further part is read as the first.
+    fn continuation(&self, at: usize) -> Option<usize> {
+        let mut at = at;
+        let mut lines = false;
         loop {
-            match rest {
-                [b'"', b'"', more @ ..] => {
-                    name.push(b'"');
-                    rest = more;
+            match &self.text[at..] {
+                [b'\n' | b'\r', ..] => {
+                    lines = true;
+                    at += 1;
                 }
-                [b'"', more @ ..] => {
-                    self.rest = more;
-                    return Token::Quoted(name);
-                }
-                [b, more @ ..] => {
-                    name.push(*b);
-                    rest = more;
-                }
-                [] => {
-                    self.rest = rest;
-                    return Token::Other;
-                }
+                [b' ' | b'\t' | 0x0b | 0x0c, ..] => at += 1,
+                rest @ [b'-', b'-', ..] => at += line_comment_bytes(rest),
+                [b'\'', ..] if lines => return Some(at + 1),
+                _ => return None,
             }
         }
+    }
+
+    /// `$1`, `$tag$ .. $tag$`, or a dollar sign.
+    fn dollar(&mut self) -> Token<'a> {
+        let rest = &self.rest()[1..];
+        if rest.first().is_some_and(u8::is_ascii_digit) {
+            let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+            self.at += 1 + digits;
+            let number = rest[..digits]
+                .iter()
+                .try_fold(0u16, |n, b| n.checked_mul(10)?.checked_add(u16::from(b - b'0')));
+            return number.map_or(Token::Number, Token::Parameter);
+        }
+        let tag = match rest.first() {
+            Some(&b) if is_word_start(b) => rest.iter().take_while(|b| is_word_part(**b) && **b != b'$').count(),
+            _ => 0,
+        };
+        if rest.get(tag) != Some(&b'$') {
+            self.at += 1;
+            return Token::Byte(b'$');
+        }
+        let delimiter = &self.rest()[..tag + 2];
+        let start = self.at + delimiter.len();
+        match memmem::find(&self.text[start..], delimiter) {
+            Some(bytes) => {
+                self.at = start + bytes + delimiter.len();
+                Token::Text(&self.text[start..start + bytes])
+            }
+            None => self.unterminated(),
+        }
+    }
+}
+
+impl<'a> Iterator for Lexer<'a> {
+    type Item = Token<'a>;
+
+    /// The next token, or `None` at the end.
+    fn next(&mut self) -> Option<Token<'a>> {
+        if !self.skip_space() {
+            return Some(self.unterminated());
+        }
+        Some(match *self.rest().first()? {
+            b'"' => self.quoted(),
+            b'\'' => self.text(self.backslashes, true),
+            b'$' => self.dollar(),
+            b if is_word_start(b) => self.word(),
+            b if b.is_ascii_digit() => {
+                let number = |b: &&u8| b.is_ascii_digit() || **b == b'.';
+                self.at += self.rest().iter().take_while(number).count();
+                Token::Number
+            }
+            b => {
+                self.at += 1;
+                Token::Byte(b)
+            }
+        })
+    }
+}
+
+/// Halves doubled quotes.
+fn unquote(raw: &[u8]) -> Vec<u8> {
+    let mut name = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let [first, more @ ..] = rest {
+        name.push(*first);
+        rest = match more {
+            [b'"', after @ ..] if *first == b'"' => after,
+            _ => more,
+        };
+    }
+    name
+}
+
+/// Cuts an identifier as the server does, between characters where it is UTF-8.
+fn cut(name: &mut Vec<u8>) {
+    if name.len() > IDENTIFIER_BYTES_MAX {
+        let mut end = IDENTIFIER_BYTES_MAX;
+        if let Ok(text) = std::str::from_utf8(name) {
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+        }
+        name.truncate(end);
     }
 }
 
@@ -114,6 +306,11 @@ fn is_word_start(b: u8) -> bool {
 
 fn is_word_part(b: u8) -> bool {
     is_word_start(b) || b.is_ascii_digit() || b == b'$'
+}
+
+/// Bytes of the `--` comment at the front of `text`, without the line break.
+fn line_comment_bytes(text: &[u8]) -> usize {
+    memchr2(b'\n', b'\r', text).unwrap_or(text.len())
 }
 
 /// Bytes of the block comment at the front of `text`, nested ones included; `None` where it does not end.
@@ -135,5 +332,87 @@ fn block_comment_bytes(text: &[u8]) -> Option<usize> {
             }
             _ => at += 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> Vec<Token<'_>> {
+        Lexer::new(text.as_bytes()).collect()
+    }
+
+    fn text(token: &str) -> Token<'_> {
+        Token::Text(token.as_bytes())
+    }
+
+    #[test]
+    fn strings_of_every_kind_are_one_token() {
+        assert_eq!(tokens("'a''b;'"), [text("a''b;")]);
+        assert_eq!(tokens(r"e'a\';'"), [text(r"a\';")]);
+        assert_eq!(tokens(r"E'a\\'';'"), [text(r"a\\'';")]);
+        assert_eq!(tokens("x'1f' B'01'"), [text("1f"), text("01")]);
+        assert_eq!(tokens("n'x'"), [Token::Word(b"n"), text("x")]);
+        assert_eq!(tokens("u&'x' U&\"y\""), [text("x"), Token::UnicodeQuoted]);
+        assert_eq!(tokens("$$a'b;$$ $x$ $$ $xx$ $x$"), [text("a'b;"), text(" $$ $xx$ ")]);
+        assert_eq!(tokens("$é1$;$é1$"), [text(";")]);
+    }
+
+    #[test]
+    fn what_looks_like_a_string_and_is_none() {
+        let word = |w: &'static str| Token::Word(w.as_bytes());
+        assert_eq!(tokens("a$b$c"), [word("a$b$c")]);
+        assert_eq!(tokens("$1$2"), [Token::Parameter(1), Token::Parameter(2)]);
+        assert_eq!(tokens("$99999999"), [Token::Number]);
+        assert_eq!(tokens("$a"), [Token::Byte(b'$'), word("a")]);
+        assert_eq!(tokens(r"xe'a\'"), [word("xe"), text(r"a\")]);
+        assert_eq!(tokens("1.5e'x'"), [Token::Number, text("x")]);
+    }
+
+    #[test]
+    fn comments_hide_behind_operators_and_within_each_other() {
+        let word = |w: &'static str| Token::Word(w.as_bytes());
+        assert_eq!(tokens("a +--x'\n b"), [word("a"), Token::Byte(b'+'), word("b")]);
+        assert_eq!(
+            tokens("a*/* ' /* ; */ \" */b"),
+            [word("a"), Token::Byte(b'*'), word("b")]
+        );
+        assert_eq!(tokens("a /* /* */"), [word("a"), Token::Unterminated]);
+    }
+
+    /// An escape string goes on in the next line, escapes and all: a quote there must not end it early.
+    #[test]
+    fn an_escape_string_goes_on_in_the_next_line() {
+        assert_eq!(tokens("e'a' -- x\n '\\';'"), [text("a' -- x\n '\\';")]);
+        assert_eq!(tokens("e'a' '\\'"), [text("a"), text("\\")]);
+        assert_eq!(tokens("'a'\n'\\'"), [text("a"), text("\\")]);
+    }
+
+    #[test]
+    fn backslashes_in_plain_strings_are_noted_where_they_matter() {
+        let ambiguous = |text: &str| {
+            let mut lexer = Lexer::new(text.as_bytes());
+            lexer.by_ref().for_each(drop);
+            lexer.is_ambiguous()
+        };
+        assert!(ambiguous(r"'\'; set x = '1'"));
+        assert!(ambiguous(r"'a\''"));
+        for text in [r"'a\b'", r"e'\''", "''", r"$$\'$$", r"x'\'", r#""\'""#] {
+            assert!(!ambiguous(text), "{text}");
+        }
+        let off: Vec<_> = Lexer::with_backslashes(br"'\';' 'x'", true).collect();
+        assert_eq!(off, [text(r"\';"), text("x")]);
+    }
+
+    #[test]
+    fn names_are_folded_unquoted_and_cut_between_characters() {
+        let name = |text: &str| Lexer::new(text.as_bytes()).next().unwrap().identifier();
+        assert_eq!(name("Foo").unwrap(), b"foo"[..].into());
+        assert_eq!(name("\"Foo \"\"x\"\"\"").unwrap(), b"Foo \"x\""[..].into());
+        assert_eq!(name("\"\""), None);
+        assert_eq!(name(&"x".repeat(80)).unwrap().len(), 63);
+        assert_eq!(name(&format!("\"x{}\"", "é".repeat(40))).unwrap().len(), 63);
+        assert_eq!(name(&format!("\"{}\"", "é".repeat(40))).unwrap().len(), 62);
     }
 }

@@ -1,15 +1,22 @@
 //! What the text of a statement does to the session it runs in.
 //!
-//! This crate reads SQL text and knows nothing of the protocol: no messages, no connections, no state. It answers one
-//! question, cheaply for the statements that do not matter: is this text, as a whole, one of the few statements that a
-//! pooler must treat in a way of its own?
+//! This crate reads SQL text and knows nothing of the protocol: no messages, no connections, no state. It answers two
+//! questions, cheaply for the statements that do not matter: is this text, as a whole, one of the few statements that a
+//! pooler must treat in a way of its own ([`classify`])? And what may it do to the session beyond its own transaction
+//! ([`effects`])?
 #![forbid(unsafe_code)]
 
 pub mod effects;
 mod lexer;
+mod names;
+mod prefilter;
 mod scan;
+mod settings;
+mod split;
 pub mod statement;
+mod verbs;
 
 pub use effects::Effects;
-pub use scan::{effects, hidden_settings};
+pub use scan::{Scanner, effects};
+pub use settings::{hidden_settings, setting_parameters};
 pub use statement::{Statement, classify};

@@ -1,59 +1,122 @@
 //! The effects of a whole text.
 
 use crate::effects::Effects;
+use crate::lexer::Lexer;
+use crate::names::{self, SETTINGS_VIEW, Search, TEMP_WORD};
+use crate::prefilter::is_harmless;
+use crate::split::Statements;
+use crate::verbs::{begins_ordinary, effects_of_verb};
 
-/// Words that may stand for an effect wherever they stand.
-const WORDS: [(&str, Effects); 31] = [
-    ("set_config", Effects::SETTINGS),
-    ("temp", Effects::TEMPORARY),
-    ("advisory", Effects::LOCKS.union(Effects::ENDS)),
-    ("hold", Effects::CURSORS),
-    ("prepare", Effects::PREPARE),
-    ("execute", Effects::PREPARE),
-    ("setseed", Effects::SEED),
-    ("replication", Effects::SERVER_BOUND),
-    ("backup", Effects::SERVER_BOUND),
-    ("dblink", Effects::SERVER_BOUND),
-    ("currval", Effects::SEQUENCE),
-    ("lastval", Effects::SEQUENCE),
-    ("set ", Effects::SETTINGS),
-    ("set\t", Effects::SETTINGS),
-    ("set\n", Effects::SETTINGS),
-    ("set/", Effects::SETTINGS),
-    ("set\"", Effects::SETTINGS),
-    ("seed", Effects::SEED),
-    ("default", Effects::RESETS),
-    ("local", Effects::RESETS),
-    ("reset", Effects::SETTINGS.union(Effects::RESETS)),
-    ("discard", Effects::ALL),
-    ("listen", Effects::LISTEN.union(Effects::ENDS)),
-    ("deallocate", Effects::PREPARE.union(Effects::ENDS)),
-    ("call", Effects::CODE),
-    ("do", Effects::CODE),
-    ("load", Effects::LOAD),
-    ("drop", Effects::ENDS),
-    ("close", Effects::ENDS),
-    ("rollback", Effects::ENDS),
-    ("abort", Effects::ENDS),
-];
-
-/// What this text may do to the session; empty for ordinary statements.
+/// What this text may do to the session beyond its transaction; empty for ordinary statements.
+///
+/// The text must be in an encoding in which bytes below 128 are ASCII: every server encoding is, and of the client encodings
+/// all but BIG5, GB18030, GBK, JOHAB, SJIS, SHIFT_JIS_2004 and UHC. For text in those that is not all ASCII, assume
+/// [`Effects::ALL`].
+///
+/// Text the server refuses does nothing, and may have any effects here. What functions of the database do is not known
+/// here, nor what runs later: the query of a cursor when it is fetched from, a prepared statement when it is executed.
+#[inline]
 pub fn effects(text: &[u8]) -> Effects {
-    let lower = text.to_ascii_lowercase();
-    let within = |word: &str| lower.windows(word.len()).any(|w| w == word.as_bytes());
-    WORDS
-        .iter()
-        .filter(|(word, _)| within(word))
-        .fold(Effects::NONE, |all, (_, effect)| all | *effect)
+    if begins_ordinary(text) && is_harmless(text) {
+        return Effects::NONE;
+    }
+    effects_of_statements(text)
 }
 
-/// Names of the settings in the SET, RESET and `set_config('literal', ..)` of this text that `pg_settings` does not show:
-/// custom ones (with a dot), `role`, `session_authorization`; lower case, as the server keeps them.
-pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
-    let lower = text.to_ascii_lowercase();
-    lower
-        .split(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$') || *b >= 0x80))
-        .filter(|word| word.contains(&b'.') || [&b"role"[..], b"session_authorization"].contains(word))
-        .filter_map(|word| std::str::from_utf8(word).ok().map(Box::from))
-        .collect()
+#[inline(never)]
+fn effects_of_statements(text: &[u8]) -> Effects {
+    // Comments in front of ordinary statements are frequent.
+    let mut lexer = Lexer::new(text);
+    lexer.skip_space();
+    if begins_ordinary(&text[lexer.position()..]) && is_harmless(text) {
+        return Effects::NONE;
+    }
+    let found = names::search(text);
+    let mut effects = found;
+    for backslashes in [false, true] {
+        let mut statements = Statements::new(text, backslashes);
+        for statement in statements.by_ref() {
+            effects |= effects_of_verb(statement, backslashes, found);
+        }
+        if !statements.is_ambiguous() {
+            break;
+        }
+    }
+    effects.public()
 }
+
+/// [`effects`] of a text that comes in pieces and is too long to keep.
+///
+/// Only names are looked for; unless the text is one statement with an ordinary verb, it may do anything.
+#[derive(Debug, Clone)]
+pub struct Scanner {
+    search: Search,
+    /// The first bytes that are no white space, as far as it takes to know the verb.
+    verb: [u8; 4],
+    verb_bytes: usize,
+    /// Where a statement may have ended, within a constant or not.
+    semicolon: bool,
+    several: bool,
+}
+
+impl Scanner {
+    /// Before the first piece.
+    pub fn new() -> Self {
+        Scanner {
+            search: Search::new(),
+            verb: [0; 4],
+            verb_bytes: 0,
+            semicolon: false,
+            several: false,
+        }
+    }
+
+    /// Reads the next piece; pieces may be cut anywhere.
+    pub fn feed(&mut self, piece: &[u8]) {
+        self.search.feed(piece);
+        for &b in piece {
+            if self.verb_bytes == self.verb.len() {
+                break;
+            }
+            if self.verb_bytes > 0 || !b.is_ascii_whitespace() {
+                self.verb[self.verb_bytes] = b;
+                self.verb_bytes += 1;
+            }
+        }
+        let mut rest = piece;
+        while !self.several {
+            if self.semicolon {
+                self.several = rest.iter().any(|b| !b.is_ascii_whitespace());
+                return;
+            }
+            let Some(at) = memchr::memchr(b';', rest) else { return };
+            self.semicolon = true;
+            rest = &rest[at + 1..];
+        }
+    }
+
+    /// What the text so far may do.
+    pub fn effects(&self) -> Effects {
+        if self.several || !begins_ordinary(&self.verb[..self.verb_bytes]) {
+            return Effects::ALL;
+        }
+        let found = self.search.found();
+        let mut effects = found;
+        if found.contains(TEMP_WORD) {
+            effects |= Effects::TEMPORARY;
+        }
+        if found.contains(SETTINGS_VIEW) {
+            effects |= Effects::SETTINGS;
+        }
+        effects.public()
+    }
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Scanner::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,8 @@
 //! The statements a pooler must know from their text.
 
 use crate::lexer::{Lexer, Token};
-
-/// Identifiers are cut to this many bytes (`NAMEDATALEN - 1`).
-const IDENTIFIER_BYTES_MAX: usize = 63;
+use crate::settings::{Scope, Target, read_set, read_setting};
+use crate::split::Statements;
 
 /// What a text is, as a whole. A text with two statements is [`Statement::Other`], whatever they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,98 +61,194 @@ pub enum Statement {
     RollbackAndChain,
 }
 
-/// Longest text that can be a statement of ours: a DEALLOCATE with a long quoted name and room for comments. Longer texts
-/// are [`Statement::Other`] unseen, so a caller need not wait for the rest of a longer message.
+/// Longest text that can be a statement of ours, PREPARE and EXECUTE excepted: a DEALLOCATE with a long quoted name and room
+/// for comments. Longer texts are [`Statement::Other`] or one of the two, so a caller who treats those like any other need
+/// not wait for the rest of a longer message.
 pub const STATEMENT_BYTES_MAX: usize = 512;
 
-/// Classifies a text. Ordinary statements cost a look at their first letter.
+/// Classifies a text. Ordinary statements cost a look at their first letters.
 #[inline]
 pub fn classify(text: &[u8]) -> Statement {
-    match text.first() {
-        // No statement of ours begins with S but START, with D but DEALLOCATE and DISCARD, with I, U, W at all.
-        Some(b'i' | b'I' | b'u' | b'U' | b'w' | b'W' | b'v' | b'V') | None => return Statement::Other,
-        Some(b's' | b'S') if !matches!(text.get(1), Some(b't' | b'T')) => return Statement::Other,
-        _ => {}
+    if begins_otherwise(text) {
+        return Statement::Other;
     }
-    if text.len() > STATEMENT_BYTES_MAX {
-        Statement::Other
-    } else {
-        classify_words(text)
+    let mut lexer = Lexer::new(text);
+    match lexer.next() {
+        Some(Token::Word(verb)) if verb.eq_ignore_ascii_case(b"prepare") => prepare(text, lexer),
+        Some(Token::Word(verb)) if verb.eq_ignore_ascii_case(b"execute") => execute(text, lexer),
+        Some(Token::Word(verb)) if text.len() <= STATEMENT_BYTES_MAX => classify_verb(verb, lexer),
+        _ => Statement::Other,
     }
 }
 
-fn classify_words(text: &[u8]) -> Statement {
-    let mut lexer = Lexer::new(text);
-    let Some(Token::Word(verb)) = lexer.next() else {
+/// Whether the first letters are those of no statement of ours: SELECT, INSERT, UPDATE, DELETE, WITH, VALUES and more.
+fn begins_otherwise(text: &[u8]) -> bool {
+    let Some(first) = text.first_chunk::<4>() else {
+        return text.is_empty();
+    };
+    match first[0] | 0x20 {
+        b'i' | b'w' | b'v' | b'm' | b't' | b'f' => true,
+        // SELECT and SHOW; of ours are SET, START and SAVEPOINT.
+        b's' => matches!(first[2] | 0x20, b'l' | b'o'),
+        // UPDATE; UNLISTEN is ours.
+        b'u' => first[1] | 0x20 == b'p',
+        // DELETE; DEALLOCATE and DISCARD are ours.
+        b'd' => first[2] | 0x20 == b'l',
+        _ => false,
+    }
+}
+
+fn classify_verb(verb: &[u8], mut lexer: Lexer<'_>) -> Statement {
+    let mut buffer = [0; 12];
+    let Some(lower) = buffer.get_mut(..verb.len()) else {
         return Statement::Other;
     };
-    let is = |word: &str| verb.eq_ignore_ascii_case(word.as_bytes());
-    if is("begin") {
-        transaction_end(lexer, Statement::Begin)
-    } else if is("start") {
-        match lexer.next() {
-            Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"transaction") => end(lexer, Statement::StartTransaction),
-            _ => Statement::Other,
+    lower.copy_from_slice(verb);
+    lower.make_ascii_lowercase();
+    match &*lower {
+        b"begin" => {
+            work(&mut lexer);
+            end(lexer, Statement::Begin)
         }
-    } else if is("commit") || is("end") {
-        transaction_end(lexer, Statement::Commit)
-    } else if is("rollback") || is("abort") {
-        transaction_end(lexer, Statement::Rollback)
-    } else if is("discard") {
-        match lexer.next() {
-            Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"all") => end(lexer, Statement::DiscardAll),
-            _ => Statement::Other,
+        b"start" if lexer.accept("transaction") => end(lexer, Statement::StartTransaction),
+        b"commit" | b"end" => {
+            work(&mut lexer);
+            match chain(&mut lexer) {
+                true => end(lexer, Statement::CommitAndChain),
+                false => end(lexer, Statement::Commit),
+            }
         }
-    } else if is("deallocate") {
-        deallocate(lexer)
-    } else {
-        Statement::Other
+        b"rollback" | b"abort" => rollback(lexer),
+        b"savepoint" => named(lexer, Statement::Savepoint),
+        b"release" => {
+            optional(&mut lexer, "savepoint");
+            named(lexer, Statement::Release)
+        }
+        b"discard" if lexer.accept("all") => end(lexer, Statement::DiscardAll),
+        b"discard" if lexer.accept("plans") => end(lexer, Statement::DiscardPlans),
+        b"discard" if lexer.accept("sequences") => end(lexer, Statement::DiscardSequences),
+        b"discard" if lexer.accept("temp") || lexer.accept("temporary") => end(lexer, Statement::DiscardTemp),
+        b"deallocate" => {
+            optional(&mut lexer, "prepare");
+            if lexer.accept("all") {
+                return end(lexer, Statement::DeallocateAll);
+            }
+            named(lexer, Statement::Deallocate)
+        }
+        b"set" => set(lexer),
+        b"reset" if lexer.accept("all") => end(lexer, Statement::ResetAll),
+        b"reset" => match read_setting(&mut lexer) {
+            Some(Target::Setting(name)) => end(lexer, Statement::Reset(name)),
+            _ => Statement::Other,
+        },
+        b"close" if lexer.accept("all") => end(lexer, Statement::CloseAll),
+        b"listen" => named(lexer, Statement::Listen),
+        b"unlisten" if lexer.peek() == Some(Token::Byte(b'*')) => {
+            lexer.next();
+            end(lexer, Statement::UnlistenAll)
+        }
+        b"unlisten" => named(lexer, Statement::Unlisten),
+        _ => Statement::Other,
     }
 }
 
-/// An optional WORK or TRANSACTION, then the end.
-fn transaction_end(mut lexer: Lexer<'_>, found: Statement) -> Statement {
+/// An optional WORK or TRANSACTION.
+fn work(lexer: &mut Lexer<'_>) {
+    let _ = lexer.accept("work") || lexer.accept("transaction");
+}
+
+/// AND CHAIN; AND NO CHAIN is the same as neither.
+fn chain(lexer: &mut Lexer<'_>) -> bool {
     let before = lexer.clone();
-    match lexer.next() {
-        Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"work") || w.eq_ignore_ascii_case(b"transaction") => {
-            end(lexer, found)
+    if lexer.accept("and") {
+        let no = lexer.accept("no");
+        if lexer.accept("chain") {
+            return !no;
         }
-        _ => end(before, found),
+        *lexer = before;
+    }
+    false
+}
+
+/// ROLLBACK [ WORK | TRANSACTION ] [ AND [ NO ] CHAIN | TO [ SAVEPOINT ] name ].
+fn rollback(mut lexer: Lexer<'_>) -> Statement {
+    work(&mut lexer);
+    if lexer.accept("to") {
+        optional(&mut lexer, "savepoint");
+        return named(lexer, Statement::RollbackTo);
+    }
+    match chain(&mut lexer) {
+        true => end(lexer, Statement::RollbackAndChain),
+        false => end(lexer, Statement::Rollback),
+    }
+}
+
+/// Drops a key word that may be left out, unless it is itself the name that must follow: what is not reserved may be one.
+fn optional(lexer: &mut Lexer<'_>, word: &str) {
+    let before = lexer.clone();
+    if lexer.accept(word) && !matches!(lexer.peek(), Some(Token::Word(_) | Token::Quoted(_))) {
+        *lexer = before;
+    }
+}
+
+/// A name, then the end.
+fn named(mut lexer: Lexer<'_>, found: fn(Box<[u8]>) -> Statement) -> Statement {
+    match lexer.next().and_then(|token| token.identifier()) {
+        Some(name) => end(lexer, found(name)),
+        None => Statement::Other,
     }
 }
 
 /// `found` if nothing but semicolons follows.
 fn end(mut lexer: Lexer<'_>, found: Statement) -> Statement {
-    loop {
-        match lexer.next() {
-            None => return found,
-            Some(Token::Semicolon) => {}
-            Some(_) => return Statement::Other,
-        }
+    match lexer.all(|token| token == Token::Byte(b';')) {
+        true => found,
+        false => Statement::Other,
     }
 }
 
-/// DEALLOCATE [ PREPARE ] { name | ALL }. A statement may itself be called "prepare".
-fn deallocate(mut lexer: Lexer<'_>) -> Statement {
-    let mut token = lexer.next();
-    if matches!(&token, Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"prepare")) {
-        let before = lexer.clone();
-        match lexer.next() {
-            next @ Some(Token::Word(_) | Token::Quoted(_)) => token = next,
-            _ => lexer = before,
-        }
+fn set(mut lexer: Lexer<'_>) -> Statement {
+    let Some((scope, Target::Setting(name))) = read_set(&mut lexer) else {
+        return Statement::Other;
+    };
+    let mut rest = lexer.clone().skip_while(|token| *token != Token::Byte(b';'));
+    if lexer.any(|token| token == Token::Unterminated) || rest.any(|token| token != Token::Byte(b';')) {
+        return Statement::Other;
     }
-    match token {
-        Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"all") => end(lexer, Statement::DeallocateAll),
-        Some(Token::Word(w)) => end(lexer, Statement::Deallocate(identifier(w.to_ascii_lowercase()))),
-        Some(Token::Quoted(name)) if !name.is_empty() => end(lexer, Statement::Deallocate(identifier(name))),
+    if lexer.is_ambiguous() {
+        return Statement::Other;
+    }
+    match scope {
+        Scope::Session => Statement::Set(name),
+        Scope::Transaction => Statement::SetLocal(name),
+    }
+}
+
+/// PREPARE name [ ( types ) ] AS statement.
+fn prepare(text: &[u8], mut lexer: Lexer<'_>) -> Statement {
+    let name = lexer.next().and_then(|token| token.identifier());
+    // PREPARE TRANSACTION 'name' prepares no statement; a statement may itself be called "transaction".
+    match (name, lexer.peek()) {
+        (_, Some(Token::Text(_))) => Statement::Other,
+        (Some(name), _) if is_one_statement(text) => Statement::Prepare(name),
         _ => Statement::Other,
     }
 }
 
-fn identifier(mut name: Vec<u8>) -> Box<[u8]> {
-    name.truncate(IDENTIFIER_BYTES_MAX);
-    name.into()
+/// EXECUTE name [ ( parameters ) ].
+fn execute(text: &[u8], mut lexer: Lexer<'_>) -> Statement {
+    match lexer.next().and_then(|token| token.identifier()) {
+        Some(name) if is_one_statement(text) => Statement::Execute(name),
+        _ => Statement::Other,
+    }
+}
+
+/// Whether this is one statement, whatever `standard_conforming_strings` is.
+fn is_one_statement(text: &[u8]) -> bool {
+    let mut statements = Statements::new(text, false);
+    statements.next().is_some()
+        && statements.next().is_none()
+        && (!statements.is_ambiguous() || Statements::new(text, true).count() == 1)
 }
 
 #[cfg(test)]
@@ -171,7 +266,13 @@ mod tests {
         ] {
             assert_eq!(classify(text.as_bytes()), Statement::Begin, "{text}");
         }
-        for text in ["commit", "COMMIT WORK;", "end", "end transaction"] {
+        for text in [
+            "commit",
+            "COMMIT WORK;",
+            "end",
+            "end transaction",
+            "commit and no chain",
+        ] {
             assert_eq!(classify(text.as_bytes()), Statement::Commit, "{text}");
         }
         for text in ["rollback", "abort", "ROLLBACK TRANSACTION"] {
@@ -195,16 +296,18 @@ mod tests {
             "begin read only",
             "start",
             "start transaction read only",
-            "commit and chain",
+            "commit and chain; select 1",
+            "commit and",
             "commit prepared 'x'",
-            "rollback to a",
+            "rollback to",
+            "rollback to a b",
             "rollback prepared 'x'",
             "beginning",
             "\"begin\"",
             "select 1",
             "update t set a = 1",
-            "discard plans",
             "discard",
+            "discard plans all",
             "deallocate",
             "deallocate \"\"",
             "deallocate a b",
@@ -231,6 +334,94 @@ mod tests {
         assert_eq!(classify(b"deallocate all;"), Statement::DeallocateAll);
         assert_eq!(classify(b"DEALLOCATE PREPARE ALL"), Statement::DeallocateAll);
         assert_eq!(classify(b"discard ALL ;"), Statement::DiscardAll);
+    }
+
+    fn is(text: &str, statement: fn(Box<[u8]>) -> Statement, name: &str) {
+        assert_eq!(classify(text.as_bytes()), statement(name.as_bytes().into()), "{text}");
+    }
+
+    #[test]
+    fn savepoints_are_known_by_name() {
+        is("savepoint A;", Statement::Savepoint, "a");
+        is("savepoint savepoint", Statement::Savepoint, "savepoint");
+        is("release savepoint \"A\"", Statement::Release, "A");
+        is("release savepoint", Statement::Release, "savepoint");
+        is("rollback work to savepoint a", Statement::RollbackTo, "a");
+        is("abort to savepoint", Statement::RollbackTo, "savepoint");
+        assert_eq!(classify(b"commit and chain"), Statement::CommitAndChain);
+        assert_eq!(classify(b"abort transaction and chain;"), Statement::RollbackAndChain);
+    }
+
+    #[test]
+    fn settings_are_known_by_name() {
+        is("set search_path = a, b; ;", Statement::Set, "search_path");
+        is("SET SESSION App.X TO 'y;z'", Statement::Set, "app.x");
+        is("set time zone local", Statement::Set, "timezone");
+        is("set names 'utf8'", Statement::Set, "client_encoding");
+        is("set xml option content", Statement::Set, "xmloption");
+        is("set schema 'x'", Statement::Set, "search_path");
+        is("set role none", Statement::Set, "role");
+        is("set local role x", Statement::SetLocal, "role");
+        is(
+            "set local session authorization x",
+            Statement::SetLocal,
+            "session_authorization",
+        );
+        is("reset Role", Statement::Reset, "role");
+        is("reset time zone", Statement::Reset, "timezone");
+        assert_eq!(classify(b"reset all"), Statement::ResetAll);
+        for text in [
+            "set a = 1; set b = 2",
+            "set transaction read only",
+            "set session characteristics as transaction read only",
+            "set constraints all deferred",
+            "set a = 'x",
+            r"set a = '\'; set b = '",
+            "reset transaction isolation level",
+        ] {
+            assert_eq!(classify(text.as_bytes()), Statement::Other, "{text}");
+        }
+    }
+
+    #[test]
+    fn statements_on_channels_cursors_and_all_else() {
+        is("LISTEN Foo", Statement::Listen, "foo");
+        is("listen \"Foo bar\";", Statement::Listen, "Foo bar");
+        is("unlisten foo", Statement::Unlisten, "foo");
+        assert_eq!(classify(b"unlisten *;"), Statement::UnlistenAll);
+        assert_eq!(classify(b"close all"), Statement::CloseAll);
+        assert_eq!(classify(b"discard plans"), Statement::DiscardPlans);
+        assert_eq!(classify(b"discard temporary"), Statement::DiscardTemp);
+        assert_eq!(classify(b"discard temp"), Statement::DiscardTemp);
+        assert_eq!(classify(b"discard sequences"), Statement::DiscardSequences);
+    }
+
+    #[test]
+    fn statements_on_prepared_statements_may_be_long() {
+        let long = "x".repeat(2 * STATEMENT_BYTES_MAX);
+        is(
+            &format!("prepare Q (text) as select ';{long}'"),
+            Statement::Prepare,
+            "q",
+        );
+        is(
+            &format!("/* {long} */ execute \"Q\" ('{long}');"),
+            Statement::Execute,
+            "Q",
+        );
+        is("prepare transaction as select 1", Statement::Prepare, "transaction");
+        for text in [
+            "prepare transaction 'x'",
+            "prepare a as select 1; select 2",
+            "execute a; execute b",
+            r"execute a('\'); execute b(' --')",
+            "execute 'a'",
+            "prepare a as select '",
+        ] {
+            assert!(!matches!(classify(text.as_bytes()), Statement::Execute(_)), "{text}");
+        }
+        assert_eq!(classify(b"prepare transaction 'x'"), Statement::Other);
+        assert_eq!(classify(b"prepare a as select 1; select 2"), Statement::Other);
     }
 
     #[test]

@@ -1,0 +1,155 @@
+//! Names that tell what a text may do, wherever in it they stand: the functions a pooler must know, and `pg_temp`.
+//!
+//! Names are looked for in the bytes of the text, in comments and constants too: the text of a query is often a constant
+//! of another (DO, EXECUTE, `query_to_xml()`).
+
+use crate::effects::Effects;
+use aho_corasick::automaton::Automaton;
+use aho_corasick::dfa::DFA;
+use aho_corasick::{Anchored, MatchKind};
+use std::sync::LazyLock;
+
+/// Found: TEMP or TEMPORARY, which is an effect only behind INTO or CREATE.
+pub(crate) const TEMP_WORD: Effects = Effects::private(0);
+
+/// Found: `pg_settings`, which is an effect only in an UPDATE: its rule calls `set_config()`.
+pub(crate) const SETTINGS_VIEW: Effects = Effects::private(1);
+
+/// What any name may stand for. Behind `U&"` letters are escapes, and any name may hide.
+const ANY_NAME: Effects = Effects::SETTINGS
+    .union(Effects::TEMPORARY)
+    .union(Effects::LOCKS)
+    .union(Effects::SEED)
+    .union(Effects::SERVER_BOUND)
+    .union(Effects::SEQUENCE)
+    .union(Effects::ENDS)
+    .union(SETTINGS_VIEW);
+
+/// Parts of names, in lower case, short enough to stand for all variants and long enough for no others.
+///
+/// `pg_advisory_xact_lock()` and its kin contain none of them: they end with the transaction.
+pub(crate) const NAMES: [(&str, Effects); 19] = [
+    ("set_config", Effects::SETTINGS),
+    // Of pg_trgm: sets pg_trgm.similarity_threshold.
+    ("set_limit", Effects::SETTINGS),
+    ("pg_settings", SETTINGS_VIEW),
+    ("pg_temp", Effects::TEMPORARY),
+    ("temp", TEMP_WORD),
+    ("advisory_lock", Effects::LOCKS),
+    ("advisory_unlock", Effects::LOCKS.union(Effects::ENDS)),
+    ("setseed", Effects::SEED),
+    ("currval", Effects::SEQUENCE),
+    ("lastval", Effects::SEQUENCE),
+    // pg_create_logical_replication_slot and pg_copy_logical_replication_slot, which may be temporary; physical ones too.
+    ("cal_replication_slot", Effects::SERVER_BOUND),
+    ("drop_replication_slot", Effects::ENDS),
+    ("replication_origin_session", Effects::SERVER_BOUND.union(Effects::ENDS)),
+    // Until PostgreSQL 14, and since.
+    ("start_backup", Effects::SERVER_BOUND),
+    ("backup_start", Effects::SERVER_BOUND),
+    ("stop_backup", Effects::ENDS),
+    ("backup_stop", Effects::ENDS),
+    ("dblink_connect", Effects::SERVER_BOUND),
+    ("dblink_disconnect", Effects::ENDS),
+];
+
+/// [`NAMES`] and `u&"` behind them, in one automaton that knows no case.
+static AUTOMATON: LazyLock<DFA> = LazyLock::new(|| {
+    let patterns = NAMES.iter().map(|(name, _)| *name).chain(["u&\""]);
+    DFA::builder()
+        .ascii_case_insensitive(true)
+        .match_kind(MatchKind::Standard)
+        .build(patterns)
+        .expect("a few short patterns")
+});
+
+/// The search for names in a text that may come in pieces.
+#[derive(Debug, Clone)]
+pub(crate) struct Search {
+    state: aho_corasick::automaton::StateID,
+    found: Effects,
+}
+
+impl Search {
+    pub(crate) fn new() -> Self {
+        Search {
+            state: AUTOMATON
+                .start_state(Anchored::No)
+                .expect("unanchored searches are built"),
+            found: Effects::NONE,
+        }
+    }
+
+    /// Reads on.
+    pub(crate) fn feed(&mut self, text: &[u8]) {
+        let automaton = &*AUTOMATON;
+        for &b in text {
+            self.state = automaton.next_state(Anchored::No, self.state, b);
+            if automaton.is_special(self.state) && automaton.is_match(self.state) {
+                for index in 0..automaton.match_len(self.state) {
+                    let name = automaton.match_pattern(self.state, index).as_usize();
+                    self.found |= NAMES.get(name).map_or(ANY_NAME, |(_, effects)| *effects);
+                }
+            }
+        }
+    }
+
+    /// What was found so far; includes [`TEMP_WORD`] and [`SETTINGS_VIEW`].
+    pub(crate) fn found(&self) -> Effects {
+        self.found
+    }
+}
+
+/// What the names in this text stand for; includes [`TEMP_WORD`] and [`SETTINGS_VIEW`].
+pub(crate) fn search(text: &[u8]) -> Effects {
+    let mut search = Search::new();
+    search.feed(text);
+    search.found()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn functions_are_known_by_their_names_alone() {
+        for (text, effects) in [
+            ("pg_catalog.set_config", Effects::SETTINGS),
+            ("\"pg_advisory_lock\"", Effects::LOCKS),
+            ("PG_TRY_ADVISORY_LOCK_SHARED(1)", Effects::LOCKS),
+            ("pg_advisory_unlock_all", Effects::LOCKS | Effects::ENDS),
+            ("pg_advisory_xact_lock_shared", Effects::NONE),
+            ("pg_try_advisory_xact_lock", Effects::NONE),
+            ("pg_create_logical_replication_slot", Effects::SERVER_BOUND),
+            ("pg_copy_physical_replication_slot", Effects::SERVER_BOUND),
+            ("pg_replication_slots", Effects::NONE),
+            (
+                "pg_replication_origin_session_setup",
+                Effects::SERVER_BOUND | Effects::ENDS,
+            ),
+            ("pg_replication_origin_xact_setup", Effects::NONE),
+            ("pg_start_backup, pg_backup_start", Effects::SERVER_BOUND),
+            ("dblink_connect_u", Effects::SERVER_BOUND),
+            ("pg_temp_3", Effects::TEMPORARY | TEMP_WORD),
+            ("attempt", TEMP_WORD),
+            ("u&\"x", ANY_NAME),
+            ("u&'x'", Effects::NONE),
+        ] {
+            assert_eq!(search(text.as_bytes()), effects, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_found_wherever_it_is_cut(which in 0..NAMES.len(), before in ".{0,9}", cut in 0..30usize) {
+            let (name, effects) = NAMES[which];
+            let text = [&before, name].concat().to_uppercase();
+            let mut search = Search::new();
+            let (one, two) = text.as_bytes().split_at(cut.min(text.len()));
+            search.feed(one);
+            search.feed(two);
+            prop_assert!(search.found().contains(effects));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A look at the bytes of a text that lets nearly all ordinary statements pass.
+//!
+//! Of each name that matters six bytes in a row are taken, its core. Of four places in a row, one is the beginning of
+//! three of these: so every fourth place is looked at, three bytes there are the key into a small table, and where the key
+//! is known the bytes around it are compared with the core.
+
+use memchr::memchr2_iter;
+
+/// Six bytes of every name in [`crate::names::NAMES`] but `temp`, which has a table entry for what may stand on either
+/// side of it.
+const CORES: [&[u8; 6]; 11] = [
+    b"t_conf", b"et_lim", b"g_sett", b"g_temp", b"adviso", b"etseed", b"currva", b"lastva", b"replic", b"backup",
+    b"dblink",
+];
+
+/// What may stand between INTO and TEMP, right before TEMP: white space, the end of a comment.
+const BEFORE_TEMP: &[u8] = b" \t\n\r\x0b\x0c/";
+
+/// What may follow TEMP: white space, a comment, a quoted name, the rest of TEMPORARY.
+const AFTER_TEMP: &[u8] = b" \t\n\r\x0b\x0c/-\"o";
+
+/// Sets the bit that tells small letters from capital ones.
+const FOLD: u32 = 0x2020_2020;
+
+const SLOTS: usize = 1024;
+
+/// Chosen so that no two keys share a slot, which [`Table::new`] checks.
+const MULTIPLIER: u32 = 0x6fea_51cb;
+
+/// Bytes to compare: of the four before the key's first byte but one, and the four behind them.
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u32,
+    mask: u64,
+    value: u64,
+}
+
+struct Table {
+    /// One more than the place in `entries`; 0 where there is none.
+    slots: [u8; SLOTS],
+    entries: [Entry; 64],
+    length: usize,
+}
+
+static TABLE: Table = Table::new();
+
+/// Whether this text is one statement, has no `U&"`, and no name from [`crate::names::NAMES`]; `temp` within a word does
+/// not count. `false` means nothing.
+#[inline]
+pub(crate) fn is_harmless(text: &[u8]) -> bool {
+    for at in memchr2_iter(b';', b'&', text) {
+        let rest = &text[at + 1..];
+        let harmless = match text[at] {
+            b'&' => rest.first() != Some(&b'"'),
+            _ => rest.iter().all(u8::is_ascii_whitespace),
+        };
+        if !harmless {
+            return false;
+        }
+    }
+    let (chunks, rest) = text.as_chunks::<4>();
+    let mut before = FOLD;
+    for chunk in chunks {
+        let now = u32::from_le_bytes(*chunk) | FOLD;
+        if TABLE.has(before, now) {
+            return false;
+        }
+        before = now;
+    }
+    let mut last = *b"    ";
+    last[..rest.len()].copy_from_slice(rest);
+    !TABLE.has(before, u32::from_le_bytes(last) | FOLD)
+}
+
+/// The three bytes that begin with the last of `before`.
+const fn key_at(before: u32, now: u32) -> u32 {
+    (before >> 24) | ((now & 0xffff) << 8)
+}
+
+const fn slot_of(key: u32) -> usize {
+    (key.wrapping_mul(MULTIPLIER) >> 22) as usize
+}
+
+impl Table {
+    /// Whether eight bytes, folded, are part of a name.
+    #[inline]
+    fn has(&self, before: u32, now: u32) -> bool {
+        match self.slots[slot_of(key_at(before, now)) & (SLOTS - 1)] {
+            0 => false,
+            number => {
+                let entry = &self.entries[usize::from(number) - 1];
+                let bytes = u64::from(before) | (u64::from(now) << 32);
+                bytes & entry.mask == entry.value
+            }
+        }
+    }
+
+    const fn new() -> Table {
+        let empty = Entry {
+            key: 0,
+            mask: 0,
+            value: 0,
+        };
+        let mut table = Table {
+            slots: [0; SLOTS],
+            entries: [empty; 64],
+            length: 0,
+        };
+        let mut core = 0;
+        while core < CORES.len() {
+            let mut at = 0;
+            while at < 4 {
+                // Those within "temp" are added below.
+                if !(CORES[core][at + 1] == b'e' && CORES[core][at + 2] == b'm' || CORES[core][at + 1] == b'm') {
+                    table.add(*CORES[core], at, 0, 6);
+                }
+                at += 1;
+            }
+            core += 1;
+        }
+        let mut side = 0;
+        while side < BEFORE_TEMP.len() {
+            table.add([BEFORE_TEMP[side], b't', b'e', b'm', b'p', b' '], 0, 1, 5);
+            side += 1;
+        }
+        table.add(*b" temp ", 1, 1, 5);
+        table.add(*b" temp ", 2, 1, 5);
+        side = 0;
+        while side < AFTER_TEMP.len() {
+            table.add([b' ', b't', b'e', b'm', b'p', AFTER_TEMP[side]], 3, 1, 5);
+            side += 1;
+        }
+        table
+    }
+
+    /// Adds the key at `at` of six bytes, of which those from `from` up to `to` are compared.
+    const fn add(&mut self, bytes: [u8; 6], at: usize, from: usize, to: usize) {
+        let key =
+            (bytes[at] as u32 | (bytes[at + 1] as u32) << 8 | (bytes[at + 2] as u32) << 16) | (FOLD & 0x00ff_ffff);
+        let mut entry = Entry { key, mask: 0, value: 0 };
+        // The key's first byte is the fourth of the eight that are compared.
+        let mut byte = from;
+        while byte < to {
+            if byte + 3 >= at && byte + 3 - at < 8 {
+                let shift = 8 * (byte + 3 - at);
+                entry.mask |= 0xff << shift;
+                entry.value |= ((bytes[byte] | 0x20) as u64) << shift;
+            }
+            byte += 1;
+        }
+        let slot = &mut self.slots[slot_of(key)];
+        if *slot != 0 {
+            let other = self.entries[*slot as usize - 1];
+            assert!(
+                other.key == key && other.mask == entry.mask && other.value == entry.value,
+                "two keys in a slot: choose another multiplier, or other cores"
+            );
+            return;
+        }
+        self.entries[self.length] = entry;
+        self.length += 1;
+        *slot = self.length as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{NAMES, TEMP_WORD};
+    use proptest::prelude::*;
+
+    #[test]
+    fn ordinary_statements_are_harmless() {
+        for text in [
+            "SELECT abalance FROM pgbench_accounts WHERE aid = 12345;",
+            "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = 1;\n ",
+            "SELECT c FROM sbtest1 WHERE id BETWEEN 1 AND 2 ORDER BY c LIMIT 10",
+            "insert into t values ('a&b', current_timestamp, 'template')",
+            "select system_limit, assets.config from public.attempts join contemporary using (id)",
+        ] {
+            assert!(is_harmless(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "select 1; select 2",
+            "select u&\"x\"",
+            "select 1 into temp x",
+            "select '; '",
+        ] {
+            assert!(!is_harmless(text.as_bytes()), "{text}");
+        }
+    }
+
+    proptest! {
+        /// A name that slips through is state that is lost.
+        #[test]
+        fn no_name_slips_through(which in 0..NAMES.len(), before in "[ -~]{0,12}", after in "[ -~]{0,12}", upper: bool) {
+            let (name, effects) = NAMES[which];
+            prop_assume!(effects != TEMP_WORD);
+            let text = format!("{before}{name}{after}");
+            let text = if upper { text.to_ascii_uppercase() } else { text };
+            prop_assert!(!is_harmless(text.as_bytes()), "{}", text);
+        }
+
+        #[test]
+        fn no_temporary_table_slips_through(
+            before in "[ -~]{0,9}",
+            space in prop::sample::select(BEFORE_TEMP),
+            temp in prop::sample::select(vec!["temp", "TEMP", "tEmP"]),
+            next in prop::sample::select(AFTER_TEMP),
+            after in "[ -~]{0,9}",
+        ) {
+            let text = format!("{before}into{}{temp}{}{after}", space as char, next as char);
+            prop_assert!(!is_harmless(text.as_bytes()), "{}", text);
+        }
+    }
+}

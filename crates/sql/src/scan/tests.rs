@@ -1,0 +1,323 @@
+//! The grammar's corners, one line each.
+
+use super::*;
+use proptest::prelude::*;
+
+fn check(cases: &[(&str, Effects)]) {
+    for (text, expected) in cases {
+        assert_eq!(effects(text.as_bytes()), *expected, "{text}");
+    }
+}
+
+#[test]
+fn ordinary_statements_have_none() {
+    for text in [
+        "",
+        ";",
+        "SELECT abalance FROM pgbench_accounts WHERE aid = 12345;",
+        "  select 1",
+        "-- set x = 1\nselect 1",
+        "(select 1)",
+        "select 'set a = 1; reset all'",
+        "select \"temp\" from attempts, templates; select $$;listen x$$",
+        "insert into temp values (1)",
+        "with x as (insert into temp values (1) returning 1) select 1",
+        "insert into t values (1) on conflict (a) do update set a = 1",
+        "update t set a = default",
+        "merge into temp using s on true when matched then update set a = 1",
+        "select * from pg_settings",
+        "delete from t",
+        "begin isolation level serializable read only",
+        "start transaction",
+        "commit and chain",
+        "end",
+        "savepoint a",
+        "release a",
+        "prepare transaction 'x'",
+        "commit prepared 'x'",
+        "set local a = 1",
+        "set local role x",
+        "set transaction isolation level serializable",
+        "set transaction snapshot 'x'",
+        "set constraints all deferred",
+        "alter table t set (fillfactor = 10)",
+        "alter role x set work_mem = '1MB'",
+        "alter database d reset all",
+        "alter system set work_mem = '1MB'",
+        "create function f() returns int language sql set work_mem = '1MB' as 'select 1; set x = 1'",
+        "create function f() returns int begin atomic select 1; select 2; end",
+        "create table t (temp int, local text)",
+        "create trigger t after insert on x for each row execute function f()",
+        "create temperature",
+        "create rule r as on insert to t do also (notify x; select 1)",
+        "declare c cursor for select 1",
+        "declare c cursor without hold for select hold from t with x",
+        "fetch all in c",
+        "move c",
+        "notify x, 'y'",
+        "copy t from stdin",
+        "explain analyze select 1",
+        "truncate t",
+        "lock table t",
+        "vacuum",
+        "grant select on t to x",
+        "comment on table t is 'reset all'",
+        "show all",
+        "values (1)",
+        "table t",
+        "select pg_advisory_xact_lock(1), pg_try_advisory_xact_lock_shared(2)",
+        "select nextval('s'), setval('s', 1)",
+        "1 set",
+        "'set'",
+        "\"set\" a = 1",
+    ] {
+        assert_eq!(effects(text.as_bytes()), Effects::NONE, "{text}");
+    }
+}
+
+#[test]
+fn settings() {
+    let both = Effects::SETTINGS | Effects::RESETS;
+    check(&[
+        ("set a = 1", Effects::SETTINGS),
+        ("SET SESSION a TO 1, 'x'", Effects::SETTINGS),
+        ("/* */ set\n\"a\"=1", Effects::SETTINGS),
+        ("set local.a = 1", Effects::SETTINGS),
+        ("set transaction.a = 1", Effects::SETTINGS),
+        ("set constraints.a to 1", Effects::SETTINGS),
+        ("set transaction_isolation = 'serializable'", Effects::SETTINGS),
+        ("set names 'utf8'", Effects::SETTINGS),
+        ("set time zone 'Europe/Rome'", Effects::SETTINGS),
+        ("set role none", Effects::SETTINGS),
+        ("set session authorization x", Effects::SETTINGS),
+        ("set session session authorization x", Effects::SETTINGS),
+        (
+            "set session characteristics as transaction read only",
+            Effects::SETTINGS,
+        ),
+        ("set a from current", Effects::SETTINGS),
+        ("select 1; set a = 1", Effects::SETTINGS),
+        ("begin;set a = 1;commit", Effects::SETTINGS),
+        ("select pg_catalog . SET_CONFIG ('a', '1', true)", Effects::SETTINGS),
+        (
+            "update pg_catalog.pg_settings set setting = '1' where name = 'work_mem'",
+            Effects::SETTINGS,
+        ),
+        (
+            "with x as (select 1) update pg_settings set setting = 1",
+            Effects::SETTINGS,
+        ),
+        ("select set_limit(0.5)", Effects::SETTINGS),
+        ("reset a", both),
+        ("reset all", both),
+        ("reset role", both),
+        ("reset session authorization", both),
+        ("set a to default", both),
+        ("set a=DEFAULT", both),
+        ("set names", both),
+        ("set names default", both),
+        ("set time zone local", both),
+        ("set time zone default", both),
+        ("set session authorization default", both),
+        ("select 1; reset a; select 2", both),
+        ("set seed to 0.5", Effects::SETTINGS | Effects::SEED),
+        ("set \"seed\" = 0.5", Effects::SETTINGS | Effects::SEED),
+    ]);
+    let all = effects(b"discard all");
+    assert!(all.contains(both | Effects::ENDS | Effects::PREPARE | Effects::LISTEN));
+}
+
+#[test]
+fn objects_locks_and_the_rest() {
+    check(&[
+        ("create temp table t (a int)", Effects::TEMPORARY),
+        ("CREATE TEMPORARY SEQUENCE s", Effects::TEMPORARY),
+        ("create local temp table t (a int) on commit drop", Effects::TEMPORARY),
+        ("create global temporary table t (a int)", Effects::TEMPORARY),
+        ("create or replace temp view v as select 1", Effects::TEMPORARY),
+        ("create temp recursive view v (a) as select 1", Effects::TEMPORARY),
+        ("create function pg_temp.f() returns int return 1", Effects::TEMPORARY),
+        ("select 1 into temp t", Effects::TEMPORARY),
+        ("select 1 into/**/temp\"t\"", Effects::TEMPORARY),
+        ("select 1 as a into local temporary table t", Effects::TEMPORARY),
+        (
+            "with x as (select 1) select * into temporary t from x",
+            Effects::TEMPORARY,
+        ),
+        ("(select 1 into temp t)", Effects::TEMPORARY),
+        ("explain analyze create temp table t as select 1", Effects::TEMPORARY),
+        ("select pg_advisory_lock(1)", Effects::LOCKS),
+        ("select \"pg_try_advisory_lock_shared\"(1, 2)", Effects::LOCKS),
+        ("select pg_advisory_unlock(1)", Effects::LOCKS | Effects::ENDS),
+        ("declare c cursor with hold for select 1", Effects::CURSORS),
+        (
+            "declare \"with\" binary insensitive no scroll cursor with hold for select 1",
+            Effects::CURSORS,
+        ),
+        ("listen x", Effects::LISTEN),
+        ("unlisten *", Effects::LISTEN | Effects::ENDS),
+        ("prepare a as select 1", Effects::PREPARE),
+        ("prepare transaction as select 1", Effects::PREPARE),
+        ("prepare transaction (int) as select $1", Effects::PREPARE),
+        ("execute a(1)", Effects::PREPARE),
+        ("explain (analyze) execute a", Effects::PREPARE),
+        ("create table t as execute a", Effects::PREPARE),
+        (
+            "create temp table if not exists t (a) with (fillfactor=10) as execute a",
+            Effects::PREPARE | Effects::TEMPORARY,
+        ),
+        ("deallocate a", Effects::PREPARE | Effects::ENDS),
+        ("do $$begin end$$", Effects::CODE),
+        (
+            "do $$begin perform set_config('a', 'b', false); end$$",
+            Effects::CODE | Effects::SETTINGS,
+        ),
+        (
+            "do 'begin execute ''select pg_advisory_lock(1)''; end'",
+            Effects::CODE | Effects::LOCKS,
+        ),
+        ("call p()", Effects::CODE),
+        ("load 'plperl'", Effects::LOAD),
+        ("select setseed(0.1)", Effects::SEED),
+        ("select currval('s')", Effects::SEQUENCE),
+        ("select lastval()", Effects::SEQUENCE),
+        (
+            "select pg_create_physical_replication_slot('a', false, true)",
+            Effects::SERVER_BOUND,
+        ),
+        ("select pg_backup_start('x')", Effects::SERVER_BOUND),
+        ("select dblink_connect('x')", Effects::SERVER_BOUND),
+        ("drop table t", Effects::ENDS),
+        ("discard temp", Effects::ENDS),
+        ("close c", Effects::ENDS),
+        ("rollback to a", Effects::ENDS),
+        ("abort", Effects::ENDS),
+        ("begin; rollback", Effects::ENDS),
+    ]);
+}
+
+/// A statement of a later PostgreSQL may do anything.
+#[test]
+fn unknown_verbs_may_do_anything() {
+    assert_eq!(effects(b"unheard of"), Effects::ALL);
+    assert_eq!(effects(b"averyveryverylongword"), Effects::ALL);
+}
+
+/// What a string hides depends on a setting of the session, so that neither reading may be left out.
+#[test]
+fn both_readings_of_a_backslash_count() {
+    check(&[
+        (r"select '\'; set a = 1; --'", Effects::SETTINGS),
+        (r"select '\''; set a = 1; --'", Effects::SETTINGS),
+        (r"select e'\'; set a = 1; --'", Effects::NONE),
+        (r"select 'a\b'; select 1", Effects::NONE),
+        ("select e'a'\n'\\'; set a = 1; --'", Effects::NONE),
+    ]);
+}
+
+/// In U&"" a name can be written in digits.
+#[test]
+fn names_in_unicode_escapes_may_be_any() {
+    assert!(effects(br#"select U&"set\005fconfig"('a', 'b', false)"#).contains(Effects::SETTINGS | Effects::LOCKS));
+    assert!(effects(br#"set U&"\0061" = 1"#).contains(Effects::SETTINGS));
+}
+
+#[test]
+fn a_function_called_begin_hides_nothing() {
+    check(&[(
+        "create function begin() returns int return 1; set a = 1",
+        Effects::SETTINGS,
+    )]);
+}
+
+/// Statements whose effects stand in their verb, and in front of which anything whole may stand.
+const TELLING: [(&str, Effects); 6] = [
+    ("set a = 1", Effects::SETTINGS),
+    ("listen x", Effects::LISTEN),
+    ("create temp table t ()", Effects::TEMPORARY),
+    ("select 1 into temp t", Effects::TEMPORARY),
+    ("select pg_advisory_lock(1)", Effects::LOCKS),
+    ("declare c cursor with hold for select 1", Effects::CURSORS),
+];
+
+fn whole_statement() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "select 1",
+        "select ';'",
+        "select '\\'';'",
+        "select e'\\';'",
+        "select $a$ ; $b$ ; $a$",
+        "select \"a;\"\"\"",
+        "select (1) /* ; /* ' */ */ -- ;'\n",
+        "create function f() returns int begin atomic select case when true then 1 end; end",
+        "create rule r as on insert to t do (select 1; select 2)",
+        "insert into t values (1, '--')",
+        "",
+    ])
+    .prop_map(String::from)
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_survived(text in prop::collection::vec(any::<u8>(), 0..60)) {
+        effects(&text);
+        crate::classify(&text);
+        crate::hidden_settings(&text);
+        crate::setting_parameters(&text);
+    }
+
+    #[test]
+    fn any_sql_like_text_is_survived(text in "(set|reset|set_config|local|e'|'|\"|\\$a\\$|\\$\\$|u&\"|/\\*|\\*/|--|\n|;|\\\\|\\(|\\)|,|=|to|a\\.b| |\\$1){0,24}") {
+        effects(text.as_bytes());
+        crate::classify(text.as_bytes());
+        crate::hidden_settings(text.as_bytes());
+        crate::setting_parameters(text.as_bytes());
+    }
+
+    #[test]
+    fn nothing_in_front_hides_a_statement(
+        front in prop::collection::vec(whole_statement(), 0..4),
+        which in 0..TELLING.len(),
+        back in whole_statement(),
+        upper: bool,
+    ) {
+        let (telling, expected) = TELLING[which];
+        let telling = if upper { telling.to_ascii_uppercase() } else { telling.to_string() };
+        let text = format!("{};{telling};{back}", front.join(";"));
+        prop_assert!(effects(text.as_bytes()).contains(expected), "{}", text);
+    }
+
+    /// The quick look and the long one agree.
+    #[test]
+    fn the_quick_look_misses_nothing(text in "(select |insert |update |with )[a-zA-Z_&\"'(); =]{0,30}(into temp t|set_config|u&\"a\"|; set a = 1)?") {
+        let quick = effects(text.as_bytes());
+        // Behind a comment in parentheses the quick look is not taken.
+        let long = effects(format!("(/**/{text}").as_bytes());
+        if quick.is_empty() {
+            prop_assert!(!long.intersects(Effects::LOCKS | Effects::SEED | Effects::TEMPORARY), "{}", text);
+        }
+    }
+
+    #[test]
+    fn pieces_say_at_least_what_the_whole_says(
+        front in prop::collection::vec(whole_statement(), 0..3),
+        which in 0..TELLING.len(),
+        piece in 1..20usize,
+    ) {
+        let text = format!("{};{}", front.join(";"), TELLING[which].0);
+        let mut scanner = Scanner::new();
+        text.as_bytes().chunks(piece).for_each(|piece| scanner.feed(piece));
+        prop_assert!(scanner.effects().contains(effects(text.as_bytes())), "{}", text);
+    }
+}
+
+#[test]
+fn a_long_insert_in_pieces_does_nothing() {
+    let mut scanner = Scanner::new();
+    for piece in ["  ins", "ert into t values ", "('x'),", "('y');", " \n"] {
+        scanner.feed(piece.as_bytes());
+    }
+    assert_eq!(scanner.effects(), Effects::NONE);
+    scanner.feed(b"x");
+    assert_eq!(scanner.effects(), Effects::ALL);
+}

@@ -1,0 +1,255 @@
+//! Which setting a SET, a RESET or a `set_config()` is about.
+
+use crate::lexer::{Lexer, Token};
+use crate::split::Statements;
+use memchr::{memchr, memmem};
+
+/// How long a SET lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// SET, SET SESSION.
+    Session,
+    /// SET LOCAL.
+    Transaction,
+}
+
+/// What a SET sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A setting, its name in lower case, the parts of a custom one joined by dots.
+    Setting(Box<[u8]>),
+    /// SET TRANSACTION: the transaction it runs in.
+    Transaction,
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION: the defaults of the transactions to come, several settings.
+    Characteristics,
+    /// SET CONSTRAINTS: the transaction it runs in.
+    Constraints,
+}
+
+/// Names of the settings in the SET, RESET and `set_config('literal', ..)` of this text that `pg_settings` does not show:
+/// custom ones (with a dot), `role`, `session_authorization`. In lower case, each once, in order of appearance; those of
+/// SET LOCAL too, as they leave traces of custom settings (recording F2).
+///
+/// `set_config()` is looked for in constants as well, so that those in the code of a DO are found.
+pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
+    let mut names: Vec<Box<str>> = Vec::new();
+    let mut add = |name: &[u8]| {
+        let hidden = name.contains(&b'.') || name == b"role" || name == b"session_authorization";
+        let name = std::str::from_utf8(name).ok().filter(|_| hidden);
+        if let Some(name) = name.filter(|name| !names.iter().any(|known| known.as_ref() == *name)) {
+            names.push(name.into());
+        }
+    };
+    for backslashes in [false, true] {
+        let mut statements = Statements::new(text, backslashes);
+        for statement in statements.by_ref() {
+            let mut lexer = Lexer::with_backslashes(statement, backslashes);
+            let target = if lexer.accept("set") {
+                read_set(&mut lexer).map(|(_, target)| target)
+            } else if lexer.accept("reset") {
+                read_setting(&mut lexer)
+            } else {
+                None
+            };
+            if let Some(Target::Setting(name)) = target {
+                add(&name);
+            }
+        }
+        if !statements.is_ambiguous() {
+            break;
+        }
+    }
+    for argument in set_config_arguments(text) {
+        if let Argument::Literal(name) = argument {
+            add(&name.to_ascii_lowercase());
+        }
+    }
+    names
+}
+
+/// Numbers of the parameters (`$1` is 1) that name the setting in a `set_config($1, ..)` of this text, each once.
+pub fn setting_parameters(text: &[u8]) -> Vec<u16> {
+    let mut numbers = Vec::new();
+    for argument in set_config_arguments(text) {
+        match argument {
+            Argument::Parameter(number) if !numbers.contains(&number) => numbers.push(number),
+            _ => {}
+        }
+    }
+    numbers
+}
+
+/// Reads a SET behind its verb, up to the value; `None` where no name can be read.
+pub(crate) fn read_set(lexer: &mut Lexer<'_>) -> Option<(Scope, Target)> {
+    let mut scope = Scope::Session;
+    let before = lexer.clone();
+    if lexer.accept("constraints") && !names_setting(lexer) {
+        return Some((scope, Target::Constraints));
+    }
+    *lexer = before.clone();
+    if lexer.accept("local") && !names_setting(lexer) {
+        scope = Scope::Transaction;
+        return Some((scope, read_setting(lexer)?));
+    }
+    *lexer = before.clone();
+    if lexer.accept("session") && !names_setting(lexer) {
+        let rest = lexer.peek()?;
+        // SESSION is part of what is set in these two, and the scope in SET SESSION x.
+        if rest.is("authorization") || rest.is("characteristics") {
+            *lexer = before;
+        }
+        return Some((scope, read_setting(lexer)?));
+    }
+    *lexer = before;
+    Some((scope, read_setting(lexer)?))
+}
+
+/// Whether what was just read, though a key word, is the name of a setting: what follows says so.
+fn names_setting(lexer: &Lexer<'_>) -> bool {
+    matches!(lexer.peek(), Some(Token::Byte(b'.' | b'='))) || lexer.peek().is_some_and(|t| t.is("to"))
+}
+
+/// Reads what SET or RESET is about, behind LOCAL or SESSION.
+pub(crate) fn read_setting(lexer: &mut Lexer<'_>) -> Option<Target> {
+    let first = lexer.next()?;
+    let name = |name: &str| Some(Target::Setting(name.as_bytes().into()));
+    if !names_setting(lexer) {
+        if first.is("transaction") {
+            // RESET TRANSACTION ISOLATION LEVEL concerns the transaction as well.
+            return Some(Target::Transaction);
+        } else if first.is("session") && lexer.accept("authorization") {
+            return name("session_authorization");
+        } else if first.is("session") && lexer.accept("characteristics") {
+            return Some(Target::Characteristics);
+        } else if first.is("time") && lexer.accept("zone") {
+            return name("timezone");
+        } else if first.is("names") {
+            return name("client_encoding");
+        } else if first.is("schema") {
+            return name("search_path");
+        } else if first.is("xml") && lexer.accept("option") {
+            return name("xmloption");
+        }
+    }
+    let mut name = first.identifier()?.to_ascii_lowercase();
+    while lexer.peek() == Some(Token::Byte(b'.')) {
+        lexer.next();
+        name.push(b'.');
+        name.extend_from_slice(&lexer.next()?.identifier()?.to_ascii_lowercase());
+    }
+    Some(Target::Setting(name.into()))
+}
+
+/// First argument of a `set_config()`.
+enum Argument {
+    /// A constant, without escapes.
+    Literal(Vec<u8>),
+    /// `$n`
+    Parameter(u16),
+}
+
+/// Bytes behind the name of the function in which its first argument ends, or is not told: a text full of them stays cheap.
+const ARGUMENT_BYTES_MAX: usize = 512;
+
+/// The first arguments of all `set_config()` in a text that can be told from it.
+fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument> {
+    let lower = text.to_ascii_lowercase();
+    let name = b"set_config";
+    let ends: Vec<usize> = memmem::find_iter(&lower, name).map(|at| at + name.len()).collect();
+    ends.into_iter().filter_map(|at| {
+        let rest = &text[at..text.len().min(at + ARGUMENT_BYTES_MAX)];
+        let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
+        let mut lexer = Lexer::new(rest);
+        if lexer.next() != Some(Token::Byte(b'(')) {
+            return None;
+        }
+        // The names of arguments may be given: set_config(setting_name => ..).
+        if lexer.accept("setting_name") {
+            while matches!(lexer.peek(), Some(Token::Byte(b':' | b'=' | b'>'))) {
+                lexer.next();
+            }
+        }
+        match lexer.next()? {
+            Token::Parameter(number) => Some(Argument::Parameter(number)),
+            // Within a constant quotes are doubled: set_config(''a.b'', ..).
+            Token::Text([]) => {
+                let name = &rest[lexer.position()..];
+                Some(Argument::Literal(name[..memchr(b'\'', name)?].into()))
+            }
+            Token::Text(name) => Some(Argument::Literal(name.into())),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hidden(text: &str) -> Vec<String> {
+        hidden_settings(text.as_bytes()).iter().map(|n| n.to_string()).collect()
+    }
+
+    #[test]
+    fn settings_that_pg_settings_does_not_show_are_named() {
+        for (text, names) in [
+            ("set app.tenant = 'x'", &["app.tenant"][..]),
+            ("SET SESSION \"App\".\"Tenant\" TO 1;", &["app.tenant"]),
+            ("set local app.a.b to default", &["app.a.b"]),
+            ("set local.x = 1; set session.y to 1", &["local.x", "session.y"]),
+            ("reset app . x", &["app.x"]),
+            ("set role none; set role = 'x'; reset role", &["role"]),
+            ("set session authorization default", &["session_authorization"]),
+            ("set session session authorization x", &["session_authorization"]),
+            ("reset session authorization", &["session_authorization"]),
+            (
+                "select set_config('App.x', $1, false), set_config('work_mem', '1', true)",
+                &["app.x"],
+            ),
+            (
+                "select pg_catalog.\"set_config\" /* */ ( $$role$$, 'x', false)",
+                &["role"],
+            ),
+            (
+                "select set_config(setting_name => 'a.b', new_value => '', is_local => false)",
+                &["a.b"],
+            ),
+            ("do $$begin perform set_config('a.b', '', false); end$$", &["a.b"]),
+            ("do 'begin perform set_config(''a.b'', '''', false); end'", &["a.b"]),
+        ] {
+            assert_eq!(hidden(text), names, "{text}");
+        }
+        for text in [
+            "",
+            "set work_mem = '1MB'",
+            "set search_path to a, b.c",
+            "set time zone 'Europe/Rome'",
+            "select a.b from a",
+            "set",
+            "set local",
+            "set app.",
+            "set a.\"\" = 1",
+            "select set_config",
+            "select set_config(x.y, '', false)",
+        ] {
+            assert_eq!(hidden(text), [""; 0], "{text}");
+        }
+    }
+
+    /// Under one reading the string ends before the SET, under the other behind it.
+    #[test]
+    fn a_set_that_only_one_reading_of_a_string_shows_is_found() {
+        assert_eq!(hidden(r"select '\'; set a.b = 1 --'"), ["a.b"]);
+        assert_eq!(hidden(r"select '\''; set a.b = 1 --'"), ["a.b"]);
+    }
+
+    #[test]
+    fn parameters_that_name_a_setting_are_found() {
+        let parameters = |text: &str| setting_parameters(text.as_bytes());
+        assert_eq!(
+            parameters("select set_config($1, $2, false), Set_Config( $12 ::text, $1, false)"),
+            [1, 12]
+        );
+        assert_eq!(parameters("select set_config('a', $1, false)"), [0u16; 0]);
+    }
+}

@@ -1,0 +1,185 @@
+//! A text, statement by statement.
+
+use crate::lexer::{Lexer, Token};
+
+/// The statements of a text, each without the semicolon that ends it and without white space and comments around it;
+/// empty ones are left out.
+///
+/// The server parses a whole text before it runs any of it, so what is split in the wrong place here is text that the
+/// server refuses.
+#[derive(Debug, Clone)]
+pub(crate) struct Statements<'a> {
+    text: &'a [u8],
+    lexer: Lexer<'a>,
+}
+
+impl<'a> Statements<'a> {
+    pub(crate) fn new(text: &'a [u8], backslashes: bool) -> Self {
+        Statements {
+            text,
+            lexer: Lexer::with_backslashes(text, backslashes),
+        }
+    }
+
+    /// Whether `standard_conforming_strings` decides what was read so far.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.lexer.is_ambiguous()
+    }
+}
+
+impl<'a> Iterator for Statements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            // A comment that does not end is a statement: what it hides is not known.
+            self.lexer.skip_space();
+            let start = self.lexer.position();
+            let mut nesting = Nesting::default();
+            loop {
+                let end = self.lexer.position();
+                match self.lexer.next() {
+                    Some(Token::Byte(b';')) if nesting.is_outermost() => {
+                        if start == end {
+                            break;
+                        }
+                        return Some(&self.text[start..end]);
+                    }
+                    Some(token) => nesting.follow(token),
+                    None if start == end => return None,
+                    None => return Some(&self.text[start..]),
+                }
+            }
+        }
+    }
+}
+
+/// How deep a statement is in parentheses (the rules of CREATE RULE stand there) and in the BEGIN ATOMIC body of a
+/// function, where semicolons end no statement.
+#[derive(Debug, Clone, Default)]
+struct Nesting {
+    parentheses: usize,
+    /// BEGIN ATOMIC and CASE without their END.
+    blocks: usize,
+    last: Last,
+    routine: Routine,
+}
+
+/// What the last token means for the next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Last {
+    #[default]
+    Other,
+    Begin,
+    /// AS or a dot: a label or a column follows, which may be called "end".
+    Label,
+}
+
+/// How much of CREATE [ OR REPLACE ] { FUNCTION | PROCEDURE } was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Routine {
+    #[default]
+    Start,
+    Create,
+    Yes,
+    No,
+}
+
+impl Nesting {
+    fn is_outermost(&self) -> bool {
+        self.parentheses == 0 && self.blocks == 0
+    }
+
+    fn follow(&mut self, token: Token<'_>) {
+        match token {
+            Token::Byte(b'(') => self.parentheses += 1,
+            Token::Byte(b')') => self.parentheses = self.parentheses.saturating_sub(1),
+            _ => {}
+        }
+        self.routine = match self.routine {
+            Routine::Start if token.is("create") => Routine::Create,
+            Routine::Create if token.is("or") || token.is("replace") => Routine::Create,
+            Routine::Create if token.is("function") || token.is("procedure") => Routine::Yes,
+            Routine::Yes => Routine::Yes,
+            _ => Routine::No,
+        };
+        if self.routine == Routine::Yes && self.last != Last::Label {
+            if token.is("atomic") && self.last == Last::Begin && self.is_outermost() {
+                self.blocks = 1;
+            } else if self.blocks > 0 && token.is("case") {
+                self.blocks += 1;
+            } else if token.is("end") {
+                self.blocks = self.blocks.saturating_sub(1);
+            }
+        }
+        self.last = match token {
+            Token::Byte(b'.') => Last::Label,
+            _ if token.is("as") => Last::Label,
+            _ if token.is("begin") => Last::Begin,
+            _ => Last::Other,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(text: &str) -> Vec<&str> {
+        Statements::new(text.as_bytes(), false)
+            .map(|s| std::str::from_utf8(s).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn semicolons_outside_of_quotes_and_parentheses_end_statements() {
+        assert_eq!(split(""), [""; 0]);
+        assert_eq!(split(" ; ;; -- x"), [""; 0]);
+        assert_eq!(split("select 1"), ["select 1"]);
+        assert_eq!(split("; a; /* ; */ b ;"), ["a", "b"]);
+        assert_eq!(
+            split("a ';' \";\" $$;$$ e'\\';' -- ;\n; b"),
+            ["a ';' \";\" $$;$$ e'\\';'", "b"]
+        );
+        assert_eq!(split("create rule r as on insert to t do (a; b); c").len(), 2);
+    }
+
+    #[test]
+    fn a_function_body_is_one_statement_whatever_is_called_end() {
+        let body = "create or replace function f() returns int begin atomic select case when a then 1 end; \
+                    select t.end, 1 as end, 2 as case; return 1; end";
+        assert_eq!(split(&format!("{body}; set x = 1")), [body, "set x = 1"]);
+    }
+
+    /// BEGIN is no reserved word: a function called so must not swallow what follows.
+    #[test]
+    fn a_function_called_begin_has_no_body() {
+        assert_eq!(
+            split("create function begin() returns int return 1; set x = 1").len(),
+            2
+        );
+        assert_eq!(
+            split("create function f(begin atomic) returns int return 1; set x = 1").len(),
+            2
+        );
+        assert_eq!(split("begin; atomic; set x = 1").len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_again_changes_nothing(text in "[a-c';\"$()\\\\/*e \n-]{0,40}", backslashes: bool) {
+            for statement in Statements::new(text.as_bytes(), backslashes) {
+                let again: Vec<_> = Statements::new(statement, backslashes).collect();
+                prop_assert_eq!(again, [statement]);
+            }
+        }
+
+        #[test]
+        fn every_semicolon_that_splits_is_left_out_and_nothing_else(parts in proptest::collection::vec("[a-z' ]{0,9}", 0..5)) {
+            let statements: Vec<String> = parts.iter().map(|p| format!("a {}z", p.replace('\'', "''"))).collect();
+            let text = statements.join(";");
+            prop_assert_eq!(split(&text), statements);
+        }
+    }
+}

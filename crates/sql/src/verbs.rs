@@ -1,0 +1,193 @@
+//! What one statement may do, from its first words.
+
+use crate::effects::Effects;
+use crate::lexer::{Lexer, Token};
+use crate::names::{SETTINGS_VIEW, TEMP_WORD};
+use crate::settings::{Scope, Target, read_set};
+
+/// Whether a text begins with a verb that does nothing to the session by itself, and is a query or a short command; cheap
+/// and not exhaustive.
+///
+/// Four letters decide: no other statement of the grammar begins with them.
+pub(crate) fn begins_ordinary(text: &[u8]) -> bool {
+    let Some(first) = text.first_chunk::<4>() else {
+        return false;
+    };
+    // A letter in either case becomes the letter in lower case, and nothing else becomes a letter.
+    let folded = u32::from_le_bytes(*first) | 0x2020_2020;
+    ORDINARY.iter().any(|verb| u32::from_le_bytes(**verb) == folded)
+}
+
+/// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT (and COMMENT), END, WITH, VALUES, MERGE, FETCH, TABLE, COPY, SAVEPOINT,
+/// RELEASE, SHOW, LOCK, START, NOTIFY.
+const ORDINARY: [&[u8; 4]; 20] = [
+    b"sele", b"inse", b"upda", b"dele", b"begi", b"comm", b"end;", b"end ", b"with", b"valu", b"merg", b"fetc",
+    b"tabl", b"copy", b"save", b"rele", b"show", b"lock", b"star", b"noti",
+];
+
+/// What this statement may do by its verb and key words; `found` are the names found in the whole text.
+pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effects) -> Effects {
+    let mut lexer = Lexer::with_backslashes(statement, backslashes);
+    let Some(first) = lexer.next() else {
+        return Effects::NONE;
+    };
+    let Token::Word(word) = first else {
+        // `(SELECT ..)`, or no SQL.
+        return query(lexer, first, found);
+    };
+    let mut buffer = [0; 12];
+    let Some(verb) = buffer.get_mut(..word.len()) else {
+        return Effects::ALL;
+    };
+    verb.copy_from_slice(word);
+    verb.make_ascii_lowercase();
+    match &*verb {
+        b"select" | b"insert" | b"update" | b"delete" | b"with" | b"values" | b"table" | b"merge" | b"copy" => {
+            query(lexer, first, found)
+        }
+        b"set" => set(lexer),
+        b"reset" => Effects::SETTINGS | Effects::RESETS,
+        b"discard" => discard(lexer),
+        b"create" => create(lexer),
+        b"declare" => declare(lexer, found),
+        b"explain" => explain(lexer),
+        b"prepare" => prepare(lexer, found),
+        b"execute" => Effects::PREPARE,
+        b"deallocate" => Effects::PREPARE | Effects::ENDS,
+        b"listen" => Effects::LISTEN,
+        b"unlisten" => Effects::LISTEN | Effects::ENDS,
+        b"load" => Effects::LOAD,
+        b"do" | b"call" => Effects::CODE,
+        b"drop" | b"close" | b"rollback" | b"abort" => Effects::ENDS,
+        b"begin" | b"start" | b"commit" | b"end" | b"savepoint" | b"release" | b"fetch" | b"move" | b"show"
+        | b"lock" | b"notify" | b"analyze" | b"analyse" | b"vacuum" | b"cluster" | b"checkpoint" | b"reindex"
+        | b"refresh" | b"truncate" | b"alter" | b"grant" | b"revoke" | b"comment" | b"security" | b"reassign"
+        | b"import" => Effects::NONE,
+        _ if begins_ordinary(statement) => Effects::NONE,
+        // A statement of a later PostgreSQL, or none.
+        _ => Effects::ALL,
+    }
+}
+
+/// SELECT .. INTO [ LOCAL | GLOBAL ] { TEMPORARY | TEMP } .., and UPDATE of pg_settings.
+fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
+    let mut effects = Effects::NONE;
+    if !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
+        return effects;
+    }
+    // What precedes: of INSERT INTO temp, "temp" is the table.
+    let mut last = first;
+    let mut into = false;
+    let mut updates = first.is("update");
+    for token in lexer {
+        if into && (token.is("temp") || token.is("temporary")) {
+            effects |= Effects::TEMPORARY;
+        }
+        into = match () {
+            () if token.is("into") => !(last.is("insert") || last.is("merge")),
+            () => into && (token.is("local") || token.is("global")),
+        };
+        updates |= token.is("update");
+        last = token;
+    }
+    if updates && found.contains(SETTINGS_VIEW) {
+        effects |= Effects::SETTINGS;
+    }
+    effects
+}
+
+fn set(mut lexer: Lexer<'_>) -> Effects {
+    let Some((scope, target)) = read_set(&mut lexer) else {
+        // No name that can be read: U&"..", or an error.
+        return Effects::SETTINGS | Effects::RESETS | Effects::SEED;
+    };
+    let mut effects = match target {
+        Target::Transaction | Target::Constraints => return Effects::NONE,
+        _ if scope == Scope::Transaction => return Effects::NONE,
+        Target::Characteristics => return Effects::SETTINGS,
+        Target::Setting(name) if &*name == b"seed" => Effects::SETTINGS | Effects::SEED,
+        Target::Setting(_) => Effects::SETTINGS,
+    };
+    // SET NAMES alone resets.
+    let mut last = None;
+    for token in lexer {
+        if token.is("default") || token.is("local") {
+            effects |= Effects::RESETS;
+        }
+        last = Some(token);
+    }
+    if last.is_none() {
+        effects |= Effects::RESETS;
+    }
+    effects
+}
+
+fn discard(mut lexer: Lexer<'_>) -> Effects {
+    if lexer.accept("plans") || lexer.accept("sequences") || lexer.accept("temp") || lexer.accept("temporary") {
+        Effects::ENDS
+    } else {
+        Effects::SETTINGS | Effects::RESETS | Effects::PREPARE | Effects::LISTEN | Effects::ENDS
+    }
+}
+
+/// CREATE [ OR REPLACE ] [ LOCAL | GLOBAL ] { TEMPORARY | TEMP } .., CREATE TABLE .. AS EXECUTE.
+fn create(mut lexer: Lexer<'_>) -> Effects {
+    if lexer.accept("or") {
+        lexer.accept("replace");
+    }
+    let _ = lexer.accept("local") || lexer.accept("global");
+    let temporary = lexer.accept("temp") || lexer.accept("temporary");
+    let mut effects = if temporary { Effects::TEMPORARY } else { Effects::NONE };
+    let _ = lexer.accept("unlogged");
+    if lexer.accept("table") {
+        let mut last = Token::Number;
+        for token in lexer {
+            if last.is("as") && token.is("execute") {
+                effects |= Effects::PREPARE;
+            }
+            last = token;
+        }
+    }
+    effects
+}
+
+/// DECLARE .. WITH HOLD FOR ..
+fn declare(mut lexer: Lexer<'_>, found: Effects) -> Effects {
+    let mut effects = Effects::NONE;
+    let mut last = Token::Number;
+    while let Some(token) = lexer.next() {
+        if last.is("with") && token.is("hold") {
+            effects |= Effects::CURSORS;
+        }
+        if token.is("for") {
+            return effects | query(lexer, token, found);
+        }
+        last = token;
+    }
+    effects
+}
+
+/// EXPLAIN runs what it explains if ANALYZE is among its options.
+fn explain(lexer: Lexer<'_>) -> Effects {
+    let mut effects = Effects::NONE;
+    for token in lexer {
+        if token.is("execute") {
+            effects |= Effects::PREPARE;
+        } else if token.is("temp") || token.is("temporary") {
+            effects |= Effects::TEMPORARY;
+        } else if token.is("update") {
+            // Perhaps of pg_settings; what it updates is not worth finding out.
+            effects |= Effects::SETTINGS;
+        }
+    }
+    effects
+}
+
+/// PREPARE TRANSACTION 'name' prepares no statement; a statement may itself be called "transaction".
+fn prepare(mut lexer: Lexer<'_>, found: Effects) -> Effects {
+    let name = lexer.next();
+    if name.is_some_and(|t| t.is("transaction")) && matches!(lexer.peek(), Some(Token::Text(_))) {
+        return Effects::NONE;
+    }
+    Effects::PREPARE | query(lexer, Token::Number, found)
+}
