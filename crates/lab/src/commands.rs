@@ -1,16 +1,16 @@
 //! The commands of this crate, as the program's command line has them.
 
 use crate::Result;
-use crate::interrupt::Interrupt;
+use crate::connections;
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
 use clap::Subcommand;
 use std::process::ExitCode;
 
 /// Commands beside the pooler. Each command's arguments stand in its own module.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "one is made, from the command line")]
 pub enum Command {
     /// Measure your own PostgreSQL: what connections cost, where throughput peaks, what pooling gives
-    #[command(hide = true)]
     Lab {
         /// The measurement.
         #[command(subcommand)]
@@ -28,7 +28,14 @@ pub enum Command {
 
 /// The measurements.
 #[derive(Debug, Subcommand)]
-pub enum LabCommand {}
+#[allow(clippy::large_enum_variant, reason = "one is made, from the command line")]
+pub enum LabCommand {
+    /// Find out how many connections are best: throughput and latency over concurrency, direct and pooled
+    ///
+    /// Sweeps the number of clients, finer around the peak, then the size of a pool. Recommends max_connections and
+    /// default_pool_size.
+    Connections(connections::Arguments),
+}
 
 /// Runs a command to its end.
 pub fn run(command: Command) -> ExitCode {
@@ -47,6 +54,7 @@ pub fn run(command: Command) -> ExitCode {
 }
 
 fn lab(command: LabCommand) -> Result<()> {
-    Interrupt::install()?.check()?;
-    match command {}
+    match command {
+        LabCommand::Connections(arguments) => connections::run(&arguments),
+    }
 }

@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod commands;
+pub mod connections;
 mod error;
 pub mod interrupt;
 pub mod machine;

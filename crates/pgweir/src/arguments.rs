@@ -76,7 +76,7 @@ pub(crate) enum Command {
     },
 
     #[command(flatten)]
-    Lab(pgweir_lab::Command),
+    Lab(Box<pgweir_lab::Command>),
 }
 
 /// Arguments of `try`.

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Some(Command::Try(arguments)) => try_it::try_it(&arguments),
         Some(Command::Settings { name }) => settings_help::print(name.as_deref()),
         Some(Command::Man { section }) => manual::print(section),
-        Some(Command::Lab(command)) => pgweir_lab::run(command),
+        Some(Command::Lab(command)) => pgweir_lab::run(*command),
         None => pool(arguments),
     }
 }

@@ -58,16 +58,13 @@ fn program_page() -> io::Result<Vec<u8>> {
     man.render_options_section(&mut page)?;
     let mut rest = Roff::new();
     rest.control("SH", ["COMMANDS"]);
-    for command in Arguments::command().get_subcommands().filter(|c| !c.is_hide_set()) {
-        rest.control("TP", []);
-        let usage = command.clone().render_usage().to_string();
-        rest.text([bold(format!("pgweir {}", usage.trim_start_matches("Usage: ")))]);
-        let about = command
-            .get_long_about()
-            .or(command.get_about())
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        rest.text([roman(format!("{}.", about.replace("\n\n", ". ").trim_end_matches('.')))]);
+    let mut program = Arguments::command();
+    program.build();
+    for command in program.get_subcommands().filter(|c| !c.is_hide_set()) {
+        describe(command, &mut rest);
+        for measurement in command.get_subcommands().filter(|c| c.get_name() != "help") {
+            describe(measurement, &mut rest);
+        }
     }
     rest.control("SH", ["SIGNALS"]);
     for (signal, what) in SIGNALS {
@@ -85,4 +82,14 @@ fn program_page() -> io::Result<Vec<u8>> {
     rest.to_writer(&mut page)?;
     man.render_version_section(&mut page)?;
     Ok(page)
+}
+
+/// A command: how it is called, and what it does.
+fn describe(command: &clap::Command, page: &mut Roff) {
+    page.control("TP", []);
+    let usage = command.clone().render_usage().to_string();
+    page.text([bold(usage.trim_start_matches("Usage: "))]);
+    let about = command.get_long_about().or(command.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
+    page.text([roman(format!("{}.", about.replace("\n\n", ". ").trim_end_matches('.')))]);
 }

@@ -140,6 +140,8 @@ pub struct Load {
     pub connecting_seconds: u32,
     /// A new connection for each transaction.
     pub connect_each: bool,
+    /// Have pgbench vacuum its tables and empty its history before, so that each run finds them alike.
+    pub vacuum: bool,
 }
 
 /// What came of one run.
@@ -168,6 +170,7 @@ impl Load {
             seconds,
             connecting_seconds: 0,
             connect_each: false,
+            vacuum: workload.file.is_empty(),
         }
     }
 
@@ -202,7 +205,7 @@ impl Load {
         let logs = tempfile::Builder::new().prefix("pgweir-lab-").tempdir()?;
         let seconds = self.seconds + self.connecting_seconds;
         let sampling = (LATENCIES_MAX / (TPS_SUPPOSED_MAX * f64::from(self.seconds))).clamp(0.000_1, 1.0);
-        let mut arguments: Vec<OsString> = ["-n", "--progress=1", "--log"].map(OsString::from).into();
+        let mut arguments: Vec<OsString> = ["--progress=1", "--log"].map(OsString::from).into();
         arguments.push(format!("--log-prefix={}/log", logs.path().display()).into());
         if sampling < 1.0 {
             arguments.push(format!("--sampling-rate={sampling}").into());
@@ -227,13 +230,16 @@ impl Load {
             summary,
             latencies: Latencies::read(logs.path())?,
             intervals,
-            command: format!("pgbench -n {} {}", words.join(" "), shell_quoted(&server.libpq_words())),
+            command: format!("pgbench {} {}", words.join(" "), shell_quoted(&server.libpq_words())),
             raw,
         })
     }
 
     fn arguments(&self, seconds: u32, own_thread_each: bool) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
+        if !self.vacuum {
+            arguments.push("-n".into());
+        }
         for script in &self.scripts {
             arguments.push(
                 if script.source == ScriptSource::File {
@@ -289,6 +295,7 @@ mod tests {
             seconds: 7,
             connecting_seconds: 0,
             connect_each: true,
+            vacuum: false,
         }
     }
 
@@ -298,7 +305,7 @@ mod tests {
         let text: Vec<_> = arguments.iter().map(|a| shell_quoted(&a.to_string_lossy())).collect();
         assert_eq!(
             text.join(" "),
-            "-f 'my script.sql@3' -D n=5 -M extended -c 1 -j 1 -T 9 -C"
+            "-n -f 'my script.sql@3' -D n=5 -M extended -c 1 -j 1 -T 9 -C"
         );
     }
 

@@ -1,11 +1,13 @@
 //! What a run leaves behind: a folder with raw output, `result.json` and `report.html`.
 
 mod outcome;
+pub mod pages;
 
 pub use outcome::{Case, Outcome, Paste, SCHEMA, ServerTold};
 
 use crate::machine::Machine;
 use crate::report::Report;
+use crate::server::conninfo::Parameters;
 use crate::session::Target;
 use crate::{Error, Result};
 use std::fs;
@@ -73,7 +75,7 @@ impl Results {
         Outcome {
             schema: SCHEMA,
             command: self.command.clone(),
-            arguments: std::env::args().skip(1).collect(),
+            arguments: std::env::args().skip(1).map(without_password).collect(),
             program: format!("pgweir {}", env!("CARGO_PKG_VERSION")),
             started: self.started.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
             seconds: 0.0,
@@ -118,6 +120,24 @@ impl Drop for Results {
     }
 }
 
+/// An argument of the command line as it may be shown: a connection string loses its password.
+fn without_password(argument: String) -> String {
+    let (option, conninfo) = match argument.split_once('=') {
+        Some((option @ "--server", conninfo)) => (format!("{option}="), conninfo),
+        _ => match argument.strip_prefix("-s") {
+            Some(conninfo) => ("-s".to_owned(), conninfo),
+            None => (String::new(), argument.as_str()),
+        },
+    };
+    let Ok(mut parameters) = Parameters::parse(conninfo) else {
+        return argument;
+    };
+    match parameters.remove("password") {
+        Some(_) => format!("{option}{}", parameters.to_words()),
+        None => argument,
+    }
+}
+
 /// Reads the outcome of an earlier run; `path` is its folder or the file itself.
 pub fn read(path: &Path) -> Result<Outcome> {
     let file = if path.is_dir() {
@@ -137,4 +157,23 @@ pub fn read(path: &Path) -> Result<Outcome> {
         .hint("use the pgweir that wrote it, or a newer one"));
     }
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (argument, shown) in [
+            ("postgres://bob:secret@db/shop", "dbname=shop host=db user=bob"),
+            ("host=db password=secret", "host=db"),
+            ("--server=host=db password=secret", "--server=host=db"),
+            ("-shost=db password=secret", "-shost=db"),
+            ("--scale=5", "--scale=5"),
+            ("select-only", "select-only"),
+        ] {
+            assert_eq!(without_password(argument.to_owned()), shown);
+        }
+    }
 }

@@ -15,7 +15,7 @@ pub struct Outcome {
     pub schema: u32,
     /// The measurement, such as `connections`.
     pub command: String,
-    /// The command line after the program's name. Passwords in connection strings are not blotted out.
+    /// The command line after the program's name, without passwords.
     pub arguments: Vec<String>,
     /// `pgweir 0.1.0`
     pub program: String,
