@@ -9,13 +9,13 @@ use aho_corasick::dfa::DFA;
 use aho_corasick::{Anchored, MatchKind};
 use std::sync::LazyLock;
 
-/// Found: TEMP or TEMPORARY, which is an effect only behind INTO or CREATE.
+/// Found: TEMP or TEMPORARY behind white space or a comment, which is an effect only behind INTO or CREATE.
 pub(crate) const TEMP_WORD: Effects = Effects::private(0);
 
 /// Found: `pg_settings`, which is an effect only in an UPDATE: its rule calls `set_config()`.
 pub(crate) const SETTINGS_VIEW: Effects = Effects::private(1);
 
-/// What any name may stand for. Behind `U&"` letters are escapes, and any name may hide.
+/// What any name may stand for.
 const ANY_NAME: Effects = Effects::SETTINGS
     .union(Effects::TEMPORARY)
     .union(Effects::LOCKS)
@@ -28,13 +28,12 @@ const ANY_NAME: Effects = Effects::SETTINGS
 /// Parts of names, in lower case, short enough to stand for all variants and long enough for no others.
 ///
 /// `pg_advisory_xact_lock()` and its kin contain none of them: they end with the transaction.
-pub(crate) const NAMES: [(&str, Effects); 19] = [
+pub(crate) const NAMES: [(&str, Effects); 18] = [
     ("set_config", Effects::SETTINGS),
     // Of pg_trgm: sets pg_trgm.similarity_threshold.
     ("set_limit", Effects::SETTINGS),
     ("pg_settings", SETTINGS_VIEW),
     ("pg_temp", Effects::TEMPORARY),
-    ("temp", TEMP_WORD),
     ("advisory_lock", Effects::LOCKS),
     ("advisory_unlock", Effects::LOCKS.union(Effects::ENDS)),
     ("setseed", Effects::SEED),
@@ -53,15 +52,33 @@ pub(crate) const NAMES: [(&str, Effects); 19] = [
     ("dblink_disconnect", Effects::ENDS),
 ];
 
-/// [`NAMES`] and `u&"` behind them, in one automaton that knows no case.
+/// `u&"`, behind which letters are escapes and any name may hide.
+const ANY: [(&str, Effects); 1] = [("u&\"", ANY_NAME)];
+
+/// TEMP, behind what may stand between it and INTO.
+const TEMP: [(&str, Effects); 7] = [
+    (" temp", TEMP_WORD),
+    ("\ttemp", TEMP_WORD),
+    ("\ntemp", TEMP_WORD),
+    ("\rtemp", TEMP_WORD),
+    ("\x0btemp", TEMP_WORD),
+    ("\x0ctemp", TEMP_WORD),
+    ("/temp", TEMP_WORD),
+];
+
+/// All of them, in one automaton that knows no case.
 static AUTOMATON: LazyLock<DFA> = LazyLock::new(|| {
-    let patterns = NAMES.iter().map(|(name, _)| *name).chain(["u&\""]);
+    let patterns = patterns().map(|(name, _)| *name);
     DFA::builder()
         .ascii_case_insensitive(true)
         .match_kind(MatchKind::Standard)
         .build(patterns)
         .expect("a few short patterns")
 });
+
+fn patterns() -> impl Iterator<Item = &'static (&'static str, Effects)> {
+    NAMES.iter().chain(&TEMP).chain(&ANY)
+}
 
 /// The search for names in a text that may come in pieces.
 #[derive(Debug, Clone)]
@@ -87,8 +104,8 @@ impl Search {
             self.state = automaton.next_state(Anchored::No, self.state, b);
             if automaton.is_special(self.state) && automaton.is_match(self.state) {
                 for index in 0..automaton.match_len(self.state) {
-                    let name = automaton.match_pattern(self.state, index).as_usize();
-                    self.found |= NAMES.get(name).map_or(ANY_NAME, |(_, effects)| *effects);
+                    let number = automaton.match_pattern(self.state, index).as_usize();
+                    self.found |= patterns().nth(number).map_or(Effects::NONE, |(_, effects)| *effects);
                 }
             }
         }
@@ -131,8 +148,9 @@ mod tests {
             ("pg_replication_origin_xact_setup", Effects::NONE),
             ("pg_start_backup, pg_backup_start", Effects::SERVER_BOUND),
             ("dblink_connect_u", Effects::SERVER_BOUND),
-            ("pg_temp_3", Effects::TEMPORARY | TEMP_WORD),
-            ("attempt", TEMP_WORD),
+            ("pg_temp_3", Effects::TEMPORARY),
+            ("attempt, x.temp", Effects::NONE),
+            ("into/**/temporary", TEMP_WORD),
             ("u&\"x", ANY_NAME),
             ("u&'x'", Effects::NONE),
         ] {

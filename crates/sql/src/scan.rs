@@ -28,10 +28,15 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     // Comments in front of ordinary statements are frequent.
     let mut lexer = Lexer::new(text);
     lexer.skip_space();
-    if begins_ordinary(&text[lexer.position()..]) && is_harmless(text) {
+    let ordinary = begins_ordinary(&text[lexer.position()..]);
+    if ordinary && is_harmless(text) {
         return Effects::NONE;
     }
     let found = names::search(text);
+    let single = memchr::memchr(b';', text).is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
+    if ordinary && single && !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
+        return found;
+    }
     let mut effects = found;
     for backslashes in [false, true] {
         let mut statements = Statements::new(text, backslashes);

@@ -11,6 +11,7 @@ use crate::lexer::{Lexer, Token};
 pub(crate) struct Statements<'a> {
     text: &'a [u8],
     lexer: Lexer<'a>,
+    unterminated: bool,
 }
 
 impl<'a> Statements<'a> {
@@ -18,12 +19,18 @@ impl<'a> Statements<'a> {
         Statements {
             text,
             lexer: Lexer::with_backslashes(text, backslashes),
+            unterminated: false,
         }
     }
 
     /// Whether `standard_conforming_strings` decides what was read so far.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.lexer.is_ambiguous()
+    }
+
+    /// Whether the text ends within a comment, a string or a quoted identifier; known at the end.
+    pub(crate) fn is_unterminated(&self) -> bool {
+        self.unterminated
     }
 }
 
@@ -45,7 +52,10 @@ impl<'a> Iterator for Statements<'a> {
                         }
                         return Some(&self.text[start..end]);
                     }
-                    Some(token) => nesting.follow(token),
+                    Some(token) => {
+                        self.unterminated |= token == Token::Unterminated;
+                        nesting.follow(token);
+                    }
                     None if start == end => return None,
                     None => return Some(&self.text[start..]),
                 }
@@ -95,6 +105,9 @@ impl Nesting {
             Token::Byte(b'(') => self.parentheses += 1,
             Token::Byte(b')') => self.parentheses = self.parentheses.saturating_sub(1),
             _ => {}
+        }
+        if self.routine == Routine::No {
+            return;
         }
         self.routine = match self.routine {
             Routine::Start if token.is("create") => Routine::Create,

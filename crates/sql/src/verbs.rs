@@ -35,10 +35,10 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
         // `(SELECT ..)`, or no SQL.
         return query(lexer, first, found);
     };
+    // No verb is longer.
     let mut buffer = [0; 12];
-    let Some(verb) = buffer.get_mut(..word.len()) else {
-        return Effects::ALL;
-    };
+    let word = &word[..word.len().min(buffer.len())];
+    let verb = &mut buffer[..word.len()];
     verb.copy_from_slice(word);
     verb.make_ascii_lowercase();
     match &*verb {
@@ -63,7 +63,7 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
         | b"lock" | b"notify" | b"analyze" | b"analyse" | b"vacuum" | b"cluster" | b"checkpoint" | b"reindex"
         | b"refresh" | b"truncate" | b"alter" | b"grant" | b"revoke" | b"comment" | b"security" | b"reassign"
         | b"import" => Effects::NONE,
-        _ if begins_ordinary(statement) => Effects::NONE,
+        _ if begins_ordinary(verb) => Effects::NONE,
         // A statement of a later PostgreSQL, or none.
         _ => Effects::ALL,
     }
