@@ -1,6 +1,7 @@
 //! The commands of this crate, as the program's command line has them.
 
 use crate::Result;
+use crate::cache::{self, CacheArguments};
 use crate::connections;
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
 use clap::Subcommand;
@@ -16,6 +17,9 @@ pub enum Command {
         #[command(subcommand)]
         command: LabCommand,
     },
+
+    /// Show what of a database is in memory, and whether shared_buffers suits it; fill, save and restore it
+    Cache(CacheArguments),
 
     /// Holds a throwaway PostgreSQL and removes it when its parent is gone
     #[command(hide = true)]
@@ -43,6 +47,7 @@ pub fn run(command: Command) -> ExitCode {
         Command::ThrowawayKeeper(arguments) => return throwaway::keep(&arguments),
         Command::ThrowawayLaunch(arguments) => return throwaway::launch(&arguments),
         Command::Lab { command } => lab(command),
+        Command::Cache(arguments) => cache::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,80 @@
+//! `pgweir cache`: what of a database is in memory, whether shared_buffers suits it, and filling it.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `survey` | what PostgreSQL says: settings, usage counts, relations and their buffers |
+//! | `page_cache`, `resident`, `local` | what the operating system says |
+//! | `usage`, `verdict` | the histogram, and what it means (pure) |
+//! | `look` | the report |
+//! | `plan` | what to read, in which order, as far as it fits (pure) |
+//! | `warm` | reading it, with progress |
+//! | `working_set` | the file of saved blocks (pure) |
+//! | `save`, `restore` | writing and reading it |
+
+mod agree;
+pub(crate) mod extension;
+pub(crate) mod local;
+mod look;
+mod page_cache;
+mod plan;
+mod relation;
+mod resident;
+mod restore;
+mod save;
+pub(crate) mod survey;
+mod usage;
+mod verdict;
+mod warm;
+mod working_set;
+
+pub use look::{Look, LookArguments};
+pub use plan::{Plan, Step, plan};
+pub use relation::{Relation, RelationKind};
+pub use restore::RestoreArguments;
+pub use save::SaveArguments;
+pub use survey::{Elsewhere, ServerFacts, Unseen};
+pub use usage::{USAGE_COUNT_MAX, UsageCounts, UsageLevel};
+pub use verdict::{Circumstances, Judgement, Verdict, judge};
+pub use warm::WarmArguments;
+pub use working_set::{CachedRelation, Header, WorkingSet};
+
+use crate::Result;
+use clap::{Args, Subcommand};
+
+/// Arguments of `cache`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct CacheArguments {
+    /// What to do; without it, look.
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    /// How to look.
+    #[command(flatten)]
+    look: LookArguments,
+}
+
+/// What can be done with the caches.
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Read a database into shared_buffers: indexes first, then by use, as far as it fits
+    ///
+    /// Shows a plan and asks before it begins. It needs the extension pg_prewarm.
+    Warm(WarmArguments),
+
+    /// Save which blocks are in shared_buffers, as a list in a file
+    Save(SaveArguments),
+
+    /// Read a saved list of blocks into shared_buffers again
+    Restore(RestoreArguments),
+}
+
+/// Runs the command.
+pub fn run(arguments: &CacheArguments) -> Result<()> {
+    match &arguments.action {
+        None => look::look(&arguments.look),
+        Some(Action::Warm(arguments)) => warm::warm(arguments),
+        Some(Action::Save(arguments)) => save::save(arguments),
+        Some(Action::Restore(arguments)) => restore::restore(arguments),
+    }
+}
