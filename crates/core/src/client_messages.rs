@@ -257,7 +257,9 @@ impl Pooler {
             FrontendTag::Execute => self.plain(id, server_id, &message, Expect::Execute),
             FrontendTag::FunctionCall => self.plain(id, server_id, &message, Expect::FunctionCall),
             FrontendTag::Sync => {
-                if !server.copy_in {
+                if server.copy_in {
+                    server.sync_among_copy_data = true;
+                } else {
                     server.queue.push(Entry::forward(Expect::Sync));
                     server.ignoring_to_sync = false;
                 }
@@ -272,7 +274,12 @@ impl Pooler {
                 self.answer_fakes(id, server_id);
                 step
             }
-            FrontendTag::CopyData => self.forward(id, server_id, &message),
+            FrontendTag::CopyData => {
+                if !server.copy_in {
+                    server.queue.copy_data_sent();
+                }
+                self.forward(id, server_id, &message)
+            }
             FrontendTag::CopyDone | FrontendTag::CopyFail => {
                 if server.copy_in {
                     server.copy_in = false;

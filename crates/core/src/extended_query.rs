@@ -8,20 +8,18 @@ use crate::client_messages::{Message, Step};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::prepared::{OWN_ID_MAX, STATEMENT_BYTES_MAX, Statement};
+use crate::prepared::{STATEMENT_BYTES_MAX, Statement};
 use crate::reply_queue::{Effect, Entry, Expect, To};
 use crate::server::{Server, Unnamed};
 use crate::simple_query::DEALLOCATE_VICTIM;
 use crate::time::Time;
+use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
 use std::sync::Arc;
 
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
 const NAMES_BYTES_MAX: usize = 64 * 1024;
-
-/// Names and values of settings.
-type Assignments = Vec<(Arc<str>, Arc<str>)>;
 
 impl Pooler {
     pub(crate) fn parse(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
@@ -53,13 +51,18 @@ impl Pooler {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
-        let same = client
-            .unnamed
-            .as_ref()
-            .is_some_and(|s| s.matches(parse.query, parse.types, settings));
+        let same = !server.settings_in_doubt
+            && client
+                .unnamed
+                .as_ref()
+                .is_some_and(|s| s.matches(parse.query, parse.types, settings));
         let mut effect = None;
         if !same {
-            let statement = self.statements.intern(parse.query, parse.types, settings);
+            let statement = if server.settings_in_doubt {
+                self.statements.intern_for_one(parse.query, parse.types, settings)
+            } else {
+                self.statements.intern(parse.query, parse.types, settings)
+            };
             if let pgweir_sql::Statement::Deallocate(name) = &statement.verdict
                 && client.statement(name).is_some()
             {
@@ -103,12 +106,15 @@ impl Pooler {
         if let Some(existing) = client.statement(parse.name).cloned() {
             return self.refuse_duplicate(id, server_id, message, parse, &existing);
         }
-        let statement = self
-            .statements
-            .intern(parse.query, parse.types, client.shape.parse_settings());
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let settings = client.shape.parse_settings();
+        let statement = if server.settings_in_doubt {
+            self.statements.intern_for_one(parse.query, parse.types, settings)
+        } else {
+            self.statements.intern(parse.query, parse.types, settings)
+        };
         client.names_mut().set(parse.name, Some(statement.clone()));
         let name = Some((parse.name.into(), None));
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives")
@@ -164,10 +170,8 @@ impl Pooler {
         Writer::new(&mut reply).error(&Trouble::DuplicateStatement.text(&text, "", ""));
         self.ensure_held(server_id, existing);
         let entry = Entry {
-            expect: Expect::Parse,
-            to: To::ReplaceDuplicate(reply),
-            effect: None,
-            uses: 0,
+            to: To::Replace(*b"42P05", reply),
+            ..Entry::forward(Expect::Parse)
         };
         self.server_mut(server_id).queue.push(entry);
         let name = existing.server_name();
@@ -203,12 +207,14 @@ impl Pooler {
         }
         if names.statement.is_empty() {
             self.ensure_unnamed(id, server_id);
+            self.may_change_settings(server_id, statement.as_ref());
             return self.plain(id, server_id, message, Expect::Bind);
         }
         let Some(statement) = statement else {
             return self.plain(id, server_id, message, Expect::Bind);
         };
         self.ensure_held(server_id, &statement);
+        self.may_change_settings(server_id, Some(&statement));
         let server_name = statement.server_name();
         let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.as_bytes().len() + 2;
         self.outbox.insert(server_id.into(), |bytes| {
@@ -224,6 +230,12 @@ impl Pooler {
         let pool = server.pool;
         self.pool_mut(pool).stats.bind_count += 1;
         self.forward_rest(id, server_id, message, HEADER_BYTES + names.wire_bytes())
+    }
+
+    /// This statement is going to be executed.
+    fn may_change_settings(&mut self, server_id: ServerId, statement: Option<&Arc<Statement>>) {
+        let sets = statement.is_some_and(|s| s.effects.intersects(Effects::SETTINGS));
+        self.server_mut(server_id).settings_in_doubt |= sets;
     }
 
     /// Execute, which may run a DEALLOCATE ALL or DISCARD ALL.
@@ -344,128 +356,6 @@ impl Pooler {
         let detail = format!("expected at most {NAMES_BYTES_MAX} bytes, got {}", message.total);
         self.fail_client(now, id, Trouble::ProtocolViolation, "name is too long", &detail, "");
         Err(Step::Closed)
-    }
-
-    /// Makes sure that the server's unnamed statement is the client's, before it is used.
-    fn ensure_unnamed(&mut self, id: ClientId, server_id: ServerId) {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        match &client.unnamed {
-            Some(statement) if server.unnamed == Unnamed::Statement(statement.id) => {}
-            Some(statement) => {
-                let statement = statement.clone();
-                let (then, now) = self.settings_to_parse_under(server_id, &statement);
-                self.set_for_parse(server_id, &then);
-                let server = self.server_mut(server_id);
-                server.unnamed = Unnamed::Statement(statement.id);
-                server.queue.push(Entry::skip(Expect::ParseUnnamed));
-                self.outbox.insert(server_id.into(), |b| {
-                    Writer::new(b).parse(b"", &statement.query, &statement.types)
-                });
-                self.set_for_parse(server_id, &now);
-            }
-            None if server.unnamed == Unnamed::Nothing => {}
-            None => {
-                server.unnamed = Unnamed::Nothing;
-                let effect = Effect {
-                    server_unnamed: true,
-                    ..Effect::default()
-                };
-                server.queue.push(Entry::skip(Expect::Close).with(effect));
-                self.outbox
-                    .insert(server_id.into(), |b| Writer::new(b).close(b'S', b""));
-            }
-        }
-    }
-
-    /// Makes sure that the server holds a statement, before it is used.
-    pub(crate) fn ensure_held(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        if !self.server_mut(server_id).held.touch(statement.id) {
-            self.inject_parse(server_id, statement);
-        }
-    }
-
-    /// A Parse of our own. If the server refuses it, its error is the client's: it stands for the message that follows.
-    pub(crate) fn inject_parse(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        if statement.id > OWN_ID_MAX {
-            self.make_room(server_id);
-        }
-        let (then, now) = self.settings_to_parse_under(server_id, statement);
-        self.set_for_parse(server_id, &then);
-        let server = self.server_mut(server_id);
-        server.held.insert(statement.clone());
-        let effect = Effect {
-            server_gains: Some(statement.clone()),
-            ..Effect::default()
-        };
-        server.queue.push(Entry::skip(Expect::Parse).with(effect));
-        let pool = server.pool;
-        self.pool_mut(pool).stats.server_parse_count += u64::from(statement.id > OWN_ID_MAX);
-        let name = statement.server_name();
-        self.outbox.insert(server_id.into(), |b| {
-            Writer::new(b).parse(name.as_bytes(), &statement.query, &statement.types)
-        });
-        self.set_for_parse(server_id, &now);
-    }
-
-    /// The settings in which the present differs from when a statement was first parsed, with both values: constants in it
-    /// must be read as they were then (recording E12). Usually there are none.
-    fn settings_to_parse_under(&mut self, server_id: ServerId, statement: &Statement) -> (Assignments, Assignments) {
-        let shape = &self.servers.get(server_id.0).expect("looked up by the caller").shape;
-        if statement.id <= OWN_ID_MAX || *shape.parse_settings() == statement.settings {
-            return Default::default();
-        }
-        let differs = |(name, then): &(Arc<str>, Arc<str>)| {
-            let now = shape.get(name)?.value.clone();
-            (now != *then).then(|| ((name.clone(), then.clone()), (name.clone(), now)))
-        };
-        statement.settings.pairs().iter().filter_map(differs).unzip()
-    }
-
-    /// Makes settings around a Parse of our own, in the same segment.
-    fn set_for_parse(&mut self, server_id: ServerId, settings: &Assignments) {
-        if settings.is_empty() {
-            return;
-        }
-        let statement = self.own_statements.set_config.clone();
-        self.ensure_held(server_id, &statement);
-        let queue = &mut self.server_mut(server_id).queue;
-        for _ in settings {
-            for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
-                queue.push(Entry::skip(expect));
-            }
-        }
-        let statement = statement.server_name();
-        self.outbox.insert(server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            for (name, value) in settings {
-                writer.bind_text(statement.as_bytes(), &[Some(name.as_bytes()), Some(value.as_bytes())]);
-                writer.execute();
-                writer.close(b'P', b"");
-            }
-        });
-    }
-
-    /// Closes the least recently used statements until one more fits. Portals bound before keep their plan, so this is
-    /// safe anywhere in a batch.
-    fn make_room(&mut self, server_id: ServerId) {
-        let limit = self.settings.max_prepared_statements;
-        while let Some(victim) = self.server_mut(server_id).held.evict_for(limit) {
-            self.inject_close(server_id, &victim);
-        }
-    }
-
-    fn inject_close(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        let server = self.server_mut(server_id);
-        server.held.remove(statement.id);
-        let effect = Effect {
-            server_loses: Some(statement.clone()),
-            ..Effect::default()
-        };
-        server.queue.push(Entry::skip(Expect::Close).with(effect));
-        let name = statement.server_name();
-        self.outbox
-            .insert(server_id.into(), |b| Writer::new(b).close(b'S', name.as_bytes()));
     }
 
     /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones

@@ -27,6 +27,7 @@ mod login;
 pub mod outbox;
 mod pool;
 pub mod pooler;
+mod prepare_again;
 mod prepared;
 mod reply_queue;
 pub mod request;

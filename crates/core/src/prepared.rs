@@ -32,6 +32,8 @@ pub(crate) struct Statement {
     pub(crate) settings: ParseSettings,
     /// What its text is.
     pub(crate) verdict: pgweir_sql::Statement,
+    /// What its text may do to the session.
+    pub(crate) effects: pgweir_sql::Effects,
 }
 
 impl Statement {
@@ -147,15 +149,22 @@ impl StatementTable {
             self.sweep_at = (self.statements.len() * 2).max(SWEEP_STATEMENTS_MIN);
             self.statements.shrink_to(self.sweep_at);
         }
+        let statement = self.intern_for_one(query, types, settings);
+        self.statements.insert(ByContent(statement.clone()));
+        statement
+    }
+
+    /// A statement with this content that nobody shares: what it was parsed under is not known for certain.
+    pub(crate) fn intern_for_one(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
         let statement = Arc::new(Statement {
             id: self.next_id,
             query: query.into(),
             types: types.into(),
             settings: settings.clone(),
             verdict: pgweir_sql::classify(query),
+            effects: pgweir_sql::effects(query),
         });
         self.next_id += 1;
-        self.statements.insert(ByContent(statement.clone()));
         statement
     }
 
@@ -182,6 +191,10 @@ pub(crate) struct OwnStatements {
     pub(crate) set_config: Arc<Statement>,
     /// Begins the transaction of a deferred BEGIN.
     pub(crate) begin: Arc<Statement>,
+    /// Keeps a setting's value in a custom setting (the third parameter) and makes the setting for this transaction.
+    pub(crate) set_for_parse: Arc<Statement>,
+    /// Gives a setting the value that was kept.
+    pub(crate) set_back: Arc<Statement>,
 }
 
 impl OwnStatements {
@@ -193,6 +206,7 @@ impl OwnStatements {
                 types: types.into(),
                 settings: ParseSettings::default(),
                 verdict: pgweir_sql::Statement::Other,
+                effects: pgweir_sql::Effects::NONE,
             })
         };
         // Two parameters of type text (OID 25).
@@ -200,6 +214,17 @@ impl OwnStatements {
         OwnStatements {
             set_config: own(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
             begin: own(2, b"BEGIN", &[0, 0]),
+            set_for_parse: own(
+                14,
+                b"SELECT pg_catalog.set_config($3, pg_catalog.current_setting($1), true), \
+                  pg_catalog.set_config($1, $2, true)",
+                &[0, 3, 0, 0, 0, 25, 0, 0, 0, 25, 0, 0, 0, 25],
+            ),
+            set_back: own(
+                15,
+                b"SELECT pg_catalog.set_config($1, pg_catalog.current_setting($2), true)",
+                &texts,
+            ),
         }
     }
 }

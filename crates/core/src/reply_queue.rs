@@ -55,9 +55,9 @@ pub(crate) enum To {
     Skip,
     /// The linked client gets these bytes; the server was not asked.
     Fake(Vec<u8>),
-    /// The linked client gets the reply, but for an error 42P05, whose words would be about a name of ours: it gets these
-    /// bytes instead.
-    ReplaceDuplicate(Vec<u8>),
+    /// The linked client gets the reply, but for an error with this SQLSTATE, whose words would be about something of ours:
+    /// it gets these bytes instead.
+    Replace([u8; 5], Vec<u8>),
 }
 
 /// What a request changes if it succeeds: recorded when it is sent, so that later messages of the same flight see it,
@@ -90,6 +90,17 @@ pub(crate) struct Entry {
     pub(crate) effect: Option<Box<Effect>>,
     /// Id of the prepared statement it uses; 0 is none.
     pub(crate) uses: u64,
+    /// CopyData was sent behind it, before the next request.
+    pub(crate) data_behind: bool,
+}
+
+/// How much of a copy-in had been sent when the server began it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyBegun {
+    /// Its end, too.
+    pub(crate) ended: bool,
+    /// A Sync behind some of its data: swallowed, but not if the copy failed on that data.
+    pub(crate) sync_among_data: bool,
 }
 
 impl Entry {
@@ -99,6 +110,7 @@ impl Entry {
             to: To::Forward,
             effect: None,
             uses: 0,
+            data_behind: false,
         }
     }
 
@@ -108,6 +120,7 @@ impl Entry {
             to: To::Skip,
             effect: None,
             uses: 0,
+            data_behind: false,
         }
     }
 
@@ -117,6 +130,7 @@ impl Entry {
             to: To::Fake(bytes),
             effect: None,
             uses: 0,
+            data_behind: false,
         }
     }
 
@@ -199,10 +213,12 @@ impl ReplyQueue {
         later
     }
 
+    /// Takes out the front, and what nothing answers behind it.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.count_out(&entry);
+        self.drop_copy_end();
         Some(entry)
     }
 
@@ -250,22 +266,39 @@ impl ReplyQueue {
         self.ready_owed > 0
     }
 
+    /// CopyData was sent to a server that has not said that it reads it.
+    pub(crate) fn copy_data_sent(&mut self) {
+        if let Some(last) = self.entries.back_mut() {
+            last.data_behind = true;
+        }
+    }
+
     /// The server swallowed the Syncs it met in copy-in mode (E7). Called when CopyInResponse comes for the front entry:
-    /// drops the Syncs behind it up to the end of the copy, and says whether that end has already been sent.
-    pub(crate) fn enter_copy_in(&mut self) -> bool {
+    /// drops the Syncs behind it up to the end of the copy.
+    pub(crate) fn enter_copy_in(&mut self) -> CopyBegun {
+        let mut begun = CopyBegun {
+            ended: false,
+            sync_among_data: false,
+        };
+        let mut data = self.entries.front().is_some_and(|e| e.data_behind);
         let mut at = 1;
         while at < self.entries.len() {
             match self.entries[at].expect {
-                Expect::CopyEnd => return true,
+                Expect::CopyEnd => {
+                    begun.ended = true;
+                    return begun;
+                }
                 Expect::Sync | Expect::MalformedFlush => {
                     let swallowed = self.entries.remove(at).expect("in bounds");
                     self.count_out(&swallowed);
                     self.segment_open = !self.entries[0].expect.ends_with_ready();
+                    begun.sync_among_data |= data;
+                    data |= swallowed.data_behind;
                 }
                 _ => at += 1,
             }
         }
-        false
+        begun
     }
 
     /// After an error in an extended-query segment: takes out everything up to the next Sync, which stays, or everything
@@ -283,8 +316,21 @@ impl ReplyQueue {
         taken
     }
 
-    /// Drops a marker at the front that nothing answers.
-    pub(crate) fn drop_copy_end(&mut self) {
+    /// The segment that was ours alone has failed: the message behind its Sync gets this error where it finds the statement
+    /// missing. `false` if the front is not the end of such a segment.
+    pub(crate) fn replace_behind_own_parse(&mut self, error: impl FnOnce() -> Vec<u8>) -> bool {
+        let ours = |e: &Entry| e.expect == Expect::Sync && e.to == To::Skip && e.uses > 0;
+        if !self.front().is_some_and(ours) {
+            return false;
+        }
+        if let Some(next) = self.entries.get_mut(1) {
+            next.to = To::Replace(*b"26000", error());
+        }
+        true
+    }
+
+    /// Drops markers at the front that nothing answers.
+    fn drop_copy_end(&mut self) {
         while self.entries.front().is_some_and(|e| e.expect == Expect::CopyEnd) {
             self.entries.pop_front();
         }
@@ -331,12 +377,28 @@ mod tests {
             Expect::CopyEnd,
             Expect::Sync,
         ]);
-        assert!(q.enter_copy_in());
+        assert!(q.enter_copy_in().ended);
         assert_eq!(rest(&q), [Expect::Execute, Expect::CopyEnd, Expect::Sync]);
         let mut q = queue(&[Expect::Execute, Expect::Sync]);
-        assert!(!q.enter_copy_in());
+        assert!(!q.enter_copy_in().ended);
         assert_eq!(rest(&q), [Expect::Execute]);
         assert!(!q.segment_outstanding() && q.segment_open());
+    }
+
+    #[test]
+    fn whether_a_sync_among_copy_data_counts_is_open() {
+        let copy = |order: &[u8]| {
+            let mut q = queue(&[Expect::Execute]);
+            for of in order {
+                match of {
+                    b'd' => q.copy_data_sent(),
+                    _ => q.push(Entry::forward(Expect::Sync)),
+                }
+            }
+            q.enter_copy_in().sync_among_data
+        };
+        assert!(!copy(b"Sd") && !copy(b"SSd"));
+        assert!(copy(b"dS") && copy(b"SdS"));
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub(crate) struct Server {
     pub(crate) ignoring_to_sync: bool,
     /// The server reads CopyData: Syncs get no reply until CopyDone or CopyFail.
     pub(crate) copy_in: bool,
+    /// Syncs stand among the data of the copy-in: if it fails, which of them the server had swallowed is not known.
+    pub(crate) sync_among_copy_data: bool,
     /// Streaming replication: both sides send CopyData.
     pub(crate) copy_both: bool,
     /// Why the server refused restored settings: SQLSTATE and message.
@@ -73,6 +75,8 @@ pub(crate) struct Server {
     pub(crate) restoring: bool,
     /// What it looks like, with everything that has been sent to it.
     pub(crate) shape: Arc<Shape>,
+    /// Something that may change settings was sent, and the ReadyForQuery that reports them has not come.
+    pub(crate) settings_in_doubt: bool,
     /// What it looked like after its login: what RESET returns to.
     pub(crate) base: Arc<Shape>,
     pub(crate) held: Held,

@@ -138,6 +138,8 @@ impl Pooler {
             status: TransactionStatus::Idle,
             ignoring_to_sync: false,
             copy_in: false,
+            sync_among_copy_data: false,
+            settings_in_doubt: false,
             copy_both: false,
             refused: None,
             fatal: None,

@@ -14,6 +14,7 @@ use crate::request::{LogLevel, Request};
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolMode;
 use crate::time::Time;
+use pgweir_wire::write::ErrorText;
 use pgweir_wire::{BackendTag, ErrorFields, HEADER_BYTES, Header, TransactionStatus, Writer, backend};
 
 /// The longest message that must be seen whole: ParameterStatus, CommandComplete and the like, bytes.
@@ -219,7 +220,7 @@ impl Pooler {
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Some(Expect::Execute)) => {
                 if let Some(entry) = server.queue.pop()
                     && tag == BackendTag::ParseComplete
-                    && matches!(entry.to, To::ReplaceDuplicate(_))
+                    && matches!(entry.to, To::Replace(sqlstate, _) if sqlstate == *b"42P05")
                 {
                     // It should have failed: what the server holds is not what we believe.
                     server.close_reason.get_or_insert("prepared statements out of step");
@@ -231,9 +232,9 @@ impl Pooler {
                     self.command_complete(id, body);
                 }
                 let server = self.server_mut(id);
+                server.sync_among_copy_data = false;
                 if front == Some(Expect::Execute) {
                     server.queue.pop();
-                    server.queue.drop_copy_end();
                 }
                 forward
             }
@@ -261,8 +262,9 @@ impl Pooler {
             (BackendTag::CopyInResponse, Some(Expect::Query | Expect::Execute)) => {
                 self.replies_came(id);
                 let server = self.server_mut(id);
-                let ended = server.queue.enter_copy_in();
-                server.copy_in = !ended;
+                let begun = server.queue.enter_copy_in();
+                server.copy_in = !begun.ended;
+                server.sync_among_copy_data = begun.sync_among_data;
                 if matches!(server.phase, ServerPhase::Draining) {
                     self.end_what_client_began(id);
                 }
@@ -290,7 +292,6 @@ impl Pooler {
     fn ready(&mut self, now: Time, id: ServerId, body: &[u8], run: &mut std::ops::Range<usize>) -> Passed {
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         let status = TransactionStatus::read(body);
-        server.queue.drop_copy_end();
         let expected = server.queue.front().is_some_and(|e| e.expect.ends_with_ready());
         let (Some(status), true) = (status, expected) else {
             self.flush_run(id, run);
@@ -298,10 +299,10 @@ impl Pooler {
             return Passed::Closed;
         };
         let entry = server.queue.pop().expect("checked above");
-        server.queue.drop_copy_end();
         server.status = status;
         server.copy_in = false;
         server.copy_both = false;
+        server.settings_in_doubt &= !server.queue.is_empty();
         let worked = now.us_since(server.request_time);
         server.ready_time = now;
         server.request_time = now;
@@ -456,6 +457,14 @@ impl Pooler {
             let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
             return if session { Passed::Forward } else { Passed::Skip };
         };
+        if server.sync_among_copy_data {
+            let text = format!("{id}: a copy failed: {}", String::from_utf8_lossy(fields.message));
+            self.log(LogLevel::Warning, text);
+            self.flush_run(id, run);
+            self.requests.push_back(Request::Close(id.into()));
+            self.server_lost(now, id, "Sync among the data of a copy that failed", None);
+            return Passed::Closed;
+        }
         if fields.sqlstate == b"0A000" && front.uses > 0 {
             // "cached plan must not change result type": whoever prepares this text again gets a new statement.
             self.statements.retire(front.uses);
@@ -468,7 +477,7 @@ impl Pooler {
         let front = server.queue.front().expect("looked at above");
         let skipped = front.to == To::Skip;
         let replaced = match &front.to {
-            To::ReplaceDuplicate(reply) if fields.sqlstate == b"42P05" => Some(reply.clone()),
+            To::Replace(sqlstate, reply) if fields.sqlstate == sqlstate => Some(reply.clone()),
             _ => None,
         };
         if front.expect.ends_with_ready() {
@@ -485,6 +494,10 @@ impl Pooler {
             // A Query behind a deferred BEGIN that failed: the client waits for a ReadyForQuery of its own.
             let begin_failed = skipped && server.ignoring_to_sync && taken.iter().any(|e| e.expect == Expect::Query);
             self.undo(client, id, taken);
+            let queue = &mut self.server_mut(id).queue;
+            if queue.replace_behind_own_parse(|| if whole { bytes.to_vec() } else { in_short(&fields) }) {
+                return Passed::Skip;
+            }
             // The ReadyForQuery that a held-back message waited for may have been among what was taken.
             self.replies_came(id);
             if begin_failed {
@@ -628,4 +641,18 @@ fn forwards(server: &Server) -> bool {
 /// The fields of an error that may be cut off: what stands in front of the cut.
 fn read_fields(body: &[u8]) -> ErrorFields<'_> {
     ErrorFields::read_prefix(body)
+}
+
+/// An error that is too long to be kept.
+fn in_short(fields: &ErrorFields<'_>) -> Vec<u8> {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let mut reply = Vec::new();
+    Writer::new(&mut reply).error(&ErrorText {
+        severity: "ERROR",
+        sqlstate: &text(fields.sqlstate),
+        message: &text(fields.message),
+        detail: "",
+        hint: "",
+    });
+    reply
 }

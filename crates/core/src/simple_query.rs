@@ -5,6 +5,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Effect, Entry, Expect, To};
 use crate::server::Unnamed;
+use pgweir_sql::Effects;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::{HEADER_BYTES, Writer};
 
@@ -48,11 +49,13 @@ impl Pooler {
             pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
                 effect = Some(self.discard_all_statements(id, server_id, effect.unwrap_or_default()));
             }
-            _ if self.may_end_statements(id, message) => {
-                effect.get_or_insert_default().may_end_statements = true;
-            }
             _ => {}
         }
+        let may = self.may_do(id, message);
+        if may.intersects(Effects::PREPARE) && effect.as_ref().is_none_or(|e| e.server_lost_all.is_none()) {
+            effect.get_or_insert_default().may_end_statements = true;
+        }
+        self.server_mut(server_id).settings_in_doubt |= may.intersects(Effects::SETTINGS);
         let entry = Entry::forward(Expect::Query);
         let entry = match effect {
             Some(effect) => entry.with(effect),
@@ -62,11 +65,17 @@ impl Pooler {
         self.forward(id, server_id, message)
     }
 
-    /// Whether a Query may end statements of its client among other things. A text that is not there in full may.
-    fn may_end_statements(&self, id: ClientId, message: &Message<'_>) -> bool {
+    /// What a Query may do that its client's prepared statements would feel. A text that is not there in full may do
+    /// anything.
+    fn may_do(&self, id: ClientId, message: &Message<'_>) -> Effects {
         let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
-        names.is_some_and(|names| names.len() > 0)
-            && (!message.is_whole() || pgweir_sql::effects(message.body()).intersects(pgweir_sql::Effects::PREPARE))
+        if names.is_none_or(|names| names.len() == 0) {
+            Effects::NONE
+        } else if message.is_whole() {
+            pgweir_sql::effects(message.body())
+        } else {
+            Effects::ALL
+        }
     }
 
     /// DEALLOCATE of a statement that the client made by Parse. The client's name for it ends; servers keep it for others.

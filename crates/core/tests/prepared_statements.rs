@@ -554,15 +554,13 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
     let parse = asked.iter().position(|l| l == "Parse pgweir_10 select $1").unwrap();
-    assert_eq!(
-        asked[parse - 3..parse],
-        ["Bind  pgweir_1", "Execute", "Close P"],
-        "recording E12"
-    );
-    assert_eq!(
-        asked[parse + 1..parse + 5],
-        ["Bind  pgweir_1", "Execute", "Close P", "Bind  pgweir_10"]
-    );
+    let in_own_portal = |statement: &str| {
+        let bind = format!("Bind pgweir_portal {statement}");
+        [bind, "Execute".into(), "Close Ppgweir_portal".into()]
+    };
+    assert_eq!(asked[parse - 3..parse], in_own_portal("pgweir_e"), "recording E12");
+    assert_eq!(asked[parse + 2..parse + 5], in_own_portal("pgweir_f"));
+    assert_eq!(asked[parse + 5..parse + 7], ["Sync", "Bind  pgweir_10"]);
 }
 
 /// A copy in the pipeline is no reason not to wait: either CopyInResponse comes, and the Sync in front of it is swallowed,
@@ -691,4 +689,105 @@ fn an_answer_of_ours_comes_before_what_the_server_reports_at_the_end_of_the_segm
     let told = rig.told(a);
     assert_eq!(told[2..4], ["CommandComplete SET", "CloseComplete"], "{told:?}");
     assert!(told[4].starts_with("ParameterStatus application_name"), "{told:?}");
+}
+
+/// Its data and its end are strays then: they must not stand in the way of later answers.
+#[test]
+fn the_end_of_a_copy_that_was_none_is_answered_by_nothing() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    rig.says(a, |w| {
+        w.parse(b"", b"", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.empty(b'c');
+        w.parse(b"c", SELECT, NO_TYPES);
+        w.describe(b'S', b"nosuch");
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.empty(b'I');
+        w.empty(b'1');
+        w.error(&error("26000", "prepared statement \"nosuch\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+    rig.told(server);
+    binds(&mut rig, a, b"c");
+    assert_eq!(rig.told(server)[0], "Bind  pgweir_11", "c was made before the error");
+}
+
+#[test]
+fn a_parse_under_other_settings_is_a_segment_of_its_own_whose_error_is_the_clients() {
+    let (mut rig, a, _, first) = prepared_elsewhere("default_pool_size = 2");
+    rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
+    let second = rig.servers_log_in()[0];
+    assert_ne!(first, second);
+    rig.says(second, |w| {
+        w.command_complete("SET");
+        w.parameter_status(b"DateStyle", b"ISO, DMY");
+        w.ready_for_query(Idle);
+    });
+    rig.told(a);
+    rig.told(second);
+    binds(&mut rig, a, b"s");
+    let asked = rig.told(second);
+    let own = asked.iter().position(|l| l == "Sync").unwrap();
+    assert_eq!(
+        asked[own + 1..],
+        ["Bind  pgweir_10", "Execute", "Sync"],
+        "the client's segment holds nothing of ours"
+    );
+    rig.says(second, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.empty(b'3');
+        w.error(&error("42P01", "relation \"t\" does not exist"));
+        w.ready_for_query(Idle);
+        w.error(&error("26000", "prepared statement \"pgweir_10\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(a),
+        ["Error 42P01 relation \"t\" does not exist", "ReadyForQuery I"]
+    );
+}
+
+/// What the client has set in this very segment is reported only at its end: the server itself must remember it.
+#[test]
+fn a_parse_behind_a_set_of_the_same_segment_gives_back_what_was_set() {
+    let (mut rig, a, _, _) = prepared_elsewhere("default_pool_size = 2");
+    rig.says(a, |w| {
+        w.parse(b"", b"set datestyle = 'ISO, DMY'", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.bind_text(b"s", &[Some(b"1")]);
+        w.execute();
+        w.sync();
+    });
+    let second = rig.servers_log_in()[0];
+    let asked = rig.hears(second);
+    let text = |m: &(u8, Vec<u8>)| String::from_utf8_lossy(&m.1).into_owned();
+    let parse = asked
+        .iter()
+        .position(|m| m.0 == b'P' && text(m).starts_with("pgweir_10"))
+        .unwrap();
+    let binds = |part: &[(u8, Vec<u8>)], what: &str| {
+        let ours = |m: &&(u8, Vec<u8>)| m.0 == b'B' && text(m).contains(what);
+        part.iter().filter(ours).count()
+    };
+    assert!(binds(&asked[..parse], "pgweir_portal") > 0, "{asked:?}");
+    assert_eq!(
+        binds(&asked[..parse], "pgweir.DateStyle"),
+        1,
+        "it is kept although it was not known to differ"
+    );
+    assert_eq!(
+        binds(&asked[parse..], "pgweir.DateStyle"),
+        1,
+        "and given back behind the Parse"
+    );
 }

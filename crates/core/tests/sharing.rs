@@ -802,3 +802,36 @@ fn a_server_that_complains_unasked_is_not_handed_out_again() {
     rig.says(server, |w| w.error(&error("08P01", "invalid message format")));
     assert!(rig.closed.contains(&server.into()));
 }
+
+/// A Sync in a copy-in is swallowed, but not if the copy had failed by then: the server may owe one ReadyForQuery or two.
+#[test]
+fn a_sync_among_the_data_of_a_copy_that_fails_costs_the_server_and_nobody_else() {
+    for leaves in [true, false] {
+        let mut rig = Rig::new("");
+        let client = rig.client();
+        rig.says(client, |w| {
+            w.parse(b"", b"copy t from stdin", &[0, 0]);
+            w.bind_text(b"", &[]);
+            w.execute();
+            w.message(b'd', |b| b.extend(*b"bad\n"));
+            w.sync();
+        });
+        let server = rig.server_of(client).unwrap();
+        if leaves {
+            rig.client_leaves(client);
+        } else {
+            rig.says(client, |w| {
+                w.empty(b'c');
+                w.sync();
+            });
+        }
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.empty(b'2');
+            w.message(b'G', |b| b.extend([0, 0, 0]));
+            w.error(&error("22P02", "invalid input syntax"));
+            w.ready_for_query(Idle);
+        });
+        assert!(rig.closed.contains(&server.into()), "client leaves: {leaves}");
+    }
+}

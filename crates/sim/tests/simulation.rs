@@ -1,7 +1,7 @@
 //! A few hundred seeds with every `cargo test`; thousands run in CI (`simulate`).
 
 use pgweir_sim::simulation::canary::Canary;
-use pgweir_sim::simulation::{OPEN_DIFFERENCES_PERCENT_MAX, is_open_difference, run};
+use pgweir_sim::simulation::run;
 
 /// Seeds of the smoke run.
 const SEEDS: u64 = 300;
@@ -11,15 +11,10 @@ const CANARY_SEEDS_MAX: u64 = 100;
 
 #[test]
 fn no_checker_finds_anything_wrong() {
-    let (mut answered, mut open) = (0, 0);
+    let mut answered = 0;
     for seed in 0..SEEDS {
         let outcome = run(seed, None, false);
         if let Some(why) = outcome.violation {
-            let what = why.split_once(" s: ").map_or(&*why, |(_, what)| what);
-            if is_open_difference(what) {
-                open += 1;
-                continue;
-            }
             panic!(
                 "{}\nseed {seed}: {why}\nreplay: cargo run -p pgweir-sim --release --bin simulate -- --seed {seed} --trace",
                 outcome.topology
@@ -27,10 +22,6 @@ fn no_checker_finds_anything_wrong() {
         }
         answered += outcome.answered;
     }
-    assert!(
-        open * 100 <= SEEDS * OPEN_DIFFERENCES_PERCENT_MAX,
-        "{open} of {SEEDS} seeds met an open difference"
-    );
     // A simulation in which nobody gets anything proves nothing.
     assert!(answered > SEEDS * 20, "only {answered} segments were answered");
 }

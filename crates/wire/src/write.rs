@@ -72,8 +72,13 @@ impl<'a> Writer<'a> {
 
     /// Bind to the unnamed portal with text parameters and text results; `None` is NULL.
     pub fn bind_text(&mut self, statement: &[u8], values: &[Option<&[u8]>]) {
+        self.bind_portal(b"", statement, values);
+    }
+
+    /// Bind to a portal with text parameters and text results; `None` is NULL.
+    pub fn bind_portal(&mut self, portal: &[u8], statement: &[u8], values: &[Option<&[u8]>]) {
         self.message(b'B', |b| {
-            b.push(0);
+            put_cstr(b, portal);
             put_cstr(b, statement);
             b.extend([0, 0]);
             b.extend((values.len() as u16).to_be_bytes());
@@ -92,7 +97,15 @@ impl<'a> Writer<'a> {
 
     /// Execute the unnamed portal to its end.
     pub fn execute(&mut self) {
-        self.message(b'E', |b| b.extend([0; 5]));
+        self.execute_portal(b"");
+    }
+
+    /// Execute a portal to its end.
+    pub fn execute_portal(&mut self, portal: &[u8]) {
+        self.message(b'E', |b| {
+            put_cstr(b, portal);
+            b.extend([0; 4]);
+        });
     }
 
     /// Describe a statement (`b'S'`) or portal (`b'P'`).

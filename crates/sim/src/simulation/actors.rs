@@ -148,6 +148,7 @@ impl World {
         match wish {
             Wish::Nothing => {}
             Wish::NextStage => self.client_next_stage(number),
+            Wish::Leave => self.client_vanishes(number, self.clients[number as usize].session_number),
             Wish::Think => {
                 let latency = self.latency_us_max();
                 let client = &mut self.clients[number as usize];

@@ -109,6 +109,9 @@ impl World {
             .clients
             .iter()
             .filter(|c| matches!(c.phase, Phase::Idle | Phase::Busy))
+            // Whoever the core has closed may not have heard of it.
+            .filter_map(|c| self.connections.get(&c.connection?))
+            .filter(|connection| !connection.closing)
             .count() as u64;
         let wrong = wrong.or_else(|| {
             (clients > t.max_client_conn)

@@ -33,6 +33,8 @@ pub enum Wish {
     Think,
     /// To send the next stage of its flight.
     NextStage,
+    /// To vanish: nothing it could get can be judged any more.
+    Leave,
 }
 
 /// A client.
@@ -254,6 +256,7 @@ impl Client {
             let message: Vec<u8> = self.received.drain(..length).collect();
             match self.message(topology, &message)? {
                 Wish::Nothing => {}
+                Wish::Leave => return Ok(Wish::Leave),
                 other => wish = other,
             }
         }
@@ -309,6 +312,10 @@ impl Client {
         }
         match oracle.compare(message) {
             Verdict::Right | Verdict::CancelledWhileWaiting => {}
+            Verdict::CannotDescribe => {
+                self.rubbish = true;
+                return Ok(Wish::Leave);
+            }
             Verdict::Wrong(expected) => {
                 let expected = expected.map_or("nothing".into(), |e| backend_to_text(&e));
                 return Err(format!(

@@ -33,20 +33,6 @@ use canary::Canary;
 use topology::Topology;
 use world::{Outcome, World};
 
-/// Of a hundred seeds, how many may meet a difference of [`is_open_difference`].
-pub const OPEN_DIFFERENCES_PERCENT_MAX: u64 = 6;
-
-/// Whether a violation is of the one class that is still open (docs/status.md): in pipelines that fail, a client gets
-/// another reply than a server of its own would have given. Everything else fails at once: a byte to the wrong client, a
-/// client that is not served, a limit that does not hold, a server that is handed out dirty, a panic.
-pub fn is_open_difference(violation: &str) -> bool {
-    violation.starts_with("client ")
-        && violation
-            .lines()
-            .next()
-            .is_some_and(|line| line.contains(": expected "))
-}
-
 /// Runs one seed.
 pub fn run(seed: u64, canary: Option<Canary>, print: bool) -> Outcome {
     World::new(Topology::new(seed), canary, print).run()

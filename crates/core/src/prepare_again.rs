@@ -1,0 +1,162 @@
+//! Preparing a client's statement again where the server does not hold it.
+//!
+//! A Parse of ours goes in front of the message that needs the statement. If the server refuses it, the client gets that
+//! error for its message. Where settings must be made for the Parse it is a segment of its own, if the client's has not
+//! begun yet: an Execute of ours in the client's segment would make it a pipeline, in which SET LOCAL needs no
+//! transaction block and VACUUM is refused.
+
+use crate::ids::{ClientId, ServerId};
+use crate::pooler::Pooler;
+use crate::prepared::{OWN_ID_MAX, Statement};
+use crate::reply_queue::{Effect, Entry, Expect};
+use crate::server::Unnamed;
+use pgweir_wire::Writer;
+use std::sync::Arc;
+
+/// The portal in which settings are made around a Parse of our own; the client's unnamed portal may be in use.
+const OWN_PORTAL: &[u8] = b"pgweir_portal";
+
+/// In front of the name of a setting: the custom setting that keeps its value meanwhile.
+const KEPT_PREFIX: &str = "pgweir.";
+
+impl Pooler {
+    /// Makes sure that the server's unnamed statement is the client's, before it is used.
+    pub(crate) fn ensure_unnamed(&mut self, id: ClientId, server_id: ServerId) {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        match &client.unnamed {
+            Some(statement) if server.unnamed == Unnamed::Statement(statement.id) => {}
+            Some(statement) => {
+                let statement = statement.clone();
+                server.unnamed = Unnamed::Statement(statement.id);
+                self.parse_again(server_id, &statement, b"", Entry::skip(Expect::ParseUnnamed));
+            }
+            None if server.unnamed == Unnamed::Nothing => {}
+            None => {
+                server.unnamed = Unnamed::Nothing;
+                let effect = Effect {
+                    server_unnamed: true,
+                    ..Effect::default()
+                };
+                server.queue.push(Entry::skip(Expect::Close).with(effect));
+                self.outbox
+                    .insert(server_id.into(), |b| Writer::new(b).close(b'S', b""));
+            }
+        }
+    }
+
+    /// Makes sure that the server holds a statement, before it is used.
+    pub(crate) fn ensure_held(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        if self.server_mut(server_id).held.touch(statement.id) {
+            return;
+        }
+        if statement.id > OWN_ID_MAX {
+            self.make_room(server_id);
+        }
+        let server = self.server_mut(server_id);
+        server.held.insert(statement.clone());
+        let pool = server.pool;
+        self.pool_mut(pool).stats.server_parse_count += u64::from(statement.id > OWN_ID_MAX);
+        let effect = Effect {
+            server_gains: Some(statement.clone()),
+            ..Effect::default()
+        };
+        let entry = Entry::skip(Expect::Parse).with(effect);
+        self.parse_again(server_id, statement, statement.server_name().as_bytes(), entry);
+    }
+
+    /// A Parse of our own, under the settings that the statement was first parsed under.
+    fn parse_again(&mut self, server_id: ServerId, statement: &Arc<Statement>, name: &[u8], entry: Entry) {
+        let then = self.settings_to_parse_under(server_id, statement);
+        let apart = !then.is_empty() && !self.server_mut(server_id).queue.segment_open();
+        self.set_for_parse(server_id, &then);
+        self.server_mut(server_id).queue.push(entry);
+        self.outbox.insert(server_id.into(), |b| {
+            Writer::new(b).parse(name, &statement.query, &statement.types)
+        });
+        self.set_back(server_id, &then);
+        if apart {
+            let queue = &mut self.server_mut(server_id).queue;
+            queue.push(Entry::skip(Expect::Sync).using(statement.id));
+            self.send(server_id, |w| w.sync());
+        }
+    }
+
+    /// The settings, with their values then, in which the present differs or may differ from when a statement was first
+    /// parsed: constants in it must be read as they were then (recording E12). Usually there are none.
+    fn settings_to_parse_under(&mut self, server_id: ServerId, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {
+        let server = self.servers.get(server_id.0).expect("looked up by the caller");
+        let in_doubt = server.settings_in_doubt;
+        if statement.id <= OWN_ID_MAX || !in_doubt && *server.shape.parse_settings() == statement.settings {
+            return Vec::new();
+        }
+        let differs = |(name, then): &&(Arc<str>, Arc<str>)| {
+            server.shape.get(name).is_some_and(|now| in_doubt || now.value != *then)
+        };
+        statement.settings.pairs().iter().filter(differs).cloned().collect()
+    }
+
+    /// Makes settings for a Parse of our own, in the same segment. What they were is kept on the server: something in
+    /// this very segment may have changed them, and only the server knows. They end with the transaction at the latest, so
+    /// what the client has set for its session stays what it is.
+    fn set_for_parse(&mut self, server_id: ServerId, settings: &[(Arc<str>, Arc<str>)]) {
+        let statement = self.own_statements.set_for_parse.clone();
+        for (name, value) in settings {
+            let kept = kept_name(name);
+            let values = [name.as_bytes(), value.as_bytes(), kept.as_bytes()];
+            self.run_in_own_portal(server_id, &statement, &values.map(Some));
+        }
+    }
+
+    /// Gives settings the values that [`Pooler::set_for_parse`] has kept.
+    fn set_back(&mut self, server_id: ServerId, settings: &[(Arc<str>, Arc<str>)]) {
+        let statement = self.own_statements.set_back.clone();
+        for (name, _) in settings {
+            let kept = kept_name(name);
+            self.run_in_own_portal(server_id, &statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
+        }
+    }
+
+    /// Runs a statement of our own in the midst of the client's segment.
+    fn run_in_own_portal(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+        self.ensure_held(server_id, statement);
+        let queue = &mut self.server_mut(server_id).queue;
+        for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
+            queue.push(Entry::skip(expect));
+        }
+        let name = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.bind_portal(OWN_PORTAL, name.as_bytes(), values);
+            writer.execute_portal(OWN_PORTAL);
+            writer.close(b'P', OWN_PORTAL);
+        });
+    }
+
+    /// Closes the least recently used statements until one more fits. Portals bound before keep their plan, so this is
+    /// safe anywhere in a batch.
+    pub(crate) fn make_room(&mut self, server_id: ServerId) {
+        let limit = self.settings.max_prepared_statements;
+        while let Some(victim) = self.server_mut(server_id).held.evict_for(limit) {
+            self.inject_close(server_id, &victim);
+        }
+    }
+
+    pub(crate) fn inject_close(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        let server = self.server_mut(server_id);
+        server.held.remove(statement.id);
+        let effect = Effect {
+            server_loses: Some(statement.clone()),
+            ..Effect::default()
+        };
+        server.queue.push(Entry::skip(Expect::Close).with(effect));
+        let name = statement.server_name();
+        self.outbox
+            .insert(server_id.into(), |b| Writer::new(b).close(b'S', name.as_bytes()));
+    }
+}
+
+/// The custom setting that keeps a setting's value.
+fn kept_name(name: &str) -> String {
+    [KEPT_PREFIX, name].concat()
+}
