@@ -13,6 +13,7 @@ pub mod cache;
 mod commands;
 pub mod connections;
 mod error;
+pub mod idle;
 pub mod interrupt;
 pub mod machine;
 pub mod maths;

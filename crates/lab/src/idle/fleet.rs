@@ -105,7 +105,11 @@ impl Fleet {
     /// Memory contexts of the servers behind some of the connections, bytes each; empty where the role may not look,
     /// and before version 14.
     pub fn memory_contexts(&mut self, sample: usize) -> Vec<f64> {
-        self.connections.iter_mut().take(sample).filter_map(memory_contexts).collect()
+        self.connections
+            .iter_mut()
+            .take(sample)
+            .filter_map(memory_contexts)
+            .collect()
     }
 
     /// Closes them, and waits until the server has no more connections in this database than `left`.
@@ -128,7 +132,10 @@ pub fn backends(client: &mut Client) -> Result<Vec<u32>> {
         &[],
     );
     let rows = rows.map_err(|e| query_error(&e))?;
-    Ok(rows.iter().filter_map(|row| u32::try_from(row.get::<_, i32>(0)).ok()).collect())
+    Ok(rows
+        .iter()
+        .filter_map(|row| u32::try_from(row.get::<_, i32>(0)).ok())
+        .collect())
 }
 
 /// Of the session itself.

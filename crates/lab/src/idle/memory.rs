@@ -47,7 +47,9 @@ fn container_left(group: &Path) -> Option<u64> {
     let limit: u64 = read("memory.max")?.trim().parse().ok()?;
     let used: u64 = read("memory.current")?.trim().parse().ok()?;
     let stat = read("memory.stat").unwrap_or_default();
-    let files = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
+    let files = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
     Some((limit + files.unwrap_or(0)).saturating_sub(used))
 }
 
@@ -90,13 +92,18 @@ pub struct ProcessMemory {
 /// Memory of the processes of a local server, or why it cannot be told.
 pub fn of_backends(pids: &[u32]) -> Result<ProcessMemory, String> {
     let folder = |pid: &u32| Path::new("/proc").join(pid.to_string());
-    let is_postgres = |pid: &u32| fs::read_to_string(folder(pid).join("comm")).is_ok_and(|name| name.trim() == "postgres");
+    let is_postgres =
+        |pid: &u32| fs::read_to_string(folder(pid).join("comm")).is_ok_and(|name| name.trim() == "postgres");
     let pids: Vec<&u32> = pids.iter().filter(|pid| is_postgres(pid)).collect();
     if pids.is_empty() {
-        return Err("the server's processes are not in this machine's /proc: it runs elsewhere or in a container".to_owned());
+        return Err(
+            "the server's processes are not in this machine's /proc: it runs elsewhere or in a container".to_owned(),
+        );
     }
     let read = |file: &str| -> Vec<String> {
-        pids.iter().filter_map(|pid| fs::read_to_string(folder(pid).join(file)).ok()).collect()
+        pids.iter()
+            .filter_map(|pid| fs::read_to_string(folder(pid).join(file)).ok())
+            .collect()
     };
     let statuses = read("status");
     let page_tables_mean_bytes = mean(statuses.iter().filter_map(|text| kilobytes_of(text, "VmPTE")));
@@ -108,10 +115,16 @@ pub fn of_backends(pids: &[u32]) -> Result<ProcessMemory, String> {
             page_tables_mean_bytes,
         })
     };
-    let pss = read("smaps_rollup").iter().filter_map(|text| kilobytes_of(text, "Pss")).collect();
+    let pss = read("smaps_rollup")
+        .iter()
+        .filter_map(|text| kilobytes_of(text, "Pss"))
+        .collect();
     found(Source::Pss, pss)
         .or_else(|| {
-            let anonymous = statuses.iter().filter_map(|text| kilobytes_of(text, "RssAnon")).collect();
+            let anonymous = statuses
+                .iter()
+                .filter_map(|text| kilobytes_of(text, "RssAnon"))
+                .collect();
             found(Source::ResidentAnonymous, anonymous)
         })
         .ok_or_else(|| "/proc tells nothing of the memory of the server's processes".to_owned())
@@ -126,7 +139,9 @@ pub fn of_process(pid: u32) -> Option<u64> {
 
 /// A line such as `Pss:     1234 kB`, in bytes.
 fn kilobytes_of(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }
@@ -146,7 +161,10 @@ mod tests {
             Cached:         4000 kB\nSwapCached:     1 kB\nShmem:          1000 kB\nPageTables:     30 kB\n";
         let memory = SystemMemory::parse(text).unwrap();
         assert_eq!((memory.total_bytes, memory.available_bytes), (8000 << 10, 5000 << 10));
-        assert_eq!((memory.page_cache_bytes, memory.page_tables_bytes), (3000 << 10, 30 << 10));
+        assert_eq!(
+            (memory.page_cache_bytes, memory.page_tables_bytes),
+            (3000 << 10, 30 << 10)
+        );
         assert_eq!(SystemMemory::parse("MemTotal: 8000 kB\n"), None);
     }
 

@@ -75,7 +75,9 @@ impl Sampler {
             while !asked.load(Ordering::Relaxed) {
                 let rows = client.query(&query, &[&RUNNING, &IN_TRANSACTION]);
                 let rows = rows.map_err(|e| crate::server::query_error(&e))?;
-                let seen = rows.iter().map(|row| (row.get(0), u64::try_from(row.get::<_, i64>(1)).unwrap_or(0)));
+                let seen = rows
+                    .iter()
+                    .map(|row| (row.get(0), u64::try_from(row.get::<_, i64>(1)).unwrap_or(0)));
                 events.add_look(seen);
                 thread::park_timeout(INTERVAL);
             }
@@ -89,7 +91,8 @@ impl Sampler {
 
     /// Ends it, and gives what it saw.
     pub fn finish(mut self) -> Result<WaitEvents> {
-        self.end().unwrap_or_else(|| Err(Error::new("the sampling of wait events has failed")))
+        self.end()
+            .unwrap_or_else(|| Err(Error::new("the sampling of wait events has failed")))
     }
 
     fn end(&mut self) -> Option<Result<WaitEvents>> {

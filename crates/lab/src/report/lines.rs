@@ -93,6 +93,8 @@ pub struct LineChart {
     y: Axis,
     series: Vec<Series>,
     marks: Vec<(f64, String)>,
+    /// Too many points to mark each.
+    dense: bool,
 }
 
 impl LineChart {
@@ -104,7 +106,15 @@ impl LineChart {
             y,
             series: Vec::new(),
             marks: Vec::new(),
+            dense: false,
         }
+    }
+
+    /// Draws the lines alone: for samples over time, where marks would hide them.
+    #[must_use]
+    pub fn without_marks(mut self) -> Self {
+        self.dense = true;
+        self
     }
 
     /// Adds a line, in the next colour.
@@ -142,14 +152,18 @@ impl LineChart {
             class: palette::class(series.color),
             swatch: match series.fit {
                 true => Swatch::Dashed,
+                false if self.dense => Swatch::Square,
                 false => Swatch::Line(series.color),
             },
         };
         self.series.iter().map(entry).collect()
     }
 
-    /// A row for every x of the measured lines.
+    /// A row for every x of the measured lines; of dense ones, first, least, greatest and last value.
     pub(super) fn figures(&self) -> Table {
+        if self.dense {
+            return self.ranges();
+        }
         let measured: Vec<&Series> = self.series.iter().filter(|s| !s.fit).collect();
         let mut table = Table::new().number(&self.x.label);
         for series in &measured {
@@ -165,6 +179,27 @@ impl LineChart {
                 row.push(point.map_or_else(String::new, |p| p.show(self.y.unit)));
             }
             table = table.row(row);
+        }
+        table
+    }
+
+    fn ranges(&self) -> Table {
+        let mut table = Table::new()
+            .text("")
+            .number("first")
+            .number("least")
+            .number("greatest")
+            .number("last");
+        for series in &self.series {
+            let values = || series.points.iter().map(|p| p.y).filter(|y| y.is_finite());
+            let (least, greatest) = (
+                values().fold(f64::INFINITY, f64::min),
+                values().fold(f64::NEG_INFINITY, f64::max),
+            );
+            if let (Some(first), Some(last)) = (values().next(), values().next_back()) {
+                let row = [first, least, greatest, last].map(|value| self.y.unit.show(value));
+                table = table.row(std::iter::once(series.name.clone()).chain(row));
+            }
         }
         table
     }
@@ -187,7 +222,7 @@ impl LineChart {
             self.draw_line(&mut canvas, &plot, series);
         }
         // Above everything, so that it can be pointed at.
-        for series in self.series.iter().filter(|s| !s.fit) {
+        for series in self.series.iter().filter(|s| !s.fit && !self.dense) {
             for point in self.drawn(series) {
                 let title = format!(
                     "{}, {} {}: {}",
@@ -229,7 +264,7 @@ impl LineChart {
         let color = palette::class(series.color);
         let points: Vec<_> = self.drawn(series).map(|p| (plot.x(p.x), plot.y(p.y))).collect();
         canvas.path(&points, &format!("{} {color}", if series.fit { "fit" } else { "line" }));
-        if !series.fit {
+        if !series.fit && !self.dense {
             for point in points {
                 canvas.mark(point, series.color, &color);
             }
