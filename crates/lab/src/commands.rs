@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::cache::{self, CacheArguments};
 use crate::connections;
+use crate::idle::{self, IdleArguments};
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -39,6 +40,12 @@ pub enum LabCommand {
     /// Sweeps the number of clients, finer around the peak, then the size of a pool. Recommends max_connections and
     /// default_pool_size.
     Connections(connections::Arguments),
+
+    /// Measure what connections cost that do nothing: throughput, latency and memory, direct and through pgweir
+    ///
+    /// Runs three loads alone and beside idle connections that have filled their catalog caches, and samples what the
+    /// working sessions wait for.
+    Idle(IdleArguments),
 }
 
 /// Runs a command to its end.
@@ -61,5 +68,6 @@ pub fn run(command: Command) -> ExitCode {
 fn lab(command: LabCommand) -> Result<()> {
     match command {
         LabCommand::Connections(arguments) => connections::run(&arguments),
+        LabCommand::Idle(arguments) => idle::run(&arguments),
     }
 }

@@ -194,7 +194,7 @@ fn throughput(section: &mut Section, arguments: &IdleArguments, found: &Found) {
             section.chart(chart);
         }
     }
-    section.table(figures(found).caption("Throughput and latency").on_terminal());
+    section.table(figures(found).on_terminal());
 }
 
 /// A row for each load and way.
@@ -258,7 +258,7 @@ fn memory(section: &mut Section, found: &Found) {
         .layer("pgweir", rows.iter().map(|row| row.1.pooler_bytes.unwrap_or(0.0)));
         section.chart(chart);
     }
-    section.table(memory_table(found).caption("Memory").on_terminal());
+    section.table(memory_table(found).on_terminal());
     let sources: BTreeSet<&str> = found
         .taken
         .values()

@@ -76,6 +76,7 @@ impl Row {
             seconds,
             connecting_seconds: 0,
             connect_each: false,
+            vacuum: true,
         })
     }
 }
