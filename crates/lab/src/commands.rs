@@ -2,9 +2,9 @@
 
 use crate::Result;
 use crate::cache::{self, CacheArguments};
-use crate::connections;
 use crate::idle::{self, IdleArguments};
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
+use crate::{connect, connections};
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -46,6 +46,11 @@ pub enum LabCommand {
     /// Runs three loads alone and beside idle connections that have filled their catalog caches, and samples what the
     /// working sessions wait for.
     Idle(IdleArguments),
+
+    /// Measure what a connection costs: connecting for each query, direct and pooled, and where the time goes
+    ///
+    /// On a throwaway server with TLS and with SCRAM as well.
+    Connect(connect::Arguments),
 }
 
 /// Runs a command to its end.
@@ -69,5 +74,6 @@ fn lab(command: LabCommand) -> Result<()> {
     match command {
         LabCommand::Connections(arguments) => connections::run(&arguments),
         LabCommand::Idle(arguments) => idle::run(&arguments),
+        LabCommand::Connect(arguments) => connect::run(&arguments),
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod cache;
 mod commands;
+pub mod connect;
 pub mod connections;
 mod error;
 pub mod idle;

@@ -23,7 +23,7 @@ const START_MAX: Duration = Duration::from_secs(20);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Open files beside those of clients and servers.
-const SPARE_FILES: u64 = 200;
+const SPARE_FILES: u64 = 64;
 
 /// What the pooler is to be like.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub struct PoolerSettings {
     pub pool_size: u32,
     /// Client connections at most.
     pub clients_max: u32,
-    /// How clients prove who they are: `trust` or `scram-sha-256`.
+    /// How clients prove who they are, by a password made for the run: `plain` or `scram-sha-256`.
     pub auth_type: &'static str,
     /// `session`, `transaction` or `statement`.
     pub pool_mode: &'static str,
@@ -44,7 +44,7 @@ impl PoolerSettings {
         PoolerSettings {
             pool_size,
             clients_max,
-            auth_type: "scram-sha-256",
+            auth_type: "plain",
             pool_mode: "transaction",
         }
     }
@@ -124,6 +124,14 @@ impl Pooler {
     /// The process, for those who look at its memory and processor time.
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Its resident memory; `None` where the system does not tell.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kilobytes * 1024)
     }
 
     /// Its port on 127.0.0.1.

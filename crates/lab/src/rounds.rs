@@ -27,6 +27,8 @@ pub struct Planned {
     pub path: Path,
     /// What pgbench does.
     pub load: Load,
+    /// Another way to the same server than the session's, such as with TLS.
+    pub server: Option<Server>,
 }
 
 impl Planned {
@@ -42,6 +44,7 @@ impl Planned {
             case,
             path: Path::Direct,
             load,
+            server: None,
         }
     }
 
@@ -57,7 +60,15 @@ impl Planned {
             case,
             path: Path::Pooled(settings),
             load,
+            server: None,
         }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.case.name = name.into();
+        self
     }
 
     /// How long a run of it should take.
@@ -91,49 +102,73 @@ impl Planned {
         measured
     }
 
-    fn run(&self, session: &mut Session) -> Result<Measured> {
-        let direct = session.target.server.clone();
-        match &self.path {
-            Path::Direct => self.load_on(session, &direct, false),
+    fn run(&mut self, session: &mut Session) -> Result<Measured> {
+        let direct = self.server.clone().unwrap_or_else(|| session.target.server.clone());
+        match self.path.clone() {
+            Path::Direct => self.load_on(session, &direct, false, None),
             Path::Pooled(settings) => {
-                let pooler = Pooler::start(&direct, settings)?;
+                let pooler = Pooler::start(&direct, &settings)?;
                 let server = pooler.server(&direct)?;
-                let measured = self.load_on(session, &server, settings.pool_size < self.load.clients);
-                drop(pooler);
-                measured
+                let own_thread_each = settings.pool_size < self.load.clients;
+                self.load_on(session, &server, own_thread_each, Some(&pooler))
             }
         }
     }
 
-    fn load_on(&self, session: &mut Session, server: &Server, own_thread_each: bool) -> Result<Measured> {
+    /// Runs the load, and looks at the pooler's memory meanwhile.
+    fn load_on(
+        &mut self,
+        session: &mut Session,
+        server: &Server,
+        own_thread_each: bool,
+        pooler: Option<&Pooler>,
+    ) -> Result<Measured> {
         let progress = &mut session.progress;
-        self.load
+        let mut memory_max = None;
+        let measured = self
+            .load
             .run(&session.pgbench, server, own_thread_each, &session.interrupt, |live| {
                 progress.live(&format!("{} TPS", number_words(live.tps)));
-            })
+                memory_max = memory_max.max(pooler.and_then(Pooler::memory_bytes));
+            })?;
+        if let Some(bytes) = memory_max {
+            #[expect(clippy::cast_precision_loss, reason = "bytes of a process")]
+            self.case.add("pooler_memory_bytes", bytes as f64);
+        }
+        Ok(measured)
     }
 }
 
-/// Measures all of them `rounds` times in turn, from the other end every second time. One that fails is left out from
-/// then on; with nothing but failures the first of them is the error.
+/// Measures all of them `rounds` times in turn. With nothing but failures the first of them is the error.
 pub fn run(session: &mut Session, planned: &mut [Planned], rounds: u32) -> Result<()> {
-    for round in 0..rounds {
-        let mut order: Vec<usize> = (0..planned.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
+    for number in 0..rounds {
+        round(session, planned, number)?;
+    }
+    fail_if_all_failed(planned)
+}
+
+/// Measures all of them once, from the other end every second time. One that has failed is left out from then on.
+pub fn round(session: &mut Session, planned: &mut [Planned], number: u32) -> Result<()> {
+    let mut order: Vec<usize> = (0..planned.len()).collect();
+    if number % 2 == 1 {
+        order.reverse();
+    }
+    for at in order {
+        if planned[at].case.failure.is_some() {
+            session.progress.unplan(1, planned[at].time());
+            continue;
         }
-        for at in order {
-            if planned[at].case.failure.is_some() {
-                session.progress.unplan(1, planned[at].time());
-                continue;
-            }
-            match planned[at].measure(session, round) {
-                Err(e @ Error::Interrupted { .. }) => return Err(e),
-                Err(e) if server_is_gone(session) => return Err(e),
-                _ => {}
-            }
+        match planned[at].measure(session, number) {
+            Err(e @ Error::Interrupted { .. }) => return Err(e),
+            Err(e) if server_is_gone(session) => return Err(e),
+            _ => {}
         }
     }
+    Ok(())
+}
+
+/// The failure of the first, where all have failed.
+pub fn fail_if_all_failed(planned: &[Planned]) -> Result<()> {
     match planned.iter().find_map(|p| p.case.failure.clone()) {
         Some(failure) if planned.iter().all(|p| p.case.failure.is_some()) => Err(Error::new(failure)),
         _ => Ok(()),

@@ -160,6 +160,23 @@ pub struct Measured {
 }
 
 impl Load {
+    /// One script of ours, in a file, once for each transaction.
+    pub fn of_file(file: &std::path::Path, clients: u32, seconds: u32) -> Self {
+        Load {
+            scripts: vec![Script {
+                source: ScriptSource::File,
+                name: file.display().to_string(),
+            }],
+            variables: Vec::new(),
+            protocol: Protocol::Simple,
+            clients,
+            seconds,
+            connecting_seconds: 0,
+            connect_each: false,
+            vacuum: false,
+        }
+    }
+
     /// The load of the arguments with so many clients, for so many seconds.
     pub fn new(workload: &WorkloadArguments, clients: u32, seconds: u32) -> Self {
         Load {

@@ -4,15 +4,16 @@ use super::conninfo::Parameters;
 use super::tls;
 use crate::{Error, Result};
 use postgres::Client;
-use postgres::config::{ChannelBinding, Config, LoadBalanceHosts, SslMode, SslNegotiation, TargetSessionAttrs};
 use postgres::error::SqlState;
 use std::error::Error as _;
 use std::time::Duration;
+use tokio_postgres::Config;
+use tokio_postgres::config::{ChannelBinding, LoadBalanceHosts, SslMode, SslNegotiation, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Opens a connection; the parameters are resolved ones.
 pub(super) fn connect(parameters: &Parameters) -> Result<Client> {
-    let config = config(parameters).map_err(Error::new)?;
+    let config = postgres::Config::from(config(parameters).map_err(Error::new)?);
     let tls = MakeRustlsConnect::new(tls::config(parameters)?);
     let first = config.connect(tls);
     let outcome = match first {
@@ -28,7 +29,7 @@ pub(super) fn connect(parameters: &Parameters) -> Result<Client> {
 }
 
 /// What libpq would say: where, and what the server or the system answered.
-fn readable(error: &postgres::Error, parameters: &Parameters) -> Error {
+pub(super) fn readable(error: &postgres::Error, parameters: &Parameters) -> Error {
     let place = place(parameters);
     let Some(answer) = error.as_db_error() else {
         let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
@@ -67,7 +68,7 @@ pub(super) fn place(parameters: &Parameters) -> String {
     )
 }
 
-fn config(parameters: &Parameters) -> Result<Config, String> {
+pub(super) fn config(parameters: &Parameters) -> Result<Config, String> {
     let mut config = Config::new();
     let get = |name| parameters.get(name);
     if let Some(user) = get("user") {

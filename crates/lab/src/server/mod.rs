@@ -4,6 +4,7 @@ mod connect;
 pub mod conninfo;
 mod facts;
 mod keywords;
+mod probe;
 pub mod resolve;
 mod tls;
 
@@ -12,6 +13,7 @@ use clap::Args;
 use conninfo::Parameters;
 pub use facts::{Facts, query_error};
 use postgres::Client;
+pub use probe::ConnectTimes;
 use resolve::{Surroundings, resolve};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,6 +69,17 @@ impl Server {
         server
     }
 
+    /// The same server with these parameters in place of its own.
+    pub fn with(&self, changes: &[(&str, &str)]) -> Result<Self> {
+        let mut server = self.clone();
+        for (name, value) in changes {
+            for parameters in [&mut server.given, &mut server.resolved] {
+                parameters.set(name, value).map_err(Error::new)?;
+            }
+        }
+        Ok(server)
+    }
+
     /// Opens a connection, which names itself `pgweir lab` unless the user has named it.
     pub fn connect(&self) -> Result<Client> {
         let mut parameters = self.resolved.clone();
@@ -76,6 +89,11 @@ impl Server {
                 .map_err(Error::new)?;
         }
         connect::connect(&parameters)
+    }
+
+    /// Opens one connection and closes it, and tells how long each part took.
+    pub fn probe(&self) -> Result<ConnectTimes> {
+        probe::probe(&self.resolved)
     }
 
     /// A parameter of the connection, resolved.

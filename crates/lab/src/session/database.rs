@@ -77,6 +77,12 @@ impl LabDatabase {
         Ok(database)
     }
 
+    /// From now on its server is reached in another way.
+    pub(super) fn reach_by(&mut self, changes: &[(&str, &str)]) -> Result<()> {
+        self.server = self.server.with(changes)?;
+        Ok(())
+    }
+
     /// Drops it now.
     pub fn drop_now(self) -> Result<()> {
         let outcome = self.try_drop();

@@ -85,6 +85,15 @@ impl Target {
         self.server.connect()
     }
 
+    /// From now on the server is reached in another way, after its settings have changed.
+    pub fn reach_by(&mut self, changes: &[(&str, &str)]) -> Result<()> {
+        self.server = self.server.with(changes)?;
+        match &mut self.database {
+            Some(database) => database.reach_by(changes),
+            None => Ok(()),
+        }
+    }
+
     /// Stops the throwaway PostgreSQL and starts it with these settings in place of all that it had.
     pub fn restart(&mut self, settings: &[String]) -> Result<()> {
         match &mut self.cluster {

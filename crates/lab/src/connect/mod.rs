@@ -1,0 +1,259 @@
+//! `pgweir lab connect`: what a connection costs, and what pooling takes of that.
+//!
+//! Two looks at the same thing. pgbench with `-C`, a connection for each `SELECT 1`, beside clients that stay: how many
+//! short connections the server bears. And connections opened one at a time, step by step with a clock: where the time
+//! goes. Each direct and through pgweir; on a throwaway server with TLS and with SCRAM as well.
+
+mod page;
+mod ways;
+
+use crate::pgbench::Load;
+use crate::pooler::{Pooler, PoolerSettings};
+use crate::progress::number_words;
+use crate::results::{Case, Outcome};
+use crate::rounds::{self, Planned, clients_words};
+use crate::session::{CommonArguments, Plan, Session};
+use crate::{Error, Result};
+use clap::Args;
+use std::time::{Duration, Instant};
+use ways::Way;
+
+/// Connections opened step by step in each round, at most so many and for so long.
+const PROBES_MAX: usize = 200;
+const PROBE_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// Arguments of the command.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: CommonArguments,
+
+    /// Clients that connect again and again
+    #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub clients: u32,
+
+    /// Server connections of the pool; twice the processors and one where it is not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub pool_size: Option<u32>,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let common = &arguments.common;
+    let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+    let settings = [
+        format!("max_connections={}", 2 * arguments.clients + 30),
+        "listen_addresses=".to_owned(),
+    ];
+    let mut session = Session::open("connect", common, &settings, |_| Ok(plan(arguments)))?;
+    let mut left_out = Vec::new();
+    let ways = ways::find(&mut session, port, &settings, &mut left_out)?;
+    let pool_size = arguments
+        .pool_size
+        .unwrap_or_else(|| u32::try_from(2 * session.machine.cpus + 1).unwrap_or(20));
+    let script = session.results.folder().join("raw").join("select-1.sql");
+    std::fs::write(&script, "select 1;\n")?;
+    let mut planned = loads(arguments, &ways, pool_size, &script);
+    let time: Duration = planned.iter().map(Planned::time).sum();
+    session.progress.plan(
+        (planned.len() + ways.len()) * common.rounds as usize,
+        (time + PROBE_TIME_MAX) * common.rounds,
+    );
+    let mut steps: Vec<Case> = ways
+        .iter()
+        .map(|way| Case::new(format!("{}, one at a time", way.name), way.path(), 1, None))
+        .collect();
+    for round in 0..common.rounds {
+        rounds::round(&mut session, &mut planned, round)?;
+        for (way, case) in ways.iter().zip(&mut steps) {
+            probe(&mut session, way, pool_size, case, round)?;
+        }
+    }
+    rounds::fail_if_all_failed(&planned)?;
+    let mut outcome = session
+        .results
+        .outcome(&session.machine, &session.target, &session.pgbench.version);
+    outcome.workload = "SELECT 1".to_owned();
+    outcome.rounds = common.rounds;
+    outcome.seconds_per_run = common.seconds;
+    outcome.cases = planned
+        .iter()
+        .map(|p| p.case.clone())
+        .chain(steps.iter().cloned())
+        .collect();
+    outcome.left_out = left_out;
+    for case in outcome.cases.iter().filter(|case| case.failure.is_some()) {
+        outcome.left_out.push(format!(
+            "{}: {}",
+            case.name,
+            case.failure.as_deref().unwrap_or_default()
+        ));
+    }
+    outcome.conclusions = conclusions(&outcome);
+    let report = page::draw(&outcome, &steps);
+    let Session {
+        results,
+        target,
+        progress,
+        ..
+    } = session;
+    drop(progress);
+    target.close()?;
+    results.finish(outcome, &report)
+}
+
+fn plan(arguments: &Arguments) -> Plan {
+    let common = &arguments.common;
+    Plan {
+        actions: vec![
+            if common.existing {
+                format!("run SELECT 1 in the database \"{}\"", common.database)
+            } else {
+                format!("create the database \"{}\", and drop it when done", common.database)
+            },
+            format!(
+                "open and close connections with {} clients, as fast as it goes",
+                arguments.clients
+            ),
+        ],
+        time: Duration::from_secs(u64::from(common.seconds + 1) * u64::from(common.rounds) * 5),
+    }
+}
+
+/// Clients that stay, direct and pooled; then, for each way, clients that connect anew.
+fn loads(arguments: &Arguments, ways: &[Way], pool_size: u32, script: &std::path::Path) -> Vec<Planned> {
+    let stay = Load::of_file(script, arguments.clients, arguments.common.seconds);
+    let anew = Load {
+        connect_each: true,
+        ..stay.clone()
+    };
+    let settings = |auth_type| PoolerSettings {
+        auth_type,
+        ..PoolerSettings::new(pool_size, arguments.clients + 10)
+    };
+    let clients = clients_words(arguments.clients);
+    let mut planned = vec![
+        Planned::direct(stay.clone()).named(format!("direct, {clients} that stay")),
+        Planned::pooled(stay, settings("plain")).named(format!("pgweir, {clients} that stay")),
+    ];
+    for way in ways {
+        let mut load = match way.pooled_auth {
+            None => Planned::direct(anew.clone()),
+            Some(auth_type) => Planned::pooled(anew.clone(), settings(auth_type)),
+        };
+        load.server = way.server.clone();
+        planned.push(load.named(format!("{}, connection for each", way.name)));
+    }
+    planned
+}
+
+/// Opens connections one after the other, and adds the medians of their parts.
+fn probe(session: &mut Session, way: &Way, pool_size: u32, case: &mut Case, round: u32) -> Result<()> {
+    if case.failure.is_some() {
+        return Ok(());
+    }
+    session
+        .progress
+        .begin(&format!("{}, round {}", case.name, round + 1), PROBE_TIME_MAX);
+    let direct = way.server.clone().unwrap_or_else(|| session.target.server.clone());
+    let (pooler, server) = match way.pooled_auth {
+        None => (None, direct),
+        Some(auth_type) => {
+            let settings = PoolerSettings {
+                auth_type,
+                ..PoolerSettings::new(pool_size, 20)
+            };
+            let pooler = Pooler::start(&direct, &settings)?;
+            let server = pooler.server(&direct)?;
+            (Some(pooler), server)
+        }
+    };
+    let started = Instant::now();
+    // The first warms up: the pooler opens its connection to the server.
+    let mut outcome = server.probe();
+    let mut times = Vec::new();
+    while outcome.is_ok() && times.len() < PROBES_MAX && started.elapsed() < PROBE_TIME_MAX {
+        session.interrupt.check()?;
+        outcome = server.probe().inspect(|probed| times.push(*probed));
+    }
+    drop(pooler);
+    if let Err(e) = outcome {
+        if rounds::server_is_gone(session) {
+            return Err(e);
+        }
+        session.progress.done("failed");
+        case.failure = Some(e.to_string());
+        return Ok(());
+    }
+    let ms = |part: &dyn Fn(&crate::server::ConnectTimes) -> Duration| {
+        let values: Vec<f64> = times.iter().map(|t| part(t).as_secs_f64() * 1000.0).collect();
+        crate::maths::median(&values).unwrap_or(0.0)
+    };
+    case.add("transport_ms", ms(&|t| t.transport));
+    case.add("tls_ms", ms(&|t| t.tls));
+    case.add("login_ms", ms(&|t| t.login));
+    case.add("first_query_ms", ms(&|t| t.first_query));
+    let total = ms(&crate::server::ConnectTimes::total);
+    case.add("connect_total_ms", total);
+    session.progress.done(&format!("{total:.2} ms"));
+    Ok(())
+}
+
+fn conclusions(outcome: &Outcome) -> Vec<String> {
+    let tps = |path: &str, what: &str| {
+        let mut cases = outcome.cases.iter().filter(|case| case.path == path);
+        let case = cases.find(|case| case.name.starts_with(&format!("{path},")) && case.name.contains(what))?;
+        Some(case.spread("tps")?.median)
+    };
+    let mut said = Vec::new();
+    if let (Some(direct), Some(pooled)) = (
+        tps("direct", "connection for each"),
+        tps("pgweir", "connection for each"),
+    ) {
+        said.push(format!(
+            "Clients that connect for each query get {} queries per second direct and {} through pgweir: {} times as many.",
+            number_words(direct),
+            number_words(pooled),
+            number_words(pooled / direct)
+        ));
+    }
+    if let (Some(anew), Some(stay)) = (tps("direct", "connection for each"), tps("direct", "that stay")) {
+        said.push(format!(
+            "Direct, connecting takes {} % of what the same clients could do on connections that stay ({} per second).",
+            number_words((1.0 - anew / stay) * 100.0),
+            number_words(stay)
+        ));
+    }
+    let step = |path: &str, metric: &str| {
+        let case = outcome
+            .cases
+            .iter()
+            .find(|case| case.path == path && case.name.ends_with("one at a time"))?;
+        Some(case.spread(metric)?.median)
+    };
+    if let (Some(direct), Some(login), Some(pooled)) = (
+        step("direct", "connect_total_ms"),
+        step("direct", "login_ms"),
+        step("pgweir", "connect_total_ms"),
+    ) {
+        said.push(format!(
+            "One connection with its first query takes {direct:.2} ms direct, {login:.2} ms of them until the new server \
+             process has let us in, and {pooled:.2} ms through pgweir."
+        ));
+    }
+    said
+}
+
+/// So that a way can be told from a case.
+fn path_of(pooled: bool) -> &'static str {
+    if pooled { "pgweir" } else { "direct" }
+}
+
+/// For the ways: a server that cannot be connected to is left out and not an error.
+fn reason(error: Error) -> Result<String> {
+    match error {
+        Error::Failed { message, .. } => Ok(message),
+        interrupted @ Error::Interrupted { .. } => Err(interrupted),
+    }
+}
