@@ -28,7 +28,7 @@ impl<'a> Statements<'a> {
         self.lexer.is_ambiguous()
     }
 
-    /// Whether the text ends within a comment, a string or a quoted identifier; known at the end.
+    /// Whether the text ends within a comment, a string, a quoted identifier or parentheses; known at the end.
     pub(crate) fn is_unterminated(&self) -> bool {
         self.unterminated
     }
@@ -57,7 +57,10 @@ impl<'a> Iterator for Statements<'a> {
                         nesting.follow(token);
                     }
                     None if start == end => return None,
-                    None => return Some(&self.text[start..]),
+                    None => {
+                        self.unterminated |= !nesting.is_outermost();
+                        return Some(&self.text[start..]);
+                    }
                 }
             }
         }

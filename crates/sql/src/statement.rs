@@ -423,6 +423,7 @@ mod tests {
             "execute 'a'",
             "prepare a as select '",
             "prepare a as select /*",
+            "prepare a as select (",
         ] {
             assert_eq!(classify(text.as_bytes()), Statement::Other, "{text}");
         }
