@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test check build bench record fuzz simulate docs
+.PHONY: help demo test check build bench record fuzz simulate conformance docs
 
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
@@ -12,6 +12,7 @@ help:
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
 	@echo 'make simulate  the simulation, 20,000 seeds'
+	@echo 'make conformance  the regression suite of PostgreSQL through pgweir (about five minutes)'
 	@echo 'make docs      generated documentation: settings, errors, man page'
 
 demo:
@@ -45,6 +46,12 @@ fuzz:
 
 simulate:
 	$(CARGO) run --release -p pgweir-sim --bin simulate -- --seeds 20000
+
+conformance:
+	scripts/setup
+	$(CARGO) build --release -p pgweir
+	tests/conformance/run --session
+	tests/conformance/run
 
 docs:
 	$(CARGO) run -q -p pgweir-config --example settings_doc > docs/settings.md
