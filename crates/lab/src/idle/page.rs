@@ -6,7 +6,7 @@ use super::memory::SystemMemory;
 use super::verdict::{self, MemoryFigures, Pair};
 use super::workload::Row;
 use crate::progress::number_words;
-use crate::report::{Axis, BarChart, LineChart, Point, Report, Section, Series, StackedBars, Table, Unit};
+use crate::report::{Axis, BarChart, Report, Section, StackedArea, StackedBars, Table, Unit};
 use crate::results::{Case, Outcome, pages};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -269,15 +269,16 @@ fn memory(section: &mut Section, found: &Found) {
     }
     let moments = found.timeline.moments();
     if !moments.is_empty() {
-        let line = |name: &str, value: fn(&SystemMemory) -> u64| {
-            Series::new(name).points(moments.iter().map(|m| Point::new(m.seconds, value(&m.memory) as f64)))
-        };
+        let layer = |value: fn(&SystemMemory) -> u64| moments.iter().map(move |m| value(&m.memory) as f64);
         let axes = (Axis::linear("time", Unit::Seconds), Axis::linear("memory", Unit::Bytes));
-        let mut chart = LineChart::new("Memory of this machine", axes.0, axes.1)
-            .without_marks()
-            .series(line("available", |m| m.available_bytes))
-            .series(line("page cache", |m| m.page_cache_bytes))
-            .series(line("page tables", |m| m.page_tables_bytes));
+        let times = moments.iter().map(|m| m.seconds);
+        let mut chart = StackedArea::new("Memory of this machine", axes.0, axes.1, times)
+            .layer(
+                "in use",
+                layer(|m| m.total_bytes.saturating_sub(m.free_bytes + m.page_cache_bytes)),
+            )
+            .layer("page cache", layer(|m| m.page_cache_bytes))
+            .layer("free", layer(|m| m.free_bytes));
         for (seconds, note) in found.timeline.notes.iter().take(NOTES_MAX) {
             chart = chart.mark(*seconds, note);
         }

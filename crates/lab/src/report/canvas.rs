@@ -213,6 +213,22 @@ impl Plot {
         canvas.text(middle, bottom + 36.0, Anchor::Middle, "axis", &named(x_axis));
     }
 
+    /// Marks places on the horizontal axis by vertical lines, each with its text in a row of its own above the plot.
+    pub(super) fn draw_marks(&self, canvas: &mut Canvas, marks: &[(f64, String)]) {
+        for (row, (value, label)) in marks.iter().enumerate() {
+            let x = self.x(*value);
+            let y = 26.0 + 16.0 * row as f64;
+            canvas.line((x, y - 8.0), (x, self.top + self.height), "marker");
+            let fits = x + 6.0 + text_width(label) <= canvas.width;
+            let (x, anchor) = if fits {
+                (x + 5.0, Anchor::Start)
+            } else {
+                (x - 5.0, Anchor::End)
+            };
+            canvas.text(x, y, anchor, "note", label);
+        }
+    }
+
     /// Where a value of the horizontal axis lies.
     pub(super) fn x(&self, value: f64) -> f64 {
         self.left + self.x.share(value) * self.width

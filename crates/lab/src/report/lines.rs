@@ -1,6 +1,6 @@
 //! Lines over an axis, with their spread as a band.
 
-use super::canvas::{Anchor, Canvas, Plot, text_width};
+use super::canvas::{Canvas, Plot};
 use super::chart::{LegendEntry, Swatch};
 use super::palette;
 use super::{Axis, Table, Unit};
@@ -93,8 +93,6 @@ pub struct LineChart {
     y: Axis,
     series: Vec<Series>,
     marks: Vec<(f64, String)>,
-    /// Too many points to mark each.
-    dense: bool,
 }
 
 impl LineChart {
@@ -106,15 +104,7 @@ impl LineChart {
             y,
             series: Vec::new(),
             marks: Vec::new(),
-            dense: false,
         }
-    }
-
-    /// Draws the lines alone: for samples over time, where marks would hide them.
-    #[must_use]
-    pub fn without_marks(mut self) -> Self {
-        self.dense = true;
-        self
     }
 
     /// Adds a line, in the next colour.
@@ -152,18 +142,14 @@ impl LineChart {
             class: palette::class(series.color),
             swatch: match series.fit {
                 true => Swatch::Dashed,
-                false if self.dense => Swatch::Square,
                 false => Swatch::Line(series.color),
             },
         };
         self.series.iter().map(entry).collect()
     }
 
-    /// A row for every x of the measured lines; of dense ones, first, least, greatest and last value.
+    /// A row for every x of the measured lines.
     pub(super) fn figures(&self) -> Table {
-        if self.dense {
-            return self.ranges();
-        }
         let measured: Vec<&Series> = self.series.iter().filter(|s| !s.fit).collect();
         let mut table = Table::new().number(&self.x.label);
         for series in &measured {
@@ -183,27 +169,6 @@ impl LineChart {
         table
     }
 
-    fn ranges(&self) -> Table {
-        let mut table = Table::new()
-            .text("")
-            .number("first")
-            .number("least")
-            .number("greatest")
-            .number("last");
-        for series in &self.series {
-            let values = || series.points.iter().map(|p| p.y).filter(|y| y.is_finite());
-            let (least, greatest) = (
-                values().fold(f64::INFINITY, f64::min),
-                values().fold(f64::NEG_INFINITY, f64::max),
-            );
-            if let (Some(first), Some(last)) = (values().next(), values().next_back()) {
-                let row = [first, least, greatest, last].map(|value| self.y.unit.show(value));
-                table = table.row(std::iter::once(series.name.clone()).chain(row));
-            }
-        }
-        table
-    }
-
     pub(super) fn draw(&self, width: f64, class: &str) -> String {
         let height = 340.0_f64.min(150.0 + width * 0.4) + 16.0 * self.marks.len() as f64;
         let mut canvas = Canvas::new(width, height);
@@ -214,7 +179,7 @@ impl LineChart {
             (&self.y, &y_values),
             self.marks.len(),
         );
-        self.draw_marks(&mut canvas, &plot);
+        plot.draw_marks(&mut canvas, &self.marks);
         for series in &self.series {
             self.draw_band(&mut canvas, &plot, series);
         }
@@ -222,7 +187,7 @@ impl LineChart {
             self.draw_line(&mut canvas, &plot, series);
         }
         // Above everything, so that it can be pointed at.
-        for series in self.series.iter().filter(|s| !s.fit && !self.dense) {
+        for series in self.series.iter().filter(|s| !s.fit) {
             for point in self.drawn(series) {
                 let title = format!(
                     "{}, {} {}: {}",
@@ -264,25 +229,10 @@ impl LineChart {
         let color = palette::class(series.color);
         let points: Vec<_> = self.drawn(series).map(|p| (plot.x(p.x), plot.y(p.y))).collect();
         canvas.path(&points, &format!("{} {color}", if series.fit { "fit" } else { "line" }));
-        if !series.fit && !self.dense {
+        if !series.fit {
             for point in points {
                 canvas.mark(point, series.color, &color);
             }
-        }
-    }
-
-    fn draw_marks(&self, canvas: &mut Canvas, plot: &Plot) {
-        for (row, (value, label)) in self.marks.iter().enumerate() {
-            let x = plot.x(*value);
-            let y = 26.0 + 16.0 * row as f64;
-            canvas.line((x, y - 8.0), (x, plot.top + plot.height), "marker");
-            let fits = x + 6.0 + text_width(label) <= canvas.width;
-            let (x, anchor) = if fits {
-                (x + 5.0, Anchor::Start)
-            } else {
-                (x - 5.0, Anchor::End)
-            };
-            canvas.text(x, y, anchor, "note", label);
         }
     }
 }

@@ -20,6 +20,7 @@ pub struct StackedArea {
     y: Axis,
     times: Vec<f64>,
     layers: Vec<Layer>,
+    marks: Vec<(f64, String)>,
 }
 
 impl StackedArea {
@@ -31,7 +32,15 @@ impl StackedArea {
             y,
             times: times.into_iter().collect(),
             layers: Vec::new(),
+            marks: Vec::new(),
         }
+    }
+
+    /// Marks a place on the x axis by a vertical line with a text.
+    #[must_use]
+    pub fn mark(mut self, x: f64, label: impl Into<String>) -> Self {
+        self.marks.push((x, label.into()));
+        self
     }
 
     /// Adds a part on top: a value for each sample. The name *other* is for the rest, always grey and topmost.
@@ -75,12 +84,15 @@ impl StackedArea {
     }
 
     pub(super) fn draw(&self, width: f64, class: &str) -> String {
-        let mut canvas = Canvas::new(width, 320.0_f64.min(150.0 + width * 0.4));
+        let mut canvas = Canvas::new(
+            width,
+            320.0_f64.min(150.0 + width * 0.4) + 16.0 * self.marks.len() as f64,
+        );
         let layers = folded(&self.layers);
         let tops: Vec<f64> = (0..self.times.len())
             .map(|i| layers.iter().map(|l| l.1[i]).sum())
             .collect();
-        let plot = Plot::frame(&mut canvas, (&self.x, &self.times), (&self.y, &tops), 0);
+        let plot = Plot::frame(&mut canvas, (&self.x, &self.times), (&self.y, &tops), self.marks.len());
         let classes = palette::layer_classes(layers.iter().map(|l| l.0.as_str()));
         let mut floor = vec![0.0; self.times.len()];
         for ((name, values), color) in layers.iter().zip(classes) {
@@ -95,6 +107,7 @@ impl StackedArea {
             canvas.shape(&outline, &format!("area {color}"), &title);
             floor = ceiling;
         }
+        plot.draw_marks(&mut canvas, &self.marks);
         canvas.finish(class, &self.title)
     }
 
