@@ -23,6 +23,9 @@ const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of an ErrorResponse that are looked at: its severity and SQLSTATE come first.
 const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
 
+/// Why a server is not used again after [`Server::sync_among_copy_data`].
+const SYNC_AMONG_COPY_DATA: &str = "Sync among the data of a copy that failed";
+
 /// What becomes of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
@@ -441,7 +444,7 @@ impl Pooler {
         if fields.is_fatal() {
             return self.fatal_reply(now, id, fields, whole);
         }
-        let Some(front) = server.queue.front() else {
+        if server.queue.is_empty() {
             // An error outside any request: what the server makes of its next one is not known.
             let text = format!(
                 "{id}: error outside a query: {}",
@@ -456,15 +459,21 @@ impl Pooler {
             }
             let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
             return if session { Passed::Forward } else { Passed::Skip };
-        };
-        if server.sync_among_copy_data {
+        }
+        let copy_in_doubt = std::mem::take(&mut server.sync_among_copy_data);
+        if copy_in_doubt && fields.sqlstate == b"57014" && client.is_some() {
+            // CopyFail, as a rule: everything in front of it had been swallowed. If it was a cancel, nobody else suffers.
+            server.close_reason.get_or_insert(SYNC_AMONG_COPY_DATA);
+        } else if copy_in_doubt {
             let text = format!("{id}: a copy failed: {}", String::from_utf8_lossy(fields.message));
             self.log(LogLevel::Warning, text);
             self.flush_run(id, run);
             self.requests.push_back(Request::Close(id.into()));
-            self.server_lost(now, id, "Sync among the data of a copy that failed", None);
+            self.server_lost(now, id, SYNC_AMONG_COPY_DATA, None);
             return Passed::Closed;
         }
+        let server = self.servers.get_mut(id.0).expect("not lost");
+        let front = server.queue.front().expect("looked at above");
         if fields.sqlstate == b"0A000" && front.uses > 0 {
             // "cached plan must not change result type": whoever prepares this text again gets a new statement.
             self.statements.retire(front.uses);
