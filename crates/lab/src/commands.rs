@@ -1,6 +1,7 @@
 //! The commands of this crate, as the program's command line has them.
 
 use crate::Result;
+use crate::advise::{self, AdviseArguments};
 use crate::cache::{self, CacheArguments};
 use crate::idle::{self, IdleArguments};
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
@@ -18,6 +19,9 @@ pub enum Command {
         #[command(subcommand)]
         command: LabCommand,
     },
+
+    /// Advise on a server's connections, memory and pooler: one report within seconds, read-only
+    Advise(AdviseArguments),
 
     /// Show what of a database is in memory, and whether shared_buffers suits it; fill, save and restore it
     Cache(CacheArguments),
@@ -59,6 +63,7 @@ pub fn run(command: Command) -> ExitCode {
         Command::ThrowawayKeeper(arguments) => return throwaway::keep(&arguments),
         Command::ThrowawayLaunch(arguments) => return throwaway::launch(&arguments),
         Command::Lab { command } => lab(command),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Cache(arguments) => cache::run(&arguments),
     };
     match outcome {

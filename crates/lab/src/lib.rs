@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods)]
 
+pub mod advise;
 pub mod cache;
 mod commands;
 pub mod connect;

@@ -3,7 +3,8 @@
 use super::agree;
 use super::extension::{self, Extension, failed};
 use super::look::{bytes, connect, count, offer_extension};
-use super::plan::{Plan, plan, room};
+use super::plan::{Plan, Step, plan, room};
+use super::relation::RelationKind;
 use super::survey::{self, ServerFacts, unsigned};
 use crate::interrupt::Interrupt;
 use crate::report::Table;
@@ -133,9 +134,21 @@ pub(super) fn warm(arguments: &WarmArguments) -> Result<()> {
     reader.finish(arguments.mode, buffered.map(|blocks| (blocks, plan.blocks())))
 }
 
-/// Reads all steps once.
+/// Reads all steps, and the indexes once more: what was read first has been longest in danger of being given up for what
+/// was read last. What is still there costs next to nothing.
 fn pass(reader: &mut Reader, plan: &Plan) -> Result<()> {
-    for step in &plan.steps {
+    read_steps(reader, plan.steps.iter())?;
+    let read = reader.read;
+    read_steps(
+        reader,
+        plan.steps.iter().filter(|step| step.kind == RelationKind::Index),
+    )?;
+    reader.read = read;
+    Ok(())
+}
+
+fn read_steps<'a>(reader: &mut Reader, steps: impl Iterator<Item = &'a Step>) -> Result<()> {
+    for step in steps {
         reader.begin(&step.name);
         let mut first = step.first_block;
         let end = step.first_block + step.blocks;
@@ -330,7 +343,10 @@ impl Reader {
             // No privilege, dropped or cut short meanwhile, locked by somebody: the others can still be read.
             Err(e) if e.code().is_some_and(is_of_relation) => {
                 let why = e.as_db_error().map_or("", |answer| answer.message());
-                self.skipped.push(format!("{}: {why}", self.relation));
+                let skipped = format!("{}: {why}", self.relation);
+                if !self.skipped.contains(&skipped) {
+                    self.skipped.push(skipped);
+                }
                 Ok(false)
             }
             Err(e) => {

@@ -1,0 +1,205 @@
+//! The console of a PgBouncer or pgweir: SHOW commands by simple queries, which is all that an older PgBouncer takes.
+
+use crate::Result;
+use crate::cache::extension::failed;
+use crate::server::Server;
+use postgres::{Client, SimpleQueryMessage};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A row of a console's table. Columns come and go with versions, so they are looked up by name.
+type Row = BTreeMap<String, String>;
+
+/// What a console says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PoolerFacts {
+    /// SHOW VERSION, such as `PgBouncer 1.26.1`.
+    pub version: String,
+    /// SHOW POOLS, the console's own left out.
+    pub pools: Vec<PoolFacts>,
+    /// SHOW CONFIG.
+    pub config: BTreeMap<String, String>,
+    /// Client connections, of SHOW LISTS.
+    pub clients: Option<u64>,
+}
+
+/// One pool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PoolFacts {
+    /// Its database.
+    pub database: String,
+    /// Its user.
+    pub user: String,
+    /// Its mode.
+    pub mode: String,
+    /// Clients with a server.
+    pub clients_active: u64,
+    /// Clients that wait for one: the most of two looks.
+    pub clients_waiting: u64,
+    /// Servers with a client.
+    pub servers_active: u64,
+    /// Servers without.
+    pub servers_idle: u64,
+    /// How long the first in the queue has waited, microseconds: the most of two looks.
+    pub wait_longest_us: u64,
+    /// pool_size of its database, as SHOW DATABASES says.
+    pub size: Option<u64>,
+    /// Mean time that a client waited for a server, microseconds (SHOW STATS, over the database).
+    pub wait_mean_us: Option<u64>,
+    /// Mean time of a transaction, microseconds (SHOW STATS, over the database).
+    pub transaction_mean_us: Option<u64>,
+}
+
+impl PoolFacts {
+    /// `database "shop", user "bob"`
+    pub fn name(&self) -> String {
+        format!("database \"{}\", user \"{}\"", self.database, self.user)
+    }
+}
+
+impl PoolerFacts {
+    /// A setting.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.config.get(name).map(String::as_str)
+    }
+
+    /// A setting that is a number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.setting(name)?.parse().ok()
+    }
+
+    /// The later look, with the longer queues of both.
+    pub(super) fn with_later(self, mut later: PoolerFacts) -> Self {
+        for pool in &mut later.pools {
+            let same = |p: &&PoolFacts| p.database == pool.database && p.user == pool.user;
+            if let Some(before) = self.pools.iter().find(same) {
+                pool.clients_waiting = pool.clients_waiting.max(before.clients_waiting);
+                pool.wait_longest_us = pool.wait_longest_us.max(before.wait_longest_us);
+            }
+        }
+        later
+    }
+}
+
+/// Asks a console.
+pub(super) fn ask(server: &Server) -> Result<PoolerFacts> {
+    let mut client = server.connect().map_err(|e| e.context("console"))?;
+    let version = show(&mut client, "VERSION")?;
+    let pools = show(&mut client, "POOLS")?;
+    let databases = show(&mut client, "DATABASES")?;
+    let stats = show(&mut client, "STATS")?;
+    let lists = show(&mut client, "LISTS")?;
+    let config = show(&mut client, "CONFIG")?;
+    Ok(PoolerFacts {
+        version: version
+            .first()
+            .and_then(|row| row.values().next().cloned())
+            .unwrap_or_default(),
+        pools: pools
+            .iter()
+            .filter(|row| text(row, "database") != "pgbouncer")
+            .map(|row| pool(row, &databases, &stats))
+            .collect(),
+        config: config
+            .iter()
+            .map(|row| (text(row, "key"), text(row, "value")))
+            .collect(),
+        clients: lists
+            .iter()
+            .find(|row| text(row, "list") == "used_clients")
+            .and_then(|row| number(row, "items")),
+    })
+}
+
+fn pool(row: &Row, databases: &[Row], stats: &[Row]) -> PoolFacts {
+    let database = text(row, "database");
+    let entry = databases.iter().find(|row| text(row, "name") == database);
+    let stats = stats.iter().find(|row| text(row, "database") == database);
+    PoolFacts {
+        user: text(row, "user"),
+        mode: text(row, "pool_mode"),
+        clients_active: number(row, "cl_active").unwrap_or(0),
+        clients_waiting: number(row, "cl_waiting").unwrap_or(0),
+        servers_active: number(row, "sv_active").unwrap_or(0),
+        servers_idle: number(row, "sv_idle").unwrap_or(0) + number(row, "sv_used").unwrap_or(0),
+        wait_longest_us: number(row, "maxwait").unwrap_or(0) * 1_000_000 + number(row, "maxwait_us").unwrap_or(0),
+        size: entry.and_then(|row| number(row, "pool_size")),
+        wait_mean_us: stats.and_then(|row| number(row, "avg_wait_time")),
+        transaction_mean_us: stats.and_then(|row| number(row, "avg_xact_time")),
+        database,
+    }
+}
+
+fn show(client: &mut Client, what: &str) -> Result<Vec<Row>> {
+    let messages = client
+        .simple_query(&format!("SHOW {what}"))
+        .map_err(|e| failed(&e).context(format!("console: SHOW {what}")))?;
+    Ok(messages
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(
+                row.columns()
+                    .iter()
+                    .enumerate()
+                    .map(|(i, column)| (column.name().to_owned(), row.get(i).unwrap_or_default().to_owned()))
+                    .collect(),
+            ),
+            _ => None,
+        })
+        .collect())
+}
+
+fn text(row: &Row, column: &str) -> String {
+    row.get(column).cloned().unwrap_or_default()
+}
+
+fn number(row: &Row, column: &str) -> Option<u64> {
+    row.get(column)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_seen_once_is_remembered() {
+        let look = |waiting| PoolerFacts {
+            pools: vec![PoolFacts {
+                clients_waiting: waiting,
+                wait_longest_us: 10 * waiting,
+                ..PoolFacts::default()
+            }],
+            ..PoolerFacts::default()
+        };
+        let both = look(80).with_later(look(3));
+        assert_eq!(
+            (both.pools[0].clients_waiting, both.pools[0].wait_longest_us),
+            (80, 800)
+        );
+    }
+
+    #[test]
+    fn maxwait_is_seconds_and_microseconds() {
+        let row = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect::<Row>()
+        };
+        let pools = row(&[
+            ("database", "d"),
+            ("maxwait", "2"),
+            ("maxwait_us", "125884"),
+            ("sv_idle", "1"),
+            ("sv_used", "2"),
+        ]);
+        let databases = [row(&[("name", "d"), ("pool_size", "20")])];
+        let stats = [row(&[("database", "d"), ("avg_wait_time", "7")])];
+        let pool = pool(&pools, &databases, &stats);
+        assert_eq!(
+            (pool.wait_longest_us, pool.servers_idle, pool.size),
+            (2_125_884, 3, Some(20))
+        );
+        assert_eq!((pool.wait_mean_us, pool.transaction_mean_us), (Some(7), None));
+    }
+}

@@ -1,0 +1,330 @@
+//! Rules about a running PgBouncer or pgweir: sizes, waits, modes.
+
+use super::console::{PoolFacts, PoolerFacts};
+use super::facts::Facts;
+use super::finding::{Finding, PGBOUNCER_INI, Severity};
+use crate::maths::{round_connections, rule_of_thumb};
+
+/// A first in the queue that has waited for so long, microseconds, is one whom somebody notices.
+const WAIT_NOTICED_US: u64 = 1_000_000;
+
+/// More servers for each processor than this do not add throughput.
+const SERVERS_PER_CORE: u64 = 4;
+
+/// Share of max_client_conn in use from which it gets tight.
+const TIGHT_SHARE: f64 = 0.8;
+
+pub(super) fn judge(pooler: &PoolerFacts, facts: Option<&Facts>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = pooler.pools.iter().filter_map(|pool| waits(pool, facts)).collect();
+    if findings.is_empty() {
+        findings.push(Finding::new(
+            "pooler.waits",
+            Severity::Fine,
+            "no client waits for a server",
+        ));
+    }
+    findings.extend(pooler.pools.iter().filter_map(mode));
+    findings.extend(pooler.pools.iter().filter_map(|pool| too_large(pool, facts)));
+    findings.extend(sum(pooler, facts));
+    findings.extend(clients(pooler));
+    findings.extend(prepared(pooler));
+    findings.extend(warm(pooler));
+    findings
+}
+
+/// A queue: is it admission control at work, or a pool too small?
+fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
+    if pool.clients_waiting == 0 {
+        return None;
+    }
+    let noticed = pool.wait_longest_us >= WAIT_NOTICED_US;
+    let size = pool.size.unwrap_or(pool.servers_active + pool.servers_idle);
+    let cores = facts.and_then(|facts| facts.cores);
+    let enough = cores.is_some_and(|cores| size >= u64::from(rule_of_thumb(cores, 1)));
+    let severity = if noticed { Severity::Warning } else { Severity::Advice };
+    let title = format!(
+        "{} clients wait for a server, the first for {} ms ({})",
+        pool.clients_waiting,
+        pool.wait_longest_us / 1000,
+        pool.name()
+    );
+    let mut finding = Finding::new("pooler.waits", severity, title).evidence(format!(
+        "{} servers at work, {} idle, pool_size {size}",
+        pool.servers_active, pool.servers_idle
+    ));
+    if let (Some(wait), Some(transaction)) = (pool.wait_mean_us, pool.transaction_mean_us) {
+        finding = finding.evidence(format!(
+            "on average a client waits {:.1} ms for transactions of {:.1} ms",
+            wait as f64 / 1000.0,
+            transaction as f64 / 1000.0
+        ));
+    }
+    Some(if enough {
+        finding
+            .evidence(
+                "the pool has as many servers as the processors can use: the queue keeps the server from collapse",
+            )
+            .risk(
+                "a larger pool would move the queue into PostgreSQL; make transactions shorter, or the machine larger",
+            )
+    } else {
+        let larger = cores.map_or(size * 2, |cores| u64::from(rule_of_thumb(cores, 1)).max(size + 1));
+        finding
+            .change(
+                PGBOUNCER_INI,
+                format!("default_pool_size = {}", round_connections(larger as f64)),
+            )
+            .risk("more servers at work; pgweir lab connections measures how many are best")
+    })
+}
+
+/// Session pooling holds a server for each client.
+fn mode(pool: &PoolFacts) -> Option<Finding> {
+    if pool.mode != "session" || pool.clients_active + pool.clients_waiting < 2 {
+        return None;
+    }
+    let severity = if pool.clients_waiting > 0 {
+        Severity::Warning
+    } else {
+        Severity::Advice
+    };
+    Some(
+        Finding::new(
+            "pooler.mode",
+            severity,
+            format!("session pooling saves no server ({})", pool.name()),
+        )
+        .evidence(format!(
+            "{} clients hold {} servers for as long as they are connected",
+            pool.clients_active, pool.servers_active
+        ))
+        .change(PGBOUNCER_INI, "pool_mode = transaction")
+        .risk(
+            "PgBouncer keeps no SET, LISTEN, temporary tables or advisory locks across transactions; what pgweir keeps \
+                 is in docs/differences.md",
+        ),
+    )
+}
+
+/// A pool larger than the machine can use.
+fn too_large(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
+    let facts = facts?;
+    let cores = facts.cores?;
+    let size = pool.size?;
+    let most = SERVERS_PER_CORE * u64::from(cores) + u64::from(facts.spindles);
+    if size <= most || pool.servers_active <= most {
+        return None;
+    }
+    let suggested = round_connections(f64::from(rule_of_thumb(cores, facts.spindles)));
+    Some(
+        Finding::new(
+            "pooler.too_large",
+            Severity::Warning,
+            format!(
+                "{} servers work at once on {cores} processors ({})",
+                pool.servers_active,
+                pool.name()
+            ),
+        )
+        .evidence(format!(
+            "pool_size is {size}; beyond about {most} more servers only wait for one another"
+        ))
+        .change(PGBOUNCER_INI, format!("default_pool_size = {suggested}"))
+        .risk("a pool too small leaves processors idle: pgweir lab connections measures where the peak is"),
+    )
+}
+
+/// All pools together against max_connections.
+fn sum(pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
+    let facts = facts?;
+    let sum: u64 = pooler.pools.iter().filter_map(|pool| pool.size).sum();
+    let memory = &facts.settings.memory;
+    let allowed = u64::from(
+        memory
+            .max_connections
+            .saturating_sub(facts.settings.reserved_connections),
+    );
+    let title = format!("the pools may open {sum} servers, and PostgreSQL allows {allowed}");
+    if sum <= allowed {
+        return Some(Finding::new("pooler.sum", Severity::Fine, title));
+    }
+    Some(
+        Finding::new("pooler.sum", Severity::Warning, title)
+            .evidence("pool_size holds for each pair of database and user; reserve pools come on top")
+            .change(
+                PGBOUNCER_INI,
+                format!("max_db_connections = {}", (allowed * 9 / 10).max(1)),
+            )
+            .risk("pools then take turns; without a limit PostgreSQL refuses with \"too many clients already\""),
+    )
+}
+
+/// How near max_client_conn is.
+fn clients(pooler: &PoolerFacts) -> Option<Finding> {
+    let (limit, used) = (pooler.number("max_client_conn")?, pooler.clients?);
+    let tight = used as f64 >= TIGHT_SHARE * limit as f64;
+    let title = format!("{used} of {limit} client connections of the pooler are in use");
+    Some(match tight {
+        false => Finding::new("pooler.clients", Severity::Fine, title),
+        true => Finding::new("pooler.clients", Severity::Warning, title)
+            .change(PGBOUNCER_INI, format!("max_client_conn = {}", limit.saturating_mul(2)))
+            .risk("each client is an open file: LimitNOFILE of the service has to be above it"),
+    })
+}
+
+/// Prepared statements in transaction mode.
+fn prepared(pooler: &PoolerFacts) -> Option<Finding> {
+    let transaction = pooler.pools.iter().any(|pool| pool.mode == "transaction");
+    if !transaction || pooler.number("max_prepared_statements") != Some(0) {
+        return None;
+    }
+    Some(
+        Finding::new(
+            "pooler.prepared",
+            Severity::Advice,
+            "prepared statements are off in transaction pooling",
+        )
+        .evidence("max_prepared_statements is 0: drivers that prepare fail, or were told not to prepare")
+        .change(PGBOUNCER_INI, "max_prepared_statements = 200")
+        .risk("a little memory for each server"),
+    )
+}
+
+/// A pool that is empty after a quiet time forks all its servers at once.
+fn warm(pooler: &PoolerFacts) -> Option<Finding> {
+    if pooler.number("min_pool_size") != Some(0) || pooler.pools.is_empty() {
+        return None;
+    }
+    Some(
+        Finding::new("pooler.warm", Severity::Advice, "pools may run empty")
+            .evidence(
+                "min_pool_size is 0: after a quiet time or a restart of the application all servers are forked at once",
+            )
+            .change(PGBOUNCER_INI, "min_pool_size = 5")
+            .risk("a few connections of PostgreSQL stay in use"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connections::tests::{find, quiet};
+    use super::*;
+
+    fn pool() -> PoolFacts {
+        PoolFacts {
+            database: "shop".to_owned(),
+            user: "bob".to_owned(),
+            mode: "transaction".to_owned(),
+            clients_active: 3,
+            servers_active: 3,
+            size: Some(20),
+            ..PoolFacts::default()
+        }
+    }
+
+    fn pooler(pool: PoolFacts, config: &[(&str, &str)]) -> PoolerFacts {
+        PoolerFacts {
+            version: "PgBouncer 1.26.1".to_owned(),
+            pools: vec![pool],
+            config: config.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            clients: Some(3),
+        }
+    }
+
+    #[test]
+    fn a_pooler_at_ease_is_fine() {
+        let config = [
+            ("max_client_conn", "100"),
+            ("max_prepared_statements", "200"),
+            ("min_pool_size", "5"),
+        ];
+        let findings = judge(&pooler(pool(), &config), Some(&quiet()));
+        assert!(findings.iter().all(|f| f.severity == Severity::Fine), "{findings:?}");
+        assert_eq!(findings.len(), 3);
+    }
+
+    #[test]
+    fn the_article_s_queue_of_eighty_is_admission_control() {
+        // Article A: 20 servers for 100 clients on 2 processors: cl_waiting 80, maxwait_us 125884, more TPS than without.
+        let busy = PoolFacts {
+            clients_active: 20,
+            clients_waiting: 80,
+            servers_active: 20,
+            wait_longest_us: 125_884,
+            ..pool()
+        };
+        let findings = judge(&pooler(busy, &[]), Some(&quiet()));
+        let waits = find(&findings, "pooler.waits");
+        assert_eq!(
+            (waits.severity, waits.changes.len()),
+            (Severity::Advice, 0),
+            "{waits:?}"
+        );
+        assert!(
+            waits
+                .evidence
+                .iter()
+                .any(|e| e.contains("keeps the server from collapse"))
+        );
+        // And for two processors 20 at work are many.
+        assert_eq!(
+            find(&findings, "pooler.too_large").changes[0].line,
+            "default_pool_size = 5"
+        );
+    }
+
+    #[test]
+    fn a_small_pool_with_a_long_queue_should_grow() {
+        let busy = PoolFacts {
+            clients_waiting: 9,
+            servers_active: 2,
+            size: Some(2),
+            wait_longest_us: 3_000_000,
+            ..pool()
+        };
+        let waits = waits(&busy, Some(&quiet())).unwrap();
+        assert_eq!(
+            (waits.severity, waits.changes[0].line.as_str()),
+            (Severity::Warning, "default_pool_size = 5")
+        );
+    }
+
+    #[test]
+    fn pools_beyond_max_connections() {
+        let findings = judge(
+            &pooler(
+                PoolFacts {
+                    size: Some(200),
+                    ..pool()
+                },
+                &[],
+            ),
+            Some(&quiet()),
+        );
+        let sum = find(&findings, "pooler.sum");
+        assert_eq!(
+            (sum.severity, sum.changes[0].line.as_str()),
+            (Severity::Warning, "max_db_connections = 87")
+        );
+    }
+
+    #[test]
+    fn modes_limits_and_defaults() {
+        let session = PoolFacts {
+            mode: "session".to_owned(),
+            ..pool()
+        };
+        let config = [
+            ("max_client_conn", "3"),
+            ("max_prepared_statements", "0"),
+            ("min_pool_size", "0"),
+        ];
+        let findings = judge(&pooler(session, &config), None);
+        assert_eq!(find(&findings, "pooler.mode").severity, Severity::Advice);
+        assert_eq!(find(&findings, "pooler.clients").severity, Severity::Warning);
+        assert_eq!(find(&findings, "pooler.warm").severity, Severity::Advice);
+        assert!(findings.iter().all(|f| f.id != "pooler.prepared"));
+        let findings = judge(&pooler(pool(), &config), None);
+        assert_eq!(find(&findings, "pooler.prepared").severity, Severity::Advice);
+    }
+}

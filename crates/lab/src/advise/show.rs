@@ -1,0 +1,139 @@
+//! The report of `pgweir advise`: on a terminal, and as a page.
+
+use super::finding::{Finding, Severity};
+use super::{Advice, Facts};
+use crate::cache::Unseen;
+use crate::report::{Report, Table, Unit};
+
+pub(super) fn text(advice: &Advice) -> String {
+    let mut out = format!("{}\n{}\n", heading(advice), counts(advice));
+    for finding in advice.findings.iter().filter(|f| f.severity != Severity::Fine) {
+        out += &format!("\n[{}] {}\n", finding.severity.word(), finding.title);
+        for sentence in &finding.evidence {
+            out += &format!("    - {sentence}\n");
+        }
+        for change in &finding.changes {
+            out += &format!("    set in {}: {}\n", change.file, change.line);
+        }
+        if !finding.risk.is_empty() {
+            out += &format!("    risk: {}\n", finding.risk);
+        }
+    }
+    let mut fine = advice
+        .findings
+        .iter()
+        .filter(|f| f.severity == Severity::Fine)
+        .peekable();
+    if fine.peek().is_some() {
+        out += "\nfine:\n";
+    }
+    for finding in fine {
+        out += &format!("    {}\n", finding.title);
+    }
+    for Unseen { what, why, how } in &advice.unseen {
+        out += &format!("\nnot seen: {what}: {why}\n    hint: {how}\n");
+    }
+    out
+}
+
+/// What was looked at.
+fn heading(advice: &Advice) -> String {
+    let server = advice.facts.as_ref().map(|facts| {
+        let machine = machine(facts);
+        format!(
+            "PostgreSQL {}, database \"{}\"{machine}",
+            facts.server.version, facts.server.database
+        )
+    });
+    let pooler = advice.pooler.as_ref().map(|pooler| pooler.version.clone());
+    server.into_iter().chain(pooler).collect::<Vec<_>>().join("; ")
+}
+
+fn machine(facts: &Facts) -> String {
+    let cores = facts.cores.map(|cores| format!(", {cores} processors"));
+    let ram = facts.ram_bytes.map(|ram| format!(", {}", Unit::Bytes.show(ram as f64)));
+    cores.into_iter().chain(ram).collect()
+}
+
+/// `1 critical, 2 warnings, 0 pieces of advice, 5 fine`
+fn counts(advice: &Advice) -> String {
+    let count = |severity| advice.findings.iter().filter(|f| f.severity == severity).count();
+    format!(
+        "{} critical, {} warnings, {} pieces of advice, {} fine",
+        count(Severity::Critical),
+        count(Severity::Warning),
+        count(Severity::Advice),
+        count(Severity::Fine)
+    )
+}
+
+pub(super) fn report(advice: &Advice) -> Report {
+    let mut report = Report::new("pgweir advise", "What to change, and why");
+    report.server(heading(advice));
+    report.conclude(counts(advice));
+    let matters: Vec<&Finding> = advice
+        .findings
+        .iter()
+        .filter(|f| f.severity != Severity::Fine)
+        .collect();
+    for finding in &matters {
+        let section = report.section(format!("{}: {}", finding.severity.word(), finding.title));
+        section.list(finding.evidence.clone());
+        if !finding.changes.is_empty() {
+            let rows = finding
+                .changes
+                .iter()
+                .map(|change| (change.file.clone(), format!("`{}`", change.line)));
+            section.table(Table::pairs(rows).caption("Change"));
+        }
+        if !finding.risk.is_empty() {
+            section.prose(format!("Risk: {}", finding.risk));
+        }
+    }
+    let fine = advice.findings.iter().filter(|f| f.severity == Severity::Fine);
+    report.section("In order").list(fine.map(|f| f.title.clone()));
+    if !advice.unseen.is_empty() {
+        let lines = advice
+            .unseen
+            .iter()
+            .map(|u| format!("{}: {}; {}", u.what, u.why, u.how));
+        report.section("Not seen").list(lines);
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_says_all_of_a_finding() {
+        let finding = Finding::new("a.b", Severity::Warning, "too much")
+            .evidence("seen twice")
+            .change("postgresql.conf", "x = 1")
+            .risk("a restart");
+        let fine = Finding::new("c.d", Severity::Fine, "all well");
+        let unseen = Unseen {
+            what: "it".to_owned(),
+            why: "no right".to_owned(),
+            how: "grant it".to_owned(),
+        };
+        let advice = Advice {
+            findings: vec![finding, fine],
+            unseen: vec![unseen],
+            facts: None,
+            pooler: None,
+        };
+        let text = text(&advice);
+        for words in [
+            "0 critical, 1 warnings, 0 pieces of advice, 1 fine",
+            "[warning] too much\n    - seen twice\n    set in postgresql.conf: x = 1\n    risk: a restart\n",
+            "fine:\n    all well\n",
+            "not seen: it: no right\n    hint: grant it\n",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+        let page = report(&advice).to_html();
+        assert!(page.contains("too much") && page.contains("grant it") && page.contains("x = 1"));
+    }
+}
