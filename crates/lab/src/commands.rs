@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::advise::{self, AdviseArguments};
+use crate::buffers;
 use crate::cache::{self, CacheArguments};
 use crate::idle::{self, IdleArguments};
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
@@ -51,6 +52,12 @@ pub enum LabCommand {
     /// working sessions wait for.
     Idle(IdleArguments),
 
+    /// Find out how large shared_buffers has to be: throughput over its size, on a cold and on a prewarmed server
+    ///
+    /// Restarts the server with one size after the other, so it is a throwaway one, or one of this machine whose data
+    /// directory and restart command are given.
+    Buffers(buffers::Arguments),
+
     /// Measure what a connection costs: connecting for each query, direct and pooled, and where the time goes
     ///
     /// On a throwaway server with TLS and with SCRAM as well.
@@ -79,6 +86,7 @@ fn lab(command: LabCommand) -> Result<()> {
     match command {
         LabCommand::Connections(arguments) => connections::run(&arguments),
         LabCommand::Idle(arguments) => idle::run(&arguments),
+        LabCommand::Buffers(arguments) => buffers::run(&arguments),
         LabCommand::Connect(arguments) => connect::run(&arguments),
     }
 }

@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods)]
 
 pub mod advise;
+pub mod buffers;
 pub mod cache;
 mod commands;
 pub mod connect;

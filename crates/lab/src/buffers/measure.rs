@@ -1,0 +1,135 @@
+//! The sweep: each size cold and prewarmed, in turn.
+
+use super::restart::Restarter;
+use super::warming::{Warmed, block_counts, drop_page_cache, prewarm};
+use super::{Arguments, size};
+use crate::pgbench::Load;
+use crate::progress::number_words;
+use crate::results::Case;
+use crate::rounds::{add_figures, server_is_gone};
+use crate::session::Session;
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Time of a restart, for the time told beforehand.
+const RESTART_TIME: Duration = Duration::from_millis(1500);
+
+/// Everything that was found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// By size, and whether prewarmed.
+    pub(super) cases: BTreeMap<(u64, bool), Case>,
+    /// What prewarming has read, by size.
+    pub(super) warmed: BTreeMap<u64, Warmed>,
+    /// Why the page cache was not emptied.
+    pub(super) page_cache_kept: Option<String>,
+}
+
+/// How long it takes.
+pub(super) fn time(arguments: &Arguments, sizes: usize, states: usize) -> Duration {
+    let runs = u32::try_from(sizes * states)
+        .unwrap_or(u32::MAX)
+        .saturating_mul(arguments.common.rounds);
+    run_time(arguments).saturating_mul(runs)
+}
+
+fn run_time(arguments: &Arguments) -> Duration {
+    Duration::from_secs(u64::from(arguments.common.seconds)) + RESTART_TIME
+}
+
+/// Measures all sizes, every second round from the other end.
+pub(super) fn measure(
+    session: &mut Session,
+    arguments: &Arguments,
+    sizes: &[u64],
+    can_prewarm: bool,
+    restarter: &mut Restarter,
+    data_dir: Option<&Path>,
+) -> Result<Found> {
+    let states: &[bool] = if can_prewarm { &[false, true] } else { &[false] };
+    let runs = sizes.len() * states.len() * arguments.common.rounds as usize;
+    session.progress.plan(runs, time(arguments, sizes.len(), states.len()));
+    let mut found = Found::default();
+    for round in 0..arguments.common.rounds {
+        let mut order: Vec<(u64, bool)> = sizes.iter().flat_map(|s| states.iter().map(|w| (*s, *w))).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for key in order {
+            run(session, arguments, key, round, restarter, data_dir, &mut found)?;
+        }
+    }
+    match found.cases.values().find_map(|case| case.failure.clone()) {
+        Some(failure) if found.cases.values().all(|case| case.failure.is_some()) => Err(Error::new(failure)),
+        _ => Ok(found),
+    }
+}
+
+fn run(
+    session: &mut Session,
+    arguments: &Arguments,
+    (bytes, warm): (u64, bool),
+    round: u32,
+    restarter: &mut Restarter,
+    data_dir: Option<&Path>,
+    found: &mut Found,
+) -> Result<()> {
+    let state = if warm { "prewarmed" } else { "cold" };
+    let name = format!("shared_buffers = {}, {state}", size::written(bytes));
+    let case = found
+        .cases
+        .entry((bytes, warm))
+        .or_insert_with(|| Case::new(&name, "direct", arguments.clients, None));
+    if case.failure.is_some() {
+        session.progress.unplan(1, run_time(arguments));
+        return Ok(());
+    }
+    session
+        .progress
+        .begin(&format!("{name}, round {}", round + 1), run_time(arguments));
+    restarter.restart(&mut session.target, bytes, &session.interrupt)?;
+    let mut client = session.target.connect()?;
+    if let Err(why) = drop_page_cache(&mut client, data_dir) {
+        found.page_cache_kept = Some(why);
+    }
+    if warm {
+        let started = Instant::now();
+        let warmed = prewarm(&mut client, bytes, &session.interrupt)?;
+        case.add("prewarm_seconds", started.elapsed().as_secs_f64());
+        found.warmed.insert(bytes, warmed);
+    }
+    drop(client);
+    session.interrupt.check()?;
+    let before = block_counts(&session.target)?;
+    let load = Load::new(&arguments.workload, arguments.clients, arguments.common.seconds);
+    let progress = &mut session.progress;
+    let live = |live: crate::pgbench::Live| progress.live(&format!("{} TPS", number_words(live.tps)));
+    let server = session.target.server.clone();
+    match load.run(&session.pgbench, &server, false, &session.interrupt, live) {
+        Ok(measured) => {
+            add_figures(case, &measured);
+            let after = block_counts(&session.target)?;
+            let asked_for = after.1 - before.1;
+            if asked_for > 0.0 {
+                case.add("hit_percent", (after.0 - before.0) / asked_for * 100.0);
+            }
+            case.command.clone_from(&measured.command);
+            session.results.raw(
+                &format!("{}-{state}-round-{}", size::written(bytes), round + 1),
+                &measured.raw,
+            )?;
+            session
+                .progress
+                .done(&format!("{} TPS", number_words(measured.summary.tps)));
+            Ok(())
+        }
+        Err(Error::Failed { message, .. }) if !server_is_gone(session) => {
+            session.progress.done("failed");
+            case.failure = Some(message);
+            Ok(())
+        }
+        Err(e) => Err(e),
+    }
+}

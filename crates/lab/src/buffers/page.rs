@@ -1,0 +1,195 @@
+//! The outcome of the sweep: `result.json` and the report.
+
+use super::measure::Found;
+use super::verdict::{Level, Verdict, judge};
+use super::{Arguments, size};
+use crate::progress::number_words;
+use crate::report::{Axis, LineChart, Report, Series, Table, Unit};
+use crate::results::{Case, Outcome, Paste, pages};
+use serde_json::json;
+
+/// Whether prewarmed, and how the report calls it.
+const STATES: [(bool, &str); 2] = [(false, "cold"), (true, "prewarmed, indexes first")];
+
+/// Fills the outcome with what was found, and judges it. `prewarm_missing`: why nothing was prewarmed.
+pub(super) fn complete(
+    outcome: &mut Outcome,
+    arguments: &Arguments,
+    found: &Found,
+    prewarm_missing: Option<String>,
+) -> Verdict {
+    outcome.workload = format!(
+        "{}; {} clients",
+        arguments.workload.words(),
+        number_words(f64::from(arguments.clients))
+    );
+    outcome.rounds = arguments.common.rounds;
+    outcome.seconds_per_run = arguments.common.seconds;
+    outcome.cases = found.cases.values().cloned().collect();
+    for case in found.cases.values() {
+        if let Some(why) = &case.failure {
+            outcome.left_out.push(format!("{}: {why}", case.name));
+        }
+    }
+    if let Some(why) = prewarm_missing {
+        outcome.left_out.push(format!("Prewarming: {why}."));
+    }
+    if let Some(why) = &found.page_cache_kept {
+        outcome.left_out.push(format!(
+            "The operating system's page cache was not emptied ({why}): cold is an empty shared_buffers alone."
+        ));
+    }
+    let verdict = judge(&levels(found));
+    outcome.conclusions.clone_from(&verdict.sentences);
+    if let Some(bytes) = verdict.enough_bytes {
+        outcome.paste.push(Paste {
+            file: "postgresql.conf".to_owned(),
+            text: format!(
+                "shared_buffers = {}    # needs a restart; measured with {}\n",
+                size::written(bytes),
+                arguments.workload.words()
+            ),
+        });
+    }
+    let warmed = |(size, warmed): (&u64, &super::warming::Warmed)| json!({"shared_buffers_bytes": size, "prewarmed_bytes": warmed.bytes, "of_bytes": warmed.of_bytes});
+    outcome.details = [
+        ("shared_buffers_bytes".to_owned(), json!(sizes(found))),
+        ("enough_bytes".to_owned(), json!(verdict.enough_bytes)),
+        ("prewarmed".to_owned(), found.warmed.iter().map(warmed).collect()),
+    ]
+    .into_iter()
+    .collect();
+    verdict
+}
+
+fn sizes(found: &Found) -> Vec<u64> {
+    let mut sizes: Vec<u64> = found.cases.keys().map(|key| key.0).collect();
+    sizes.dedup();
+    sizes
+}
+
+fn levels(found: &Found) -> Vec<Level> {
+    let tps = |bytes, warm| {
+        found
+            .cases
+            .get(&(bytes, warm))
+            .map_or_else(Vec::new, |case| case.values("tps").to_vec())
+    };
+    let level = |bytes| Level {
+        bytes,
+        cold: tps(bytes, false),
+        warm: tps(bytes, true),
+        holds_all: found.warmed.get(&bytes).is_some_and(|warmed| warmed.is_all()),
+    };
+    sizes(found).into_iter().map(level).collect()
+}
+
+/// The report.
+pub(super) fn report(outcome: &Outcome, arguments: &Arguments, found: &Found, verdict: &Verdict) -> Report {
+    let mut report = pages::begin(outcome, "How large shared_buffers has to be");
+    if let Some(bytes) = verdict.enough_bytes {
+        report.key_figure(size::written(bytes), "of shared_buffers are enough for this load");
+    }
+    let section = report.section("Throughput over the size of shared_buffers");
+    section.prose("Lines are medians of the rounds; bands reach from the slowest round to the fastest.");
+    section.chart(chart(
+        found,
+        verdict,
+        "Throughput",
+        "tps",
+        Axis::linear("TPS", Unit::Number),
+    ));
+    section.table(table(found).on_terminal());
+    let latency = Axis::linear("latency", Unit::Milliseconds);
+    section.chart(chart(
+        found,
+        verdict,
+        "95th percentile of latency",
+        "latency_p95_ms",
+        latency,
+    ));
+    let hits = Axis::linear("hits", Unit::Percent);
+    section.chart(chart(
+        found,
+        verdict,
+        "Blocks found in shared_buffers",
+        "hit_percent",
+        hits,
+    ));
+    let section = report.section("How it was measured");
+    section.prose(format!(
+        "Before each run the server was restarted with the size, so that `shared_buffers` was empty{}. Prewarmed means that \
+         `pg_prewarm` has then read the indexes and, as far as they fit, the tables. Short runs show most of the difference \
+         between cold and prewarmed: a run of {} s warms a cold server, too.",
+        match &found.page_cache_kept {
+            Some(_) => "",
+            None => ", and the operating system forgot the pages of the database's files",
+        },
+        arguments.common.seconds
+    ));
+    pages::end(&mut report, outcome);
+    report
+}
+
+fn chart(found: &Found, verdict: &Verdict, title: &str, metric: &str, y: Axis) -> LineChart {
+    let mut chart = LineChart::new(title, Axis::log("shared_buffers", Unit::Bytes), y);
+    for (warm, name) in STATES {
+        let cases = found.cases.iter().filter(|(key, _)| key.1 == warm);
+        let points: Vec<_> = cases
+            .filter_map(|(key, case)| pages::point(case, key.0 as f64, metric))
+            .collect();
+        if !points.is_empty() {
+            chart = chart.series(Series::new(name).points(points));
+        }
+    }
+    match verdict.enough_bytes {
+        Some(bytes) => chart.mark(bytes as f64, format!("enough: {}", size::written(bytes))),
+        None => chart,
+    }
+}
+
+/// As the article has it: a row for each size.
+fn table(found: &Found) -> Table {
+    let mut table = Table::new()
+        .text("shared_buffers")
+        .number("cold TPS")
+        .number("±")
+        .number("hits");
+    table = table
+        .number("prewarmed TPS")
+        .number("±")
+        .number("hits")
+        .number("prewarmed")
+        .text("change");
+    let show = |case: Option<&Case>| -> [String; 3] {
+        let Some(case) = case else { return Default::default() };
+        let Some(tps) = case.spread("tps") else {
+            return ["failed".to_owned(), String::new(), String::new()];
+        };
+        let hits = case.spread("hit_percent").map(|hits| Unit::Percent.show(hits.median));
+        let spread = if tps.rounds > 1 {
+            Unit::Percent.show(tps.relative() * 100.0)
+        } else {
+            "?".to_owned()
+        };
+        [Unit::Number.show(tps.median), spread, hits.unwrap_or_default()]
+    };
+    for level in levels(found) {
+        let cold = show(found.cases.get(&(level.bytes, false)));
+        let warm = show(found.cases.get(&(level.bytes, true)));
+        let warmed = found.warmed.get(&level.bytes).map(|w| {
+            format!(
+                "{} of {}",
+                Unit::Bytes.show(w.bytes as f64),
+                Unit::Bytes.show(w.of_bytes as f64)
+            )
+        });
+        let change = crate::maths::compare(&level.cold, &level.warm).map(|change| change.to_string());
+        let row = [vec![size::written(level.bytes)], cold.to_vec(), warm.to_vec()].concat();
+        table = table.row(
+            row.into_iter()
+                .chain([warmed.unwrap_or_default(), change.unwrap_or_default()]),
+        );
+    }
+    table
+}
