@@ -4,17 +4,23 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pgthrow
 import pytest
+from conftest import backends
 from harness import wire
 from harness.pooler import CHECKOUT, kind, program
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="a command of pgweir")
 
 
 PGWEIR = program()
+
+# The adviser's connection, once it has looked around: the looks follow each other quickly, so that it is mostly idle.
+WATCHING = "application_name = 'pgweir lab' and query like '%pg_stat_activity%'"
 
 
 def advise(*arguments, check=True):
@@ -128,6 +134,47 @@ def test_a_page_is_written(server, tmp_path):
 def test_no_server_is_a_clear_error():
     result = advise("--server", "host=127.0.0.1 port=1 user=x dbname=x", check=False)
     assert result.returncode == 1 and "could not connect" in result.stderr
+
+
+def sleeping_adviser(cluster):
+    """An advise that is watching the server."""
+    process = subprocess.Popen(
+        [*PGWEIR, "advise", "--server", cluster.dsn(), "--seconds", "30"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: backends(cluster, WATCHING) == 1, timeout=20, what="advise watches the server")
+    return process
+
+
+def test_ctrl_c_ends_it_at_once(pg15):
+    process = sleeping_adviser(pg15)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGINT and output == ""
+    eventually(lambda: backends(pg15, WATCHING) == 0, timeout=10, what="its connection is closed")
+
+
+def test_a_server_that_stops_meanwhile(own_cluster):
+    cluster = own_cluster()
+    process = sleeping_adviser(cluster)
+    cluster.restart("immediate")
+    output, errors = process.communicate(timeout=20)
+    assert process.returncode == 1 and output == ""
+    assert "was PostgreSQL stopped or restarted meanwhile?" in errors, errors
+
+
+def test_extensions_that_are_not_installed(server):
+    """PostgreSQL 18 can be told to look for them elsewhere; they are named, with what to do, and the rest is judged."""
+    if server.version < 18:
+        pytest.skip("extension_control_path came with PostgreSQL 18")
+    advice = as_json("--server", server.dsn() + " options='-c extension_control_path=/nowhere'", "--ram", "8", "--cores", "2")
+    unseen = [unseen for unseen in advice["unseen"] if "pg_buffercache" in unseen["why"]]
+    assert unseen and 'extension "pg_buffercache" is not installed on the server' in unseen[0]["why"], advice["unseen"]
+    assert "postgresql-contrib" in unseen[0]["how"]
+    assert "memory.budget" in findings(advice)
 
 
 def pgbouncers():

@@ -150,6 +150,45 @@ def test_a_working_set_comes_back_after_a_restart(shop, tmp_path):
     assert "line 1: expected a working set" in broken.stderr
 
 
+def test_extensions_that_are_not_installed(shop):
+    """PostgreSQL 18 can be told to look for them elsewhere."""
+    if shop.version < 18:
+        pytest.skip("extension_control_path came with PostgreSQL 18")
+    shop.psql("drop extension if exists pg_buffercache; drop extension if exists pg_prewarm", "shop")
+    nowhere = shop.dsn("shop") + " options='-c extension_control_path=/nowhere'"
+    said = run("cache", "--yes", server=nowhere).stdout
+    assert 'not seen: what is in shared_buffers: extension "pg_buffercache" is not installed on the server' in said
+    assert "Red Hat: postgresql-contrib" in said and "public.big" in said
+    for action, name in ((["warm", "--yes"], "pg_prewarm"), (["save", "--yes", "/tmp/never-written"], "pg_buffercache")):
+        refused = run("cache", *action, server=nowhere, check=False)
+        assert refused.returncode == 1
+        assert f'pgweir: extension "{name}" is not installed on the server' in refused.stderr, refused.stderr
+        assert f"create extension {name}" in refused.stderr
+
+
+def test_ctrl_c_in_place_of_an_answer(shop):
+    """Guards against a question that waits for Enter although the user wants to leave."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*program(), "cache", "warm", "--server", shop.dsn("shop")],
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        said = ""
+        while "[y/N]" not in said:
+            letter = process.stderr.read(1)
+            assert letter, said
+            said += letter
+        process.send_signal(signal.SIGINT)
+        said += process.stderr.read()
+        assert process.wait(10) == 130
+    os.close(ours)
+    assert said.rstrip().endswith("interrupted"), said
+
+
 def warming(cluster):
     """A warm that waits, because somebody holds a lock on a table; and who holds it."""
     holder = subprocess.Popen(
@@ -169,11 +208,12 @@ def warming(cluster):
 
 
 def test_ctrl_c_during_warm_ends_it(shop):
+    """The query that waits for the lock is cancelled: nobody has to let go of the lock first."""
     holder, process = warming(shop)
     process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
     holder.kill()
     holder.wait()
-    _, err = process.communicate(timeout=20)
     assert process.returncode == 130, err
     assert "interrupted" in err
 

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
+import re
 import signal
 import subprocess
 import tempfile
+import termios
 import time
 
 import pgthrow
 import pytest
-from conftest import backends
-from harness.pooler import PASSWORDS, kind
+from conftest import VERSIONS, backends
+from harness import ports
+from harness.pooler import PASSWORDS, kind, program
 from harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the lab is pgweir's")
 
 DATABASE = "pgweir_lab"
+PGBENCH = "application_name = 'pgbench'"
 SLEEPING = "state = 'active' and query like 'select pg_sleep%'"
 QUICK = ("-T", "1", "--rounds", "1", "--scale", "1", "-b", "select-only", "--clients", "1,2,4", "--pool-sizes", "1,2")
+QUICK_CONNECT = ("-T", "1", "--rounds", "1", "-c", "2")
+QUICK_IDLE = ("-T", "1", "--rounds", "1", "--scale", "1", "-c", "2", "--idle", "4", "--row", "select", "--direct-only")
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide what the system has")
 
 
 @pytest.fixture
@@ -35,13 +45,13 @@ def conninfo(cluster, user="postgres", dbname="postgres") -> str:
     return f"host={cluster.host} port={cluster.port} user={user} dbname={dbname}"
 
 
-def start(tmp_path, *arguments, **environment) -> subprocess.Popen:
-    """The lab, with its results and its temporary files in folders that can be looked at."""
+def start(tmp_path, *arguments, inside=(), **environment) -> subprocess.Popen:
+    """The lab, with its results and its temporary files in folders that can be looked at. `inside`: a command that runs it."""
     files = tmp_path / "files"
     files.mkdir(exist_ok=True)
     files.chmod(0o755)
     return subprocess.Popen(
-        [os.environ["PGWEIR_BIN"], "lab", *arguments, "--output", str(tmp_path / "results")],
+        [*inside, *program(), "lab", *arguments, "--output", str(tmp_path / "results")],
         env={**os.environ, "TMPDIR": str(files), "PGPASSWORD": PASSWORDS["postgres"], **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -50,10 +60,10 @@ def start(tmp_path, *arguments, **environment) -> subprocess.Popen:
     )
 
 
-def run(tmp_path, *arguments, **environment) -> tuple[int, str]:
+def run(tmp_path, *arguments, inside=(), **environment) -> tuple[int, str]:
     """Its status, and all that it said."""
-    with start(tmp_path, *arguments, **environment) as lab:
-        output, errors = lab.communicate(timeout=60)
+    with start(tmp_path, *arguments, inside=inside, **environment) as lab:
+        output, errors = lab.communicate(timeout=180)
     return lab.returncode, output + errors
 
 
@@ -88,12 +98,16 @@ def test_connections_on_a_server(pg, tmp_path):
     assert databases(pg) == "0"
 
 
-def test_connect_on_a_throwaway_server(tmp_path):
-    status, said = run(tmp_path, "connect", "--throwaway", "-T", "1", "--rounds", "1", "-c", "2")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_connect_on_a_throwaway_server(tmp_path, version):
+    command = ["connect", "--throwaway", "--bin-dir", pgthrow.server_bin_dir(version), *QUICK_CONNECT]
+    status, said = run(tmp_path, *command)
     assert status == 0, said
+    result = json.loads((tmp_path / "results" / "result.json").read_text())
+    assert result["server"]["version"].startswith(str(version))
     for words in ("direct with TLS and SCRAM", "pgweir with SCRAM, connection for each", "startup and authentication"):
         assert words in said
-    cases = json.loads((tmp_path / "results" / "result.json").read_text())["cases"]
+    cases = result["cases"]
     tls = next(case for case in cases if case["name"] == "direct with TLS, one at a time")
     plain = next(case for case in cases if case["name"] == "direct, one at a time")
     assert tls["metrics"]["tls_ms"][0] > 0 and plain["metrics"]["tls_ms"] == [0]
@@ -141,7 +155,45 @@ def test_a_role_that_may_only_look(pg15, tmp_path):
     nothing_is_left(tmp_path, pg15)
 
 
-def test_no_pgbench(tmp_path, pg15):
+@as_root
+@pytest.mark.parametrize("command", [("connections", *QUICK), ("connect", *QUICK_CONNECT), ("idle", *QUICK_IDLE)])
+def test_as_from_another_machine(pg15, tmp_path, command):
+    """By a role that may look and create databases, where no process of the server can be seen."""
+    pg15.psql("create role watcher login createdb password 'watcher' in role pg_monitor")
+    hidden = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    try:
+        arguments = [command[0], "-s", conninfo(pg15, "watcher"), "--yes", "--force", *command[1:]]
+        status, said = run(tmp_path, *arguments, inside=hidden, PGPASSWORD="watcher")
+        assert status == 0, said
+        words = {
+            "connections": "Set max_connections = ",
+            "connect": "times as many",
+            "idle": "Each idle connection held a server process",
+        }[command[0]]
+        assert words in " ".join(said.split()), said
+        assert databases(pg15) == "0"
+    finally:
+        pg15.psql("drop role watcher")
+
+
+@as_root
+@pytest.mark.parametrize("command", ["connections", "connect", "idle", "buffers"])
+def test_pgbench_is_missing(tmp_path, pg15, command):
+    """Neither in PATH nor where packages put it: their folder is hidden from this process alone."""
+    hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /usr/lib/postgresql && PATH=/nowhere exec "$@"', "sh"]
+    status, said = run(tmp_path, command, *restarting(command), "-s", conninfo(pg15), "--yes", inside=hidden)
+    assert status == 1, said
+    assert "pgweir: found no pgbench, PostgreSQL's load generator" in said
+    assert "hint: apt-get install postgresql-contrib " in said and "hint: dnf install postgresql-contrib " in said
+    nothing_is_left(tmp_path, pg15)
+
+
+def restarting(command: str) -> list[str]:
+    """What lab buffers asks for beside the server."""
+    return ["--data-dir", "/nowhere", "--restart-command", "false"] if command == "buffers" else []
+
+
+def test_a_pgbench_that_is_none(tmp_path, pg15):
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "pgbench").write_text("#!/bin/sh\necho nonsense\n")
@@ -169,8 +221,23 @@ def test_an_interrupted_run_leaves_nothing_behind(pg15, tmp_path, step):
     nothing_is_left(tmp_path, pg15)
 
 
-def test_a_server_that_stops_in_the_middle(own_cluster, tmp_path):
-    cluster = own_cluster()
+@pytest.fixture(scope="module")
+def stopped():
+    """A cluster that tests here may stop; it runs again afterwards."""
+    with pgthrow.Cluster(port=ports.take()) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own(stopped):
+    if not stopped.running:
+        stopped.start()
+    stopped.psql(f"drop database if exists {DATABASE}")
+    return stopped
+
+
+def test_a_server_that_stops_in_the_middle(own, tmp_path):
+    cluster = own
     with start(tmp_path, "connections", "-s", conninfo(cluster), "--yes", "--force", *QUICK) as lab:
         for line in lab.stderr:
             if "direct, 2 clients" in line:
@@ -181,3 +248,82 @@ def test_a_server_that_stops_in_the_middle(own_cluster, tmp_path):
     assert lab.returncode == 1
     assert "pgbench failed" in said and f'database "{DATABASE}" is left behind' in said, said
     nothing_is_left(tmp_path)
+
+
+@pytest.mark.parametrize("command", [("connections", *QUICK), ("connect", *QUICK_CONNECT), ("idle", *QUICK_IDLE)])
+def test_a_server_that_is_restarted_in_the_middle(own, tmp_path, command):
+    """It says so, and when the server is back it takes its database away all the same."""
+    cluster = own
+    with start(tmp_path, command[0], "-s", conninfo(cluster), "--yes", "--force", *command[1:]) as lab:
+        eventually(lambda: backends(cluster, PGBENCH) > 0, timeout=30, what="pgbench is at work")
+        cluster.stop("immediate")
+        # Less than the lab waits for the server to come back.
+        time.sleep(0.5)
+        cluster.start()
+        _, said = lab.communicate(timeout=60)
+    assert lab.returncode == 1, said
+    assert "pgbench failed" in said or "could not connect to server" in said, said
+    assert "left behind" not in said, said
+    nothing_is_left(tmp_path, cluster)
+
+
+def test_connections_that_are_ended_in_the_middle(own, tmp_path):
+    """As by an administrator: the rest is measured, and the report says what is missing."""
+    cluster = own
+    few = [*QUICK[:-3], "1,4", "--pool-sizes", "2"]
+    with start(tmp_path, "connections", "-s", conninfo(cluster), "--yes", "--force", *few) as lab:
+        for line in lab.stderr:
+            if "direct, 4 clients" in line:
+                break
+        eventually(lambda: backends(cluster, PGBENCH) == 4, timeout=30, what="four clients are at work")
+        cluster.psql(f"select pg_terminate_backend(pid) from pg_stat_activity where {PGBENCH}")
+        output, said = lab.communicate(timeout=60)
+    assert lab.returncode == 0, said
+    # pgbench sees the server's FATAL, or only that the connection is gone.
+    assert re.search("failed: .*(terminating connection due to administrator command|the backend died)", said), said
+    left_out = json.loads((tmp_path / "results" / "result.json").read_text())["left_out"]
+    assert any("the server did not bear direct, 4 clients" in text for text in left_out), left_out
+    assert "Set max_connections = " in output
+    assert databases(cluster) == "0"
+
+
+@pytest.mark.parametrize("step", ["starting", "direct, 2 clients that stay", "pgweir, connection for each"])
+def test_connect_interrupted_on_a_throwaway_server(tmp_path, step):
+    """The server goes, too, whether it was ready already or not."""
+    with start(tmp_path, "connect", "--throwaway", *QUICK_CONNECT) as lab:
+        for line in lab.stderr:
+            if step in line:
+                break
+        time.sleep(0.3)
+        lab.send_signal(signal.SIGINT)
+        lab.communicate(timeout=30)
+    # Before it has a connection, the signal ends it at once; a shell sees the same status.
+    assert lab.returncode in (128 + signal.SIGINT, -signal.SIGINT)
+    nothing_is_left(tmp_path)
+
+
+@pytest.mark.parametrize(("answer", "words"), [("n\n", "nothing was done, because the answer was not yes"), ("\x03", "interrupted")])
+def test_the_question_at_a_terminal(pg15, tmp_path, answer, words):
+    """A no, and Ctrl-C in place of an answer."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*program(), "lab", "connections", "-s", conninfo(pg15), "--force", "--output", str(tmp_path / "results"), *QUICK],
+        env={**os.environ, "PGPASSWORD": PASSWORDS["postgres"]},
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+        text=True,
+    ) as lab:
+        os.close(theirs)
+        said = ""
+        while "[y/N]" not in said:
+            letter = lab.stderr.read(1)
+            assert letter, said
+            said += letter
+        os.write(ours, answer.encode())
+        said += lab.stderr.read()
+    os.close(ours)
+    assert lab.returncode == (128 + signal.SIGINT if answer == "\x03" else 1), said
+    assert words in said and 'create the database "pgweir_lab"' in said, said
+    assert not (tmp_path / "results").exists() and databases(pg15) == "0"

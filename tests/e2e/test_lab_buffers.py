@@ -91,6 +91,13 @@ def restarted(request, restarted_servers):
     return restarted_servers[version]
 
 
+@pytest.fixture
+def restarted_18(restarted_servers):
+    if 18 not in restarted_servers:
+        restarted_servers[18] = Restarted(18)
+    return restarted_servers[18]
+
+
 def start(folder, *arguments, **environment):
     return subprocess.Popen(
         [*program(), "lab", "buffers", *arguments],
@@ -230,3 +237,31 @@ def test_sizes_that_cannot_be(tmp_path):
     for sizes, words in (("12", "is no size with a unit"), ("900TB", "is more than the memory of this machine")):
         status, _, errors = run(tmp_path, "--throwaway", "--sizes", sizes, *QUICK)
         assert status != 0 and words in errors, errors
+
+
+def test_extensions_that_are_not_installed(tmp_path, restarted_18):
+    """PostgreSQL 18 can be told to look for them elsewhere: the cold half is measured, and what is missing is said."""
+    arguments = restarted_18.arguments()
+    arguments[1] += " options='-c extension_control_path=/nowhere'"
+    status, output, errors = run(tmp_path, *arguments, "--sizes", "4MB", "-o", "result", *QUICK)
+    assert status == 0, errors
+    result = json.loads((tmp_path / "result" / "result.json").read_text())
+    assert [case["name"] for case in result["cases"]] == ["shared_buffers = 4MB, cold"]
+    assert 'Prewarming: extension "pg_prewarm" is not installed on the server; ' in result["left_out"][0]
+    assert re.search(r"^4MB +[\d,]+ ", output, re.MULTILINE), output
+    restarted_18.is_as_it_was()
+
+
+def test_a_role_that_may_not_create_extensions(tmp_path, restarted):
+    """With pg_monitor and the right to create a database, but no superuser."""
+    restarted.cluster.psql("create role watcher login createdb in role pg_monitor")
+    try:
+        arguments = restarted.arguments()
+        arguments[1] = arguments[1].replace("user=postgres", "user=watcher")
+        status, _, errors = run(tmp_path, *arguments, "--sizes", "4MB", "-o", "result", *QUICK)
+        assert status == 0, errors
+        left_out = json.loads((tmp_path / "result" / "result.json").read_text())["left_out"]
+        assert "pg_prewarm could not be created: permission denied to create extension" in left_out[0], left_out
+        restarted.is_as_it_was()
+    finally:
+        restarted.cluster.psql("drop role watcher")

@@ -2,8 +2,10 @@
 
 use crate::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,33 @@ impl Interrupt {
             signal => Err(Error::Interrupted {
                 signal: i32::try_from(signal).unwrap_or(SIGINT),
             }),
+        }
+    }
+
+    /// The outcome of a step; where it failed after a signal, the signal's error, which is the reason.
+    pub fn instead_of<T>(&self, outcome: Result<T>) -> Result<T> {
+        if outcome.is_err() {
+            self.check()?;
+        }
+        outcome
+    }
+
+    /// A line from standard input; a signal ends the waiting.
+    pub fn read_line(&self) -> Result<String> {
+        let (sender, answer) = channel();
+        // Left behind where nobody answers: it ends with the process.
+        thread::spawn(move || {
+            let mut line = String::new();
+            let _ = std::io::stdin().lock().read_line(&mut line);
+            let _ = sender.send(line);
+        });
+        loop {
+            self.check()?;
+            match answer.recv_timeout(LOOK_INTERVAL) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(String::new()),
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The two states that a server is measured in: cold, and with its data in shared_buffers.
 
+use crate::cache::extension::Extension;
 use crate::interrupt::Interrupt;
 use crate::server::query_error;
 use crate::session::Target;
@@ -7,6 +8,9 @@ use crate::{Error, Result};
 use postgres::Client;
 use std::fs::{self, File};
 use std::path::Path;
+
+/// The extension that reads blocks into shared_buffers.
+const PREWARM: &str = "pg_prewarm";
 
 /// What of shared_buffers is filled: the load needs some for itself.
 const FILLED_SHARE: f64 = 0.9;
@@ -33,24 +37,17 @@ impl Warmed {
 /// Creates pg_prewarm in the lab's database; says in words why that cannot be.
 pub(super) fn find_prewarm(target: &Target) -> Result<Result<(), String>> {
     let mut client = target.connect()?;
-    let there = client
-        .query_one(
-            "select exists (select from pg_available_extensions where name = 'pg_prewarm')",
-            &[],
-        )
-        .map_err(|e| query_error(&e))?;
-    if !there.get::<_, bool>(0) {
-        return Ok(Err(
-            "the extension pg_prewarm is not installed on the server; on Debian it comes with postgresql, \
-                       elsewhere with postgresql-contrib"
-                .to_owned(),
-        ));
+    let found = Extension::find(&mut client, PREWARM)?;
+    if found == Extension::Missing {
+        let database = target.server.get("dbname").unwrap_or_default();
+        let (why, how) = found.obstacle(PREWARM, database).unwrap_or_default();
+        return Ok(Err(format!("{why}; {how}")));
     }
     Ok(
-        match client.batch_execute("create extension if not exists pg_prewarm") {
+        match client.batch_execute(&format!("create extension if not exists {PREWARM}")) {
             Ok(()) => Ok(()),
             Err(e) if e.as_db_error().is_some() => Err(format!(
-                "the extension pg_prewarm could not be created: {}",
+                "the extension {PREWARM} could not be created: {}",
                 query_error(&e)
             )),
             Err(e) => return Err(query_error(&e)),

@@ -1,6 +1,6 @@
 //! Extensions that the commands look through, and how to come by them.
 
-use crate::server::query_error;
+use crate::server::{is_connection_lost, query_error};
 use crate::{Error, Result};
 use postgres::Client;
 use postgres::error::SqlState;
@@ -93,7 +93,7 @@ fn version(text: &str) -> (u32, u32) {
 
 /// What the server said, or why it cannot be heard; with a hint where that is because it goes away.
 pub(crate) fn failed(error: &postgres::Error) -> Error {
-    let stopped = error.is_closed() || error.code().is_some_and(|code| ENDS.contains(code));
+    let stopped = is_connection_lost(error) || error.code().is_some_and(|code| ENDS.contains(code));
     match stopped {
         true => query_error(error).hint(STOPPED),
         false => query_error(error),

@@ -1,24 +1,22 @@
 //! The report of `pgweir cache`.
 
 use super::agree::asked;
+use super::connection::with_server;
 use super::extension;
 use super::page_cache::add_page_cache;
 use super::relation::Relation;
 use super::survey::{self, BUFFERCACHE, Elsewhere, ServerFacts, Unseen};
 use super::usage::UsageCounts;
 use super::verdict::{Circumstances, Judgement, judge};
+use crate::interrupt::Interrupt;
 use crate::machine::meminfo_bytes;
 use crate::report::{Report, Table, Unit};
-use crate::server::{Server, ServerArguments};
+use crate::server::ServerArguments;
 use crate::{Error, Result};
 use clap::Args;
 use postgres::Client;
 use serde::Serialize;
 use std::path::PathBuf;
-
-/// Longest wait for somebody else's lock on a table.
-const SESSION: &str =
-    "set lock_timeout = '2s'; set statement_timeout = '5min'; set default_transaction_read_only = off";
 
 /// How to look.
 #[derive(Debug, Args)]
@@ -69,11 +67,14 @@ pub struct Look {
 }
 
 pub(super) fn look(arguments: &LookArguments) -> Result<()> {
-    let server = Server::from_arguments(&arguments.server)?;
-    let mut client = connect(&server)?;
-    let facts = ServerFacts::ask(&mut client, &server)?;
-    offer_extension(&mut client, &facts, BUFFERCACHE, arguments.yes)?;
-    let look = take(&mut client, facts, arguments.data_directory.as_deref())?;
+    with_server(&arguments.server, |mut client, facts, interrupt| {
+        offer_extension(&mut client, &facts, BUFFERCACHE, arguments.yes, interrupt)?;
+        show(arguments, &mut client, facts)
+    })
+}
+
+fn show(arguments: &LookArguments, client: &mut Client, facts: ServerFacts) -> Result<()> {
+    let look = take(client, facts, arguments.data_directory.as_deref())?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&look).map_err(|e| Error::new(e.to_string()))?;
         println!("{text}");
@@ -88,15 +89,14 @@ pub(super) fn look(arguments: &LookArguments) -> Result<()> {
     Ok(())
 }
 
-/// A connection that waits for nobody's locks.
-pub(super) fn connect(server: &Server) -> Result<Client> {
-    let mut client = server.connect()?;
-    client.batch_execute(SESSION).map_err(|e| extension::failed(&e))?;
-    Ok(client)
-}
-
 /// Creates an extension that is available and not created, where the user agrees.
-pub(super) fn offer_extension(client: &mut Client, facts: &ServerFacts, name: &str, yes: bool) -> Result<()> {
+pub(super) fn offer_extension(
+    client: &mut Client,
+    facts: &ServerFacts,
+    name: &str,
+    yes: bool,
+    interrupt: &Interrupt,
+) -> Result<()> {
     if extension::Extension::find(client, name)? != extension::Extension::Available || facts.in_recovery {
         return Ok(());
     }
@@ -104,7 +104,7 @@ pub(super) fn offer_extension(client: &mut Client, facts: &ServerFacts, name: &s
         "extension {name} is not created in database \"{}\": create it?",
         facts.database
     );
-    if asked(&question, yes)? == Some(true) {
+    if asked(&question, yes, interrupt)? == Some(true) {
         extension::create(client, name)?;
     }
     Ok(())

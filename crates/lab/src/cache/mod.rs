@@ -6,12 +6,14 @@
 //! | `page_cache`, `resident`, `local` | what the operating system says |
 //! | `usage`, `verdict` | the histogram, and what it means (pure) |
 //! | `look` | the report |
+//! | `connection`, `agree` | the connection, signals, asking the user |
 //! | `plan` | what to read, in which order, as far as it fits (pure) |
 //! | `warm` | reading it, with progress |
 //! | `working_set` | the file of saved blocks (pure) |
 //! | `save`, `restore` | writing and reading it |
 
 mod agree;
+mod connection;
 pub(crate) mod extension;
 pub(crate) mod local;
 mod look;

@@ -1,15 +1,17 @@
 //! `cache restore`: the blocks of a saved list into shared_buffers again.
 
 use super::agree;
-use super::look::{bytes, connect};
+use super::connection::with_server;
+use super::look::bytes;
 use super::relation::Relation;
 use super::survey::{self, ServerFacts};
 use super::warm::{Mode, Reader, prewarm_schema};
 use super::working_set::{CachedRelation, WorkingSet};
 use crate::interrupt::Interrupt;
-use crate::server::{Server, ServerArguments};
+use crate::server::ServerArguments;
 use crate::{Error, Result};
 use clap::Args;
+use postgres::Client;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufReader;
@@ -35,14 +37,22 @@ pub struct RestoreArguments {
 }
 
 pub(super) fn restore(arguments: &RestoreArguments) -> Result<()> {
-    let interrupt = Interrupt::install()?;
     let named = |why: String| Error::new(format!("{}: {why}", arguments.file.display()));
     let file = File::open(&arguments.file).map_err(|e| named(e.to_string()))?;
     let set = WorkingSet::read(BufReader::new(file)).map_err(named)?;
+    with_server(&arguments.server, |client, facts, interrupt| {
+        restore_into(arguments, &set, client, &facts, interrupt)
+    })
+}
 
-    let server = Server::from_arguments(&arguments.server)?;
-    let mut client = connect(&server)?;
-    let facts = ServerFacts::ask(&mut client, &server)?;
+fn restore_into(
+    arguments: &RestoreArguments,
+    set: &WorkingSet,
+    mut client: Client,
+    facts: &ServerFacts,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let named = |why: String| Error::new(format!("{}: {why}", arguments.file.display()));
     if set.header.block_bytes != facts.block_bytes {
         return Err(named(format!(
             "its blocks have {} bytes, and the server's {}",
@@ -50,7 +60,7 @@ pub(super) fn restore(arguments: &RestoreArguments) -> Result<()> {
         )));
     }
     let relations = survey::relations(&mut client, facts.block_bytes)?;
-    let (steps, missing) = steps(&set, &relations);
+    let (steps, missing) = steps(set, &relations);
     if steps.is_empty() {
         return Err(
             named(format!("none of its relations is in database \"{}\"", facts.database)).hint(format!(
@@ -74,9 +84,17 @@ pub(super) fn restore(arguments: &RestoreArguments) -> Result<()> {
     agree::needed(
         &format!("read {} into shared_buffers?", bytes(blocks * facts.block_bytes)),
         arguments.yes,
+        interrupt,
     )?;
-    let schema = prewarm_schema(&mut client, &facts, arguments.yes)?;
-    let mut reader = Reader::new(client, schema, Mode::Buffer, blocks, facts.block_bytes, interrupt);
+    let schema = prewarm_schema(&mut client, facts, arguments.yes, interrupt)?;
+    let mut reader = Reader::new(
+        client,
+        schema,
+        Mode::Buffer,
+        blocks,
+        facts.block_bytes,
+        interrupt.clone(),
+    );
     for (oid, relation) in &steps {
         reader.begin(&relation.relation);
         for piece in pieces(&relation.ranges) {

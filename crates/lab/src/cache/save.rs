@@ -1,13 +1,16 @@
 //! `cache save`: the blocks in shared_buffers, as a list in a file.
 
+use super::connection::with_server;
 use super::extension::failed;
-use super::look::{bytes, connect, offer_extension};
+use super::look::{bytes, offer_extension};
 use super::relation::RelationKind;
 use super::survey::{self, BUFFERCACHE, ServerFacts, unsigned};
 use super::working_set::{CachedRelation, WorkingSet, ranges};
-use crate::server::{Server, ServerArguments};
+use crate::interrupt::Interrupt;
+use crate::server::ServerArguments;
 use crate::{Error, Result};
 use clap::Args;
+use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 use std::collections::HashMap;
 use std::io::BufWriter;
@@ -33,10 +36,13 @@ pub struct SaveArguments {
 }
 
 pub(super) fn save(arguments: &SaveArguments) -> Result<()> {
-    let server = Server::from_arguments(&arguments.server)?;
-    let mut client = connect(&server)?;
-    let facts = ServerFacts::ask(&mut client, &server)?;
-    offer_extension(&mut client, &facts, BUFFERCACHE, arguments.yes)?;
+    with_server(&arguments.server, |client, facts, interrupt| {
+        save_from(arguments, client, &facts, interrupt)
+    })
+}
+
+fn save_from(arguments: &SaveArguments, mut client: Client, facts: &ServerFacts, interrupt: &Interrupt) -> Result<()> {
+    offer_extension(&mut client, facts, BUFFERCACHE, arguments.yes, interrupt)?;
     let shown_by =
         survey::buffercache(&mut client, &facts.database)?.map_err(|unseen| Error::new(unseen.why).hint(unseen.how))?;
     let relations = survey::relations(&mut client, facts.block_bytes)?;

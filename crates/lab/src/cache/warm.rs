@@ -1,14 +1,15 @@
 //! Reading relations into shared_buffers by pg_prewarm, in pieces, so that there is progress and Ctrl-C ends it soon.
 
 use super::agree;
+use super::connection::with_server;
 use super::extension::{self, Extension, failed};
-use super::look::{bytes, connect, count, offer_extension};
+use super::look::{bytes, count, offer_extension};
 use super::plan::{Plan, Step, plan, room};
 use super::relation::RelationKind;
 use super::survey::{self, ServerFacts, unsigned};
 use crate::interrupt::Interrupt;
 use crate::report::Table;
-use crate::server::{Server, ServerArguments};
+use crate::server::ServerArguments;
 use crate::{Error, Result};
 use clap::{Args, ValueEnum};
 use postgres::Client;
@@ -80,10 +81,12 @@ pub struct WarmArguments {
 }
 
 pub(super) fn warm(arguments: &WarmArguments) -> Result<()> {
-    let interrupt = Interrupt::install()?;
-    let server = Server::from_arguments(&arguments.server)?;
-    let mut client = connect(&server)?;
-    let facts = ServerFacts::ask(&mut client, &server)?;
+    with_server(&arguments.server, |client, facts, interrupt| {
+        warm_from(arguments, client, &facts, interrupt)
+    })
+}
+
+fn warm_from(arguments: &WarmArguments, mut client: Client, facts: &ServerFacts, interrupt: &Interrupt) -> Result<()> {
     let mut relations = survey::relations(&mut client, facts.block_bytes)?;
     if !arguments.table.is_empty() {
         let wanted = tables(&mut client, &arguments.table)?;
@@ -95,7 +98,7 @@ pub(super) fn warm(arguments: &WarmArguments) -> Result<()> {
         Mode::Read => u64::MAX,
     };
     let plan = plan(&relations, room_blocks);
-    print!("{}", plan_text(&plan, &facts, arguments.mode));
+    print!("{}", plan_text(&plan, facts, arguments.mode));
     if arguments.plan || plan.steps.is_empty() {
         return Ok(());
     }
@@ -104,15 +107,15 @@ pub(super) fn warm(arguments: &WarmArguments) -> Result<()> {
         bytes(plan.blocks() * facts.block_bytes),
         arguments.mode.destination()
     );
-    agree::needed(&question, arguments.yes)?;
-    let schema = prewarm_schema(&mut client, &facts, arguments.yes)?;
+    agree::needed(&question, arguments.yes, interrupt)?;
+    let schema = prewarm_schema(&mut client, facts, arguments.yes, interrupt)?;
     let mut reader = Reader::new(
         client,
         schema,
         arguments.mode,
         plan.blocks(),
         facts.block_bytes,
-        interrupt,
+        interrupt.clone(),
     );
     pass(&mut reader, &plan)?;
     let runs: Vec<(u32, u64, u64)> = plan
@@ -232,8 +235,13 @@ fn first_names(names: &[String]) -> String {
 }
 
 /// Schema of pg_prewarm's function, created where it is missing and the user has agreed.
-pub(super) fn prewarm_schema(client: &mut Client, facts: &ServerFacts, yes: bool) -> Result<String> {
-    offer_extension(client, facts, PREWARM, yes)?;
+pub(super) fn prewarm_schema(
+    client: &mut Client,
+    facts: &ServerFacts,
+    yes: bool,
+    interrupt: &Interrupt,
+) -> Result<String> {
+    offer_extension(client, facts, PREWARM, yes, interrupt)?;
     let extension = Extension::find(client, PREWARM)?;
     match (extension.obstacle(PREWARM, &facts.database), extension) {
         (None, Extension::Created { schema, .. }) => Ok(schema),

@@ -4,6 +4,7 @@ use crate::{Error, Result};
 use postgres::Client;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 
 /// Settings that are told beside every result.
 const TOLD_SETTINGS: [&str; 14] = [
@@ -91,11 +92,27 @@ impl Facts {
     }
 }
 
+/// Whether the server has gone away: it closed the connection, or the system says so of the socket, whichever is seen
+/// first.
+pub fn is_connection_lost(error: &postgres::Error) -> bool {
+    let system = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    error.is_closed()
+        || system.is_some_and(|e| {
+            matches!(
+                e.kind(),
+                ErrorKind::BrokenPipe
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::UnexpectedEof
+            )
+        })
+}
+
 /// What the server answered to a query, with its hint.
 pub fn query_error(error: &postgres::Error) -> Error {
     let Some(answer) = error.as_db_error() else {
         let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-        return Error::new(if error.is_closed() {
+        return Error::new(if is_connection_lost(error) {
             "the server closed the connection unexpectedly".to_owned()
         } else {
             cause

@@ -1,5 +1,6 @@
 //! The PostgreSQL that is looked at: named as for psql, connected to with every parameter that libpq takes.
 
+mod cancel;
 mod connect;
 pub mod conninfo;
 mod facts;
@@ -9,9 +10,10 @@ pub mod resolve;
 mod tls;
 
 use crate::{Error, Result};
+pub use cancel::CancelOnSignal;
 use clap::Args;
 use conninfo::Parameters;
-pub use facts::{Facts, query_error};
+pub use facts::{Facts, is_connection_lost, query_error};
 use postgres::Client;
 pub use probe::ConnectTimes;
 use resolve::{Surroundings, resolve};

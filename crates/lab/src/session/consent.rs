@@ -4,7 +4,7 @@ use super::Target;
 use crate::interrupt::Interrupt;
 use crate::progress::duration_words;
 use crate::{Error, Result};
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 /// What a measurement will do to the server.
@@ -37,7 +37,7 @@ pub(super) fn ask(command: &str, plan: &Plan, target: &Target, yes: bool, interr
     );
     eprint!("Go on? [y/N] ");
     let _ = std::io::stderr().flush();
-    let answer = read_answer(interrupt)?;
+    let answer = interrupt.read_line()?;
     if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
         Ok(())
     } else {
@@ -47,22 +47,4 @@ pub(super) fn ask(command: &str, plan: &Plan, target: &Target, yes: bool, interr
 
 fn lines(plan: &Plan) -> String {
     plan.actions.iter().map(|action| format!("\n  - {action}")).collect()
-}
-
-/// A line from the terminal; a signal ends the waiting.
-fn read_answer(interrupt: &Interrupt) -> Result<String> {
-    let (sender, answer) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut line = String::new();
-        let _ = std::io::stdin().lock().read_line(&mut line);
-        let _ = sender.send(line);
-    });
-    loop {
-        interrupt.check()?;
-        match answer.recv_timeout(Duration::from_millis(50)) {
-            Ok(line) => return Ok(line),
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Ok(String::new()),
-        }
-    }
 }

@@ -49,9 +49,11 @@ impl Session {
         throwaway_settings: &[String],
         plan: impl FnOnce(&Target) -> Result<Plan>,
     ) -> Result<Self> {
-        let interrupt = Interrupt::install()?;
         let pgbench = Pgbench::find(common.bin_dir.as_deref())?;
-        let mut target = Target::open(common, throwaway_settings, &interrupt)?;
+        let mut target = Target::open(common, throwaway_settings)?;
+        // Not before: nothing looks for signals while a connection is opened, so they end the process then. A throwaway
+        // server's keeper cleans up all the same.
+        let interrupt = Interrupt::install()?;
         let plan = plan(&target)?;
         if !target.is_throwaway() {
             target.refuse_if_unfit(common.force, &interrupt)?;
@@ -88,9 +90,10 @@ impl Session {
             let text = std::fs::read_to_string(file);
             let text = text.map_err(|e| Error::new(format!("could not read {}: {e}", file.display())))?;
             let mut client = self.target.server.connect()?;
-            client
-                .batch_execute(&text)
-                .map_err(|e| query_error(&e).context(file.display()))?;
+            let _cancel = self.target.server.cancel_on_signal(&client, &self.interrupt)?;
+            let made = client.batch_execute(&text);
+            self.interrupt
+                .instead_of(made.map_err(|e| query_error(&e).context(file.display())))?;
         }
         self.progress.done("done");
         Ok(())

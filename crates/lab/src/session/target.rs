@@ -23,7 +23,7 @@ pub struct Target {
 
 impl Target {
     /// Connects to the server that the arguments name, or starts a throwaway one.
-    pub(super) fn open(common: &CommonArguments, settings: &[String], interrupt: &Interrupt) -> Result<Self> {
+    pub(super) fn open(common: &CommonArguments, settings: &[String]) -> Result<Self> {
         let (server, cluster) = if common.throwaway {
             eprintln!("starting a throwaway PostgreSQL");
             let cluster = Cluster::start(&Options {
@@ -35,7 +35,6 @@ impl Target {
         } else {
             (Server::from_arguments(&common.server)?, None)
         };
-        interrupt.check()?;
         let mut client = server.connect()?;
         let facts = Facts::ask(&mut client).map_err(|e| e.context(server.place()))?;
         Ok(Target {
