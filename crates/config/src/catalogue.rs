@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::choices::{AuthType, PoolMode, SessionState, SslMode, SyslogFacility};
+use crate::choices::{AuthType, LinkChoice, PoolMode, SessionState, SessionStateProbe, SslMode, SyslogFacility};
 use crate::host::{ListenAddresses, UnixSocketDir};
 use crate::setting::ChangeRule::{Reload, Restart};
 use crate::setting::Scope::{Database, Global, Peer, User};
@@ -245,6 +245,11 @@ catalogue! {
         default: Some("pgbouncer"), unit: "", group: Process, scopes: [Global], change: Restart, support: AcceptedNoEffect("only a Windows service has use for it"),
         help: "",
     }
+    /// Which of several idle servers a client gets.
+    link: LinkChoice {
+        default: Some("matching"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own. `matching`: one whose session already looks like the client's, where there is one. `adversarial` is for tests: the one that has most to be put right.",
+    }
     /// Addresses to listen on for TCP connections.
     listen_addr: ListenAddresses {
         default: Some(""), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
@@ -339,6 +344,11 @@ catalogue! {
     pidfile: String {
         default: Some(""), unit: "", group: Process, scopes: [Global], change: Restart, support: Full,
         help: "Running as a daemon needs it.",
+    }
+    /// When to close a client that is tied to its server and does nothing.
+    pin_idle_timeout: Duration {
+        default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own. A client whose session cannot be moved (temporary tables, advisory locks, LISTEN and what else SHOW PINS lists) keeps a server from the others even while it is idle. 0: for as long as it likes.",
     }
     /// PgBouncer's buffer size.
     pkt_buf: u32 {
@@ -487,8 +497,13 @@ catalogue! {
     }
     /// How much of a client's session follows it from server to server.
     session_state: SessionState {
-        default: Some("full"), unit: "", group: Session, scopes: [Global], change: Reload, support: NotYet("either value keeps what PgBouncer keeps"),
+        default: Some("full"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
         help: "pgweir's own. `full`: everything that can be restored, and what cannot pins the client to its server. `pgbouncer`: the reported parameters and protocol-level prepared statements only, as PgBouncer does.",
+    }
+    /// After which transactions a server is asked what became of the session.
+    session_state_probe: SessionStateProbe {
+        default: Some("suspected"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own, with `session_state = full`. `suspected`: after those whose text names something that outlives a transaction. `always`: after every transaction, for settings, temporary objects and cursors, so that what functions and triggers do is seen as well; it costs a short query for each. `always_locks`: for advisory locks, too, which looks through the locks of all backends.",
     }
     /// Whether several processes may listen on the same port.
     so_reuseport: Flag {

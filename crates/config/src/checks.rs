@@ -1,7 +1,7 @@
 //! What is wrong with a configuration although each of its lines is right.
 
 use crate::catalogue::{CATALOGUE, GlobalSettings};
-use crate::choices::{AuthType, PoolMode, SessionState, SslMode};
+use crate::choices::{AuthType, PoolMode, SslMode};
 use crate::config::{CONSOLE_DATABASE, Config};
 use crate::database::DatabaseSettings;
 use crate::host::{Host, ListenAddress, UnixSocketDir};
@@ -101,7 +101,6 @@ impl<'a> Checks<'a> {
             let as_it_is = match setting.name {
                 // Here it is not the default that the present behaviour comes to.
                 "server_tls_sslmode" => self.global.server_tls_sslmode == SslMode::Disable,
-                "session_state" => self.global.session_state == SessionState::Pgbouncer,
                 _ => setting.value(self.config).as_deref() == setting.default,
             };
             if as_it_is || !self.config.is_named(setting.name) {

@@ -107,6 +107,28 @@ choice! {
 }
 
 choice! {
+    /// After which transactions the server is asked what became of the session.
+    SessionStateProbe {
+        /// Those that may have changed it, by their text.
+        Suspected = "suspected",
+        /// All: settings, temporary objects, cursors.
+        Always = "always",
+        /// All, and for advisory locks as well.
+        AlwaysLocks = "always_locks",
+    }
+}
+
+choice! {
+    /// Which of several idle servers a client gets.
+    LinkChoice {
+        /// One whose session already looks like the client's, where there is one.
+        Matching = "matching",
+        /// The one that has most to be put right.
+        Adversarial = "adversarial",
+    }
+}
+
+choice! {
     /// The syslog facility to log under.
     SyslogFacility {
         /// LOG_AUTH.

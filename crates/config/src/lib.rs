@@ -37,7 +37,9 @@ mod value;
 
 pub use auth_file::{SECRET_BYTES_MAX, USER_NAME_BYTES_MAX};
 pub use catalogue::{CATALOGUE, GlobalSettings};
-pub use choices::{AuthType, LoadBalanceHosts, PoolMode, SessionState, SslMode, SyslogFacility};
+pub use choices::{
+    AuthType, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe, SslMode, SyslogFacility,
+};
 pub use config::{CONSOLE_DATABASE, Config, off};
 pub use console::ConfigRow;
 pub use database::{DatabaseSettings, SERVER_PORT_DEFAULT};

@@ -3,9 +3,12 @@
 use crate::deferred_begin::DeferredBegin;
 use crate::ids::{ClientId, ServerId};
 use crate::login::Login;
+use crate::pins::{Pinned, Pins};
 use crate::pool::PoolId;
 use crate::prepared::{Names, Statement};
+use crate::probe::Suspicion;
 use crate::request::Accepted;
+use crate::resetting::Returns;
 use crate::session_state::Shape;
 use crate::time::Time;
 use std::sync::Arc;
@@ -45,15 +48,6 @@ pub(crate) enum Dropping {
     ToSync,
 }
 
-/// Why a client keeps its server beyond the end of its transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PinReason {
-    /// Session pooling: the link lasts as long as the connection.
-    SessionPooling,
-    /// A prepared statement too long to be kept (see [`crate::prepared`]); cleaned up by closing the server.
-    LongStatement,
-}
-
 /// Whether a client holds a place in its pool's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
@@ -70,6 +64,8 @@ pub(crate) enum Waiting {
     },
     /// It has a server, whose answer to restored settings it awaits.
     ForRestoration,
+    /// It has a server, whose answer to a probe decides what must be restored before the client goes on.
+    ForProbe,
     /// It has a server, whose answers to earlier segments decide what its next message means.
     ForReplies,
 }
@@ -87,16 +83,27 @@ pub(crate) struct Client {
     pub(crate) link: Option<ServerId>,
     pub(crate) waiting: Waiting,
     pub(crate) passing: Passing,
-    pub(crate) pin: Option<PinReason>,
+    /// Why it keeps its server.
+    pub(crate) pins: Pins,
+    /// Since when, where something of the session pins it.
+    pub(crate) pinned: Option<Box<Pinned>>,
+    /// What its transactions may have done to the session since the last probe.
+    pub(crate) suspicion: Option<Box<Suspicion>>,
+    /// It has used its server since the last probe.
+    pub(crate) used_server: bool,
     /// A BEGIN that no server has seen yet.
     pub(crate) deferred_begin: Option<DeferredBegin>,
     pub(crate) dropping: Dropping,
     /// The virtual session's settings; what the client was last told.
     pub(crate) shape: Arc<Shape>,
+    /// What it looked like after its login: what RESET returns to.
+    pub(crate) base: Arc<Shape>,
     pub(crate) names: Option<Box<Names>>,
     pub(crate) unnamed: Option<Arc<Statement>>,
     /// The portal that is bound to a DEALLOCATE ALL or DISCARD ALL.
     pub(crate) bound_discard: Option<Box<[u8]>>,
+    /// The portal that is bound to a RESET, and what that returns to its startup value.
+    pub(crate) bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
     /// Bytes of its cancel key: 4, or 32 under protocol 3.2.
     pub(crate) cancel_key_bytes: u8,
     /// Whether the login was counted in its pool's limits.
@@ -118,13 +125,18 @@ impl Client {
             link: None,
             waiting: Waiting::No,
             passing: Passing::None,
-            pin: None,
+            pins: Pins::default(),
+            pinned: None,
+            suspicion: None,
+            used_server: false,
             deferred_begin: None,
             dropping: Dropping::Nothing,
+            base: shape.clone(),
             shape,
             names: None,
             unnamed: None,
             bound_discard: None,
+            bound_reset: None,
             cancel_key_bytes: 4,
             counted: false,
             connect_time: now,

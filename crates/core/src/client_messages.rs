@@ -4,7 +4,7 @@
 //! an entry in the server's reply queue for each request, and forwards ranges of the input. Only Parse, Bind, Describe
 //! and Close of prepared statements and short simple queries are looked into.
 
-use crate::client::{Client, Dropping, Passing, PinReason, Waiting};
+use crate::client::{Client, Dropping, Passing, Waiting};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::link::Acquired;
@@ -13,6 +13,7 @@ use crate::reply_queue::{Entry, Expect};
 use crate::server::Server;
 use crate::settings::PoolMode;
 use crate::time::Time;
+use pgweir_sql::Effects;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
 
 /// The outcome of one step over the input.
@@ -244,18 +245,23 @@ impl Pooler {
         }
         pool.stats.bytes_received += message.bytes.len() as u64;
         let step = match message.tag {
-            FrontendTag::Query => self.query(id, server_id, &message, tracked),
-            FrontendTag::Parse if tracked => self.parse(id, server_id, &message),
+            FrontendTag::Query => self.query(now, id, server_id, &message, tracked),
+            FrontendTag::Parse if tracked => self.parse(now, id, server_id, &message),
             FrontendTag::Bind if tracked => self.bind(now, id, server_id, &message),
             FrontendTag::Describe if tracked => self.describe(now, id, server_id, &message),
             FrontendTag::Close if tracked => self.close(now, id, server_id, &message),
             FrontendTag::Execute if tracked => self.execute(id, server_id, &message),
-            FrontendTag::Parse => self.plain(id, server_id, &message, Expect::Parse),
+            FrontendTag::Parse => self.parse_untracked(now, id, server_id, &message),
             FrontendTag::Bind => self.plain(id, server_id, &message, Expect::Bind),
             FrontendTag::Describe => self.plain(id, server_id, &message, Expect::Describe),
             FrontendTag::Close => self.plain(id, server_id, &message, Expect::Close),
             FrontendTag::Execute => self.plain(id, server_id, &message, Expect::Execute),
-            FrontendTag::FunctionCall => self.plain(id, server_id, &message, Expect::FunctionCall),
+            FrontendTag::FunctionCall => {
+                if self.keeps_session(id) {
+                    self.suspect(now, id, Effects::CODE, b"function call", Vec::new());
+                }
+                self.plain(id, server_id, &message, Expect::FunctionCall)
+            }
             FrontendTag::Sync => {
                 if server.copy_in {
                     server.sync_among_copy_data = true;
@@ -364,12 +370,7 @@ impl Pooler {
         }
     }
 
-    /// Keeps a client on its server for good: what it did cannot be done again elsewhere.
-    pub(crate) fn pin(&mut self, id: ClientId, reason: PinReason) {
-        self.client_mut(id).pin.get_or_insert(reason);
-    }
-
-    /// Gives back a server whose client is between messages.
+    /// Gives back a server whose client is between messages, unless there is something to ask it first.
     pub(crate) fn release_if_clean(&mut self, now: Time, server_id: ServerId) {
         let Some(server) = self.servers.get(server_id.0) else {
             return;
@@ -377,7 +378,12 @@ impl Pooler {
         let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
             return;
         };
-        if server.is_clean() && client.pin.is_none() && client.passing == Passing::None && !server.restoring {
+        if !server.is_clean() || client.passing != Passing::None || server.restoring {
+            return;
+        }
+        let pinned = !client.pins.is_empty();
+        let suspected = client.suspicion.is_some() || self.settings.probe_always;
+        if !(suspected && self.probe(server_id) || pinned) {
             self.release(now, server_id);
         }
     }

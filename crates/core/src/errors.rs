@@ -61,6 +61,8 @@ pub enum Trouble {
     IdleTransactionTimeout,
     /// Idle longer than client_idle_timeout.
     ClientIdleTimeout,
+    /// Tied to its server and idle longer than pin_idle_timeout.
+    PinIdleTimeout,
     /// No login within client_login_timeout.
     ClientLoginTimeout,
     /// A transaction block in statement pooling mode.
@@ -100,7 +102,7 @@ pub struct Row {
 
 impl Trouble {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Trouble; 23] = [
+    pub const ALL: [Trouble; 24] = [
         Trouble::ProtocolViolation,
         Trouble::BytesBeforeEncryption,
         Trouble::UnsupportedVersion,
@@ -115,6 +117,7 @@ impl Trouble {
         Trouble::TransactionTimeout,
         Trouble::IdleTransactionTimeout,
         Trouble::ClientIdleTimeout,
+        Trouble::PinIdleTimeout,
         Trouble::ClientLoginTimeout,
         Trouble::TransactionInStatementMode,
         Trouble::CancelledWhileWaiting,
@@ -156,6 +159,7 @@ impl Trouble {
             Trouble::TransactionTimeout => row(Limit, "25P04", Closed, Recovered, true),
             Trouble::IdleTransactionTimeout => row(Limit, "25P03", Closed, Recovered, true),
             Trouble::ClientIdleTimeout => row(Limit, "57P05", Closed, Recovered, true),
+            Trouble::PinIdleTimeout => row(Limit, "57P05", Closed, Recovered, true),
             Trouble::ClientLoginTimeout => row(Limit, "57014", Closed, None, true),
             Trouble::TransactionInStatementMode => row(Client, "0A000", Closed, Recovered, false),
             Trouble::CancelledWhileWaiting => row(Client, "57014", Kept, None, true),
@@ -199,6 +203,7 @@ impl Trouble {
             Trouble::TransactionTimeout => "a transaction ran longer than `transaction_timeout`",
             Trouble::IdleTransactionTimeout => "idle in a transaction longer than `idle_transaction_timeout`",
             Trouble::ClientIdleTimeout => "idle longer than `client_idle_timeout`",
+            Trouble::PinIdleTimeout => "tied to its server and idle longer than `pin_idle_timeout`",
             Trouble::ClientLoginTimeout => "no login within `client_login_timeout`",
             Trouble::TransactionInStatementMode => "a transaction block in statement pooling mode",
             Trouble::CancelledWhileWaiting => "a query cancelled while it waited for a server",

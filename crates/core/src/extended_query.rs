@@ -3,10 +3,10 @@
 //! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
 //! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
 
-use crate::client::PinReason;
 use crate::client_messages::{Message, Step};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
+use crate::pins::PinReason;
 use crate::pooler::Pooler;
 use crate::prepared::{STATEMENT_BYTES_MAX, Statement};
 use crate::reply_queue::{Effect, Entry, Expect, To};
@@ -22,11 +22,12 @@ use std::sync::Arc;
 const NAMES_BYTES_MAX: usize = 64 * 1024;
 
 impl Pooler {
-    pub(crate) fn parse(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+    pub(crate) fn parse(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
         if message.total > STATEMENT_BYTES_MAX {
             // Too long to keep, so it cannot be prepared again elsewhere: it goes through under its own name, and the
             // client stays where it is.
-            self.pin(id, PinReason::LongStatement);
+            let text = &message.body()[..message.body().len().min(crate::pins::STATEMENT_CHARS_SHOWN)];
+            self.pin_by(now, id, PinReason::LongStatement, text);
             let server = self.server_mut(server_id);
             server
                 .close_reason
@@ -205,6 +206,12 @@ impl Pooler {
         } else if client.bound_discard.as_deref() == Some(names.portal) {
             client.bound_discard = None;
         }
+        if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty()) {
+            let statement = statement.clone();
+            if let Some(step) = self.suspect_bound(now, id, &statement, &names, message) {
+                return step;
+            }
+        }
         if names.statement.is_empty() {
             self.ensure_unnamed(id, server_id);
             self.may_change_settings(server_id, statement.as_ref());
@@ -240,6 +247,13 @@ impl Pooler {
 
     /// Execute, which may run a DEALLOCATE ALL or DISCARD ALL.
     pub(crate) fn execute(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        if self.client_mut(id).bound_reset.is_some() {
+            return self.execute_reset(id, server_id, message);
+        }
+        self.execute_as_bound(id, server_id, message)
+    }
+
+    pub(crate) fn execute_as_bound(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
         let Some(portal) = self.client_mut(id).bound_discard.clone() else {
             return self.plain(id, server_id, message, Expect::Execute);
         };

@@ -64,7 +64,7 @@ impl Pooler {
     /// Cancels what a server without a client is working on.
     fn cancel_running(&mut self, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
-        if !server.queue.is_empty() {
+        if !server.queue.is_empty() && !server.queue.probe_in_front() {
             self.send_cancel(id);
         }
     }

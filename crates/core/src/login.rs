@@ -585,6 +585,7 @@ impl Pooler {
         }
         let changes = changes.iter().map(|(n, v, reported)| (&**n, Some(&**v), *reported));
         client.shape = self.shapes.change(&welcome, changes);
+        client.base = client.shape.clone();
         let (shape, bytes, status) = (client.shape.clone(), client.cancel_key_bytes, idle_status(client));
         let key = self.cancel_key_of(id, bytes);
         let notify = self.settings.login_notify_message.clone();

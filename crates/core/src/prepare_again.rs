@@ -56,7 +56,9 @@ impl Pooler {
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone());
         let pool = server.pool;
-        self.pool_mut(pool).stats.server_parse_count += u64::from(statement.id > OWN_ID_MAX);
+        let counts = u64::from(statement.id > OWN_ID_MAX);
+        self.pool_mut(pool).stats.server_parse_count += counts;
+        self.state_stats.parses_injected += counts;
         let effect = Effect {
             server_gains: Some(statement.clone()),
             ..Effect::default()

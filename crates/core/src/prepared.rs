@@ -195,7 +195,35 @@ pub(crate) struct OwnStatements {
     pub(crate) set_for_parse: Arc<Statement>,
     /// Gives a setting the value that was kept.
     pub(crate) set_back: Arc<Statement>,
+    /// As `set_config`, for the transaction only.
+    pub(crate) set_config_local: Arc<Statement>,
+    /// Begins a transaction that no default of the session's can hold up.
+    pub(crate) begin_plain: Arc<Statement>,
+    /// Ends it.
+    pub(crate) commit: Arc<Statement>,
+    /// One row: what ties the session to its server, a column for each of [`crate::pins::PROBED`]; the parameter says
+    /// whether to look for locks.
+    pub(crate) probe_pins: Arc<Statement>,
+    /// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
+    pub(crate) probe_settings: Arc<Statement>,
 }
+
+/// See [`OwnStatements::probe_pins`]. Temporary objects of every kind depend on their schema (recording E11).
+const PROBE_PINS: &str = "SELECT \
+    EXISTS (SELECT FROM pg_catalog.pg_depend d \
+        WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+        AND d.refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()), \
+    CASE WHEN $1 THEN EXISTS (SELECT FROM pg_catalog.pg_locks l \
+        WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' \
+        AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) ELSE false END, \
+    EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
+    EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
+    EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.from_sql)";
+
+/// See [`OwnStatements::probe_settings`].
+const PROBE_SETTINGS: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
+    WHERE s.source OPERATOR(pg_catalog.=) 'session' \
+    UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
 
 impl OwnStatements {
     pub(crate) fn new() -> Self {
@@ -214,6 +242,17 @@ impl OwnStatements {
         OwnStatements {
             set_config: own(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
             begin: own(2, b"BEGIN", &[0, 0]),
+            set_config_local: own(3, b"SELECT pg_catalog.set_config($1, $2, true)", &texts),
+            begin_plain: own(
+                4,
+                b"BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",
+                &[0, 0],
+            ),
+            commit: own(5, b"COMMIT", &[0, 0]),
+            // One parameter of type bool (OID 16).
+            probe_pins: own(6, PROBE_PINS.as_bytes(), &[0, 1, 0, 0, 0, 16]),
+            // One parameter of type text[] (OID 1009).
+            probe_settings: own(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             set_for_parse: own(
                 14,
                 b"SELECT pg_catalog.set_config($3, pg_catalog.current_setting($1), true), \

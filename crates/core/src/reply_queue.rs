@@ -53,6 +53,8 @@ pub(crate) enum To {
     Forward,
     /// Nobody.
     Skip,
+    /// Nobody; its rows answer a probe (see [`crate::probe`]).
+    Probe,
     /// The linked client gets these bytes; the server was not asked.
     Fake(Vec<u8>),
     /// The linked client gets the reply, but for an error with this SQLSTATE, whose words would be about something of ours:
@@ -92,6 +94,19 @@ pub(crate) struct Entry {
     pub(crate) uses: u64,
     /// CopyData was sent behind it, before the next request.
     pub(crate) data_behind: bool,
+    pub(crate) ready: Ready,
+}
+
+/// What becomes of the ReadyForQuery that ends a request of the client's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Ready {
+    /// It goes where the reply goes.
+    #[default]
+    Passes,
+    /// It is swallowed: settings of the client's follow, and their Sync's goes to the client instead.
+    Held,
+    /// It stands for an earlier one; what the server reports otherwise than the client was told is told before it.
+    Told,
 }
 
 /// How much of a copy-in had been sent when the server began it.
@@ -111,6 +126,7 @@ impl Entry {
             effect: None,
             uses: 0,
             data_behind: false,
+            ready: Ready::Passes,
         }
     }
 
@@ -121,6 +137,14 @@ impl Entry {
             effect: None,
             uses: 0,
             data_behind: false,
+            ready: Ready::Passes,
+        }
+    }
+
+    pub(crate) fn probe(expect: Expect) -> Self {
+        Entry {
+            to: To::Probe,
+            ..Entry::skip(expect)
         }
     }
 
@@ -131,6 +155,7 @@ impl Entry {
             effect: None,
             uses: 0,
             data_behind: false,
+            ready: Ready::Passes,
         }
     }
 
@@ -242,6 +267,11 @@ impl ReplyQueue {
     #[inline]
     pub(crate) fn fake_in_front(&self) -> bool {
         self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake(_), .. }))
+    }
+
+    /// Whether the reply that is due answers a probe.
+    pub(crate) fn probe_in_front(&self) -> bool {
+        self.entries.front().is_some_and(|e| e.to == To::Probe)
     }
 
     /// Whether a segment that is still unanswered changes prepared statements: what they mean to a message of a later

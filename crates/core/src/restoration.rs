@@ -9,7 +9,7 @@ use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::link::Acquired;
 use crate::pooler::Pooler;
-use crate::reply_queue::{Entry, Expect};
+use crate::reply_queue::{Entry, Expect, Ready};
 use crate::request::{LogLevel, Request};
 use crate::session_state::{Difference, Shape};
 use crate::time::Time;
@@ -20,13 +20,23 @@ impl Pooler {
     /// Sends what lies between a server and the client just linked to it.
     pub(crate) fn restore(&mut self, id: ClientId, server_id: ServerId) -> Acquired {
         let target = self.client_mut(id).shape.clone();
-        let difference = Difference::between(&self.server_mut(server_id).shape, &target);
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let home = server.base.get("session_authorization").map(|s| s.value.clone());
+        let accepted = |name: &str| server.custom_settings.contains(name);
+        let difference = Difference::on(&server.shape, &target, home.as_deref().unwrap_or_default(), accepted);
         if difference.set.is_empty() {
             self.tell_differences(id, server_id);
             return Acquired::Server(server_id);
         }
+        self.state_stats.restorations += 1;
+        self.state_stats.settings_sent += difference.set.len() as u64;
         self.send_settings(server_id, &difference.set);
         let server = self.server_mut(server_id);
+        for (name, value) in &difference.set {
+            if value.is_some() && name.contains('.') {
+                server.custom_settings.insert(name.clone());
+            }
+        }
         // Read-only settings stay the server's own: see tell_differences.
         server.shape = target;
         if difference.may_be_refused {
@@ -40,6 +50,10 @@ impl Pooler {
     pub(crate) fn send_settings(&mut self, server_id: ServerId, set: &[(Arc<str>, Option<Arc<str>>)]) {
         let statement = self.own_statements.set_config.clone();
         self.ensure_held(server_id, &statement);
+        let deferrable = self.server_mut(server_id).shape.is_deferrable();
+        if deferrable {
+            self.own_begin(server_id);
+        }
         let server = self.server_mut(server_id);
         server.restoring = true;
         server.refused = None;
@@ -47,7 +61,6 @@ impl Pooler {
             server.queue.push(Entry::skip(Expect::Bind));
             server.queue.push(Entry::skip(Expect::Execute));
         }
-        server.queue.push(Entry::skip(Expect::Sync));
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
@@ -56,8 +69,12 @@ impl Pooler {
                 writer.bind_text(name.as_bytes(), &[Some(setting.as_bytes()), value]);
                 writer.execute();
             }
-            writer.sync();
         });
+        if deferrable {
+            self.own_commit(server_id);
+        }
+        self.server_mut(server_id).queue.push(Entry::skip(Expect::Sync));
+        self.send(server_id, |w| w.sync());
     }
 
     /// The server has answered a segment of restored settings.
@@ -70,6 +87,7 @@ impl Pooler {
             return self.login_validated(now, id, server_id, refused.map(|r| *r));
         }
         if let Some(refused) = refused {
+            self.state_stats.refused += 1;
             let (sqlstate, message) = *refused;
             let text = format!("{server_id}: server refused restored settings: {sqlstate} {message}");
             self.log(LogLevel::Error, text);
@@ -97,7 +115,7 @@ impl Pooler {
 
     /// Tells a client what its server reports otherwise than it was last told: settings that nobody can set (after an
     /// upgrade or a failover), or a value in another spelling.
-    fn tell_differences(&mut self, id: ClientId, server_id: ServerId) {
+    pub(crate) fn tell_differences(&mut self, id: ClientId, server_id: ServerId) {
         let server = self.servers.get(server_id.0).expect("a linked server lives");
         let client = self.clients.get(id.0).expect("a linked client lives");
         if Shape::same(&server.shape, &client.shape) {
@@ -132,7 +150,9 @@ impl Pooler {
         let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
             return Passed::Skip;
         };
-        if server.restoring || !client.is_session() {
+        // Where a setting has been reset and is made again, the client hears of the outcome only.
+        let in_between = server.queue.front().is_some_and(|e| e.ready != Ready::Passes);
+        if server.restoring || in_between || !client.is_session() {
             return Passed::Skip;
         }
         client.shape = server.shape.clone();

@@ -2,13 +2,17 @@
 
 use crate::client::Passing;
 use crate::ids::ClientId;
+use crate::pins::Cleanup;
 use crate::pool::PoolId;
 use crate::prepared::Held;
+use crate::probe::Probe;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{Connected, Endpoint};
 use crate::session_state::Shape;
 use crate::time::Time;
+use foldhash::fast::RandomState;
 use pgweir_wire::{CancelKey, TransactionStatus};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Where a server connection stands.
@@ -71,6 +75,12 @@ pub(crate) struct Server {
     pub(crate) refused: Option<Box<(String, String)>>,
     /// The FATAL message it has sent its client; its end follows.
     pub(crate) fatal: Option<Box<str>>,
+    /// A probe whose answer is due.
+    pub(crate) probe: Option<Box<Probe>>,
+    /// What must be done before another client gets it.
+    pub(crate) cleanup: Cleanup,
+    /// Custom settings that it has accepted: it will accept them again.
+    pub(crate) custom_settings: HashSet<Arc<str>, RandomState>,
     /// A segment of restored settings is at the front of the queue; its ParameterStatus are not the client's.
     pub(crate) restoring: bool,
     /// What it looks like, with everything that has been sent to it.

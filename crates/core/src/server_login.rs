@@ -2,6 +2,7 @@
 
 use crate::client::{ClientPhase, Passing};
 use crate::ids::ServerId;
+use crate::pins::Cleanup;
 use crate::pool::{LoginFailure, PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::prepared::Held;
@@ -143,6 +144,9 @@ impl Pooler {
             copy_both: false,
             refused: None,
             fatal: None,
+            probe: None,
+            cleanup: Cleanup::Nothing,
+            custom_settings: Default::default(),
             restoring: false,
             base: shape.clone(),
             shape,

@@ -9,7 +9,7 @@ use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::OWN_ID_MAX;
-use crate::reply_queue::{Expect, To};
+use crate::reply_queue::{Expect, Ready, To};
 use crate::request::{LogLevel, Request};
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolMode;
@@ -87,7 +87,14 @@ impl Pooler {
             if matches!(header.tag, b'D' | b'd') && !server.queue.fake_in_front() && !server.queue.is_empty() {
                 let forward = server.link.is_some() && forwards(server);
                 if !forward {
-                    self.captured_row(id, &input[at..end], whole);
+                    if server.queue.probe_in_front() {
+                        if !whole && total <= SEEN_WHOLE_BYTES_MAX {
+                            break;
+                        }
+                        self.probe_row(id, &input[at..end]);
+                    } else {
+                        self.captured_row(id, &input[at..end], whole);
+                    }
                     run.end = at;
                     self.flush_run(id, &mut run);
                     run = end..end;
@@ -252,6 +259,15 @@ impl Pooler {
             }
             (BackendTag::ParameterStatus, _) => self.parameter_status(id, body),
             (BackendTag::NoticeResponse | BackendTag::NotificationResponse, _) => match forward {
+                // Only a client that keeps its server listens.
+                Passed::Skip
+                    if tag == BackendTag::NotificationResponse
+                        && server
+                            .link
+                            .is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session())) =>
+                {
+                    Passed::Forward
+                }
                 // The client has heard what its own Parse had to say; and whoever is not logged in yet hears nothing.
                 Passed::Skip => Passed::Skip,
                 _ if server
@@ -327,6 +343,22 @@ impl Pooler {
                 Passed::Skip
             };
         }
+        if entry.to == To::Probe {
+            self.flush_run(id, run);
+            self.probed(now, id);
+            return self.after_probe(now, id);
+        }
+        match entry.ready {
+            Ready::Passes => {}
+            Ready::Held => return Passed::Skip,
+            Ready::Told => {
+                self.flush_run(id, run);
+                if let Some(client) = server_link(self, id) {
+                    self.tell_differences(client, id);
+                }
+            }
+        }
+        let server = self.servers.get_mut(id.0).expect("looked up above");
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
@@ -362,11 +394,47 @@ impl Pooler {
                 Passed::Closed
             };
         }
-        let done = server.is_clean() && client.pin.is_none() && client.passing == Passing::None;
-        if done {
-            Passed::ForwardAndRelease
-        } else {
+        if !server.is_clean() || client.passing != Passing::None {
+            return Passed::Forward;
+        }
+        let pinned = !client.pins.is_empty();
+        let client = server.link;
+        if self.settings.probe_always
+            && let Some(client) = client.and_then(|c| self.clients.get_mut(c.0))
+        {
+            client.used_server = true;
+        }
+        let suspected = self.settings.probe_always
+            || client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.suspicion.is_some()));
+        if suspected && self.probe(id) || pinned {
             Passed::Forward
+        } else {
+            Passed::ForwardAndRelease
+        }
+    }
+
+    /// What a probe found is known: where nothing ties the client to the server, it goes back.
+    fn after_probe(&mut self, now: Time, id: ServerId) -> Passed {
+        let Some(server) = self.servers.get(id.0) else {
+            return Passed::Closed;
+        };
+        if server.link.is_none() {
+            return if server.queue.is_empty() {
+                Passed::SkipAndRelease
+            } else {
+                Passed::Skip
+            };
+        }
+        let client = server.link;
+        self.release_if_clean(now, id);
+        if let Some(server) = self.servers.get(id.0) {
+            // Kept, but not as the client wants it.
+            if let (true, true, Some(client)) = (server.link == client, server.is_clean(), client) {
+                self.restore(client, id);
+            }
+            Passed::Skip
+        } else {
+            Passed::Closed
         }
     }
 
@@ -485,6 +553,7 @@ impl Pooler {
         }
         let front = server.queue.front().expect("looked at above");
         let skipped = front.to == To::Skip;
+        let probe = front.to == To::Probe;
         let replaced = match &front.to {
             To::Replace(sqlstate, reply) if fields.sqlstate == sqlstate => Some(reply.clone()),
             _ => None,
@@ -512,6 +581,10 @@ impl Pooler {
             if begin_failed {
                 self.sync_after_failed_begin(id);
             }
+        }
+        if probe {
+            self.probe_failed(id, &String::from_utf8_lossy(fields.message));
+            return Passed::Skip;
         }
         let server = self.servers.get_mut(id.0).expect("still there");
         if server.restoring {
@@ -637,11 +710,15 @@ impl Pooler {
     }
 }
 
+fn server_link(pooler: &Pooler, id: ServerId) -> Option<ClientId> {
+    pooler.servers.get(id.0).and_then(|s| s.link)
+}
+
 /// Whether the reply that is due goes to the client.
 #[inline]
 fn forwards(server: &Server) -> bool {
     match server.queue.front() {
-        Some(entry) => !matches!(entry.to, To::Skip),
+        Some(entry) => !matches!(entry.to, To::Skip | To::Probe),
         // Asynchronous messages between requests.
         None => true,
     }

@@ -26,13 +26,12 @@ pub(crate) struct Setting {
 }
 
 /// Reported settings that no client can set: they follow from the server, the user or the connection.
-const READ_ONLY: [&str; 7] = [
+const READ_ONLY: [&str; 6] = [
     "in_hot_standby",
     "integer_datetimes",
     "is_superuser",
     "server_encoding",
     "server_version",
-    "session_authorization",
     "system_user",
 ];
 
@@ -67,6 +66,25 @@ const NEVER_REFUSED: [&str; 8] = [
 /// The values of the settings that change parsing; equal ones may share prepared statements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ParseSettings(Arc<[(Arc<str>, Arc<str>)]>);
+
+/// Settings that say who acts, innermost first. `pg_settings` shows neither.
+const WHO: [&str; 2] = ["role", "session_authorization"];
+
+impl Setting {
+    /// Whether `pg_settings` leaves it out.
+    pub(crate) fn is_hidden(&self) -> bool {
+        !self.reported && (self.is_custom() || &*self.name == "role")
+    }
+
+    /// Whether it is one of the user's own (`app.tenant`).
+    pub(crate) fn is_custom(&self) -> bool {
+        is_custom(&self.name)
+    }
+}
+
+fn is_custom(name: &str) -> bool {
+    name.contains('.')
+}
 
 impl ParseSettings {
     /// Names and values.
@@ -106,6 +124,28 @@ impl Shape {
     /// The setting of this name, compared without case as PostgreSQL does.
     pub(crate) fn get(&self, name: &str) -> Option<&Setting> {
         self.settings.iter().find(|s| s.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether statements of the pooler's own could meet a time limit of the client's.
+    pub(crate) fn is_hurried(&self) -> bool {
+        let limits = ["statement_timeout", "transaction_timeout", "lock_timeout"];
+        limits.iter().any(|n| self.get(n).is_some_and(|s| &*s.value != "0"))
+    }
+
+    /// Role and session authorization, where they are not those of the user who logged in.
+    fn who(&self, home: &str) -> [Option<Arc<str>>; 2] {
+        let away = |(at, name): (usize, &&str)| {
+            let setting = self.get(name)?;
+            (at == 0 || *setting.value != *home).then(|| setting.value.clone())
+        };
+        let mut who = WHO.iter().enumerate().map(away);
+        [who.next().flatten(), who.next().flatten()]
+    }
+
+    /// Whether a snapshot may have to wait for other sessions (recording F3).
+    pub(crate) fn is_deferrable(&self) -> bool {
+        self.get("default_transaction_deferrable")
+            .is_some_and(|s| !matches!(&*s.value, "off" | "false" | "0" | "no"))
     }
 
     /// The settings with `changes` made; a change to `None` removes one.
@@ -244,9 +284,11 @@ pub(crate) struct Difference {
 
 impl Difference {
     /// The way from a server's shape to a client's.
-    pub(crate) fn between(server: &Shape, client: &Shape) -> Difference {
+    ///
+    /// `home` is the user whom the server logged in as; `accepted` says whether it is known to accept a custom setting.
+    pub(crate) fn on(server: &Shape, client: &Shape, home: &str, accepted: impl Fn(&str) -> bool) -> Difference {
         let mut set = Vec::new();
-        let writable = |name: &str| !READ_ONLY.iter().any(|n| n.eq_ignore_ascii_case(name));
+        let writable = |name: &str| !READ_ONLY.iter().chain(&WHO).any(|n| n.eq_ignore_ascii_case(name));
         for have in &server.settings {
             if !have.reported && writable(&have.name) && client.get(&have.name).is_none() {
                 set.push((have.name.clone(), None));
@@ -258,26 +300,35 @@ impl Difference {
                 set.push((want.name.clone(), Some(want.value.clone())));
             }
         }
-        set.sort_by_key(|(name, _)| order(name));
-        let sure = |name: &str| NEVER_REFUSED.iter().any(|n| n.eq_ignore_ascii_case(name));
-        let hurried = ["statement_timeout", "transaction_timeout"]
-            .iter()
-            .any(|n| server.get(n).is_some());
-        Difference {
-            may_be_refused: hurried || set.iter().any(|(name, _)| !sure(name)),
-            set,
+        // Values are read in the encoding that goes before them.
+        set.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case("client_encoding"));
+        let sure = |(name, value): &(Arc<str>, Option<Arc<str>>)| {
+            value.is_none()
+                || NEVER_REFUSED.iter().any(|n| n.eq_ignore_ascii_case(name))
+                || is_custom(name) && accepted(name)
+        };
+        let mut may_be_refused = server.is_hurried() || !set.iter().all(sure);
+        // Privileges are taken back first and given up last: the servers' own user makes the settings in between.
+        let (from, to) = (server.who(home), client.who(home));
+        if from != to || !set.is_empty() {
+            let back = WHO.iter().zip(&from).filter(|(_, user)| user.is_some());
+            let mut all: Vec<(Arc<str>, Option<Arc<str>>)> = back.map(|(name, _)| ((*name).into(), None)).collect();
+            all.append(&mut set);
+            for (name, user) in WHO.iter().zip(&to).rev() {
+                if let Some(user) = user {
+                    may_be_refused = true;
+                    all.push(((*name).into(), Some(user.clone())));
+                }
+            }
+            set = all;
         }
+        Difference { set, may_be_refused }
     }
-}
 
-/// Settings that decide what others mean or may be go first.
-fn order(name: &str) -> u8 {
-    match name {
-        "session_authorization" => 0,
-        "role" => 1,
-        "search_path" => 2,
-        "client_encoding" => 4,
-        _ => 3,
+    /// The way from one shape to another of the same user.
+    pub(crate) fn between(server: &Shape, client: &Shape) -> Difference {
+        let home = server.get("session_authorization").map(|s| s.value.clone());
+        Difference::on(server, client, home.as_deref().unwrap_or_default(), |_| false)
     }
 }
 
@@ -346,13 +397,55 @@ mod tests {
         assert_eq!(
             names,
             [
-                ("role", true),
-                ("search_path", true),
+                ("client_encoding", true),
                 ("work_mem", false),
-                ("client_encoding", true)
+                ("search_path", true),
+                ("role", true)
             ]
         );
         assert!(d.may_be_refused);
+    }
+
+    #[test]
+    fn from_one_role_to_another_the_way_leads_over_the_user_who_logged_in() {
+        let (mut table, base) = table_and_base();
+        let base = table.change(&base, [("session_authorization", Some("app"), true)]);
+        let server = table.change(&base, [("role", Some("alice"), false)]);
+        let client = table.change(
+            &base,
+            [
+                ("session_authorization", Some("eve"), true),
+                ("role", Some("bob"), false),
+                ("log_statement", Some("all"), false),
+            ],
+        );
+        let d = Difference::on(&server, &client, "app", |_| false);
+        let names: Vec<_> = d.set.iter().map(|(n, v)| (&**n, v.as_deref())).collect();
+        assert_eq!(
+            names,
+            [
+                ("role", None),
+                ("log_statement", Some("all")),
+                ("session_authorization", Some("eve")),
+                ("role", Some("bob"))
+            ]
+        );
+        assert!(d.may_be_refused);
+        let back = Difference::on(&client, &base, "app", |_| false);
+        let names: Vec<_> = back.set.iter().map(|(n, v)| (&**n, v.as_deref())).collect();
+        assert_eq!(
+            names,
+            [("role", None), ("session_authorization", None), ("log_statement", None)]
+        );
+        assert!(!back.may_be_refused);
+    }
+
+    #[test]
+    fn a_custom_setting_is_awaited_unless_the_server_has_accepted_it_before() {
+        let (mut table, base) = table_and_base();
+        let client = table.change(&base, [("app.tenant", Some("1"), false)]);
+        assert!(Difference::on(&base, &client, "", |_| false).may_be_refused);
+        assert!(!Difference::on(&base, &client, "", |name| name == "app.tenant").may_be_refused);
     }
 
     #[test]

@@ -86,6 +86,15 @@ pub(crate) struct Settings {
     pub(crate) login_notify_message: String,
     pub(crate) disable_pqexec: bool,
     pub(crate) pool_idle_timeout: Option<Duration>,
+    /// `session_state = full`.
+    pub(crate) keeps_sessions: bool,
+    /// `session_state_probe = always` or `always_locks`.
+    pub(crate) probe_always: bool,
+    /// `session_state_probe = always_locks`.
+    pub(crate) probe_always_locks: bool,
+    pub(crate) pin_idle_timeout: Option<Duration>,
+    /// `link = adversarial`: for tests.
+    pub(crate) link_adversarial: bool,
 }
 
 impl Settings {
@@ -119,6 +128,11 @@ impl Settings {
             login_notify_message: g.login_notify_message.clone(),
             disable_pqexec: g.disable_pqexec.is_on(),
             pool_idle_timeout: off(g.pool_idle_timeout),
+            keeps_sessions: g.session_state == pgweir_config::SessionState::Full,
+            probe_always: g.session_state_probe != pgweir_config::SessionStateProbe::Suspected,
+            probe_always_locks: g.session_state_probe == pgweir_config::SessionStateProbe::AlwaysLocks,
+            pin_idle_timeout: off(g.pin_idle_timeout),
+            link_adversarial: g.link == pgweir_config::LinkChoice::Adversarial,
             ignore_startup_parameters: g
                 .ignore_startup_parameters
                 .items()

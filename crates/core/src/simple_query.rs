@@ -2,17 +2,48 @@
 
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
+use crate::inspection::INSPECT_BYTES_MAX;
 use crate::pooler::Pooler;
 use crate::reply_queue::{Effect, Entry, Expect, To};
+use crate::resetting::Returns;
 use crate::server::Unnamed;
+use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::{HEADER_BYTES, Writer};
 
 impl Pooler {
-    pub(crate) fn query(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, tracked: bool) -> Step {
-        if !tracked {
+    pub(crate) fn query(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        tracked: bool,
+    ) -> Step {
+        // Statements of ours are short; what may do something to the session need not be.
+        let looks = self.settings.keeps_sessions;
+        let read_bytes_max = if looks {
+            INSPECT_BYTES_MAX
+        } else if tracked {
+            HEADER_BYTES + STATEMENT_BYTES_MAX + 1
+        } else {
             return self.plain(id, server_id, message, Expect::Query);
+        };
+        if message.total <= read_bytes_max && !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        let text = match message.body() {
+            [text @ .., 0] if message.is_whole() && message.total <= read_bytes_max => Some(text),
+            _ => None,
+        };
+        let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
+        let returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
+        if self.keeps_session(id) {
+            self.inspect_query(now, id, text);
+        }
+        if !tracked {
+            return self.send_query(id, server_id, message, Entry::forward(Expect::Query), returns);
         }
         // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
         // XX000, whoever sends it. Our own BEGIN in front of the Query is no such case.
@@ -20,18 +51,6 @@ impl Pooler {
         if server.queue.segment_open() && server.queue.back().is_none_or(|e| e.to != To::Skip) {
             server.close_reason.get_or_insert("a query inside a pipeline");
         }
-        // Only short texts can be statements of ours, and only those are worth waiting for.
-        let verdict = if message.total <= HEADER_BYTES + STATEMENT_BYTES_MAX + 1 {
-            if !message.is_whole() {
-                return Step::NeedBytes;
-            }
-            match message.body() {
-                [text @ .., 0] => pgweir_sql::classify(text),
-                _ => pgweir_sql::Statement::Other,
-            }
-        } else {
-            pgweir_sql::Statement::Other
-        };
         // A Query destroys the unnamed statement (recording E15).
         let mut effect = None;
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
@@ -61,8 +80,7 @@ impl Pooler {
             Some(effect) => entry.with(effect),
             None => entry,
         };
-        self.server_mut(server_id).queue.push(entry);
-        self.forward(id, server_id, message)
+        self.send_query(id, server_id, message, entry, returns)
     }
 
     /// What a Query may do that its client's prepared statements would feel. A text that is not there in full may do

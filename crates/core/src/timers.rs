@@ -48,6 +48,8 @@ pub enum Timer {
     IdleTransaction,
     /// A client that does nothing: client_idle_timeout.
     ClientIdle,
+    /// A client that is tied to its server and does nothing: pin_idle_timeout.
+    PinIdle,
     /// An idle server: server_idle_timeout.
     ServerIdle,
     /// An old server: server_lifetime.
@@ -196,6 +198,12 @@ impl Pooler {
             )
         } else if !working && !in_transaction && over(settings.client_idle_timeout, server.ready_time) {
             (Trouble::ClientIdleTimeout, "client_idle_timeout", "client_idle_timeout")
+        } else if client.pins.of_session()
+            && !working
+            && !in_transaction
+            && over(self.settings.pin_idle_timeout, server.ready_time)
+        {
+            (Trouble::PinIdleTimeout, "pin_idle_timeout", "pin_idle_timeout")
         } else {
             return;
         };

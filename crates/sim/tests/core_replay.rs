@@ -42,7 +42,7 @@ impl Replay {
     fn new(mode: &str, pieces: Pieces) -> Self {
         let ini = format!(
             "[databases]\npostgres = host=127.0.0.1\n[pgbouncer]\nlisten_addr = 127.0.0.1\nauth_type = trust\n\
-             auth_file = users\npool_mode = {mode}\ndeferred_begin = 0\nserver_reset_query =\n\
+             auth_file = users\npool_mode = {mode}\ndeferred_begin = 0\nserver_reset_query =\nsession_state = pgbouncer\n\
              ignore_startup_parameters = options\n"
         );
         let files = |name: &str| -> std::io::Result<Vec<u8>> {

@@ -23,13 +23,9 @@ fn settings_without_effect_are_named_only_when_set() {
     );
     assert_eq!(
         warnings(&sound(
-            "pkt_buf = 4096\ndns_max_ttl = 15.0\nserver_tls_sslmode = disable\nsession_state = pgbouncer"
+            "pkt_buf = 4096\ndns_max_ttl = 15.0\nserver_tls_sslmode = disable"
         )),
         [] as [&str; 0]
-    );
-    assert_one(
-        &warnings(&sound("session_state = full")),
-        &["session_state has no effect yet"],
     );
     assert_one(
         &warnings(&sound("server_tls_sslmode = prefer")),

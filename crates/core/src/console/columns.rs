@@ -9,6 +9,18 @@ const STATE: &[Column] = &[text("key"), text("value")];
 
 const CONFIG: &[Column] = &[text("key"), text("value"), text("default"), text("changeable")];
 
+const PINS: &[Column] = &[
+    text("client"),
+    text("server"),
+    text("database"),
+    text("user"),
+    text("reason"),
+    int8("seconds"),
+    text("statement"),
+];
+
+const STATE_STATS: &[Column] = &[text("name"), int8("count")];
+
 const LISTS: &[Column] = &[text("list"), int4("items")];
 
 const MEM: &[Column] = &[text("name"), int4("size"), int4("used"), int4("free"), int4("memtotal")];
@@ -213,6 +225,8 @@ pub(super) fn columns(show: Show) -> &'static [Column] {
         Show::DnsHosts => DNS_HOSTS,
         Show::DnsZones => DNS_ZONES,
         Show::Fds => FDS,
+        Show::Pins => PINS,
+        Show::StateStats => STATE_STATS,
         Show::Lists => LISTS,
         Show::Mem => MEM,
         Show::PeerPools => PEER_POOLS,

@@ -23,10 +23,12 @@ pub(super) enum Show {
     Mem,
     PeerPools,
     Peers,
+    Pins,
     Pools,
     Servers,
     Sockets,
     State,
+    StateStats,
     Stats,
     StatsAverages,
     StatsTotals,
@@ -38,7 +40,7 @@ pub(super) enum Show {
 }
 
 /// The words behind SHOW.
-const SHOWS: [(&str, Show); 21] = [
+const SHOWS: [(&str, Show); 23] = [
     ("active_sockets", Show::ActiveSockets),
     ("clients", Show::Clients),
     ("config", Show::Config),
@@ -50,10 +52,12 @@ const SHOWS: [(&str, Show); 21] = [
     ("mem", Show::Mem),
     ("peer_pools", Show::PeerPools),
     ("peers", Show::Peers),
+    ("pins", Show::Pins),
     ("pools", Show::Pools),
     ("servers", Show::Servers),
     ("sockets", Show::Sockets),
     ("state", Show::State),
+    ("state_stats", Show::StateStats),
     ("stats", Show::Stats),
     ("stats_averages", Show::StatsAverages),
     ("stats_totals", Show::StatsTotals),

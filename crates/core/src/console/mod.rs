@@ -13,6 +13,7 @@ mod rows;
 mod show;
 mod show_config;
 mod show_lists;
+mod show_pins;
 mod show_pools;
 mod show_sockets;
 mod show_stats;

@@ -158,6 +158,8 @@ impl Topology {
             ("auth_type", "trust".into()),
             ("auth_file", "users".into()),
             ("pool_mode", mode.into()),
+            // The model does not answer probes.
+            ("session_state", "pgbouncer".into()),
             ("default_pool_size", self.pool_size.to_string()),
             ("min_pool_size", self.min_pool_size.min(self.pool_size).to_string()),
             ("reserve_pool_size", self.reserve_pool_size.to_string()),

@@ -1,0 +1,214 @@
+//! Reading statements for what they may do to the session, on their way to a server.
+//!
+//! Only `session_state = full` looks. The verdict on a prepared statement is kept with the statement; a Query is read each
+//! time. Text that is too long to be read whole counts as code of which nothing is known.
+
+use crate::client_messages::{Message, Step};
+use crate::ids::{ClientId, ServerId};
+use crate::pooler::Pooler;
+use crate::prepared::Statement;
+use crate::reply_queue::{Entry, Expect};
+use crate::resetting::Returns;
+use crate::settings::PoolMode;
+use crate::time::Time;
+use pgweir_sql::Effects;
+use pgweir_wire::frontend::{BindNames, Parse};
+use pgweir_wire::{HEADER_BYTES, Reader};
+
+/// The longest message whose text is read, bytes; a longer one is passed on as it comes.
+pub(crate) const INSPECT_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest name a custom setting may have to be looked for among parameters, bytes.
+const SETTING_NAME_BYTES_MAX: usize = 128;
+
+/// What a text that nobody has read may have done.
+const UNREAD: Effects = Effects::CODE.union(Effects::SETTINGS).union(Effects::ENDS);
+
+impl Pooler {
+    /// Whether this client's session is kept for it from server to server.
+    pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
+        let pool = self.clients.get(id.0).and_then(|c| c.pool);
+        self.settings.keeps_sessions
+            && pool.is_some_and(|p| {
+                let pool = self.pool(p);
+                pool.settings.mode != PoolMode::Session && !pool.key.kind.is_replication()
+            })
+    }
+
+    /// A Query is about to be passed on. `text` is `None` where it is too long to be read.
+    pub(crate) fn inspect_query(&mut self, now: Time, id: ClientId, text: Option<&[u8]>) {
+        match text {
+            None => self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new()),
+            Some(text) => {
+                let effects = without_mere_ends(pgweir_sql::effects(text), &pgweir_sql::classify(text));
+                if !effects.is_empty() {
+                    self.suspect_text(now, id, effects, text);
+                }
+            }
+        }
+    }
+
+    fn suspect_text(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8]) {
+        let hidden = if effects.intersects(Effects::SETTINGS) {
+            pgweir_sql::hidden_settings(text)
+        } else {
+            Vec::new()
+        };
+        self.suspect(now, id, effects, text, hidden);
+    }
+
+    /// A Bind of a statement that may do something to the session.
+    pub(crate) fn suspect_bound(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        statement: &Statement,
+        names: &BindNames<'_>,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        if !self.settings.keeps_sessions {
+            return None;
+        }
+        let returns = Returns::of(&statement.verdict, &statement.query);
+        self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
+        if !self.keeps_session(id) {
+            return None;
+        }
+        let mut named = Vec::new();
+        if statement.effects.intersects(Effects::SETTINGS) && statement.query.contains(&b'$') {
+            if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
+                return Some(Step::NeedBytes);
+            }
+            named = named_by_parameters(message.body(), names);
+        }
+        named.extend(if statement.effects.intersects(Effects::SETTINGS) {
+            pgweir_sql::hidden_settings(&statement.query)
+        } else {
+            Vec::new()
+        });
+        let effects = without_mere_ends(statement.effects, &statement.verdict);
+        self.suspect(now, id, effects, &statement.query, named);
+        None
+    }
+
+    /// Parse where prepared statements are not tracked: what may run later is judged now.
+    pub(crate) fn parse_untracked(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+    ) -> Step {
+        if self.keeps_session(id) {
+            if message.total > INSPECT_BYTES_MAX {
+                self.inspect_query(now, id, None);
+            } else if !message.is_whole() {
+                return Step::NeedBytes;
+            } else if let Ok(parse) = Parse::read(message.body()) {
+                self.inspect_query(now, id, Some(parse.query));
+            }
+        }
+        self.plain(id, server_id, message, Expect::Parse)
+    }
+
+    /// Execute of what may be a portal that resets settings: the client's startup values are made again behind it.
+    pub(crate) fn execute_reset(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        if !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        let portal = Reader::new(message.body()).cstr().ok();
+        let client = self.client_mut(id);
+        let returns = match &client.bound_reset {
+            Some(bound) if portal == Some(&*bound.0) => client.bound_reset.take().map(|b| b.1),
+            _ => None,
+        };
+        let step = self.execute_as_bound(id, server_id, message);
+        if let (Some(returns), Step::Progress(_)) = (returns, step) {
+            self.make_startup_values(id, server_id, &returns);
+        }
+        step
+    }
+
+    /// A Query that has been looked at, behind everything that must precede it.
+    pub(crate) fn send_query(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        mut entry: Entry,
+        returns: Option<Returns>,
+    ) -> Step {
+        let Some(returns) = returns.filter(|_| message.is_whole()) else {
+            self.server_mut(server_id).queue.push(entry);
+            return self.forward(id, server_id, message);
+        };
+        let ready = self.return_to_startup(id, server_id, &returns);
+        entry.ready = ready;
+        self.server_mut(server_id).queue.push(entry);
+        let step = self.forward(id, server_id, message);
+        if ready == crate::reply_queue::Ready::Held {
+            self.send_startup_values(id, server_id, &returns);
+        }
+        step
+    }
+}
+
+/// A DEALLOCATE alone makes no prepared statement that could tie the client to its server.
+fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
+    use pgweir_sql::Statement::{Deallocate, DeallocateAll};
+    match verdict {
+        Deallocate(_) | DeallocateAll => effects.without(Effects::PREPARE),
+        _ => effects,
+    }
+}
+
+/// Custom settings that the parameters of a Bind name, as in `select set_config($1, $2, false)`.
+fn named_by_parameters(body: &[u8], names: &BindNames<'_>) -> Vec<Box<str>> {
+    let read = || -> Option<Vec<Box<str>>> {
+        let mut reader = Reader::new(&body[names.wire_bytes()..]);
+        let formats = usize::try_from(reader.i16().ok()?).ok()?;
+        reader.bytes(formats * 2).ok()?;
+        let mut found = Vec::new();
+        for _ in 0..reader.i16().ok()? {
+            let Ok(length) = usize::try_from(reader.i32().ok()?) else {
+                continue;
+            };
+            let value = reader.bytes(length).ok()?;
+            if let Some(name) = setting_name(value) {
+                found.push(name);
+            }
+        }
+        Some(found)
+    };
+    debug_assert!(body.len() + HEADER_BYTES >= names.wire_bytes());
+    read().unwrap_or_default()
+}
+
+/// `app.tenant`, `role`: a name that pg_settings does not show.
+fn setting_name(value: &[u8]) -> Option<Box<str>> {
+    let text = std::str::from_utf8(value)
+        .ok()
+        .filter(|t| t.len() <= SETTING_NAME_BYTES_MAX)?;
+    let is_word = |word: &str| {
+        !word.starts_with(|c: char| c.is_ascii_digit() || c == '$')
+            && !word.is_empty()
+            && word.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '$')
+    };
+    let custom = text.contains('.') && text.split('.').all(is_word);
+    (custom || text.eq_ignore_ascii_case("role") || text.eq_ignore_ascii_case("session_authorization"))
+        .then(|| text.to_ascii_lowercase().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_could_name_a_custom_setting_is_taken_for_one() {
+        assert_eq!(setting_name(b"app.Tenant").as_deref(), Some("app.tenant"));
+        assert_eq!(setting_name(b"role").as_deref(), Some("role"));
+        for no in ["3.14", "a", "", ".", "a.", "x y.z", "datestyle"] {
+            assert_eq!(setting_name(no.as_bytes()), None, "{no}");
+        }
+    }
+}

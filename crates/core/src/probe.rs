@@ -1,0 +1,429 @@
+//! Probes: asking a server what became of the session, when a transaction may have changed it.
+//!
+//! The text of a statement says only what it *may* do ([`pgweir_sql::Effects`]); whether a SET took effect, a temporary
+//! table was rolled back or a lock is still held, the server knows best. So when such a transaction has ended and nothing
+//! else is owed, the pooler asks, behind the ReadyForQuery the client already has, and lets the server go only when the
+//! answer says that nothing ties the client to it.
+//!
+//! A probe is a segment of its own of prepared statements with every name qualified, so that no search_path, role or
+//! unnamed statement of the client's matters; it runs without a statement timeout and under no deferrable default
+//! (recording F3).
+
+use crate::client::Waiting;
+use crate::ids::{ClientId, ServerId};
+use crate::pins::{Cleanup, PROBED, PinReason, Pinned};
+use crate::pooler::Pooler;
+use crate::prepared::Statement;
+use crate::reply_queue::{Entry, Expect};
+use crate::request::{LogLevel, Request};
+use crate::session_state::Difference;
+use crate::time::Time;
+use pgweir_sql::Effects;
+use pgweir_wire::{HEADER_BYTES, Writer, backend};
+use std::sync::Arc;
+
+/// Settings that one client's session may have beyond those `pg_settings` shows; one that names more is pinned.
+const HIDDEN_SETTINGS_MAX: usize = 64;
+
+/// What a transaction may have done to the session, since the last probe.
+#[derive(Debug, Default)]
+pub(crate) struct Suspicion {
+    pub(crate) effects: Effects,
+    /// Settings it names that `pg_settings` does not show.
+    pub(crate) hidden: Vec<Box<str>>,
+    /// The beginning of the first suspicious statement.
+    pub(crate) statement: Box<str>,
+}
+
+/// A probe that has not been answered yet.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    /// Whether settings were asked for.
+    settings: bool,
+    /// Name and value of every setting the session has made.
+    rows: Vec<(Box<str>, Option<Box<str>>)>,
+    /// One for each of [`PROBED`].
+    pins: Option<[bool; PROBED.len()]>,
+    /// A name or value was not UTF-8.
+    unreadable: bool,
+    /// Why it failed.
+    failed: Option<Box<str>>,
+    /// What it was about.
+    statement: Box<str>,
+}
+
+/// Which reason an effect may bring about.
+const MAY_PIN: [(Effects, PinReason); PROBED.len()] = [
+    (Effects::TEMPORARY, PinReason::TemporaryObjects),
+    (Effects::LOCKS, PinReason::AdvisoryLocks),
+    (Effects::CURSORS, PinReason::HeldCursors),
+    (Effects::LISTEN, PinReason::Listening),
+    (Effects::PREPARE, PinReason::PreparedStatements),
+];
+
+/// Effects that no probe can see: they pin until the client leaves.
+const PIN_FOR_GOOD: [(Effects, PinReason); 4] = [
+    (Effects::LOAD, PinReason::Library),
+    (Effects::SEED, PinReason::Seed),
+    (Effects::SERVER_BOUND, PinReason::ServerBound),
+    (Effects::SEQUENCE, PinReason::Sequences),
+];
+
+impl Pooler {
+    /// A statement of the client's is on its way to its server.
+    pub(crate) fn suspect(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
+        if effects.is_empty() {
+            return;
+        }
+        for (effect, reason) in PIN_FOR_GOOD {
+            if effects.intersects(effect) {
+                self.pin_by(now, id, reason, text);
+            }
+        }
+        let client = self.client_mut(id);
+        let suspicion = client.suspicion.get_or_insert_with(|| {
+            Box::new(Suspicion {
+                statement: beginning(text),
+                ..Suspicion::default()
+            })
+        });
+        suspicion.effects |= effects;
+        for name in hidden {
+            if !suspicion.hidden.contains(&name) {
+                suspicion.hidden.push(name);
+            }
+        }
+        if suspicion.hidden.len() > HIDDEN_SETTINGS_MAX {
+            suspicion.hidden.truncate(HIDDEN_SETTINGS_MAX);
+            self.pin_by(now, id, PinReason::UnreadableSetting, text);
+        }
+    }
+
+    /// Keeps a client on its server: what it did cannot be done again elsewhere.
+    pub(crate) fn pin_by(&mut self, now: Time, id: ClientId, reason: PinReason, text: &[u8]) {
+        let client = self.client_mut(id);
+        if client.pinned.is_none() && reason != PinReason::SessionPooling {
+            client.pinned = Some(Box::new(Pinned {
+                since: now,
+                statement: beginning(text),
+            }));
+        }
+        if !client.pins.contains(reason) {
+            client.pins.insert(reason);
+            self.state_stats.pinned(reason);
+        }
+    }
+
+    /// Asks the server what the client's last transactions did to the session. Called when the server is clean; says
+    /// whether there was anything to ask.
+    pub(crate) fn probe(&mut self, server_id: ServerId) -> bool {
+        let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
+            return false;
+        };
+        let always = self.settings.probe_always && self.clients.get(id.0).is_some_and(|c| c.used_server);
+        let with_locks = self.settings.probe_always_locks;
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return false;
+        };
+        client.used_server = false;
+        let suspicion = match client.suspicion.take() {
+            Some(suspicion) => *suspicion,
+            None if always => Suspicion::default(),
+            None => return false,
+        };
+        let mut effects = suspicion.effects;
+        if always {
+            effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
+            if with_locks {
+                effects |= Effects::LOCKS;
+            }
+        }
+        let pins = client.pins;
+        let unknown_code = effects.intersects(Effects::CODE);
+        let may_have_ended = effects.intersects(Effects::ENDS) && pins.of_session();
+        let may_pin = MAY_PIN
+            .iter()
+            .any(|(effect, reason)| effects.intersects(*effect) && !pins.contains(*reason));
+        let ask_pins = unknown_code || may_have_ended || may_pin;
+        let ask_settings = unknown_code || effects.intersects(Effects::SETTINGS);
+        if !ask_pins && !ask_settings {
+            return false;
+        }
+        let ask_locks = unknown_code || effects.intersects(Effects::LOCKS) || pins.contains(PinReason::AdvisoryLocks);
+        let mut hidden = suspicion.hidden;
+        if ask_settings {
+            for setting in client.shape.settings().iter().filter(|s| s.is_hidden()) {
+                if !hidden.iter().any(|h| h.eq_ignore_ascii_case(&setting.name)) {
+                    hidden.push((&*setting.name).into());
+                }
+            }
+        }
+        // What has been reset must be made again before the client goes on.
+        let resets = unknown_code || effects.intersects(Effects::RESETS);
+        let other_startup = self
+            .servers
+            .get(server_id.0)
+            .is_some_and(|s| !Arc::ptr_eq(&s.base, &client.base));
+        if ask_settings && resets && other_startup && client.waiting == Waiting::No {
+            client.waiting = Waiting::ForProbe;
+        }
+        self.state_stats.probes += 1;
+        self.send_probe(
+            server_id,
+            ask_pins.then_some(ask_locks),
+            ask_settings.then_some(hidden),
+            suspicion.statement,
+        );
+        true
+    }
+
+    /// `locks`: whether to look at pg_locks, which visits every backend; `None` asks for no pins at all.
+    fn send_probe(
+        &mut self,
+        server_id: ServerId,
+        locks: Option<bool>,
+        hidden: Option<Vec<Box<str>>>,
+        statement: Box<str>,
+    ) {
+        let (pins, settings, set_config) = (
+            self.own_statements.probe_pins.clone(),
+            self.own_statements.probe_settings.clone(),
+            self.own_statements.set_config_local.clone(),
+        );
+        let server = self.server_mut(server_id);
+        server.probe = Some(Box::new(Probe {
+            settings: hidden.is_some(),
+            statement,
+            ..Probe::default()
+        }));
+        let hurried = server.shape.is_hurried();
+        let deferrable = server.shape.is_deferrable();
+        if deferrable {
+            self.own_begin(server_id);
+        }
+        if hurried {
+            for name in ["statement_timeout", "lock_timeout"] {
+                self.probe_with(server_id, &set_config, &[Some(name.as_bytes()), Some(b"0")]);
+            }
+        }
+        if let Some(locks) = locks {
+            self.probe_with(server_id, &pins, &[Some(if locks { b"t" } else { b"f" })]);
+        }
+        if let Some(hidden) = hidden {
+            let array = array_literal(&hidden);
+            self.probe_with(server_id, &settings, &[Some(array.as_bytes())]);
+        }
+        if deferrable {
+            self.own_commit(server_id);
+        }
+        self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
+        self.send(server_id, |w| w.sync());
+    }
+
+    /// Runs one of the pooler's own statements as part of a probe.
+    fn probe_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+        self.ensure_held(server_id, statement);
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry::probe(Expect::Bind));
+        queue.push(Entry::probe(Expect::Execute));
+        let name = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.bind_text(name.as_bytes(), values);
+            writer.execute();
+        });
+    }
+
+    /// Begins a transaction that no default of the client's can hold up, for statements of the pooler's own.
+    pub(crate) fn own_begin(&mut self, server_id: ServerId) {
+        let begin = self.own_statements.begin_plain.clone();
+        self.probe_with(server_id, &begin, &[]);
+    }
+
+    /// Ends what [`Pooler::own_begin`] began.
+    pub(crate) fn own_commit(&mut self, server_id: ServerId) {
+        let commit = self.own_statements.commit.clone();
+        self.probe_with(server_id, &commit, &[]);
+    }
+
+    /// A whole row of a probe's answer.
+    pub(crate) fn probe_row(&mut self, server_id: ServerId, message: &[u8]) {
+        let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) else {
+            return;
+        };
+        let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
+            probe.failed = Some("malformed row".into());
+            return;
+        };
+        match row[..] {
+            [name, value] => match (name.map(std::str::from_utf8), value.map(std::str::from_utf8)) {
+                (Some(Ok(name)), None) => probe.rows.push((name.into(), None)),
+                (Some(Ok(name)), Some(Ok(value))) => probe.rows.push((name.into(), Some(value.into()))),
+                _ => probe.unreadable = true,
+            },
+            _ if row.len() == PROBED.len() => {
+                let mut held = [false; PROBED.len()];
+                for (held, value) in held.iter_mut().zip(&row) {
+                    *held = *value == Some(b"t");
+                }
+                probe.pins = Some(held);
+            }
+            // The value set_config() returns.
+            _ => {}
+        }
+    }
+
+    /// The server refused a probe.
+    pub(crate) fn probe_failed(&mut self, server_id: ServerId, message: &str) {
+        if let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) {
+            probe.failed = Some(message.into());
+        }
+    }
+
+    /// The server has answered a probe to the end.
+    pub(crate) fn probed(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        let Some(probe) = server.probe.take() else { return };
+        let Some(id) = server.link else { return };
+        let client = self.client_mut(id);
+        if client.waiting == Waiting::ForProbe {
+            client.waiting = Waiting::No;
+            self.requests.push_back(Request::Resume(id.into()));
+        }
+        if let Some(failed) = probe.failed {
+            self.log(
+                LogLevel::Warning,
+                format!("{server_id}: cannot tell the state of the session: {failed}"),
+            );
+            self.server_mut(server_id)
+                .close_reason
+                .get_or_insert("the state of its session is not known");
+            return;
+        }
+        if let Some(held) = probe.pins {
+            let before = self.client_mut(id).pins;
+            for (reason, held) in PROBED.into_iter().zip(held) {
+                if held {
+                    self.pin_by(now, id, reason, probe.statement.as_bytes());
+                } else {
+                    self.client_mut(id).pins.set(reason, false);
+                }
+            }
+            let client = self.client_mut(id);
+            if !client.pins.of_session() {
+                client.pinned = None;
+            }
+            if before.of_session() && !client.pins.of_session() {
+                self.state_stats.unpinned += 1;
+            }
+        }
+        if probe.unreadable {
+            self.pin_by(now, id, PinReason::UnreadableSetting, probe.statement.as_bytes());
+        }
+        if probe.settings {
+            self.settings_found(id, server_id, &probe.rows);
+        }
+    }
+
+    /// The settings that the session has made, as the server tells them.
+    fn settings_found(&mut self, id: ClientId, server_id: ServerId, rows: &[(Box<str>, Option<Box<str>>)]) {
+        let server = self.servers.get(server_id.0).expect("looked up by the caller");
+        let client = self.clients.get(id.0).expect("a linked client lives");
+        let now = server.shape.clone();
+        // No role is the same as none set.
+        let is_made = |name: &str| {
+            let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
+                n.eq_ignore_ascii_case(name) && v.as_deref().is_some_and(|v| (name, v) != ("role", "none"))
+            };
+            rows.iter().any(made)
+        };
+        let gone: Vec<Arc<str>> = now
+            .settings()
+            .iter()
+            .filter(|s| !s.reported && !is_made(&s.name))
+            .map(|s| s.name.clone())
+            .collect();
+        let mut changes: Vec<(&str, Option<&str>, bool)> = gone.iter().map(|n| (&**n, None, false)).collect();
+        for (name, value) in rows {
+            let Some(value) = value.as_deref().filter(|_| is_made(name)) else {
+                continue;
+            };
+            let reported = now.get(name).is_some_and(|s| s.reported);
+            // What is reported is known by its own words; the view would tell it in others.
+            if !reported && !TRANSACTION_SETTINGS.contains(&&**name) && now.get(name).is_none_or(|s| *s.value != *value)
+            {
+                changes.push((name, Some(value), false));
+            }
+        }
+        let server_shape = if changes.is_empty() {
+            now
+        } else {
+            self.shapes.change(&now, changes)
+        };
+        // A setting of the client's startup packet that the session no longer makes has been reset: the server went back to
+        // its own startup value, and the client must go back to its.
+        let at_startup = Difference::between(&server.base, &client.base);
+        let returned: Vec<(&str, Option<&str>, bool)> = at_startup
+            .set
+            .iter()
+            .filter(|(name, value)| value.is_some() && !is_made(name))
+            .map(|(name, value)| (&**name, value.as_deref(), false))
+            .collect();
+        let client_shape = if returned.is_empty() {
+            server_shape.clone()
+        } else {
+            self.shapes.change(&server_shape, returned)
+        };
+        let told: Vec<(Arc<str>, Arc<str>)> = client_shape
+            .settings()
+            .iter()
+            .filter(|s| s.reported && server_shape.get(&s.name).is_none_or(|r| r.value != s.value))
+            .map(|s| (s.name.clone(), s.value.clone()))
+            .collect();
+        for (name, value) in told {
+            self.send(id, |w| w.parameter_status(name.as_bytes(), value.as_bytes()));
+        }
+        self.server_mut(server_id).shape = server_shape;
+        self.client_mut(id).shape = client_shape;
+    }
+
+    /// What must be done to a server whose client leaves, before anyone else gets it.
+    pub(crate) fn cleanup_after(&self, id: ClientId) -> Cleanup {
+        let Some(client) = self.clients.get(id.0) else {
+            return Cleanup::Nothing;
+        };
+        let in_doubt = client.suspicion.is_some()
+            || client
+                .link
+                .and_then(|s| self.servers.get(s.0))
+                .is_some_and(|s| s.probe.is_some());
+        let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
+        client.pins.cleanup().max(least)
+    }
+}
+
+/// Settings of the transaction, not of the session.
+const TRANSACTION_SETTINGS: [&str; 3] = [
+    "transaction_deferrable",
+    "transaction_isolation",
+    "transaction_read_only",
+];
+
+/// The beginning of a statement, as SHOW PINS and the log show it.
+fn beginning(text: &[u8]) -> Box<str> {
+    let cut = &text[..text.len().min(4 * crate::pins::STATEMENT_CHARS_SHOWN)];
+    let text = String::from_utf8_lossy(cut);
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    one_line.chars().take(crate::pins::STATEMENT_CHARS_SHOWN).collect()
+}
+
+/// `{"a","b"}`, as an array of text reads.
+fn array_literal(names: &[Box<str>]) -> String {
+    let quoted: Vec<String> = names
+        .iter()
+        .map(|n| format!("\"{}\"", n.replace('\\', "\\\\").replace('"', "\\\"")))
+        .collect();
+    format!("{{{}}}", quoted.join(","))
+}

@@ -1,0 +1,130 @@
+//! RESET goes back to what the client's own startup packet said.
+//!
+//! A server's startup values are those of the pool; a client's may be others, restored by `set_config()`. So where a client
+//! resets a setting that its startup packet gave, the pooler makes it again right behind the RESET. The client is told of
+//! what differs in the end, in front of one ReadyForQuery, as it would be by a server of its own.
+
+use crate::ids::{ClientId, ServerId};
+use crate::pooler::Pooler;
+use crate::reply_queue::{Entry, Expect, Ready};
+use crate::session_state::Difference;
+use pgweir_sql::Statement;
+use pgweir_wire::Writer;
+use std::sync::Arc;
+
+/// What a statement returns to its startup value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Returns {
+    /// Every setting (RESET ALL, DISCARD ALL).
+    All,
+    /// The setting of this name, which may be none that a client can give at startup.
+    One(Box<[u8]>),
+}
+
+impl Returns {
+    /// What a statement may return to its startup value. A SET may do it (TO DEFAULT).
+    pub(crate) fn of(verdict: &Statement, text: &[u8]) -> Option<Returns> {
+        match verdict {
+            Statement::ResetAll | Statement::DiscardAll => Some(Returns::All),
+            Statement::Reset(name) => Some(Returns::One(name.clone())),
+            Statement::Set(name) if ends_with_default(text) => Some(Returns::One(name.clone())),
+            _ => None,
+        }
+    }
+
+    fn includes(&self, name: &str) -> bool {
+        match self {
+            Returns::All => true,
+            Returns::One(one) => one.eq_ignore_ascii_case(name.as_bytes()),
+        }
+    }
+}
+
+/// Whether the last word of a SET is DEFAULT or LOCAL.
+fn ends_with_default(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
+    let word = text.rsplit(|b| !b.is_ascii_alphabetic()).next().unwrap_or_default();
+    word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local")
+}
+
+impl Pooler {
+    /// The client's startup values that the server does not return to by itself.
+    fn startup_values(&self, id: ClientId, server_id: ServerId, returns: &Returns) -> Vec<(Arc<str>, Arc<str>)> {
+        let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
+            return Vec::new();
+        };
+        if Arc::ptr_eq(&client.base, &server.base) {
+            return Vec::new();
+        }
+        Difference::between(&server.base, &client.base)
+            .set
+            .into_iter()
+            .filter(|(name, _)| returns.includes(name))
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
+    /// Behind a Query that resets: makes the client's startup values again. Says whether the ReadyForQuery of that Query
+    /// is to be held, because another follows.
+    pub(crate) fn return_to_startup(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) -> Ready {
+        if self.startup_values(id, server_id, returns).is_empty() {
+            Ready::Passes
+        } else {
+            Ready::Held
+        }
+    }
+
+    /// The segment behind a Query whose ReadyForQuery is held.
+    pub(crate) fn send_startup_values(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) {
+        self.make_startup_values(id, server_id, returns);
+        let mut entry = Entry::forward(Expect::Sync);
+        entry.ready = Ready::Told;
+        self.server_mut(server_id).queue.push(entry);
+        self.send(server_id, |w| w.sync());
+    }
+
+    /// Makes the client's startup values in the segment at hand.
+    pub(crate) fn make_startup_values(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) {
+        let values = self.startup_values(id, server_id, returns);
+        if values.is_empty() {
+            return;
+        }
+        self.state_stats.returns_to_startup += 1;
+        let statement = self.own_statements.set_config.clone();
+        self.ensure_held(server_id, &statement);
+        let queue = &mut self.server_mut(server_id).queue;
+        for _ in &values {
+            queue.push(Entry::skip(Expect::Bind));
+            queue.push(Entry::skip(Expect::Execute));
+        }
+        let name = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            for (setting, value) in &values {
+                writer.bind_text(name.as_bytes(), &[Some(setting.as_bytes()), Some(value.as_bytes())]);
+                writer.execute();
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_text_returns_to_its_startup_value() {
+        let of = |text: &str| Returns::of(&pgweir_sql::classify(text.as_bytes()), text.as_bytes());
+        assert_eq!(of("reset all"), Some(Returns::All));
+        assert_eq!(of("discard all;"), Some(Returns::All));
+        assert_eq!(of("RESET DateStyle"), Some(Returns::One(b"datestyle"[..].into())));
+        assert_eq!(
+            of("set timezone to DEFAULT ;"),
+            Some(Returns::One(b"timezone"[..].into()))
+        );
+        assert_eq!(of("set time zone local"), Some(Returns::One(b"timezone"[..].into())));
+        assert_eq!(of("set timezone to 'default'"), None);
+        assert_eq!(of("select 1"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Counters of what keeping sessions costs: SHOW STATE_STATS.
+
+use crate::pins::PinReason;
+
+/// Counts since the start.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StateStats {
+    /// Segments of restored settings.
+    pub(crate) restorations: u64,
+    /// Settings sent in them.
+    pub(crate) settings_sent: u64,
+    /// Restorations that a server refused.
+    pub(crate) refused: u64,
+    /// Probes.
+    pub(crate) probes: u64,
+    /// Clients unpinned by a probe.
+    pub(crate) unpinned: u64,
+    /// Parse messages of the pooler's own, for statements of clients.
+    pub(crate) parses_injected: u64,
+    /// Settings put back to a client's startup values behind a RESET.
+    pub(crate) returns_to_startup: u64,
+    /// Servers cleaned with DISCARD ALL behind a pinned client.
+    pub(crate) discards: u64,
+    /// Pins by reason, in the order of [`PinReason::ALL`].
+    pub(crate) pins: [u64; PinReason::ALL.len()],
+}
+
+impl StateStats {
+    pub(crate) fn pinned(&mut self, reason: PinReason) {
+        self.pins[reason as usize] += 1;
+    }
+
+    /// Names and values, in the order of SHOW STATE_STATS.
+    pub(crate) fn rows(&self) -> Vec<(String, u64)> {
+        let mut rows: Vec<(String, u64)> = [
+            ("restorations", self.restorations),
+            ("settings_sent", self.settings_sent),
+            ("restorations_refused", self.refused),
+            ("probes", self.probes),
+            ("unpinned", self.unpinned),
+            ("parses_injected", self.parses_injected),
+            ("returns_to_startup", self.returns_to_startup),
+            ("discards", self.discards),
+        ]
+        .map(|(name, count)| (name.to_string(), count))
+        .into();
+        let pins = PinReason::ALL.into_iter().zip(self.pins);
+        rows.extend(pins.map(|(reason, count)| (format!("pins: {}", reason.words()), count)));
+        rows
+    }
+}

@@ -1,0 +1,128 @@
+"""Sessions in transaction mode: a client that shares two servers with busy neighbours sees what it would see alone.
+
+Every script runs twice, directly and through the pooler, where idle servers are handed out so that as much as possible
+has to be put right (`link = adversarial`) and two neighbours change settings between any two statements.
+"""
+
+import psycopg
+import pytest
+
+from harness.pooler import kind
+from harness.waiting import eventually
+
+SCRIPTS = {
+    "settings": [
+        "show datestyle", "show work_mem", "set work_mem = '7MB'", "show work_mem", "reset work_mem", "show work_mem",
+        "set datestyle to iso", "show datestyle", "reset datestyle", "show datestyle", "select date '2020-02-03'::text",
+        "set search_path = a, \"B c\"", "show search_path", "set time zone 'Europe/Paris'", "show timezone",
+        "set statement_timeout = 4321", "show statement_timeout", "set names 'latin1'", "show client_encoding",
+        "reset all", "show search_path", "show timezone", "show datestyle", "show work_mem",
+    ],
+    "transactions": [
+        "begin", "set work_mem = '9MB'", "rollback", "show work_mem", "begin", "set work_mem = '9MB'", "commit",
+        "show work_mem", "begin", "savepoint s", "set work_mem = '8MB'", "rollback to s", "commit", "show work_mem",
+        "begin", "set local work_mem = '6MB'", "commit", "show work_mem", "begin", "set work_mem = '3MB'", "select 1/0",
+        "commit", "show work_mem", "set work_mem = '2MB'; select 1/0", "show work_mem",
+    ],
+    "custom": [
+        "set app.tenant = 'x y'", "select current_setting('app.tenant')", "select set_config('app.two', 'v', false)",
+        "select current_setting('app.two')", "begin", "set app.tenant = 'z'", "rollback",
+        "select current_setting('app.tenant')", "discard all", "select current_setting('app.tenant', true)",
+    ],
+    "roles": [
+        "set role session_bob", "select current_user, session_user", "reset role", "select current_user",
+        "set session authorization session_bob", "select current_user, session_user", "show work_mem",
+        "reset session authorization", "select current_user, session_user",
+    ],
+    "temporary": [
+        "create temp table tt (a int)", "insert into tt values (1)", "select * from tt", "drop table tt",
+        "select count(*) from pg_class where relname = 'tt'", "begin", "create temp table tt (a int)", "rollback",
+        "select to_regclass('tt')",
+    ],
+    "locks": [
+        "select pg_advisory_lock(77)", "select 1", "select pg_advisory_unlock(77)", "select pg_try_advisory_lock(78)",
+        "select pg_advisory_unlock_all()", "select count(*) from pg_locks where locktype = 'advisory' and objid in (77, 78)",
+    ],
+    "prepared": [
+        "prepare pp as select 42", "execute pp", "select name from pg_prepared_statements where from_sql",
+        "deallocate pp", "execute pp",
+    ],
+    "listen": [
+        "listen foo", "select pg_listening_channels()", "unlisten *", "select count(*) from pg_listening_channels()",
+    ],
+    "cursors": [
+        "begin", "declare c cursor with hold for select generate_series(1, 5)", "commit", "fetch 2 from c", "close c",
+        "fetch 1 from c",
+    ],
+}
+
+
+def connect(host, port, **more):
+    return psycopg.connect(
+        host=host, port=port, user="postgres", dbname="postgres", autocommit=True, prepare_threshold=None, **more
+    )
+
+
+def answer(connection, statement):
+    try:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else cursor.statusmessage
+    except psycopg.Error as error:
+        return error.sqlstate
+
+
+def run(host, port, script, between=lambda: None):
+    with connect(host, port, options="-c datestyle=German -c work_mem=5MB") as client:
+        answers = []
+        for statement in script:
+            between()
+            answers.append((statement, answer(client, statement)))
+        return answers
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_session_is_kept(pg, make_pooler, name):
+    """State that leaks to other clients, or is lost on the way to another server."""
+    if kind() != "pgweir":
+        pytest.skip("other poolers do not keep sessions")
+    pg.psql("do $$ begin create role session_bob; exception when duplicate_object then null; end $$")
+    expected = run(pg.host, pg.port, SCRIPTS[name])
+    pooler = make_pooler(pg, settings={"default_pool_size": 3, "link": "adversarial", "ignore_startup_parameters": ""})
+    with connect(pooler.host, pooler.port) as one, connect(pooler.host, pooler.port) as two:
+        turn = iter(range(10**6))
+
+        def churn():
+            number = next(turn)
+            for neighbour in (one, two):
+                answer(neighbour, f"set work_mem = '{100 + number}kB'")
+                answer(neighbour, f"set datestyle = '{['SQL', 'Postgres'][number % 2]}, DMY'")
+                answer(neighbour, f"set app.tenant = 'n{number}'")
+
+        assert run(pooler.host, pooler.port, SCRIPTS[name], churn) == expected
+        assert answer(one, "show datestyle")[0][0].endswith("DMY")
+
+
+def test_pins_are_shown_and_end(pg, make_pooler):
+    """A client that keeps its server is listed with its reason, and the server is clean when it leaves."""
+    if kind() != "pgweir":
+        pytest.skip("other poolers do not pin")
+    pooler = make_pooler(pg, settings={"default_pool_size": 1})
+    client = connect(pooler.host, pooler.port)
+    client.execute("create temp table left_behind (a int)")
+    eventually(lambda: [r["reason"] for r in pooler.console("SHOW PINS")] == ["temporary objects"])
+    client.close()
+    with connect(pooler.host, pooler.port) as other:
+        assert other.execute("select to_regclass('left_behind')").fetchall() == [(None,)]
+    assert pooler.console("SHOW PINS") == []
+
+
+def test_pin_idle_timeout(pg15, make_pooler):
+    """A pinned client that does nothing does not keep its server for ever."""
+    if kind() != "pgweir":
+        pytest.skip("other poolers do not pin")
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1, "pin_idle_timeout": 1})
+    with connect(pooler.host, pooler.port) as idle, connect(pooler.host, pooler.port) as other:
+        idle.execute("select pg_advisory_lock(79)")
+        assert other.execute("select 1").fetchall() == [(1,)]
+        with pytest.raises(psycopg.Error):
+            idle.execute("select 1")
