@@ -23,8 +23,8 @@ const FOLD: u64 = 0x2020_2020_2020_2020;
 
 const SLOTS: usize = 1024;
 
-/// Chosen so that no two keys share a slot, which [`Table::new`] checks.
-const MULTIPLIER: u32 = 0x6fea_51cb;
+/// Chosen so that no two keys share a slot, which [`Table::add`] checks, and few other letters that are frequent in SQL do.
+const MULTIPLIER: u32 = 0x0005_f5e7;
 
 /// Bytes to compare: of the four before the key's first byte but one, and the four behind them.
 #[derive(Clone, Copy)]
@@ -35,9 +35,10 @@ struct Entry {
 }
 
 struct Table {
-    /// One more than the place in `entries`; 0 where there is none.
+    /// Places in `entries`; 0 where there is none.
     slots: [u8; SLOTS],
-    entries: [Entry; 64],
+    entries: [Entry; 256],
+    /// Entries in use, and the unused one in front.
     length: usize,
 }
 
@@ -49,6 +50,10 @@ static TABLE: Table = Table::new();
 pub(crate) fn is_harmless(text: &[u8]) -> bool {
     let statement = text.trim_ascii_end();
     let statement = statement.strip_suffix(b";").unwrap_or(statement);
+    let Some(end) = statement.last_chunk::<8>() else {
+        // Too short for a name behind its verb.
+        return !statement.iter().any(|b| matches!(b, b';' | b'&'));
+    };
     let (chunks, rest) = statement.as_chunks::<8>();
     let mut marks = 0;
     let mut before = FOLD;
@@ -60,15 +65,21 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
         marks |= mark(now, b';') | mark(now, b'&');
         before = now;
     }
-    let mut last = *b"                ";
-    last[..rest.len()].copy_from_slice(rest);
-    let (last, _) = last.as_chunks::<8>();
-    let (now, after) = (u64::from_le_bytes(last[0]) | FOLD, u64::from_le_bytes(last[1]) | FOLD);
-    if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) || TABLE.has((now >> 32) | (after << 32)) {
+    // The rest, and spaces behind it.
+    let read_bits = 8 * (8 - rest.len() as u32);
+    let now = u64::from_le_bytes(*end).checked_shr(read_bits).unwrap_or(0) | FOLD;
+    if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) {
         return false;
     }
     marks |= mark(now, b';') | mark(now, b'&');
-    marks == 0 || (memchr(b';', statement).is_none() && memmem::find(statement, b"&\"").is_none())
+    marks == 0 || is_harmless_in_full(statement)
+}
+
+/// Whether there is neither a semicolon nor a `U&"`.
+#[cold]
+#[inline(never)]
+fn is_harmless_in_full(statement: &[u8]) -> bool {
+    memchr(b';', statement).is_none() && memmem::find(statement, b"&\"").is_none()
 }
 
 /// Not 0 if one of the bytes is `wanted`, which has the bit of [`FOLD`] set.
@@ -78,23 +89,20 @@ const fn mark(bytes: u64, wanted: u8) -> u64 {
     zero.wrapping_sub(ONES) & !zero & (ONES << 7)
 }
 
-/// Three bytes of eight, from the fourth.
-const fn key_of(bytes: u64) -> u32 {
-    (bytes >> 24) as u32 & 0x00ff_ffff
-}
-
-const fn slot_of(key: u32) -> usize {
-    (key.wrapping_mul(MULTIPLIER) >> 22) as usize
+/// Where the three bytes from the fourth of eight are to be found: the fourth in the lowest byte of the key. What is above
+/// the key's 24 bits is lost in the product.
+const fn slot_of(bytes: u64) -> usize {
+    (((bytes >> 24) as u32).wrapping_mul(MULTIPLIER << 8) >> 22) as usize
 }
 
 impl Table {
     /// Whether eight bytes, folded, are part of a name.
     #[inline]
     fn has(&self, bytes: u64) -> bool {
-        match self.slots[slot_of(key_of(bytes)) & (SLOTS - 1)] {
+        match self.slots[slot_of(bytes) & (SLOTS - 1)] {
             0 => false,
             number => {
-                let entry = &self.entries[usize::from(number) - 1];
+                let entry = &self.entries[usize::from(number)];
                 bytes & entry.mask == entry.value
             }
         }
@@ -108,8 +116,8 @@ impl Table {
         };
         let mut table = Table {
             slots: [0; SLOTS],
-            entries: [empty; 64],
-            length: 0,
+            entries: [empty; 256],
+            length: 1,
         };
         let mut core = 0;
         while core < CORES.len() {
@@ -152,9 +160,9 @@ impl Table {
             }
             byte += 1;
         }
-        let slot = &mut self.slots[slot_of(key)];
+        let slot = &mut self.slots[slot_of((key as u64) << 24)];
         if *slot != 0 {
-            let other = self.entries[*slot as usize - 1];
+            let other = self.entries[*slot as usize];
             assert!(
                 other.key == key && other.mask == entry.mask && other.value == entry.value,
                 "two keys in a slot: choose another multiplier, or other cores"
@@ -162,8 +170,8 @@ impl Table {
             return;
         }
         self.entries[self.length] = entry;
-        self.length += 1;
         *slot = self.length as u8;
+        self.length += 1;
     }
 }
 

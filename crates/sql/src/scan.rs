@@ -23,6 +23,7 @@ pub fn effects(text: &[u8]) -> Effects {
     effects_of_statements(text)
 }
 
+#[cold]
 #[inline(never)]
 fn effects_of_statements(text: &[u8]) -> Effects {
     // Comments in front of ordinary statements are frequent.

@@ -72,6 +72,9 @@ pub fn classify(text: &[u8]) -> Statement {
     if begins_otherwise(text) {
         return Statement::Other;
     }
+    if let Some(statement) = one_word(text) {
+        return statement;
+    }
     let mut lexer = Lexer::new(text);
     match lexer.next() {
         Some(Token::Word(verb)) if verb.eq_ignore_ascii_case(b"prepare") => prepare(text, lexer),
@@ -96,6 +99,19 @@ fn begins_otherwise(text: &[u8]) -> bool {
         b'd' => first[2] | 0x20 == b'l',
         _ => false,
     }
+}
+
+/// The statements that are sent most, as they are spelled most: they are not worth a lexer.
+fn one_word(text: &[u8]) -> Option<Statement> {
+    let word = text.strip_suffix(b";").unwrap_or(text);
+    let (spelled, statement) = match word.len() {
+        3 => (&b"end"[..], Statement::Commit),
+        5 => (&b"begin"[..], Statement::Begin),
+        6 => (&b"commit"[..], Statement::Commit),
+        8 => (&b"rollback"[..], Statement::Rollback),
+        _ => return None,
+    };
+    word.eq_ignore_ascii_case(spelled).then_some(statement)
 }
 
 fn classify_verb(verb: &[u8], mut lexer: Lexer<'_>) -> Statement {
