@@ -6,7 +6,7 @@ use crate::buffers;
 use crate::cache::{self, CacheArguments};
 use crate::idle::{self, IdleArguments};
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
-use crate::{connect, connections};
+use crate::{connect, connections, scale};
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -62,6 +62,12 @@ pub enum LabCommand {
     ///
     /// On a throwaway server with TLS and with SCRAM as well.
     Connect(connect::Arguments),
+
+    /// Measure up to 19,900 clients through pgweir, and direct as far as the server allows; and how long one more waits
+    ///
+    /// Throughput and latency over the number of clients; then one client beside a saturated pool, in the same pool, in
+    /// one of its own, and direct.
+    Scale(scale::Arguments),
 }
 
 /// Runs a command to its end.
@@ -88,5 +94,6 @@ fn lab(command: LabCommand) -> Result<()> {
         LabCommand::Idle(arguments) => idle::run(&arguments),
         LabCommand::Buffers(arguments) => buffers::run(&arguments),
         LabCommand::Connect(arguments) => connect::run(&arguments),
+        LabCommand::Scale(arguments) => scale::run(&arguments),
     }
 }

@@ -26,6 +26,7 @@ pub mod progress;
 pub mod report;
 pub mod results;
 pub mod rounds;
+pub mod scale;
 pub mod server;
 pub mod session;
 pub mod throwaway;

@@ -50,6 +50,11 @@ pub fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
+/// The limit of open files that a process may give itself; `None` where there is none.
+pub fn open_files_max() -> Option<u64> {
+    getrlimit(Resource::Nofile).maximum
+}
+
 /// Raises the limit of open files of this process and its children to at least `wanted`.
 pub fn raise_open_files(wanted: u64) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);

@@ -16,6 +16,9 @@ use tempfile::TempDir;
 /// Who clients of the pooler log in as.
 const USER: &str = "pgweir_lab";
 
+/// Under this name the database has a pool of its own, of one server, where the settings ask for that.
+const OWN_POOL: &str = "pgweir_lab_own_pool";
+
 /// Time to start listening, and to end.
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -36,6 +39,8 @@ pub struct PoolerSettings {
     pub auth_type: &'static str,
     /// `session`, `transaction` or `statement`.
     pub pool_mode: &'static str,
+    /// Whether the database of the server has a second pool, of one server, which [`Pooler::server_by_own_pool`] uses.
+    pub own_pool: bool,
 }
 
 impl PoolerSettings {
@@ -46,6 +51,7 @@ impl PoolerSettings {
             clients_max,
             auth_type: "plain",
             pool_mode: "transaction",
+            own_pool: false,
         }
     }
 }
@@ -119,6 +125,11 @@ impl Pooler {
             parameters.set(name, value).map_err(Error::new)?;
         }
         Server::new(parameters)
+    }
+
+    /// The same by a pool that the others do not use; only of a pooler whose settings ask for it.
+    pub fn server_by_own_pool(&self, behind: &Server) -> Result<Server> {
+        Ok(self.server(behind)?.in_database(OWN_POOL))
     }
 
     /// The process, for those who look at its memory and processor time.
@@ -211,8 +222,13 @@ fn configuration(server: &Server, settings: &PoolerSettings, port: u16, folder: 
             database += &format!(" {name}='{}'", value.replace('\'', "''"));
         }
     }
+    let mut own_pool = String::new();
+    if let Some(name) = server.get("dbname").filter(|_| settings.own_pool) {
+        let name = name.replace('\'', "''");
+        own_pool = format!("{OWN_POOL} ={database} dbname='{name}' pool_size=1\n");
+    }
     format!(
-        "[databases]\n* ={database}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+        "[databases]\n{own_pool}* ={database}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
          auth_type = {}\nauth_file = {folder}/userlist.txt\nadmin_users = {USER}\nlogfile = {folder}/log\n\
          pool_mode = {}\ndefault_pool_size = {}\nmax_client_conn = {}\nquery_wait_timeout = 0\nserver_login_retry = 1\n\
          ignore_startup_parameters = extra_float_digits,options\nlog_connections = 0\nlog_disconnections = 0\n",

@@ -3,6 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+/// So much time is supposed to have gone as planned, before anything was done.
+const PACE_SUPPOSED_FOR: Duration = Duration::from_secs(3);
+
 /// The progress of a command, step by step.
 #[derive(Debug)]
 pub struct Progress {
@@ -11,6 +14,8 @@ pub struct Progress {
     planned: usize,
     left: Duration,
     step: usize,
+    /// What the steps done were planned to take, and took.
+    done: (Duration, Duration),
     /// The step that runs: its words, its planned time, its start.
     running: Option<(String, Duration, Instant)>,
 }
@@ -29,6 +34,7 @@ impl Progress {
             planned: 0,
             left: Duration::ZERO,
             step: 0,
+            done: (Duration::ZERO, Duration::ZERO),
             running: None,
         }
     }
@@ -37,6 +43,12 @@ impl Progress {
     pub fn plan(&mut self, steps: usize, time: Duration) {
         self.planned += steps;
         self.left += time;
+    }
+
+    /// From now on so many steps will come, which take so long together, whatever was planned before.
+    pub fn plan_rest(&mut self, steps: usize, time: Duration) {
+        self.planned = self.step + steps;
+        self.left = time;
     }
 
     /// Some of what was planned will not come.
@@ -69,9 +81,11 @@ impl Progress {
 
     /// The step has ended so.
     pub fn done(&mut self, result: &str) {
-        let Some((what, planned, _)) = self.running.take() else {
+        let Some((what, planned, started)) = self.running.take() else {
             return;
         };
+        self.done.0 += planned;
+        self.done.1 += started.elapsed();
         self.left = self.left.saturating_sub(planned);
         if self.terminal {
             eprintln!("\r\x1b[K[{}/{}] {what}: {result}", self.step, self.planned);
@@ -89,8 +103,15 @@ impl Progress {
             "[{}/{}] {what} (about {} left)",
             self.step,
             self.planned,
-            duration_words(left)
+            duration_words(left.mul_f64(self.pace()))
         )
+    }
+
+    /// How long steps have taken for each second planned: starting programs, connecting and vacuuming take their time on
+    /// this machine and server. The first steps alone do not decide it.
+    fn pace(&self) -> f64 {
+        let (planned, taken) = self.done;
+        (taken + PACE_SUPPOSED_FOR).as_secs_f64() / (planned + PACE_SUPPOSED_FOR).as_secs_f64()
     }
 }
 
@@ -130,6 +151,40 @@ pub fn number_words(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The seconds that the line tells.
+    fn left(progress: &Progress) -> u64 {
+        let line = progress.line();
+        let (_, told) = line.split_once("(about ").unwrap();
+        told.strip_suffix(" s left)").unwrap().parse().unwrap()
+    }
+
+    /// Guards against an estimate that stays wrong where every step takes longer than planned.
+    #[test]
+    fn the_time_left_follows_what_the_steps_take() {
+        let mut progress = Progress::new();
+        progress.plan(3, Duration::from_secs(30));
+        progress.begin("one", Duration::from_secs(10));
+        // The clock goes on meanwhile.
+        assert!((25..=30).contains(&left(&progress)));
+        progress.running.as_mut().unwrap().2 = Instant::now().checked_sub(Duration::from_secs(23)).unwrap();
+        assert!((15..=20).contains(&left(&progress)));
+        progress.done("");
+        progress.begin("two", Duration::from_secs(10));
+        // (23 + 3) / (10 + 3) = 2 seconds for each second planned.
+        assert!((35..=40).contains(&left(&progress)));
+    }
+
+    #[test]
+    fn what_is_planned_anew_replaces_the_plan() {
+        let mut progress = Progress::new();
+        progress.plan(5, Duration::from_secs(50));
+        progress.begin("one", Duration::from_secs(1));
+        progress.done("");
+        progress.plan_rest(2, Duration::from_secs(8));
+        progress.begin("two", Duration::from_secs(4));
+        assert!(progress.line().starts_with("[2/3] two (about "), "{}", progress.line());
+    }
 
     #[test]
     fn numbers_and_times_in_words() {

@@ -2,7 +2,7 @@
 
 use super::sweep::Sweep;
 use super::{Arguments, level_words};
-use crate::maths::{FittedUsl, Recommendation, Surroundings, compare, fit_with_confidence, recommend};
+use crate::maths::{Difference, FittedUsl, Recommendation, Surroundings, compare, fit_with_confidence, recommend};
 use crate::progress::number_words;
 use crate::results::{Case, Outcome, Paste};
 use crate::rounds::{Planned, clients_words};
@@ -14,6 +14,9 @@ pub(super) const RESERVED_CONNECTIONS: u32 = 3;
 
 /// A pool is large enough with this share of the best pool's throughput.
 const ENOUGH_SHARE: f64 = 0.97;
+
+/// Said where a difference of two single rounds is told.
+const NOISE_UNKNOWN: &str = "with one round nothing is known of the noise";
 
 /// The seed of the resampling, so that the same figures give the same confidence.
 const SEED: u64 = 1;
@@ -165,7 +168,8 @@ fn conclusions(judged: &Judged) -> Vec<String> {
     {
         let difference = compare(best.values("tps"), most.values("tps"));
         let what = match difference {
-            Some(d) if !d.is_real() => "which is no difference beyond the noise".to_owned(),
+            Some(Difference::WithinNoise { .. }) => "which is no difference beyond the noise".to_owned(),
+            Some(d @ Difference::Unknown { .. }) => format!("{:+.1} %; {NOISE_UNKNOWN}", d.percent()),
             Some(d) => format!("{} % less", number_words(-d.percent())),
             None => "not comparable".to_owned(),
         };
@@ -195,14 +199,19 @@ fn conclusions(judged: &Judged) -> Vec<String> {
         && let Some(difference) = compare(beside.values("tps"), size.values("tps"))
     {
         let servers = recommendation.default_pool_size;
-        let what = if difference.is_real() {
-            let more = if difference.percent() > 0.0 { "more" } else { "less" };
-            format!("{} % {more} than direct", number_words(difference.percent().abs()))
-        } else {
-            "as many as direct, within the noise".to_owned()
+        let more = if difference.percent() > 0.0 { "more" } else { "less" };
+        let percent = number_words(difference.percent().abs());
+        let (what, unsure) = match difference {
+            Difference::Real { .. } => (format!("{percent} % {more} than direct"), String::new()),
+            Difference::WithinNoise { .. } => ("as many as direct, within the noise".to_owned(), String::new()),
+            Difference::Unknown { .. } => (
+                format!("{percent} % {more} than direct"),
+                format!(" {}", sentence(NOISE_UNKNOWN)),
+            ),
         };
         said.push(format!(
-            "Through pgweir with a pool of {servers}, {} make {} TPS, {what}: with {servers} connections of the server in place of {}.",
+            "Through pgweir with a pool of {servers}, {} make {} TPS, {what}: with {servers} connections of the server in \
+             place of {}.{unsure}",
             clients_words(beside.clients),
             number_words(tps(size)),
             beside.clients

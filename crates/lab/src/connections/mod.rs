@@ -80,11 +80,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut session = Session::open("connections", &arguments.common, &settings, |target| {
         plan(arguments, target, wished)
     })?;
-    if !arguments.common.existing {
-        session.fill(&arguments.workload)?;
-    }
     let most = most_clients(&session.target, wished, arguments)?;
     let mut sweep = Sweep::new(arguments, most);
+    let (runs, time) = sweep.expected();
+    session.progress.plan(runs, time);
+    if !arguments.common.existing {
+        session.progress.plan(1, fill_time(arguments.workload.scale));
+        session.fill(&arguments.workload)?;
+    }
     sweep.coarse(&mut session)?;
     sweep.fine(&mut session)?;
     let recommendation = judge::from_direct(&sweep, &session, arguments)?;
@@ -146,11 +149,10 @@ fn plan(arguments: &Arguments, target: &Target, wished: u32) -> Result<Plan> {
     actions.push(format!(
         "load the server with 1 to {most} connections, as hard as it goes"
     ));
-    let sweep = Sweep::new(arguments, most);
-    let seconds = u64::from(common.seconds) * u64::from(common.rounds) * (sweep.levels_expected() + 4);
+    let (_, time) = Sweep::new(arguments, most).expected();
     Ok(Plan {
         actions,
-        time: Duration::from_secs(seconds) + fill_time(arguments.workload.scale),
+        time: time + fill_time(arguments.workload.scale),
     })
 }
 
@@ -178,7 +180,9 @@ fn pools(
     planned.push(beside);
     let rounds = arguments.common.rounds;
     let time: Duration = planned.iter().map(Planned::time).sum();
-    session.progress.plan(planned.len() * rounds as usize, time * rounds);
+    session
+        .progress
+        .plan_rest(planned.len() * rounds as usize, time * rounds);
     match rounds::run(session, &mut planned, rounds) {
         // What was measured direct is worth its report.
         Err(e @ Error::Failed { .. }) if !rounds::server_is_gone(session) => {

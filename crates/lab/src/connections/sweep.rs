@@ -11,6 +11,10 @@ use std::time::Duration;
 /// Below this share of the best so far, twice in a row, throughput has collapsed: more clients only take time.
 const COLLAPSED_SHARE: f64 = 0.6;
 
+/// Levels of the finer look and pool sizes, as they mostly are, for an estimate of the time.
+const FINE_EXPECTED: usize = 3;
+const POOLS_EXPECTED: usize = 4;
+
 /// Throughput direct over the number of clients.
 pub(super) struct Sweep<'a> {
     arguments: &'a Arguments,
@@ -50,9 +54,30 @@ impl<'a> Sweep<'a> {
         load
     }
 
-    /// How many levels there will be, for an estimate of the time.
-    pub(super) fn levels_expected(&self) -> u64 {
-        self.levels.len() as u64 + if self.arguments.clients.is_empty() { 3 } else { 0 }
+    /// Runs of all rounds, and their time, before any is made: those of the sweep, and what is to be expected of the finer
+    /// look and of the pools.
+    pub(super) fn expected(&self) -> (usize, Duration) {
+        let levels: Duration = self.levels.iter().map(Planned::time).sum();
+        let (later, later_time) = self.expected_after(FINE_EXPECTED);
+        let rounds = self.arguments.common.rounds;
+        (
+            self.levels.len() * rounds as usize + later,
+            levels * rounds + later_time,
+        )
+    }
+
+    /// The same of what comes after the sweep; `fine` levels of the finer look among it.
+    fn expected_after(&self, fine: usize) -> (usize, Duration) {
+        let fine = if self.arguments.clients.is_empty() { fine } else { 0 };
+        let pools = match (self.arguments.direct_only, self.arguments.pool_sizes.len()) {
+            (true, _) => 0,
+            // And direct beside them.
+            (false, 0) => POOLS_EXPECTED + 1,
+            (false, sizes) => sizes + 1,
+        };
+        let runs = (fine + pools) * self.arguments.common.rounds as usize;
+        let run_time = self.levels.last().map_or(Duration::ZERO, Planned::time);
+        (runs, run_time * u32::try_from(runs).unwrap_or(u32::MAX))
     }
 
     /// The most clients that gave figures.
@@ -78,10 +103,6 @@ impl<'a> Sweep<'a> {
     /// other rounds.
     pub(super) fn coarse(&mut self, session: &mut Session) -> Result<()> {
         let rounds = self.arguments.common.rounds;
-        let time: Duration = self.levels.iter().map(Planned::time).sum();
-        session
-            .progress
-            .plan(self.levels.len() * rounds as usize, time * rounds);
         let (mut best, mut collapsed) = (0.0_f64, 0);
         let mut until = self.levels.len();
         for at in 0..self.levels.len() {
@@ -151,9 +172,10 @@ impl<'a> Sweep<'a> {
             .collect();
         let rounds = self.arguments.common.rounds;
         let time: Duration = of_interest.iter().map(|i| self.levels[*i].time()).sum();
+        let (later, later_time) = self.expected_after(0);
         session
             .progress
-            .plan(of_interest.len() * rounds as usize, time * rounds);
+            .plan_rest(of_interest.len() * rounds as usize + later, time * rounds + later_time);
         self.more_rounds(session, rounds, &of_interest, 0)
     }
 

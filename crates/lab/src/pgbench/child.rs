@@ -5,6 +5,7 @@ use crate::interrupt::Interrupt;
 use crate::server::Server;
 use crate::throwaway::launched;
 use crate::{Error, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -19,6 +20,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Lines of its complaints that are shown.
 const COMPLAINTS_MAX: usize = 3;
+
+/// After all its clients are connected it works so long before its first line of progress (`--progress=1`).
+const FIRST_PROGRESS_AFTER: Duration = Duration::from_secs(1);
 
 /// A running pgbench, killed when dropped.
 #[derive(Debug)]
@@ -77,20 +81,64 @@ impl Child {
         })
     }
 
-    /// Waits for its end, at most `time_max`, and passes on its progress.
-    pub(super) fn finish(
-        mut self,
-        time_max: Duration,
-        interrupt: &Interrupt,
-        mut live: impl FnMut(Live),
-    ) -> Result<Written> {
+    /// Waits until its clients are connected and make transactions: until its first line of progress.
+    pub fn wait_until_at_work(&mut self, time_max: Duration, interrupt: &Interrupt) -> Result<()> {
         let started = Instant::now();
         let mut lines = Vec::new();
         loop {
             interrupt.check()?;
             match self.errors.recv_timeout(LOOK_INTERVAL) {
+                Ok(line) if progress_of(&line).is_some_and(|live| live.tps > 0.0) => return Ok(()),
+                Ok(line) => lines.push(line),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(format!("pgbench ended early{}", complaints(&lines))));
+                }
+                Err(RecvTimeoutError::Timeout) if started.elapsed() > time_max => {
+                    return Err(Error::new(format!(
+                        "pgbench made no transaction within {} s{}",
+                        time_max.as_secs(),
+                        complaints(&lines)
+                    )));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Fails where it has ended, with what it complained about.
+    pub fn check_at_work(&mut self) -> Result<()> {
+        match self.process.try_wait()? {
+            None => Ok(()),
+            Some(_) => {
+                let lines: Vec<String> = self.errors.try_iter().collect();
+                Err(Error::new(format!("pgbench ended early{}", complaints(&lines))))
+            }
+        }
+    }
+
+    /// Waits for its end, at most `time_max`, and passes on its progress. Once all its clients have been connected for
+    /// `work_time`, where that is given, it is told that its time is up.
+    pub(super) fn finish(
+        mut self,
+        time_max: Duration,
+        mut work_time: Option<Duration>,
+        interrupt: &Interrupt,
+        mut live: impl FnMut(Live),
+    ) -> Result<Written> {
+        let started = Instant::now();
+        let mut lines = Vec::new();
+        let mut at_work_since = None;
+        loop {
+            interrupt.check()?;
+            if let Some(since) = at_work_since
+                && work_time.take_if(|time| Instant::elapsed(&since) >= *time).is_some()
+            {
+                self.tell_that_time_is_up();
+            }
+            match self.errors.recv_timeout(LOOK_INTERVAL) {
                 Ok(line) => {
                     if let Some(progress) = progress_of(&line) {
+                        at_work_since = at_work_since.or_else(|| Instant::now().checked_sub(FIRST_PROGRESS_AFTER));
                         live(progress);
                     }
                     lines.push(line);
@@ -120,6 +168,17 @@ impl Child {
                 complaints(&lines)
             ))),
             _ => Err(Error::new(format!("pgbench failed{}", complaints(&lines)))),
+        }
+    }
+}
+
+impl Child {
+    /// By the signal that its own timer sends it (`-T`), which began before its clients were connected.
+    fn tell_that_time_is_up(&self) {
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // Where it has ended there is nobody to tell.
+            let _ = kill_process(pid, Signal::ALARM);
         }
     }
 }

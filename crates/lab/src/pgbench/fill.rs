@@ -25,5 +25,5 @@ pub fn fill(
     live("");
     let child = Child::start(&pgbench.path, &arguments, server)?;
     let time_max = Duration::from_secs(SECONDS_MAX.1 + SECONDS_MAX.0 * u64::from(scale));
-    child.finish(time_max, interrupt, |_| {}).map(drop)
+    child.finish(time_max, None, interrupt, |_| {}).map(drop)
 }

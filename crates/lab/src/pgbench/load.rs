@@ -17,11 +17,22 @@ const LATENCIES_MAX: f64 = 500_000.0;
 /// A server is supposed to make no more transactions per second than this, for the size of the log.
 const TPS_SUPPOSED_MAX: f64 = 100_000.0;
 
-/// Open files of pgbench beside its connections.
+/// Open files of pgbench beside its connections and the log of each thread.
 const SPARE_FILES: u64 = 64;
 
-/// Time beyond the planned one after which a run counts as stuck.
+/// Clients of a thread of pgbench at most. Before each wait a thread asks the kernel about all its connections (ppoll),
+/// so that thousands of them in one thread take more time than what they do: with 8,192 clients of a pool and `SELECT`s
+/// two threads made 10,500 transactions per second on two processors, sixty-four 18,600.
+const CLIENTS_PER_THREAD_MAX: u32 = 128;
+
+/// pgbench's `-T` begins before its clients are connected. Where they are many it gets this much time for it, and so many
+/// times what it should take, and is told when to end.
+const CONNECTING_MAX: (u32, u32) = (60, 10);
+
+/// Time beyond the planned one after which a run counts as stuck, and for each hundred clients: at the end pgbench waits
+/// until each of them has ended its transaction.
 const OVERDUE: Duration = Duration::from_secs(60);
+const OVERDUE_PER_HUNDRED_CLIENTS: Duration = Duration::from_secs(1);
 
 /// Which load: pgbench's options of the same names. Flatten it into a command's arguments.
 #[derive(Debug, Clone, Args)]
@@ -136,7 +147,8 @@ pub struct Load {
     pub clients: u32,
     /// Measured time.
     pub seconds: u32,
-    /// Added to that for the connecting of all clients, seconds.
+    /// What the connecting of all clients should take, seconds; it comes before the measured time. 0 where it takes no
+    /// time that matters.
     pub connecting_seconds: u32,
     /// A new connection for each transaction.
     pub connect_each: bool,
@@ -191,7 +203,8 @@ impl Load {
         }
     }
 
-    /// Threads of pgbench. More of them than processors only disturb; fewer clients than threads it refuses.
+    /// Threads of pgbench. More of them than processors only disturb, unless each would have many clients; fewer clients
+    /// than threads it refuses.
     ///
     /// A thread waits for an answer inside PREPARE (pgbench, `prepareCommand`) and lets its other clients wait
     /// meanwhile, some of which may hold what that answer needs: through a pool smaller than the clients of a thread,
@@ -206,7 +219,40 @@ impl Load {
             return self.clients;
         }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        self.clients.min(u32::try_from(cpus).unwrap_or(1))
+        let cpus = u32::try_from(cpus).unwrap_or(1);
+        self.clients
+            .min(cpus)
+            .max(self.clients.div_ceil(CLIENTS_PER_THREAD_MAX))
+    }
+
+    /// The same, fewer where the limit of open files leaves no room for the log of each.
+    fn threads_that_files_allow(&self, own_thread_each: bool) -> Result<u32> {
+        let wanted = self.threads(own_thread_each);
+        let connections = u64::from(self.clients) + SPARE_FILES;
+        if machine::raise_open_files(connections + u64::from(wanted)).is_ok() {
+            return Ok(wanted);
+        }
+        let least = if wanted == self.clients { wanted } else { 1 };
+        let room = machine::open_files_max().map_or(u64::MAX, |limit| limit.saturating_sub(connections));
+        let threads = wanted.min(u32::try_from(room).unwrap_or(u32::MAX)).max(least);
+        machine::raise_open_files(connections + u64::from(threads))?;
+        Ok(threads)
+    }
+
+    /// Seconds for connecting at most, where it takes time.
+    fn connecting_max(&self) -> u32 {
+        match self.connecting_seconds {
+            0 => 0,
+            seconds => CONNECTING_MAX.0 + CONNECTING_MAX.1 * seconds,
+        }
+    }
+
+    /// Starts it to go on behind another measurement, for `seconds` at most; nothing is kept of what it measures.
+    pub fn start_behind(&self, pgbench: &Pgbench, server: &Server, own_thread_each: bool) -> Result<Child> {
+        let threads = self.threads_that_files_allow(own_thread_each)?;
+        let mut arguments: Vec<OsString> = vec!["--progress=1".into()];
+        arguments.extend(self.arguments(self.seconds + self.connecting_max(), threads));
+        Child::start(&pgbench.path, &arguments, server)
     }
 
     /// Runs it. `own_thread_each`: a pooler with fewer servers than clients stands in between.
@@ -218,29 +264,33 @@ impl Load {
         interrupt: &Interrupt,
         mut live: impl FnMut(Live),
     ) -> Result<Measured> {
-        machine::raise_open_files(u64::from(self.clients) + SPARE_FILES)?;
+        let threads = self.threads_that_files_allow(own_thread_each)?;
         let logs = tempfile::Builder::new().prefix("pgweir-lab-").tempdir()?;
-        let seconds = self.seconds + self.connecting_seconds;
+        let seconds = self.seconds + self.connecting_max();
+        let work_time = (self.connecting_seconds > 0).then(|| Duration::from_secs(u64::from(self.seconds)));
         let sampling = (LATENCIES_MAX / (TPS_SUPPOSED_MAX * f64::from(self.seconds))).clamp(0.000_1, 1.0);
         let mut arguments: Vec<OsString> = ["--progress=1", "--log"].map(OsString::from).into();
         arguments.push(format!("--log-prefix={}/log", logs.path().display()).into());
         if sampling < 1.0 {
             arguments.push(format!("--sampling-rate={sampling}").into());
         }
-        let plain = self.arguments(seconds, own_thread_each);
+        let plain = self.arguments(seconds, threads);
         arguments.extend(plain.iter().cloned());
         let mut intervals = Vec::new();
         let child = Child::start(&pgbench.path, &arguments, server)?;
-        let time_max = Duration::from_secs(u64::from(seconds)) + OVERDUE;
-        let written = child.finish(time_max, interrupt, |progress| {
+        let time_max =
+            Duration::from_secs(u64::from(seconds)) + OVERDUE + OVERDUE_PER_HUNDRED_CLIENTS * (self.clients / 100);
+        let written = child.finish(time_max, work_time, interrupt, |progress| {
             intervals.push(progress);
             live(progress);
         })?;
         let raw = format!("{}\n{}", written.errors.join("\n"), written.output);
         let summary = summary_of(&written.output)?;
         if summary.transactions == 0 {
-            return Err(Error::new(format!("pgbench made no transaction in {seconds} s"))
-                .hint("give each run more time with --seconds"));
+            return Err(Error::new(format!(
+                "pgbench made no transaction in {seconds} s, connecting included"
+            ))
+            .hint("give each run more time with --seconds"));
         }
         let words: Vec<String> = plain.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
         Ok(Measured {
@@ -252,7 +302,7 @@ impl Load {
         })
     }
 
-    fn arguments(&self, seconds: u32, own_thread_each: bool) -> Vec<OsString> {
+    fn arguments(&self, seconds: u32, threads: u32) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         if !self.vacuum {
             arguments.push("-n".into());
@@ -274,7 +324,7 @@ impl Load {
         for (option, value) in [
             ("-M", self.protocol.word().to_owned()),
             ("-c", self.clients.to_string()),
-            ("-j", self.threads(own_thread_each).to_string()),
+            ("-j", threads.to_string()),
             ("-T", seconds.to_string()),
         ] {
             arguments.extend([option.into(), value.into()]);
@@ -318,7 +368,7 @@ mod tests {
 
     #[test]
     fn arguments_are_pgbenchs() {
-        let arguments = load(1, Protocol::Extended).arguments(9, false);
+        let arguments = load(1, Protocol::Extended).arguments(9, 1);
         let text: Vec<_> = arguments.iter().map(|a| shell_quoted(&a.to_string_lossy())).collect();
         assert_eq!(
             text.join(" "),
@@ -332,7 +382,15 @@ mod tests {
     fn prepared_clients_of_a_small_pool_have_threads_of_their_own() {
         assert_eq!(load(300, Protocol::Prepared).threads(true), 300);
         let cpus = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
-        assert_eq!(load(300, Protocol::Prepared).threads(false), cpus.min(300));
-        assert_eq!(load(300, Protocol::Simple).threads(true), cpus.min(300));
+        assert_eq!(load(300, Protocol::Prepared).threads(false), cpus.clamp(3, 300));
+        assert_eq!(load(100, Protocol::Simple).threads(true), cpus.min(100));
+    }
+
+    /// Guards against a load generator that is slower than what it measures.
+    #[test]
+    fn many_clients_have_many_threads() {
+        let cpus = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
+        assert_eq!(load(19_900, Protocol::Simple).threads(true), cpus.max(156));
+        assert_eq!(load(1, Protocol::Simple).threads(true), 1);
     }
 }

@@ -84,7 +84,8 @@ pub(super) fn summary_of(text: &str) -> Result<Summary> {
             seen.1 = true;
         }
     }
-    if seen == (true, true) {
+    // Where no transaction has ended it prints no more than that.
+    if seen == (true, true) || (seen.0 && summary.transactions == 0) {
         Ok(summary)
     } else {
         Err(Error::new(format!(
@@ -126,6 +127,15 @@ mod tests {
         );
         let each = text.replace("initial connection time = 11.345", "average connection time = 2.5");
         assert_eq!(summary_of(&each).unwrap().connection_ms, Some(2.5));
+    }
+
+    /// Guards against a complaint about pgbench where all its time went to connecting.
+    #[test]
+    fn a_run_without_transactions_has_a_short_summary() {
+        let text = "pgbench (15.18)\nduration: 13 s\nnumber of transactions actually processed: 0\n\
+            number of failed transactions: 0 (NaN%)\n";
+        let summary = summary_of(text).unwrap();
+        assert_eq!((summary.transactions, summary.failed, summary.tps), (0, 0, 0.0));
     }
 
     #[test]
