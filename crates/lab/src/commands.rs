@@ -6,7 +6,7 @@ use crate::buffers;
 use crate::cache::{self, CacheArguments};
 use crate::idle::{self, IdleArguments};
 use crate::throwaway::{self, KeeperArguments, LaunchArguments};
-use crate::{connect, connections, scale};
+use crate::{compare, connect, connections, scale};
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -68,6 +68,9 @@ pub enum LabCommand {
     /// Throughput and latency over the number of clients; then one client beside a saturated pool, in the same pool, in
     /// one of its own, and direct.
     Scale(scale::Arguments),
+
+    /// Set two results of the same measurement side by side: what differs, and what is within the noise
+    Compare(compare::Arguments),
 }
 
 /// Runs a command to its end.
@@ -95,5 +98,6 @@ fn lab(command: LabCommand) -> Result<()> {
         LabCommand::Buffers(arguments) => buffers::run(&arguments),
         LabCommand::Connect(arguments) => connect::run(&arguments),
         LabCommand::Scale(arguments) => scale::run(&arguments),
+        LabCommand::Compare(arguments) => compare::run(&arguments),
     }
 }

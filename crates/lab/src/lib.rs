@@ -13,6 +13,7 @@ pub mod advise;
 pub mod buffers;
 pub mod cache;
 mod commands;
+pub mod compare;
 pub mod connect;
 pub mod connections;
 mod error;

@@ -85,16 +85,13 @@ impl Report {
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         for section in &self.sections {
-            let on_terminal = |block: &Block| matches!(block, Block::Table(table) if table.is_on_terminal());
-            if section.blocks.iter().any(on_terminal) {
-                let _ = writeln!(out, "\n{}\n", plain(&section.title));
-            }
-            for block in &section.blocks {
-                if let Block::Table(table) = block
-                    && table.is_on_terminal()
-                {
-                    out.push_str(&table.to_text());
-                }
+            let tables = section.blocks.iter().filter_map(|block| match block {
+                Block::Table(table) if table.is_on_terminal() => Some(table.to_text()),
+                _ => None,
+            });
+            let tables: Vec<String> = tables.collect();
+            if !tables.is_empty() {
+                let _ = writeln!(out, "\n{}\n\n{}", plain(&section.title), tables.join("\n").trim_end());
             }
         }
         for text in &self.conclusions {

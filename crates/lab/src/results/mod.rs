@@ -146,22 +146,55 @@ pub fn read(path: &Path) -> Result<Outcome> {
         path.to_owned()
     };
     let text = fs::read_to_string(&file).map_err(|e| Error::new(format!("could not read {}: {e}", file.display())))?;
-    let outcome: Outcome = serde_json::from_str(&text)
-        .map_err(|e| Error::new(format!("{} is no result of pgweir lab: {e}", file.display())))?;
-    if outcome.schema > SCHEMA {
-        return Err(Error::new(format!(
-            "{} has schema {}, and this pgweir knows up to {SCHEMA}",
-            file.display(),
-            outcome.schema
+    outcome_of(&text).map_err(|e| e.context(file.display()))
+}
+
+/// The schema is looked at first: what has another one need not have the rest of this shape.
+fn outcome_of(text: &str) -> Result<Outcome> {
+    let is_none = |why: String| {
+        Error::new(format!("not a result of pgweir lab: {why}")).hint(format!(
+            "name the folder of results that a measurement has written, or the {RESULT_FILE} in it"
         ))
-        .hint("use the pgweir that wrote it, or a newer one"));
+    };
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|e| is_none(e.to_string()))?;
+    match value.get("schema").and_then(serde_json::Value::as_u64) {
+        None => return Err(is_none("there is no number \"schema\" in it".to_owned())),
+        Some(schema) if schema != u64::from(SCHEMA) => {
+            return Err(Error::new(format!(
+                "the result has schema {schema}, and this pgweir knows schema {SCHEMA}"
+            ))
+            .hint("use the pgweir that wrote it, or measure again"));
+        }
+        Some(_) => {}
     }
-    Ok(outcome)
+    serde_json::from_value(value).map_err(|e| is_none(e.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_result_is_told_so() {
+        for (text, words) in [
+            ("", "not a result of pgweir lab: EOF while parsing"),
+            ("[1]", "not a result of pgweir lab: there is no number \"schema\" in it"),
+            ("{\"schema\": 1}", "not a result of pgweir lab: missing field `command`"),
+            (
+                "{\"schema\": 2}",
+                "the result has schema 2, and this pgweir knows schema 1",
+            ),
+        ] {
+            let error = outcome_of(text).unwrap_err().to_string();
+            assert!(error.starts_with(words) && error.contains("hint: "), "{error}");
+        }
+        let written = serde_json::to_string(&Outcome {
+            schema: SCHEMA,
+            ..Outcome::default()
+        })
+        .unwrap();
+        assert_eq!(outcome_of(&written).unwrap().schema, SCHEMA);
+    }
 
     #[test]
     fn passwords_are_not_shown() {

@@ -1,15 +1,15 @@
 //! What the reports of all measurements have in common.
 
 use super::{Case, Outcome};
+use crate::maths::Spread;
 use crate::report::{Point, Report, Table, Unit};
 
 /// A report titled by the question that it answers, with what the outcome knows about run, machine and conclusions.
 pub fn begin(outcome: &Outcome, title: &str) -> Report {
     let mut report = Report::new(format!("pgweir lab {}", outcome.command), title);
-    let when = outcome.started.get(..16).unwrap_or(&outcome.started).replace('T', " ");
     let version = outcome.server.version.split(' ').next().unwrap_or_default();
     let what = if outcome.server.throwaway { "a throwaway " } else { "" };
-    report.when(when);
+    report.when(minute(outcome));
     report.server(format!(
         "{what}PostgreSQL {version}; the lab ran on {} CPUs",
         outcome.machine.cpus
@@ -18,6 +18,11 @@ pub fn begin(outcome: &Outcome, title: &str) -> Report {
         report.conclude(conclusion);
     }
     report
+}
+
+/// When it began, to the minute, in the time of its place.
+pub fn minute(outcome: &Outcome) -> String {
+    outcome.started.get(..16).unwrap_or(&outcome.started).replace('T', " ")
 }
 
 /// Ends a report: settings to paste, what was left out, machine and server, the commands.
@@ -91,7 +96,7 @@ pub fn table<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Table {
         };
         let tps = case.spread("tps");
         let (median, spread) = match &tps {
-            Some(tps) => (Unit::Number.show(tps.median), spread_words(tps.relative())),
+            Some(tps) => (Unit::Number.show(tps.median), spread_words(tps)),
             None => ("failed".to_owned(), String::new()),
         };
         let row = [
@@ -113,12 +118,12 @@ pub fn point(case: &Case, x: f64, metric: &str) -> Option<Point> {
     Some(Point::spread(x, spread.median, spread.min, spread.max))
 }
 
-/// `3 %`; `?` for a single round.
-fn spread_words(relative: f64) -> String {
-    if relative == 0.0 {
+/// Distance from the least round to the greatest, as `3 %` of the median; `?` for a single round.
+pub fn spread_words(spread: &Spread) -> String {
+    if spread.rounds < 2 {
         "?".to_owned()
     } else {
-        Unit::Percent.show(relative * 100.0)
+        Unit::Percent.show(spread.relative() * 100.0)
     }
 }
 
