@@ -8,7 +8,10 @@ import subprocess
 
 import pgthrow
 import pytest
+from harness.browser import Browser
+from harness.browser import program as browser_program
 from harness.pooler import kind, program
+from harness.reports import check_report
 from harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="a command of pgweir")
@@ -75,6 +78,14 @@ def test_what_is_cached_agrees_with_the_view(shop):
     assert big["page_cache_bytes"] > 0
     text = run("cache", server=shop.dsn("shop")).stdout
     assert 'public."Odd Name"' in text and "usage count" in text and "shared_buffers (8 MB)" in text
+
+
+@pytest.mark.skipif(browser_program() is None, reason="no Chromium: scripts/setup --drivers")
+def test_the_page(shop, tmp_path):
+    page = tmp_path / "cache.html"
+    run("cache", "--yes", "--html", str(page), server=shop.dsn("shop"))
+    with Browser() as browser:
+        check_report(browser, page, figures_min=2)
 
 
 def test_a_role_with_pg_monitor_alone_sees_the_same(shop):

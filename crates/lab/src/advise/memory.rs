@@ -28,14 +28,21 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         .collect()
 }
 
-/// (work_mem + maintenance_work_mem + temp_buffers) x max_connections + shared memory + the rest <= RAM.
-fn budget(facts: &Facts) -> Option<Finding> {
-    let ram = facts.ram_bytes?;
+/// What the settings allow, with a share for the rest of the machine, and the machine's memory in bytes; None where that
+/// is not known.
+pub(super) fn budget_of(facts: &Facts) -> Option<(Budget, u64)> {
+    let ram_bytes = facts.ram_bytes?;
     let settings = MemorySettings {
-        rest_bytes: ram / REST_SHARE,
+        rest_bytes: ram_bytes / REST_SHARE,
         ..facts.settings.memory
     };
-    let budget = Budget::of(&settings);
+    Some((Budget::of(&settings), ram_bytes))
+}
+
+/// (work_mem + maintenance_work_mem + temp_buffers) x max_connections + shared memory + the rest <= RAM.
+fn budget(facts: &Facts) -> Option<Finding> {
+    let settings = facts.settings.memory;
+    let (budget, ram) = budget_of(facts)?;
     let share = budget.share_of(ram);
     let severity = match share {
         s if s > FAR_OVER => Severity::Warning,

@@ -8,8 +8,9 @@
 //! | `console` | asking the console of a PgBouncer or pgweir |
 //! | `finding` | what a rule says: severity, evidence, change, risk |
 //! | `connections`, `memory`, `pooler` | the rules: facts in, findings out (pure) |
-//! | `show` | the report |
+//! | `show`, `charts` | the report |
 
+mod charts;
 mod connections;
 mod console;
 mod facts;

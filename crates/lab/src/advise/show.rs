@@ -1,5 +1,6 @@
 //! The report of `pgweir advise`: on a terminal, and as a page.
 
+use super::charts;
 use super::finding::{Finding, Severity};
 use super::{Advice, Facts};
 use crate::cache::Unseen;
@@ -71,6 +72,13 @@ pub(super) fn report(advice: &Advice) -> Report {
     let mut report = Report::new("pgweir advise", "What to change, and why");
     report.server(heading(advice));
     report.conclude(counts(advice));
+    if let Some(facts) = &advice.facts {
+        let section = report.section("At a glance");
+        section.chart(charts::connections(facts));
+        if let Some(chart) = charts::memory(facts) {
+            section.chart(chart);
+        }
+    }
     let matters: Vec<&Finding> = advice
         .findings
         .iter()
