@@ -12,7 +12,7 @@ from harness.browser import Browser
 from harness.browser import program as browser_program
 from harness.pooler import kind, program
 from harness.reports import check_report
-from harness.waiting import eventually
+from harness.waiting import ended, eventually, read_until
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="a command of pgweir")
 
@@ -188,15 +188,11 @@ def test_ctrl_c_in_place_of_an_answer(shop):
         text=True,
     ) as process:
         os.close(theirs)
-        said = ""
-        while "[y/N]" not in said:
-            letter = process.stderr.read(1)
-            assert letter, said
-            said += letter
+        read_until(process.stderr, "[y/N]")
         process.send_signal(signal.SIGINT)
-        said += process.stderr.read()
-        assert process.wait(10) == 130
+        said = ended(process)
     os.close(ours)
+    assert process.returncode == 130
     assert said.rstrip().endswith("interrupted"), said
 
 

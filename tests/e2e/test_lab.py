@@ -19,7 +19,7 @@ import pytest
 from conftest import VERSIONS, backends
 from harness import ports
 from harness.pooler import PASSWORDS, kind, program
-from harness.waiting import eventually
+from harness.waiting import ended, eventually, read_until
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the lab is pgweir's")
 
@@ -316,14 +316,28 @@ def test_the_question_at_a_terminal(pg15, tmp_path, answer, words):
         text=True,
     ) as lab:
         os.close(theirs)
-        said = ""
-        while "[y/N]" not in said:
-            letter = lab.stderr.read(1)
-            assert letter, said
-            said += letter
+        said = read_until(lab.stderr, "[y/N]")
         os.write(ours, answer.encode())
-        said += lab.stderr.read()
+        said += ended(lab)
     os.close(ours)
     assert lab.returncode == (128 + signal.SIGINT if answer == "\x03" else 1), said
     assert words in said and 'create the database "pgweir_lab"' in said, said
     assert not (tmp_path / "results").exists() and databases(pg15) == "0"
+
+
+def test_autovacuum_is_no_reason_to_leave_the_database(own_cluster, tmp_path):
+    """Guards against DROP DATABASE ... WITH (FORCE), which only a superuser may say while autovacuum is in there."""
+    slow = {"autovacuum_naptime": "1s", "autovacuum_vacuum_cost_delay": "100ms", "autovacuum_vacuum_cost_limit": "1"}
+    cluster = own_cluster(settings={**slow, "autovacuum_vacuum_insert_threshold": "100"})
+    cluster.psql("create role watcher login createdb password 'watcher' in role pg_monitor")
+    workers = f"select count(*) from pg_stat_activity where backend_type = 'autovacuum worker' and datname = '{DATABASE}'"
+    script = tmp_path / "grow.sql"
+    script.write_text("insert into pgbench_history (tid) select generate_series(1, 1000);\n")
+    arguments = ["--clients", "1", "--direct-only", "-T", "3", "--rounds", "1", "--scale", "1", "-f", str(script)]
+    with start(
+        tmp_path, "connections", "-s", conninfo(cluster, "watcher"), "--yes", "--force", *arguments, PGPASSWORD="watcher"
+    ) as lab:
+        eventually(lambda: cluster.psql(workers) != "0", timeout=60, what="autovacuum is at work in the lab's database")
+        _, said = lab.communicate(timeout=60)
+    assert lab.returncode == 0, said
+    assert "left behind" not in said and databases(cluster) == "0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 
 
@@ -34,3 +35,23 @@ class Stopwatch:
     @property
     def seconds(self) -> float:
         return time.monotonic() - self.start
+
+
+def read_until(stream, words: str) -> str:
+    """What a program says up to these words, letter by letter: a question has no line end."""
+    said = ""
+    while words not in said:
+        letter = stream.read(1)
+        assert letter, f"it ended without {words!r}: {said}"
+        said += letter
+    return said
+
+
+def ended(process: subprocess.Popen, timeout: float = 10.0) -> str:
+    """Waits for the end of a program that has little more to say; what it said on standard error."""
+    try:
+        process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.stderr.read()

@@ -3,6 +3,7 @@
 use crate::server::{Server, query_error};
 use crate::{Error, Result};
 use postgres::Client;
+use postgres::error::SqlState;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,7 @@ impl LabDatabase {
         let created = client.batch_execute(&format!("create database {}", quoted(name)));
         if let Err(e) = created {
             std::mem::forget(database);
-            let may_not = e.code() == Some(&postgres::error::SqlState::INSUFFICIENT_PRIVILEGE);
+            let may_not = e.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE);
             let failed = query_error(&e);
             return Err(if may_not {
                 let user = server.get("user").unwrap_or_default();
@@ -119,15 +120,20 @@ impl Drop for LabDatabase {
 
 fn drop_database(client: &mut Client, name: &str, major: u32) -> Result<()> {
     let name_quoted = quoted(name);
-    let dropped = if major >= 13 {
-        client.batch_execute(&format!("drop database if exists {name_quoted} with (force)"))
-    } else {
-        let ended = client.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1",
-            &[&name],
-        );
-        ended.and_then(|_| client.batch_execute(&format!("drop database if exists {name_quoted}")))
-    };
+    if major >= 13 {
+        let forced = client.batch_execute(&format!("drop database if exists {name_quoted} with (force)"));
+        match forced {
+            // With an autovacuum worker in it, which belongs to nobody, only a superuser may say "force".
+            Err(e) if e.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {}
+            outcome => return outcome.map_err(|e| query_error(&e)),
+        }
+    }
+    // Without "force" PostgreSQL sends autovacuum away itself, and waits five seconds for everybody else.
+    let ended = client.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and usename = current_user",
+        &[&name],
+    );
+    let dropped = ended.and_then(|_| client.batch_execute(&format!("drop database if exists {name_quoted}")));
     dropped.map_err(|e| query_error(&e))
 }
 
