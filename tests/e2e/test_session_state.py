@@ -47,6 +47,17 @@ SCRIPTS = {
         "prepare pp as select 42", "execute pp", "select name from pg_prepared_statements where from_sql",
         "deallocate pp", "execute pp",
     ],
+    "sequences": [
+        "create sequence session_own", "select currval('session_own')", "select nextval('session_own')",
+        "select currval('session_own')", "select lastval()", "select setval('session_own', 40)",
+        "select currval('session_own')", "select currval('session_theirs')", "discard sequences", "select lastval()",
+        "drop sequence session_own",
+    ],
+    "statements": [
+        "select name, statement from pg_prepared_statements", "prepare pp as select 42",
+        "select name, statement from pg_prepared_statements", "deallocate all", "set work_mem = '3MB'",
+        "select count(*) from pg_prepared_statement()",
+    ],
     "listen": [
         "listen foo", "select pg_listening_channels()", "unlisten *", "select count(*) from pg_listening_channels()",
     ],
@@ -86,6 +97,7 @@ def test_session_is_kept(pg, make_pooler, name):
     if kind() != "pgweir":
         pytest.skip("other poolers do not keep sessions")
     pg.psql("do $$ begin create role session_bob; exception when duplicate_object then null; end $$")
+    pg.psql("create sequence if not exists session_theirs")
     expected = run(pg.host, pg.port, SCRIPTS[name])
     pooler = make_pooler(pg, settings={"default_pool_size": 3, "link": "adversarial", "ignore_startup_parameters": ""})
     with connect(pooler.host, pooler.port) as one, connect(pooler.host, pooler.port) as two:
@@ -97,6 +109,7 @@ def test_session_is_kept(pg, make_pooler, name):
                 answer(neighbour, f"set work_mem = '{100 + number}kB'")
                 answer(neighbour, f"set datestyle = '{['SQL', 'Postgres'][number % 2]}, DMY'")
                 answer(neighbour, f"set app.tenant = 'n{number}'")
+                answer(neighbour, "select nextval('session_theirs')")
 
         assert run(pooler.host, pooler.port, SCRIPTS[name], churn) == expected
         assert answer(one, "show datestyle")[0][0].endswith("DMY")

@@ -208,7 +208,7 @@ impl Pooler {
         }
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty()) {
             let statement = statement.clone();
-            if let Some(step) = self.suspect_bound(now, id, &statement, &names, message) {
+            if let Some(step) = self.suspect_bound(now, id, server_id, &statement, &names, message) {
                 return step;
             }
         }

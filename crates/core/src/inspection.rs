@@ -36,14 +36,48 @@ impl Pooler {
     }
 
     /// A Query is about to be passed on. `text` is `None` where it is too long to be read.
-    pub(crate) fn inspect_query(&mut self, now: Time, id: ClientId, text: Option<&[u8]>) {
-        match text {
-            None => self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new()),
-            Some(text) => {
-                let effects = without_mere_ends(pgweir_sql::effects(text), &pgweir_sql::classify(text));
-                if !effects.is_empty() {
-                    self.suspect_text(now, id, effects, text);
-                }
+    pub(crate) fn inspect_query(&mut self, now: Time, id: ClientId, server_id: ServerId, text: Option<&[u8]>) {
+        let Some(text) = text else {
+            if self.keeps_session(id) {
+                self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
+            }
+            return;
+        };
+        let effects = pgweir_sql::effects(text);
+        if !effects.is_empty() {
+            self.inspect_effects(now, id, server_id, effects, text);
+        }
+    }
+
+    #[cold]
+    fn inspect_effects(&mut self, now: Time, id: ClientId, server_id: ServerId, effects: Effects, text: &[u8]) {
+        let effects = self.prepare_for(id, server_id, effects, None);
+        if self.keeps_session(id) {
+            let effects = without_mere_ends(effects, &pgweir_sql::classify(text));
+            if !effects.is_empty() {
+                self.suspect_text(now, id, effects, text);
+            }
+        }
+    }
+
+    /// Does what must be done before a text with these effects runs, and says which of them are left to ask about after
+    /// it. `runs` is the statement that runs, where it is a prepared one.
+    fn prepare_for(&mut self, id: ClientId, server_id: ServerId, effects: Effects, runs: Option<u64>) -> Effects {
+        if effects.intersects(Effects::STATEMENTS) {
+            self.hide_statements(server_id, runs);
+        }
+        if effects.intersects(Effects::DRAWS | Effects::SEQUENCE) && self.keeps_session(id) {
+            self.uses_sequences(id, server_id, effects);
+        }
+        effects.without(Effects::DRAWS | Effects::STATEMENTS)
+    }
+
+    /// The session is about to look at its prepared statements: those under the pooler's names are closed, to be prepared
+    /// again when they are used next.
+    fn hide_statements(&mut self, server_id: ServerId, but: Option<u64>) {
+        for statement in self.server_mut(server_id).held.all() {
+            if Some(statement.id) != but {
+                self.inject_close(server_id, &statement);
             }
         }
     }
@@ -62,6 +96,7 @@ impl Pooler {
         &mut self,
         now: Time,
         id: ClientId,
+        server_id: ServerId,
         statement: &Statement,
         names: &BindNames<'_>,
         message: &Message<'_>,
@@ -71,6 +106,7 @@ impl Pooler {
         }
         let returns = Returns::of(&statement.verdict, &statement.query);
         self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
+        let effects = self.prepare_for(id, server_id, statement.effects, Some(statement.id));
         if !self.keeps_session(id) {
             return None;
         }
@@ -86,7 +122,7 @@ impl Pooler {
         } else {
             Vec::new()
         });
-        let effects = without_mere_ends(statement.effects, &statement.verdict);
+        let effects = without_mere_ends(effects, &statement.verdict);
         self.suspect(now, id, effects, &statement.query, named);
         None
     }
@@ -101,11 +137,11 @@ impl Pooler {
     ) -> Step {
         if self.keeps_session(id) {
             if message.total > INSPECT_BYTES_MAX {
-                self.inspect_query(now, id, None);
+                self.inspect_query(now, id, server_id, None);
             } else if !message.is_whole() {
                 return Step::NeedBytes;
             } else if let Ok(parse) = Parse::read(message.body()) {
-                self.inspect_query(now, id, Some(parse.query));
+                self.inspect_query(now, id, server_id, Some(parse.query));
             }
         }
         self.plain(id, server_id, message, Expect::Parse)

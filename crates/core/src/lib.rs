@@ -36,6 +36,7 @@ mod reply_queue;
 pub mod request;
 mod resetting;
 mod restoration;
+mod sequences;
 mod server;
 mod server_login;
 mod server_messages;

@@ -7,6 +7,7 @@ use crate::pins::{Cleanup, PinReason, Pins};
 use crate::pool::{PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::request::{LogLevel, Request};
+use crate::sequences::{Sequences, own_server};
 use crate::server::ServerPhase;
 use crate::server_login::EVICTED;
 use crate::session_state::{Difference, Shape};
@@ -52,12 +53,27 @@ impl Pooler {
             let checks = self.settings.server_check_query.is_some();
             let round_robin = self.settings.server_round_robin;
             let pool = self.pools[pool_id as usize].as_mut().expect("looked up above");
-            let found = if round_robin {
+            let servers = &self.servers;
+            let claims = pool.sequences != Sequences::Unused;
+            let own = if claims {
+                own_server(&pool.idle, servers, id)
+            } else {
+                None
+            };
+            let found = if let Some(own) = own {
+                pool.idle.remove(own)
+            } else if round_robin {
                 pool.idle.pop_front()
             } else {
-                let servers = &self.servers;
                 let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, &shape));
-                let mut likely = pool.idle.iter().rev().take(MATCHING_SERVERS_TRIED_MAX);
+                let free = |(_, s): &(usize, &ServerId)| !claims || servers.get(s.0).is_some_and(|s| !s.claimed);
+                let mut likely = pool
+                    .idle
+                    .iter()
+                    .rev()
+                    .enumerate()
+                    .filter(free)
+                    .take(MATCHING_SERVERS_TRIED_MAX);
                 let found = if self.settings.link_adversarial {
                     // For tests: of all servers the one that has most to be put right.
                     let effort = |s: &ServerId| {
@@ -65,13 +81,15 @@ impl Pooler {
                             .get(s.0)
                             .map_or(0, |s| Difference::between(&s.shape, &shape).set.len())
                     };
-                    likely.enumerate().max_by_key(|(_, s)| effort(s)).map(|(at, _)| at)
+                    likely.max_by_key(|(_, s)| effort(s)).map(|(at, _)| at)
                 } else {
-                    likely.position(same)
+                    let latest = likely.clone().next();
+                    likely.find(|(_, s)| same(s)).or(latest).map(|(at, _)| at)
                 };
                 match found {
                     Some(from_end) => pool.idle.remove(pool.idle.len() - 1 - from_end),
-                    None => pool.idle.pop_back(),
+                    // All of them are claimed: the one whose client has let it be for longest.
+                    None => pool.idle.pop_front(),
                 }
             };
             if let Some(server_id) = found {
@@ -158,6 +176,7 @@ impl Pooler {
         server.since = now;
         server.ready_time = now;
         client.link = Some(server_id);
+        server.stranger |= server.last_client.replace(id).is_some_and(|last| last != id);
         let waited = match client.waiting {
             Waiting::ForServer { since, .. } => now.us_since(since),
             _ => 0,
@@ -172,6 +191,12 @@ impl Pooler {
         }
         pool.stats.server_assignment_count += 1;
         pool.stats.wait_time += waited;
+        let in_session = matches!(client.phase, ClientPhase::Session);
+        if in_session && pool.sequences != Sequences::Unused {
+            self.sequences_on_link(server_id);
+        }
+        let client = self.clients.get(id.0).expect("looked up above");
+        let server = self.servers.get(server_id.0).expect("looked up above");
         match client.phase {
             ClientPhase::Login(_) => {
                 self.login_has_server(now, id, server_id);

@@ -1,6 +1,7 @@
 //! Pools: one per database and user.
 
 use crate::ids::{ClientId, ServerId};
+use crate::sequences::Sequences;
 use crate::session_state::Shape;
 use crate::settings::PoolSettings;
 use crate::stats::Stats;
@@ -66,6 +67,8 @@ pub(crate) struct Pool {
     pub(crate) key: PoolKey,
     pub(crate) settings: PoolSettings,
     pub(crate) credential: pgweir_auth::Credential,
+    /// What its clients do with sequences.
+    pub(crate) sequences: Sequences,
     /// Idle servers, longest idle first.
     pub(crate) idle: VecDeque<ServerId>,
     pub(crate) waiting: WaitQueue,
@@ -97,6 +100,7 @@ impl Pool {
             key,
             settings,
             credential,
+            sequences: Sequences::Unused,
             idle: VecDeque::new(),
             waiting: WaitQueue::default(),
             servers: 0,

@@ -206,6 +206,8 @@ pub(crate) struct OwnStatements {
     pub(crate) probe_pins: Arc<Statement>,
     /// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
     pub(crate) probe_settings: Arc<Statement>,
+    /// Forgets what the session has drawn from sequences.
+    pub(crate) discard_sequences: Arc<Statement>,
 }
 
 /// See [`OwnStatements::probe_pins`]. Temporary objects of every kind depend on their schema (recording E11).
@@ -253,6 +255,7 @@ impl OwnStatements {
             probe_pins: own(6, PROBE_PINS.as_bytes(), &[0, 1, 0, 0, 0, 16]),
             // One parameter of type text[] (OID 1009).
             probe_settings: own(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
+            discard_sequences: own(12, b"DISCARD SEQUENCES", &[0, 0]),
             set_for_parse: own(
                 14,
                 b"SELECT pg_catalog.set_config($3, pg_catalog.current_setting($1), true), \
@@ -356,6 +359,12 @@ impl Held {
         } else {
             self.statements.pop_lru().map(|(_, s)| s)
         }
+    }
+
+    /// All of them, the pooler's own included.
+    pub(crate) fn all(&self) -> Vec<Arc<Statement>> {
+        let statements = self.statements.iter().map(|(_, s)| s);
+        self.own.iter().chain(statements).cloned().collect()
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {

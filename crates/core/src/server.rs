@@ -79,6 +79,12 @@ pub(crate) struct Server {
     pub(crate) probe: Option<Box<Probe>>,
     /// What must be done before another client gets it.
     pub(crate) cleanup: Cleanup,
+    /// Who had it last.
+    pub(crate) last_client: Option<ClientId>,
+    /// What it remembers of sequences may be someone else's than its client's.
+    pub(crate) stranger: bool,
+    /// It is left to its last client for what that has drawn from sequences: see [`crate::sequences`].
+    pub(crate) claimed: bool,
     /// Custom settings that it has accepted: it will accept them again.
     pub(crate) custom_settings: HashSet<Arc<str>, RandomState>,
     /// A segment of restored settings is at the front of the queue; its ParameterStatus are not the client's.

@@ -39,8 +39,8 @@ impl Pooler {
         };
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
         let returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
-        if self.keeps_session(id) {
-            self.inspect_query(now, id, text);
+        if looks {
+            self.inspect_query(now, id, server_id, text);
         }
         if !tracked {
             return self.send_query(id, server_id, message, Entry::forward(Expect::Query), returns);

@@ -42,8 +42,12 @@ impl Effects {
     /// May end what ties a client to its server: DROP, DISCARD, CLOSE, UNLISTEN, DEALLOCATE, ROLLBACK, ABORT, advisory
     /// unlocks.
     pub const ENDS: Effects = Effects(1 << 12);
+    /// Draws from a sequence by name, so that `currval()` may be asked for later: `nextval()`, `setval()`.
+    pub const DRAWS: Effects = Effects(1 << 13);
+    /// Looks at the session's prepared statements: `pg_prepared_statements`, `pg_prepared_statement()`.
+    pub const STATEMENTS: Effects = Effects(1 << 14);
     /// Everything: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 13) - 1);
+    pub const ALL: Effects = Effects((1 << 15) - 1);
 
     /// One of the bits that a caller never sees, for what is no effect by itself.
     pub(crate) const fn private(number: u32) -> Effects {
@@ -96,7 +100,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -110,6 +114,8 @@ const NAMES: [&str; 13] = [
     "SERVER_BOUND",
     "SEQUENCE",
     "ENDS",
+    "DRAWS",
+    "STATEMENTS",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

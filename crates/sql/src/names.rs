@@ -23,12 +23,14 @@ const ANY_NAME: Effects = Effects::SETTINGS
     .union(Effects::SERVER_BOUND)
     .union(Effects::SEQUENCE)
     .union(Effects::ENDS)
+    .union(Effects::DRAWS)
+    .union(Effects::STATEMENTS)
     .union(SETTINGS_VIEW);
 
 /// Parts of names, in lower case, short enough to stand for all variants and long enough for no others.
 ///
 /// `pg_advisory_xact_lock()` and its kin contain none of them: they end with the transaction.
-pub(crate) const NAMES: [(&str, Effects); 18] = [
+pub(crate) const NAMES: [(&str, Effects); 21] = [
     ("set_config", Effects::SETTINGS),
     // Of pg_trgm: sets pg_trgm.similarity_threshold.
     ("set_limit", Effects::SETTINGS),
@@ -39,6 +41,9 @@ pub(crate) const NAMES: [(&str, Effects); 18] = [
     ("setseed", Effects::SEED),
     ("currval", Effects::SEQUENCE),
     ("lastval", Effects::SEQUENCE),
+    ("nextval", Effects::DRAWS),
+    ("setval", Effects::DRAWS),
+    ("prepared_statement", Effects::STATEMENTS),
     // pg_create_logical_replication_slot and pg_copy_logical_replication_slot, which may be temporary; physical ones too.
     ("cal_replication_slot", Effects::SERVER_BOUND),
     ("drop_replication_slot", Effects::ENDS),

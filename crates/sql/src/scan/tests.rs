@@ -66,7 +66,6 @@ fn ordinary_statements_have_none() {
         "values (1)",
         "table t",
         "select pg_advisory_xact_lock(1), pg_try_advisory_xact_lock_shared(2)",
-        "select nextval('s'), setval('s', 1)",
         "1 set",
         "'set'",
         "\"set\" a = 1",
@@ -181,6 +180,9 @@ fn objects_locks_and_the_rest() {
         ("select setseed(0.1)", Effects::SEED),
         ("select currval('s')", Effects::SEQUENCE),
         ("select lastval()", Effects::SEQUENCE),
+        ("select nextval('s')", Effects::DRAWS),
+        ("insert into t values (SetVal('s', 1))", Effects::DRAWS),
+        ("select * from pg_prepared_statements", Effects::STATEMENTS),
         (
             "select pg_create_physical_replication_slot('a', false, true)",
             Effects::SERVER_BOUND,
