@@ -12,16 +12,17 @@ files=$(mktemp -d)
 chmod 755 "$files"
 results=$(mktemp -d)
 demo=
+beside=
 
 clean_up() {
     status=$?
     trap - EXIT
-    if [ -n "$demo" ]; then
-        kill -TERM "$demo" 2>/dev/null || true
-        wait "$demo" || true
-    fi
-    if [ "$status" != 0 ]; then tail -n 80 "$results"/* >&2; fi
-    rm -rf "$files" "$results"
+    for process in $demo $beside; do
+        kill -TERM "$process" 2>/dev/null || true
+        wait "$process" || true
+    done
+    if [ "$status" != 0 ]; then tail -n 80 "$results"/{,beside/}{out,progress} "$results/terminal" >&2 2>/dev/null || true; fi
+    rm -rf "$files" "$files.beside" "$results"
     exit "$status"
 }
 trap clean_up EXIT
@@ -36,7 +37,10 @@ fail() {
 start() {
     local binary=$1
     shift
-    TMPDIR=$files PGWEIR_BIN=$binary scripts/demo "$@" </dev/null >"$results/out" 2>"$results/progress" &
+    # What the one before has said is not to be taken for this one's.
+    : >"$results/out"
+    : >"$results/progress"
+    TMPDIR=$files PGWEIR_BIN=$binary scripts/demo --reports "$results/reports" "$@" </dev/null >"$results/out" 2>"$results/progress" &
     demo=$!
 }
 
@@ -86,7 +90,7 @@ psql_printed() {
 echo 'the whole, until Ctrl-C'
 start "$binary" --quick --keep-running
 until_says out '^Both are running'
-if grep -q FAILED "$results"/*; then fail 'a run failed'; fi
+if grep -q FAILED "$results"/{out,progress}; then fail 'a run failed'; fi
 figures='[0-9,]+ +[0-9.,]+ ms +[0-9.,]+ ms +[0-9,]+'
 times 1 '^8 clients that log in anew'
 times 1 '^64 clients that stay'
@@ -102,7 +106,13 @@ for row in 'Short connections' '64 clients' '1,000 clients'; do
 done
 says progress '^\[8/8\] 1,000 clients, through pgweir \(about [0-9]+ s left\)$'
 says progress '^ +[0-9,]+ TPS$'
-if grep -q $'\033' "$results"/*; then fail 'escape sequences without a terminal'; fi
+if grep -q $'\033' "$results"/{out,progress}; then fail 'escape sequences without a terminal'; fi
+# The laboratory, its conclusion, and its report, which stays.
+times 1 '^How many connections this server is fastest with'
+times 1 '^  Set max_connections = [0-9]+ and default_pool_size = [0-9]+\.$'
+says progress '^\[[0-9]+/[0-9]+\] direct, 16 clients, round 1 \(about [0-9]+ s left\)$'
+report=$(sed -n 's/^  report   //p' "$results/out")
+grep -q '<svg' "$report" || fail 'the report of the laboratory has no chart'
 [ "$(psql_printed pooled -c 'select 6 * 7')" = 42 ] || fail 'pooled: wrong answer'
 [ "$(psql_printed direct -c 'select 6 * 7')" = 42 ] || fail 'direct: wrong answer'
 psql_printed console | grep -q '^bench|postgres|' || fail 'SHOW POOLS does not show the pool'
@@ -119,6 +129,21 @@ until_says progress '^\[4/8\]'
 sleep 1
 kill -INT "$demo"
 ends_with 130
+
+# Beside what follows, with folders of its own: the laboratory comes last and late.
+mkdir "$results/beside" "$files.beside"
+chmod 755 "$files.beside"
+(
+    files=$files.beside
+    results=$results/beside
+    trap 'kill -TERM "$demo"; wait "$demo"; exit 1' TERM
+    start "$binary" --quick --no-wait
+    until_says progress 'direct, 2 clients, round 1'
+    kill -INT "$demo"
+    ends_with 130
+    [ -z "$(ls "$results/reports")" ] || fail 'half a report of the laboratory was left behind'
+) &
+beside=$!
 
 echo 'a pooler that takes no connections fails, in words and in status'
 broken=$results/broken
@@ -139,14 +164,20 @@ ends_with 1
 times 3 '^  through pgweir +FAILED$'
 times 3 "^  direct +$figures"
 times 3 'no comparison, because the run through pgweir failed'
+times 1 'pgweir lab connections ended with status 1$'
+
+wait "$beside" || fail 'Ctrl-C in the laboratory'
+beside=
 
 echo 'at a terminal'
-if TMPDIR=$files PGWEIR_BIN=$binary CI=1 TERM=xterm NO_COLOR='' script -qec 'stty cols 80; timeout 10 scripts/demo --quick' \
-    /dev/null >"$results/terminal" </dev/null; then
-    fail 'was not stopped by the signal'
-fi
-grep -q $'\r\033\[K' "$results/terminal" || fail 'no line is refreshed at a terminal'
-grep -q $'\033\[32m' "$results/terminal" || fail 'no colour at a terminal'
+TMPDIR=$files PGWEIR_BIN=$binary CI=1 TERM=xterm NO_COLOR='' script -qec \
+    "stty cols 80; echo \$\$ >'$results/shell'; exec scripts/demo --quick" /dev/null >"$results/terminal" </dev/null &
+demo=$!
+until_says terminal $'\r\033\\[K'
+until_says terminal $'\033\\[32m'
+kill -TERM "$(cat "$results/shell")"
+if wait "$demo"; then fail 'was not stopped by the signal'; fi
+demo=
 demo_terminal=$(NO_COLOR=1 TMPDIR=$files PGWEIR_BIN=$binary TERM=xterm script -qec 'timeout 4 scripts/demo --quick' /dev/null </dev/null || true)
 if grep -q $'\033\[[0-9]*m' <<<"$demo_terminal"; then fail 'colour in spite of NO_COLOR'; fi
 [ -z "$(ls -A "$files")" ] || fail "left files behind: $(find "$files" | head -n 5)"

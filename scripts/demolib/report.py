@@ -94,6 +94,23 @@ def print_meanings(results: Results, style: Style, rough: bool) -> None:
     say()
 
 
+def print_laboratory(found: tuple[list[str], str] | str, style: Style, rough: bool) -> None:
+    say()
+    say(style.bold("How many connections this server is fastest with (pgweir lab connections)"))
+    if isinstance(found, str):
+        say(f"  {style.bad('FAILED')}")
+        _wrapped(found, "    ", "    ")
+        say()
+        return
+    conclusions, path = found
+    for conclusion in conclusions:
+        _wrapped(conclusion.replace("`", ""), "  ", "    ")
+    runs = "one short run each" if rough else "two short runs each"
+    say(style.faint(f"  From {runs}, to show what it does; its defaults measure properly."))
+    say(f"  report   {style.command(path)}")
+    say()
+
+
 def print_how_to_connect(bench: targets.Bench, style: Style) -> None:
     def psql(port: int, database: str) -> str:
         return f'psql "host={targets.HOST} port={port} user={targets.USER} dbname={database}"'
