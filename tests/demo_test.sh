@@ -3,6 +3,7 @@
 # prints work, failures are told, and nothing is left behind however it ends.
 #
 #   usage: tests/demo_test.sh      PGWEIR_BIN: the binary (default: target/release/pgweir)
+# shellcheck disable=SC2030,SC2031  # one block has folders of its own, in a subshell
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 binary=${PGWEIR_BIN:-}

@@ -7,7 +7,10 @@ import json
 import subprocess
 
 import pytest
+from harness.browser import Browser
+from harness.browser import program as browser_program
 from harness.pooler import kind, program
+from harness.reports import check_report
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the lab is pgweir's")
 
@@ -93,9 +96,12 @@ def test_what_differs_and_what_is_noise(compare, tmp_path):
     # What is not alike comes before the figures.
     assert lines.index("shared_buffers 128MB 4GB") < lines.index("transactions per second")
     text = " ".join(done.stdout.split())
-    assert "A and B were not measured alike: shared_buffers differs." in text
+    assert "A and B were not measured alike; what differs: shared_buffers." in text
     assert 'B has more in 1 case, which is better (+50.0 %, in "direct, 8 clients"); no difference beyond' in text
     page = (tmp_path / "page" / "report.html").read_text()
+    if browser_program():
+        with Browser() as browser:
+            check_report(browser, tmp_path / "page" / "report.html", figures_min=2)
     assert "<svg" in page and "direct, 100 clients: not in B" in page and "direct, 128 clients: not in A" in page
 
 

@@ -29,9 +29,9 @@ fn circumstances(differing: &[Differing]) -> String {
     let names: Vec<&str> = differing.iter().map(|fact| fact.what.as_str()).collect();
     match names.len() {
         0 => "Machine, server, settings and load are told as the same in both.".to_owned(),
-        1..=NAMED_MAX => format!("A and B were not measured alike: {} differs.", names.join(", ")),
+        1..=NAMED_MAX => format!("A and B were not measured alike; what differs: {}.", names.join(", ")),
         more => format!(
-            "A and B were not measured alike: {} and {} more differ.",
+            "A and B were not measured alike; what differs: {} and {} more.",
             names[..NAMED_MAX].join(", "),
             more - NAMED_MAX
         ),
@@ -173,9 +173,9 @@ mod tests {
         assert!(circumstances(&[]).contains("the same in both"));
         assert_eq!(
             circumstances(&[fact("rounds")]),
-            "A and B were not measured alike: rounds differs."
+            "A and B were not measured alike; what differs: rounds."
         );
         let many: Vec<Differing> = "a b c d e f g h".split(' ').map(fact).collect();
-        assert!(circumstances(&many).ends_with("a, b, c, d, e, f and 2 more differ."));
+        assert!(circumstances(&many).ends_with("a, b, c, d, e, f and 2 more."));
     }
 }
