@@ -211,7 +211,7 @@ def test_a_queue_at_a_pooler(pg15, make_pooler, monkeypatch, which):
         pooler.wait_pool(cl_waiting=1)
         advice = as_json("--server", pg15.dsn(), "--cores", "2", "--console", pooler.dsn(dbname="pgbouncer"))
         found = findings(advice)
-        assert "1 clients wait for a server" in found["pooler.waits"]["title"], found["pooler.waits"]
+        assert "1 client waits for a server" in found["pooler.waits"]["title"], found["pooler.waits"]
         assert found["pooler.waits"]["changes"] == [{"file": "pgbouncer.ini", "line": "default_pool_size = 5"}]
         assert advice["pooler"]["pools"][0]["size"] == 1
         assert found["pooler.prepared"]["severity"] == "advice" and found["pooler.warm"]["severity"] == "advice"

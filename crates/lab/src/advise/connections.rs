@@ -116,11 +116,11 @@ fn idle_in_transaction(facts: &Facts) -> Option<Finding> {
     } else {
         Severity::Warning
     };
-    let title = format!(
-        "{} connections are idle in a transaction, one for {}",
-        sessions.idle_in_transaction,
-        duration_words(longest)
-    );
+    let longest_words = duration_words(longest);
+    let title = match sessions.idle_in_transaction {
+        1 => format!("a connection is idle in a transaction, for {longest_words}"),
+        many => format!("{many} connections are idle in a transaction, one for {longest_words}"),
+    };
     let timeout = match facts.settings.idle_in_transaction_timeout_ms {
         0 => "idle_in_transaction_session_timeout is off".to_owned(),
         ms => format!(

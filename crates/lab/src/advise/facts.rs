@@ -112,7 +112,7 @@ pub struct BackendMemory {
     pub private_bytes: u64,
     /// Their page tables together (VmPTE).
     pub page_table_bytes: u64,
-    /// The largest private memory of one.
+    /// The largest private memory of one, page tables included.
     pub largest_bytes: u64,
 }
 

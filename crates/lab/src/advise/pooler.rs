@@ -42,9 +42,12 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
     let cores = facts.and_then(|facts| facts.cores);
     let enough = cores.is_some_and(|cores| size >= u64::from(rule_of_thumb(cores, 1)));
     let severity = if noticed { Severity::Warning } else { Severity::Advice };
+    let waiting = match pool.clients_waiting {
+        1 => "1 client waits".to_owned(),
+        many => format!("{many} clients wait"),
+    };
     let title = format!(
-        "{} clients wait for a server, the first for {} ms ({})",
-        pool.clients_waiting,
+        "{waiting} for a server, the first for {} ms ({})",
         pool.wait_longest_us / 1000,
         pool.name()
     );

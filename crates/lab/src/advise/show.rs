@@ -59,11 +59,15 @@ fn machine(facts: &Facts) -> String {
 /// `1 critical, 2 warnings, 0 pieces of advice, 5 fine`
 fn counts(advice: &Advice) -> String {
     let count = |severity| advice.findings.iter().filter(|f| f.severity == severity).count();
+    let counted = |severity, one: &str, many: &str| match count(severity) {
+        1 => format!("1 {one}"),
+        number => format!("{number} {many}"),
+    };
     format!(
-        "{} critical, {} warnings, {} pieces of advice, {} fine",
+        "{} critical, {}, {}, {} fine",
         count(Severity::Critical),
-        count(Severity::Warning),
-        count(Severity::Advice),
+        counted(Severity::Warning, "warning", "warnings"),
+        counted(Severity::Advice, "piece of advice", "pieces of advice"),
         count(Severity::Fine)
     )
 }
@@ -134,7 +138,7 @@ mod tests {
         };
         let text = text(&advice);
         for words in [
-            "0 critical, 1 warnings, 0 pieces of advice, 1 fine",
+            "0 critical, 1 warning, 0 pieces of advice, 1 fine",
             "[warning] too much\n    - seen twice\n    set in postgresql.conf: x = 1\n    risk: a restart\n",
             "fine:\n    all well\n",
             "not seen: it: no right\n    hint: grant it\n",

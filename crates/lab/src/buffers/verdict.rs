@@ -1,7 +1,7 @@
 //! Which size is enough, and what prewarming gives. Pure: figures in, sentences out.
 
 use super::size::written;
-use crate::maths::{compare, median};
+use crate::maths::{Difference, compare, median};
 use crate::report::Unit;
 
 /// A size that reaches this share of the best throughput is enough.
@@ -58,6 +58,15 @@ pub(super) fn judge(levels: &[Level]) -> Verdict {
                 tps(first.2),
                 written(first.0)
             ));
+        } else if enough.0 != first.0 && is_noise(&first.1, &enough.1) {
+            sentences.push(format!(
+                "The rounds differ more than the sizes do, so that nothing can be said: {} TPS, {state}, with {} and {} with {}, \
+                 a difference within the noise. Measure with more or longer rounds, or when the machine is quieter.",
+                tps(first.2),
+                written(first.0),
+                tps(enough.2),
+                written(enough.0)
+            ));
         } else if enough.0 == last.0 && levels.last().is_some_and(|level| level.holds_all) {
             enough_bytes = Some(last.0);
             sentences.push(format!(
@@ -104,6 +113,11 @@ pub(super) fn judge(levels: &[Level]) -> Verdict {
         enough_bytes,
         sentences,
     }
+}
+
+/// Whether rounds are known to differ as much as the two do.
+fn is_noise(first: &[f64], second: &[f64]) -> bool {
+    matches!(compare(first, second), Some(Difference::WithinNoise { .. }))
 }
 
 /// What prewarming gives where it gives most.
@@ -187,6 +201,27 @@ mod tests {
         assert_eq!(verdict.enough_bytes, None);
         assert!(
             verdict.sentences[0].contains("still grows up to the largest size: 100 TPS with 128MB, 400 with 512MB")
+        );
+    }
+
+    /// Guards against a recommendation from the accidents of a busy machine; the figures were measured on one.
+    #[test]
+    fn noise_recommends_nothing() {
+        let noisy = |megabytes: u64, warm: [f64; 3]| Level {
+            bytes: megabytes << 20,
+            warm: warm.to_vec(),
+            ..Level::default()
+        };
+        let verdict = judge(&[
+            noisy(64, [7_700.0, 9_951.0, 13_700.0]),
+            noisy(256, [4_400.0, 12_333.0, 12_900.0]),
+            noisy(512, [6_600.0, 7_557.0, 12_400.0]),
+        ]);
+        assert_eq!(verdict.enough_bytes, None);
+        assert!(
+            verdict.sentences[0]
+                .contains("9,951 TPS, prewarmed, with 64MB and 12,333 with 256MB, a difference within the noise"),
+            "{verdict:?}"
         );
     }
 
