@@ -172,6 +172,6 @@ def test_the_server_is_stopped_beside_idle_connections(own_cluster, tmp_path):
 
 
 @needs_browser
-@pytest.mark.parametrize("path", sorted(glob.glob(f"{CHECKOUT}/docs/lab/*/report.html")), ids=lambda p: p.split("/")[-2])
+@pytest.mark.parametrize("path", sorted(glob.glob(f"{CHECKOUT}/docs/lab/reports/*.html")), ids=os.path.basename)
 def test_the_pages_of_the_documentation(path, browser):
     check_report(browser, path)
