@@ -123,6 +123,12 @@ def test_pins_are_shown_and_end(pg, make_pooler):
     client = connect(pooler.host, pooler.port)
     client.execute("create temp table left_behind (a int)")
     eventually(lambda: [r["reason"] for r in pooler.console("SHOW PINS")] == ["temporary objects"])
+    pool = next(r for r in pooler.console("SHOW POOLS EXTENDED") if r["database"] == "postgres")
+    assert (pool["cl_pinned"], pool["sv_pinned"]) == ("1", "1")
+    number = next(r["id"] for r in pooler.console("SHOW CLIENTS") if r["database"] == "postgres")
+    session = pooler.console(f"SHOW SESSION {number}")
+    assert ("pin", "temporary objects") in {(r["kind"], r["name"]) for r in session}
+    assert ("setting", "DateStyle") in {(r["kind"], r["name"]) for r in session}
     client.close()
     with connect(pooler.host, pooler.port) as other:
         assert other.execute("select to_regclass('left_behind')").fetchall() == [(None,)]

@@ -286,6 +286,11 @@ impl Names {
         self.names.get(name)
     }
 
+    /// Names and what they mean, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
+        self.names.iter().map(|(name, statement)| (&**name, statement))
+    }
+
     /// A name for the statement with this id: the first in order where there are several, so that it is always the same.
     pub(crate) fn meaning(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
         let named = self.names.iter().filter(|(_, s)| s.id == id);

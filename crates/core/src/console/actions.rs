@@ -36,6 +36,7 @@ const HELP: &str = "
 \tSHOW PEERS|PEER_POOLS
 \tSHOW SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE|FDS
 \tSHOW DNS_HOSTS|DNS_ZONES
+\tSHOW PINS|STATE_STATS|POOLS EXTENDED|SESSION <client_id>
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg
 \tRELOAD
@@ -83,6 +84,9 @@ impl Pooler {
         match command {
             Command::Empty => return Ok(Done::Empty),
             Command::Help => notice(reply, "Console usage", HELP),
+            Command::Show(Show::Session(number)) if self.client_by_number(*number).is_none() => {
+                return Err(Refusal::no_such_client());
+            }
             Command::Show(show) => self.console_show(now, *show, formats, reply),
             Command::SetApplicationName(name) => self.console_mut(id).application_name.clone_from(name),
             Command::SetSession => notice(reply, "SET ignored", ""),

@@ -19,12 +19,18 @@ const PINS: &[Column] = &[
     text("statement"),
 ];
 
+const SESSION: &[Column] = &[text("kind"), text("name"), text("value")];
+
 const STATE_STATS: &[Column] = &[text("name"), int8("count")];
 
 const LISTS: &[Column] = &[text("list"), int4("items")];
 
 const MEM: &[Column] = &[text("name"), int4("size"), int4("used"), int4("free"), int4("memtotal")];
 
+/// Columns of SHOW POOLS EXTENDED behind those of SHOW POOLS.
+const POOLS_OF_OUR_OWN: usize = 2;
+
+/// SHOW POOLS EXTENDED has all of them, SHOW POOLS what PgBouncer has.
 const POOLS: &[Column] = &[
     text("database"),
     text("user"),
@@ -43,6 +49,8 @@ const POOLS: &[Column] = &[
     int4("maxwait_us"),
     text("pool_mode"),
     text("load_balance_hosts"),
+    int4("cl_pinned"),
+    int4("sv_pinned"),
 ];
 
 /// SHOW SOCKETS has all of them, SHOW CLIENTS and SHOW SERVERS those in front of [`SOCKET_BUFFERS`].
@@ -231,7 +239,9 @@ pub(super) fn columns(show: Show) -> &'static [Column] {
         Show::Mem => MEM,
         Show::PeerPools => PEER_POOLS,
         Show::Peers => PEERS,
-        Show::Pools => POOLS,
+        Show::Pools => &POOLS[..POOLS.len() - POOLS_OF_OUR_OWN],
+        Show::PoolsExtended => POOLS,
+        Show::Session(_) => SESSION,
         Show::State => STATE,
         Show::Stats => STATS,
         Show::StatsAverages => STATS_AVERAGES,
@@ -262,6 +272,7 @@ mod tests {
             (wide(Show::Pools), wide(Show::Clients), wide(Show::Sockets)),
             (17, 21, 28)
         );
+        assert_eq!(wide(Show::PoolsExtended), 19);
         assert_eq!(
             (wide(Show::Stats), wide(Show::StatsTotals), wide(Show::StatsAverages)),
             (25, 13, 13)

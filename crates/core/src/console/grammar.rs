@@ -25,7 +25,11 @@ pub(super) enum Show {
     Peers,
     Pins,
     Pools,
+    /// SHOW POOLS EXTENDED: what PgBouncer does not show, too.
+    PoolsExtended,
     Servers,
+    /// The session of one client, by the number that SHOW CLIENTS calls its id.
+    Session(u32),
     Sockets,
     State,
     StateStats,
@@ -167,6 +171,20 @@ impl Command {
             "discard" => return Ok(Command::Acknowledge("DISCARD ALL")),
             "deallocate" => return Ok(Command::Acknowledge("DEALLOCATE")),
             _ => {}
+        }
+        let word = |token: &Token| match token {
+            Token::Word(word) | Token::Quoted(word) => word.to_ascii_lowercase(),
+            _ => String::new(),
+        };
+        if let ("show", [what, detail]) = (&*verb, rest) {
+            return match (&*word(what), &*word(detail)) {
+                ("pools", "extended") => Ok(Command::Show(Show::PoolsExtended)),
+                ("session", id) => {
+                    let id = id.parse().map_err(|_| Refusal::bad_client_id())?;
+                    Ok(Command::Show(Show::Session(id)))
+                }
+                _ => Err(invalid()),
+            };
         }
         let argument = match rest {
             [] => None,
@@ -374,6 +392,9 @@ mod tests {
             parse("shutdown WAIT_FOR_CLIENTS"),
             Command::Shutdown(Shutdown::WaitForClients)
         );
+        assert_eq!(parse("SHOW Pools EXTENDED;"), Command::Show(Show::PoolsExtended));
+        assert_eq!(parse("show session 4098"), Command::Show(Show::Session(4098)));
+        assert_eq!(Command::parse("show session x").unwrap_err().sqlstate, "22023");
         assert_eq!(parse("show help"), Command::Help);
         assert_eq!(parse("kill_client 17"), Command::KillClient("17".into()));
     }

@@ -59,11 +59,13 @@ impl Refusal {
     }
 
     pub(crate) fn bad_client_id() -> Self {
-        Refusal::new("22023", "invalid client id supplied").hint("KILL_CLIENT takes the column id of SHOW CLIENTS.")
+        Refusal::new("22023", "invalid client id supplied")
+            .hint("KILL_CLIENT and SHOW SESSION take the column id of SHOW CLIENTS.")
     }
 
     pub(crate) fn no_such_client() -> Self {
-        Refusal::new("42704", "client not found").hint("KILL_CLIENT takes the column id of SHOW CLIENTS.")
+        Refusal::new("42704", "client not found")
+            .hint("KILL_CLIENT and SHOW SESSION take the column id of SHOW CLIENTS.")
     }
 
     /// What a setting has against its new value.

@@ -1,4 +1,5 @@
-//! SHOW PINS and SHOW STATE_STATS: which clients keep their servers, and what keeping sessions costs.
+//! SHOW PINS, SHOW SESSION and SHOW STATE_STATS: which clients keep their servers, what the session of one looks like, and
+//! what keeping sessions costs.
 
 use crate::console::rows::Rows;
 use crate::pooler::Pooler;
@@ -21,6 +22,29 @@ impl Pooler {
                 (now - pinned.since).as_secs().into(),
                 (&*pinned.statement).into(),
             ]);
+        }
+    }
+
+    /// What one client's session consists of: a row for each setting that differs from the server's defaults or is
+    /// reported, for each protocol-level prepared statement, and for each reason for a pin.
+    pub(super) fn show_session(&self, now: Time, number: u32, rows: &mut Rows<'_>) {
+        let Some(client) = self.client_by_number(number).and_then(|id| self.clients.get(id.0)) else {
+            return;
+        };
+        for setting in client.shape.settings() {
+            rows.push(&["setting".into(), (&*setting.name).into(), (&*setting.value).into()]);
+        }
+        let mut statements: Vec<_> = client.names.iter().flat_map(|names| names.iter()).collect();
+        statements.sort_unstable_by_key(|(name, _)| *name);
+        for (name, statement) in statements {
+            let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&statement.query));
+            rows.push(&["prepared statement".into(), (&*name).into(), (&*text).into()]);
+        }
+        if let Some(pinned) = &client.pinned {
+            for reason in client.pins.iter() {
+                let since = format!("{} s, since: {}", (now - pinned.since).as_secs(), pinned.statement);
+                rows.push(&["pin".into(), reason.words().into(), (&*since).into()]);
+            }
         }
     }
 

@@ -22,6 +22,8 @@ struct Counts {
     sv_used: u32,
     sv_tested: u32,
     sv_login: u32,
+    cl_pinned: u32,
+    sv_pinned: u32,
     longest_wait_us: u64,
     mode: &'static str,
     load_balance_hosts: Option<&'static str>,
@@ -38,6 +40,8 @@ impl Counts {
         self.sv_used += other.sv_used;
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
+        self.cl_pinned += other.cl_pinned;
+        self.sv_pinned += other.sv_pinned;
     }
 }
 
@@ -47,7 +51,7 @@ const CONSOLE_POOL_MODE: &str = "statement";
 impl Pooler {
     /// One row for each database and user: pools for clients, auth_query and replication of the same two are one row,
     /// because exporters take both for a key.
-    pub(super) fn show_pools(&self, now: Time, rows: &mut Rows<'_>) {
+    pub(super) fn show_pools(&self, now: Time, rows: &mut Rows<'_>, extended: bool) {
         let mut counts: BTreeMap<(Arc<str>, Arc<str>), Counts> = BTreeMap::new();
         for ((_, pool), counted) in self.live_pools().zip(self.count_by_pool(now)) {
             let row = counts.entry(row_key(pool)).or_default();
@@ -66,7 +70,7 @@ impl Pooler {
         };
         counts.insert((CONSOLE_DATABASE.into(), CONSOLE_DATABASE.into()), console);
         for ((database, user), c) in &counts {
-            rows.push(&[
+            let mut values = vec![
                 Value::from(&**database),
                 Value::from(&**user),
                 c.cl_active.into(),
@@ -85,7 +89,11 @@ impl Pooler {
                 (c.longest_wait_us % 1_000_000).into(),
                 c.mode.into(),
                 c.load_balance_hosts.into(),
-            ]);
+            ];
+            if extended {
+                values.extend([c.cl_pinned.into(), c.sv_pinned.into()]);
+            }
+            rows.push(&values);
         }
     }
 
@@ -111,12 +119,15 @@ impl Pooler {
             if let Some(Some(pool)) = counts.get_mut(server.pool as usize) {
                 *self.server_count(now, pool, server) += 1;
                 pool.sv_active_cancel += server.cancels_in_flight;
+                let client = server.link.and_then(|c| self.clients.get(c.0));
+                pool.sv_pinned += u32::from(client.is_some_and(|c| c.pinned.is_some()));
             }
         }
         for (_, client) in self.clients.iter() {
             let Some(Some(pool)) = client.pool.and_then(|id| counts.get_mut(id as usize)) else {
                 continue;
             };
+            pool.cl_pinned += u32::from(client.pinned.is_some());
             match (&client.phase, client.waiting) {
                 (_, Waiting::ForServer { .. }) => pool.cl_waiting += 1,
                 (ClientPhase::Session, _) => pool.cl_active += 1,
