@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     outcome.workload = arguments.workload.words();
     outcome.rounds = common.rounds;
     outcome.seconds_per_run = common.seconds;
-    outcome.conclusions = verdict::conclusions(&pooled, &direct, &lone);
+    outcome.conclusions = verdict::conclusions(&pooled, &direct, &lone, common.seconds);
     outcome.cases = pooled.iter().chain(&direct).chain(lone.cases()).cloned().collect();
     outcome.left_out = counts.left_out;
     let failed = outcome

@@ -10,8 +10,11 @@ use crate::rounds::clients_words;
 /// The one client waits for the queue, and not for the processors, where its own pool is so many times faster.
 const QUEUE_TIMES_MIN: f64 = 2.0;
 
+/// Turns that each client shall have within a run.
+const TURNS_MIN: f64 = 2.0;
+
 /// Sentences, the most important first.
-pub(super) fn conclusions(pooled: &[Case], direct: &[Case], lone: &Lone) -> Vec<String> {
+pub(super) fn conclusions(pooled: &[Case], direct: &[Case], lone: &Lone, seconds_per_run: u32) -> Vec<String> {
     let (pooled, direct) = (measured(pooled), measured(direct));
     let mut said = Vec::new();
     said.extend(curve("Through pgweir", &pooled));
@@ -20,6 +23,7 @@ pub(super) fn conclusions(pooled: &[Case], direct: &[Case], lone: &Lone) -> Vec<
     said.extend(one_more(lone));
     said.extend(the_queue(&pooled, lone));
     said.extend(memory(&pooled));
+    said.extend(too_short(&pooled, seconds_per_run));
     said
 }
 
@@ -159,6 +163,20 @@ fn memory(pooled: &[&Case]) -> Option<String> {
     ))
 }
 
+/// Where a run has ended before each client had a turn or two, its latencies are those of the few that had.
+fn too_short(pooled: &[&Case], seconds_per_run: u32) -> Option<String> {
+    let most = pooled.last()?;
+    let turn_seconds = f64::from(most.clients) / tps(most);
+    (turn_seconds * TURNS_MIN > f64::from(seconds_per_run)).then(|| {
+        format!(
+            "With {} each has a turn every {} only: runs of {seconds_per_run} s are too short for exact latencies; give them \
+             more with --seconds.",
+            clients_words(most.clients),
+            Unit::Seconds.show(turn_seconds)
+        )
+    })
+}
+
 /// `a, b and c`
 fn listed(words: &[String]) -> String {
     match words {
@@ -211,7 +229,7 @@ mod tests {
             direct: one(0.6),
             ..Lone::default()
         };
-        let said = conclusions(&pooled, &direct, &lone);
+        let said = conclusions(&pooled, &direct, &lone, 10);
         assert_eq!(
             said,
             [
@@ -232,7 +250,7 @@ mod tests {
         let pooled = [case("pgweir", 64, 50_000.0), case("pgweir", 512, 50_050.0)];
         let direct = [case("direct", 64, 50_020.0)];
         assert_eq!(
-            conclusions(&pooled, &direct, &Lone::default()),
+            conclusions(&pooled, &direct, &Lone::default(), 10),
             [
                 "Through pgweir with a pool of 56, 64 clients make 50,000 TPS and 512 clients make 50,050 TPS: no difference \
                  beyond the noise.",
@@ -253,6 +271,7 @@ mod tests {
             &[once("pgweir", 64, 100.0), once("pgweir", 512, 50.0)],
             &[once("direct", 64, 100.0)],
             &Lone::default(),
+            60,
         );
         assert!(
             said[0].ends_with("-50.0 %, and with one round nothing is known of the noise."),
@@ -271,15 +290,27 @@ mod tests {
             case("direct", 64, 1000.0),
             case("direct", 512, 500.0),
         ];
-        let said = conclusions(&[], &direct, &Lone::default());
+        let said = conclusions(&[], &direct, &Lone::default(), 10);
         assert!(said[0].ends_with("The best is 1,000 TPS with 64 clients."), "{said:?}");
+    }
+
+    #[test]
+    fn runs_that_are_too_short_for_all_clients_are_told_so() {
+        let cases = [case("pgweir", 64, 2000.0), case("pgweir", 19_900, 2000.0)];
+        let said = |seconds| conclusions(&cases, &[], &Lone::default(), seconds).pop().unwrap();
+        assert_eq!(
+            said(10),
+            "With 19,900 clients each has a turn every 9.95 s only: runs of 10 s are too short for exact latencies; give \
+             them more with --seconds."
+        );
+        assert!(!said(20).contains("too short"));
     }
 
     #[test]
     fn memory_is_told_for_the_most_clients() {
         let mut most = case("pgweir", 19_900, 100.0);
         most.add("pooler_memory_bytes", 19_900.0 * 1024.0);
-        let said = conclusions(&[case("pgweir", 64, 100.0), most], &[], &Lone::default());
+        let said = conclusions(&[case("pgweir", 64, 100.0), most], &[], &Lone::default(), 1000);
         assert_eq!(
             said.last().unwrap(),
             "pgweir took 19.4 MB with 19,900 clients: 1 kB for each."
