@@ -132,29 +132,37 @@ def run(connection, steps, cut):
     tables = {}
     lines = []
     for messages, until in steps:
-        if cut == CUTS[0]:
-            connection.send(*messages)
-        elif cut == CUTS[1]:
-            for m in messages:
-                connection.send(m)
-        else:
-            connection.send_bytes_one_by_one(*messages)
-        if until[0] == "tag":
-            replies = connection.read_until(until[1], "Z")
-        elif until[0] == "quiet":
-            replies = []
-            try:
-                while True:
-                    replies.append(connection.read(QUIET_SECONDS))
-            except wire.NoReply:
-                pass
-        else:
-            replies = connection.read_ready(int(until[0]))
-        lines += [comparable(m, tables) for m in replies]
-        lines.append("--")
-    # A reply too many would come before this one, or between it and the end.
+        lines += exchange(connection, messages, until, cut, tables)
+    return lines + finish(connection, tables)
+
+
+def exchange(connection, messages, until, cut, tables):
+    """Sends the messages of one step; the replies as comparable lines."""
+    if cut == CUTS[0]:
+        connection.send(*messages)
+    elif cut == CUTS[1]:
+        for m in messages:
+            connection.send(m)
+    else:
+        connection.send_bytes_one_by_one(*messages)
+    if until[0] == "tag":
+        replies = connection.read_until(until[1], "Z")
+    elif until[0] == "quiet":
+        replies = []
+        try:
+            while True:
+                replies.append(connection.read(QUIET_SECONDS))
+        except wire.NoReply:
+            pass
+    else:
+        replies = connection.read_ready(int(until[0]))
+    return [*(comparable(m, tables) for m in replies), "--"]
+
+
+def finish(connection, tables):
+    """Ends the connection. A reply too many would come before the last one, or between it and the end."""
     connection.send(wire.sync())
-    lines += [comparable(m, tables) for m in connection.read_ready()]
+    lines = [comparable(m, tables) for m in connection.read_ready()]
     connection.send(wire.terminate())
     lines += [comparable(m, tables) for m in connection.read_to_end()]
     connection.socket.close()
@@ -169,10 +177,13 @@ def comparable(m, tables):
             table, *rest = struct.unpack_from("!IhIhih", m.body, end + 1)
             # A table's oid is new at each run; which columns share a table is not.
             known = table if table < 16384 else f"table {tables.setdefault(table, len(tables))}"
+            # So is the oid of a type that the script made.
+            rest[1] = rest[1] if rest[1] < 16384 else f"type {tables.setdefault(rest[1], len(tables))}"
             columns.append((m.body[offset:end], known, *rest))
             offset = end + 19
         return f"RowDescription {columns}"
-    return wire.text(m)
+    # Temporary schemas are numbered by backend.
+    return re.sub(r"pg_(toast_)?temp_\d+", r"pg_\1temp_N", wire.text(m))
 
 
 _recorded = {}
