@@ -132,7 +132,7 @@ def test_on_a_throwaway_server(tmp_path, version):
     assert not [case["failure"] for case in cases.values() if case["failure"]]
     hits = {name: case["metrics"]["hit_percent"][0] for name, case in cases.items()}
     # A prewarmed server finds what it needs; a cold one reads it first, and one too small again and again.
-    assert hits["shared_buffers = 64MB, prewarmed"] > 99 > hits["shared_buffers = 2MB, cold"], hits
+    assert hits["shared_buffers = 64MB, prewarmed"] > 95 > hits["shared_buffers = 2MB, cold"], hits
     small, large = result["details"]["prewarmed"]
     assert 1 << 20 < small["prewarmed_bytes"] <= 2 << 20 < small["of_bytes"]
     assert large["prewarmed_bytes"] == large["of_bytes"] > 15 << 20
