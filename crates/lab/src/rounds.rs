@@ -94,8 +94,7 @@ impl Planned {
             }
             Err(Error::Interrupted { .. }) => {}
             Err(Error::Failed { message, .. }) => {
-                let first = message.lines().last().unwrap_or_default().trim();
-                session.progress.done(&format!("failed: {first}"));
+                session.progress.done(&format!("failed: {}", gist(message)));
                 self.case.failure = Some(message.clone());
             }
         }
@@ -203,6 +202,14 @@ pub fn add_figures(case: &mut Case, measured: &Measured) {
     }
 }
 
+/// The line of a failure that says most: what the server said, or else the first of pgbench's own complaints, which
+/// come after a line of ours.
+fn gist(message: &str) -> &str {
+    let server = message.lines().find(|line| line.contains("FATAL:"));
+    let line = server.or(message.lines().nth(1)).unwrap_or(message);
+    line.trim()
+}
+
 fn figures_words(measured: &Measured) -> String {
     let tps = number_words(measured.summary.tps);
     match measured.latencies.percentile_ms(0.95) {
@@ -226,4 +233,18 @@ fn file_name(name: &str) -> String {
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gist_of_a_failure() {
+        let aborted = "pgbench failed\n    pgbench: error: client 0 aborted\n    pgbench: error: Run was aborted";
+        assert_eq!(gist(aborted), "pgbench: error: client 0 aborted");
+        let ended = format!("{aborted}\n    FATAL:  terminating connection");
+        assert_eq!(gist(&ended), "FATAL:  terminating connection");
+        assert_eq!(gist("pgbench made no transaction"), "pgbench made no transaction");
+    }
 }

@@ -6,6 +6,7 @@
 
 use super::confidence::FittedUsl;
 use super::statistics::median;
+use crate::progress::number_words;
 use serde::{Deserialize, Serialize};
 
 /// The knee is the fewest clients with this share of the peak's throughput.
@@ -173,12 +174,13 @@ fn knee(rising: &[(f64, f64)]) -> f64 {
 fn reasons(r: &Recommendation, (fewest, most): (f64, f64), best: f64, surroundings: &Surroundings) -> Vec<String> {
     let mut reasons = vec![match r.place {
         PeakPlace::Within if r.from_law => format!(
-            "throughput is greatest at about {:.0} clients (best level measured: {best}, {:.0} transactions per second)",
-            r.peak_clients, r.peak_tps
+            "throughput is greatest at about {:.0} clients (best level measured: {best}, {} transactions per second)",
+            r.peak_clients,
+            number_words(r.peak_tps)
         ),
         PeakPlace::Within => format!(
-            "the greatest throughput, {:.0} transactions per second, was measured at {best} clients",
-            r.peak_tps
+            "the greatest throughput, {} transactions per second, was measured at {best} clients",
+            number_words(r.peak_tps)
         ),
         PeakPlace::AtFewest => format!(
             "throughput is greatest at the fewest clients measured, {fewest}: the peak may lie below; measure fewer"
