@@ -158,7 +158,7 @@ impl Client {
         if name.is_empty() {
             self.unnamed.as_ref()
         } else {
-            self.names.as_ref()?.get(name)
+            self.names.as_ref()?.get(name).map(|m| &m.statement)
         }
     }
 }

@@ -5,10 +5,12 @@
 
 use crate::client_messages::{Message, Step};
 use crate::errors::Trouble;
+use crate::held::Moment;
 use crate::ids::{ClientId, ServerId};
 use crate::pins::PinReason;
 use crate::pooler::Pooler;
-use crate::prepared::{STATEMENT_BYTES_MAX, Statement};
+use crate::prepared::{Meaning, STATEMENT_BYTES_MAX, Statement};
+use crate::replanning::Use;
 use crate::reply_queue::{Effect, Entry, Expect, To};
 use crate::server::{Server, Unnamed};
 use crate::simple_query::DEALLOCATE_VICTIM;
@@ -114,7 +116,8 @@ impl Pooler {
         } else {
             self.statements.intern(parse.query, parse.types, settings)
         };
-        client.names_mut().set(parse.name, Some(statement.clone()));
+        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        client.names_mut().set(parse.name, Some(meaning));
         let name = Some((parse.name.into(), None));
         self.pools[server.pool as usize]
             .as_mut()
@@ -122,7 +125,7 @@ impl Pooler {
             .stats
             .client_parse_count += 1;
         if server.held.touch(statement.id) {
-            if may_fake(server) {
+            if may_fake(server) && server.held.usable(statement.id) {
                 let effect = Effect {
                     name,
                     ..Effect::default()
@@ -136,8 +139,9 @@ impl Pooler {
             self.inject_close(server_id, &statement);
         }
         self.make_room(server_id);
+        let now = self.statements.now();
         let server = self.server_mut(server_id);
-        server.held.insert(statement.clone());
+        server.held.insert(statement.clone(), now);
         let effect = Effect {
             name,
             server_gains: Some(statement.clone()),
@@ -169,7 +173,7 @@ impl Pooler {
             String::from_utf8_lossy(parse.name)
         );
         Writer::new(&mut reply).error(&Trouble::DuplicateStatement.text(&text, "", ""));
-        self.ensure_held(server_id, existing);
+        self.ensure_exists(server_id, existing);
         let entry = Entry {
             to: To::Replace(*b"42P05", reply),
             ..Entry::forward(Expect::Parse)
@@ -217,10 +221,14 @@ impl Pooler {
             self.may_change_settings(server_id, statement.as_ref());
             return self.plain(id, server_id, message, Expect::Bind);
         }
+        match self.before_use(id, server_id, names.statement, Expect::Bind) {
+            Use::GoesOn => {}
+            Use::Waits => return Step::Wait,
+            Use::Refused => return self.refuse_rows(id, server_id, message),
+        }
         let Some(statement) = statement else {
             return self.plain(id, server_id, message, Expect::Bind);
         };
-        self.ensure_held(server_id, &statement);
         self.may_change_settings(server_id, Some(&statement));
         let server_name = statement.server_name();
         let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.as_bytes().len() + 2;
@@ -243,6 +251,9 @@ impl Pooler {
     fn may_change_settings(&mut self, server_id: ServerId, statement: Option<&Arc<Statement>>) {
         let sets = statement.is_some_and(|s| s.effects.intersects(Effects::SETTINGS));
         self.server_mut(server_id).settings_in_doubt |= sets;
+        if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
+            self.doubt_statements(server_id);
+        }
     }
 
     /// Execute, which may run a DEALLOCATE ALL or DISCARD ALL.
@@ -297,10 +308,22 @@ impl Pooler {
                 let Some(statement) = self.client_mut(id).statement(name).cloned() else {
                     return self.plain(id, server_id, message, Expect::Describe);
                 };
-                self.ensure_held(server_id, &statement);
-                self.server_mut(server_id)
-                    .queue
-                    .push(Entry::forward(Expect::Describe).using(statement.id));
+                if self.before_use(id, server_id, name, Expect::Describe) == Use::Waits {
+                    return Step::Wait;
+                }
+                // What it was told before does not bind it any more.
+                let meaning = self.client_mut(id).names.as_mut().and_then(|n| n.get_mut(name));
+                let before = meaning.and_then(|m| m.told.take());
+                let effect = Effect {
+                    describes: Some((name.into(), before)),
+                    ..Effect::default()
+                };
+                let asked = self.statements.tick();
+                let entry = Entry {
+                    asked,
+                    ..Entry::forward(Expect::Describe).using(statement.id).with(effect)
+                };
+                self.server_mut(server_id).queue.push(entry);
                 let server_name = statement.server_name();
                 self.outbox.insert(server_id.into(), |b| {
                     Writer::new(b).describe(b'S', server_name.as_bytes())
@@ -376,6 +399,14 @@ impl Pooler {
     /// first, so that each finds what it left.
     pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {
         for (at, entry) in entries.into_iter().enumerate().rev() {
+            if entry.expect == Expect::Describe
+                && let Some(copy) = self
+                    .servers
+                    .get_mut(server_id.0)
+                    .and_then(|s| s.held.copy_mut(entry.uses))
+            {
+                copy.asked = false;
+            }
             // A Parse of our own says nothing about what the client would have been told.
             let failed = at == 0 && entry.to != To::Skip;
             self.undo_one(id, server_id, entry.expect, entry.effect, failed);
@@ -402,14 +433,19 @@ impl Pooler {
             server.held.remove(statement.id);
         }
         if let Some(statement) = effect.server_loses {
-            server.held.insert(statement);
+            server.held.insert(statement, Moment::default());
         }
         for statement in effect.server_lost_all.into_iter().flatten() {
-            server.held.insert(statement);
+            server.held.insert(statement, Moment::default());
         }
         let Some(client) = client else { return };
         if let Some((name, before)) = effect.name {
             client.names_mut().set(&name, before);
+        }
+        if let Some((name, told)) = effect.describes
+            && let Some(meaning) = client.names_mut().get_mut(&name)
+        {
+            meaning.told = meaning.told.or(told);
         }
         for (name, statement) in effect.names_lost_all.into_iter().flatten() {
             client.names_mut().set(&name, Some(statement));

@@ -53,8 +53,9 @@ impl Pooler {
         if statement.id > OWN_ID_MAX {
             self.make_room(server_id);
         }
+        let now = self.statements.now();
         let server = self.server_mut(server_id);
-        server.held.insert(statement.clone());
+        server.held.insert(statement.clone(), now);
         let pool = server.pool;
         let counts = u64::from(statement.id > OWN_ID_MAX);
         self.pool_mut(pool).stats.server_parse_count += counts;

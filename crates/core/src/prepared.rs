@@ -4,6 +4,7 @@
 //! E12: a constant folded under one DateStyle stays folded). Clients keep their own names for statements; servers know
 //! them by a name of ours. A statement lives as long as a client names it or a server holds it.
 
+use crate::held::{Moment, Rows};
 use crate::session_state::ParseSettings;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -12,6 +13,9 @@ use std::sync::Arc;
 
 /// The longest Parse message that is kept, bytes. A longer one goes to the server as it is, and pins its client.
 pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Statements that return rows only by a RETURNING clause.
+const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
 
 /// Prefix of the names under which servers know statements.
 const NAME_PREFIX: &str = "pgweir_";
@@ -34,6 +38,8 @@ pub(crate) struct Statement {
     pub(crate) verdict: pgweir_sql::Statement,
     /// What its text may do to the session.
     pub(crate) effects: pgweir_sql::Effects,
+    /// Its text leaves it possible that it returns rows: others have no result that DDL could change.
+    pub(crate) may_return_rows: bool,
 }
 
 impl Statement {
@@ -52,6 +58,14 @@ impl Statement {
     pub(crate) fn matches(&self, query: &[u8], types: &[u8], settings: &ParseSettings) -> bool {
         *self.query == *query && *self.types == *types && self.settings == *settings
     }
+}
+
+/// `false` only where the text begins with the word of a write and the word RETURNING is not in it.
+fn may_return_rows(query: &[u8]) -> bool {
+    let text = query.trim_ascii_start();
+    let begins = |word: &&[u8]| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
+    let returning = b"returning";
+    !WRITES.iter().any(begins) || text.windows(returning.len()).any(|w| w.eq_ignore_ascii_case(returning))
 }
 
 /// A statement's name on a server, built without allocation.
@@ -123,6 +137,7 @@ impl hashbrown::Equivalent<ByContent> for Content<'_> {
 pub(crate) struct StatementTable {
     statements: hashbrown::HashSet<ByContent, RandomState>,
     next_id: u64,
+    clock: Moment,
     /// The table is swept for statements nobody uses when it has grown to this.
     sweep_at: usize,
 }
@@ -135,6 +150,7 @@ impl StatementTable {
         StatementTable {
             statements: hashbrown::HashSet::default(),
             next_id: OWN_ID_MAX + 1,
+            clock: Moment(1),
             sweep_at: SWEEP_STATEMENTS_MIN,
         }
     }
@@ -163,15 +179,21 @@ impl StatementTable {
             settings: settings.clone(),
             verdict: pgweir_sql::classify(query),
             effects: pgweir_sql::effects(query),
+            may_return_rows: may_return_rows(query),
         });
         self.next_id += 1;
         statement
     }
 
-    /// Nobody gets this statement any more: a Parse of the same text makes a new one. For plans that the server cannot use
-    /// any longer (0A000 after DDL).
-    pub(crate) fn retire(&mut self, id: u64) {
-        self.statements.retain(|s| s.0.id != id);
+    /// Now, for comparing what clients know of statements with what servers hold.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock
+    }
+
+    /// A client prepares or describes a statement: this comes after everything before.
+    pub(crate) fn tick(&mut self) -> Moment {
+        self.clock.0 += 1;
+        self.clock
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -237,6 +259,7 @@ impl OwnStatements {
                 settings: ParseSettings::default(),
                 verdict: pgweir_sql::Statement::Other,
                 effects: pgweir_sql::Effects::NONE,
+                may_return_rows: true,
             })
         };
         // Two parameters of type text (OID 25).
@@ -274,33 +297,59 @@ impl OwnStatements {
 /// A client's name for a statement, in the client's encoding.
 pub(crate) type StatementName = Box<[u8]>;
 
+/// What a client's name for a statement means.
+#[derive(Debug, Clone)]
+pub(crate) struct Meaning {
+    pub(crate) statement: Arc<Statement>,
+    /// When the client prepared it, or was told its rows last.
+    pub(crate) since: Moment,
+    /// The rows that Describe of the statement has told the client.
+    pub(crate) told: Option<Rows>,
+}
+
+impl Meaning {
+    pub(crate) fn new(statement: Arc<Statement>, since: Moment) -> Self {
+        Meaning {
+            statement,
+            since,
+            told: None,
+        }
+    }
+}
+
 /// A client's names for its statements.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    names: HashMap<Box<[u8]>, Arc<Statement>, RandomState>,
+    names: HashMap<Box<[u8]>, Meaning, RandomState>,
 }
 
 impl Names {
     #[inline]
-    pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&Meaning> {
         self.names.get(name)
     }
 
     /// Names and what they mean, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
-        self.names.iter().map(|(name, statement)| (&**name, statement))
+        self.names.iter().map(|(name, m)| (&**name, &m.statement))
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Meaning> {
+        self.names.get_mut(name)
     }
 
     /// A name for the statement with this id: the first in order where there are several, so that it is always the same.
-    pub(crate) fn meaning(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
-        let named = self.names.iter().filter(|(_, s)| s.id == id);
-        named.map(|(name, s)| (&**name, s)).min_by_key(|(name, _)| *name)
+    pub(crate) fn name_of(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
+        let named = self.names.iter().filter(|(_, m)| m.statement.id == id);
+        named
+            .map(|(name, m)| (&**name, &m.statement))
+            .min_by_key(|(name, _)| *name)
     }
 
     /// Gives a name its meaning, or none; returns what it meant before.
-    pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Arc<Statement>>) -> Option<Arc<Statement>> {
+    pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Meaning>) -> Option<Meaning> {
         match meaning {
-            Some(statement) => self.names.insert(name.into(), statement),
+            Some(meaning) => self.names.insert(name.into(), meaning),
             None => self.names.remove(name),
         }
     }
@@ -310,89 +359,12 @@ impl Names {
         self.names.retain(|name, _| names.contains(name));
     }
 
-    pub(crate) fn take_all(&mut self) -> Vec<(Box<[u8]>, Arc<Statement>)> {
+    pub(crate) fn take_all(&mut self) -> Vec<(Box<[u8]>, Meaning)> {
         std::mem::take(&mut self.names).into_iter().collect()
     }
 
     pub(crate) fn len(&self) -> usize {
         self.names.len()
-    }
-}
-
-/// The statements one server holds, least recently used first to go.
-#[derive(Debug)]
-pub(crate) struct Held {
-    /// The pooler's own, which nothing evicts.
-    own: Vec<Arc<Statement>>,
-    statements: lru::LruCache<u64, Arc<Statement>, RandomState>,
-}
-
-impl Held {
-    pub(crate) fn new() -> Self {
-        Held {
-            own: Vec::new(),
-            statements: lru::LruCache::unbounded_with_hasher(RandomState::default()),
-        }
-    }
-
-    /// Whether the server holds it; a hit makes it the most recently used.
-    #[inline]
-    pub(crate) fn touch(&mut self, id: u64) -> bool {
-        if id <= OWN_ID_MAX {
-            return self.own.iter().any(|s| s.id == id);
-        }
-        self.statements.get(&id).is_some()
-    }
-
-    pub(crate) fn insert(&mut self, statement: Arc<Statement>) {
-        if statement.id <= OWN_ID_MAX {
-            self.own.retain(|s| s.id != statement.id);
-            return self.own.push(statement);
-        }
-        self.statements.put(statement.id, statement);
-    }
-
-    pub(crate) fn remove(&mut self, id: u64) {
-        self.own.retain(|s| s.id != id);
-        self.statements.pop(&id);
-    }
-
-    /// The statement to close so that one more fits under `limit`.
-    pub(crate) fn evict_for(&mut self, limit: usize) -> Option<Arc<Statement>> {
-        if self.statements.len() < limit.max(1) {
-            None
-        } else {
-            self.statements.pop_lru().map(|(_, s)| s)
-        }
-    }
-
-    /// All of them, the pooler's own included.
-    pub(crate) fn all(&self) -> Vec<Arc<Statement>> {
-        let statements = self.statements.iter().map(|(_, s)| s);
-        self.own.iter().chain(statements).cloned().collect()
-    }
-
-    pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
-        let mut all = std::mem::take(&mut self.own);
-        all.extend(self.statements.iter().map(|(_, s)| s.clone()));
-        self.statements.clear();
-        all
-    }
-
-    /// Forgets all statements but those in `ids`.
-    pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
-        self.own.retain(|s| ids.contains(&s.id));
-        let gone: Vec<u64> = self
-            .statements
-            .iter()
-            .map(|(&id, _)| id)
-            .filter(|id| !ids.contains(id))
-            .collect();
-        gone.iter().for_each(|id| drop(self.statements.pop(id)));
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.statements.len()
     }
 }
 
@@ -416,6 +388,22 @@ mod tests {
     }
 
     #[test]
+    fn what_returns_no_rows_is_known_by_its_text() {
+        for text in [
+            "select 1",
+            "with x as (select 1) insert into t table x",
+            "Update t set a=1 Returning a",
+            "",
+            "fetch c",
+        ] {
+            assert!(may_return_rows(text.as_bytes()), "{text}");
+        }
+        for text in ["insert into t values (1)", "  UPDATE t SET a = 1", "delete from t"] {
+            assert!(!may_return_rows(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
     fn a_flood_of_unique_statements_does_not_grow_the_table() {
         let mut table = StatementTable::new();
         let kept = table.intern(b"kept", &[0, 0], &settings());
@@ -424,19 +412,6 @@ mod tests {
         }
         assert!(table.len() <= SWEEP_STATEMENTS_MIN);
         assert_eq!(table.intern(b"kept", &[0, 0], &settings()).id, kept.id);
-    }
-
-    #[test]
-    fn the_least_recently_used_statement_goes_first() {
-        let mut table = StatementTable::new();
-        let mut held = Held::new();
-        let s: Vec<_> = (0..3).map(|n| table.intern(&[n], &[0, 0], &settings())).collect();
-        held.insert(s[0].clone());
-        held.insert(s[1].clone());
-        assert!(held.touch(s[0].id));
-        assert!(held.evict_for(3).is_none());
-        assert_eq!(held.evict_for(2).unwrap().id, s[1].id);
-        assert!(!held.touch(s[1].id) && held.touch(s[0].id));
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations"; recordings
 //! E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no reply).
 
-use crate::prepared::{OWN_ID_MAX, Statement, StatementName};
+use crate::held::{Moment, Rows};
+use crate::prepared::{Meaning, OWN_ID_MAX, Statement, StatementName};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ pub(crate) enum To {
     Skip,
     /// Nobody; its rows answer a probe (see [`crate::probe`]).
     Probe,
+    /// Nobody; it says whether the plan of a statement can still be used (see [`crate::replanning`]).
+    Check,
     /// The linked client gets these bytes; the server was not asked.
     Fake(Vec<u8>),
     /// The linked client gets the reply, but for an error with this SQLSTATE, whose words would be about something of ours:
@@ -77,9 +80,11 @@ pub(crate) struct Effect {
     /// Its text may end statements in a way that only the reply tells: DEALLOCATE among other statements of a Query.
     pub(crate) may_end_statements: bool,
     /// A name of the client's, and what it meant up to here.
-    pub(crate) name: Option<(StatementName, Option<Arc<Statement>>)>,
+    pub(crate) name: Option<(StatementName, Option<Meaning>)>,
     /// All names of the client's, and what they meant up to here.
-    pub(crate) names_lost_all: Option<Vec<(StatementName, Arc<Statement>)>>,
+    pub(crate) names_lost_all: Option<Vec<(StatementName, Meaning)>>,
+    /// The client's name for the statement whose rows it is told, and what it had been told before.
+    pub(crate) describes: Option<(StatementName, Option<Rows>)>,
     /// What the client's unnamed statement was up to here.
     pub(crate) unnamed: Option<Option<Arc<Statement>>>,
 }
@@ -95,6 +100,8 @@ pub(crate) struct Entry {
     /// CopyData was sent behind it, before the next request.
     pub(crate) data_behind: bool,
     pub(crate) ready: Ready,
+    /// When a statement was described.
+    pub(crate) asked: Moment,
 }
 
 /// What becomes of the ReadyForQuery that ends a request of the client's.
@@ -127,6 +134,7 @@ impl Entry {
             uses: 0,
             data_behind: false,
             ready: Ready::Passes,
+            asked: Moment::default(),
         }
     }
 
@@ -138,6 +146,7 @@ impl Entry {
             uses: 0,
             data_behind: false,
             ready: Ready::Passes,
+            asked: Moment::default(),
         }
     }
 
@@ -156,6 +165,7 @@ impl Entry {
             uses: 0,
             data_behind: false,
             ready: Ready::Passes,
+            asked: Moment::default(),
         }
     }
 
@@ -187,6 +197,8 @@ pub(crate) struct ReplyQueue {
     fakes: u32,
     /// The last request was one of the extended protocol: a Sync must follow before the server is between segments.
     segment_open: bool,
+    /// Something of the segment that is open has been sent to the server.
+    segment_sent: bool,
 }
 
 impl ReplyQueue {
@@ -196,6 +208,7 @@ impl ReplyQueue {
         self.fakes += u32::from(matches!(entry.to, To::Fake(_)));
         if entry.expect != Expect::CopyEnd {
             self.segment_open = !entry.expect.ends_with_ready();
+            self.segment_sent = self.segment_open && (self.segment_sent || !matches!(entry.to, To::Fake(_)));
         }
         self.entries.push_back(entry);
     }
@@ -209,7 +222,7 @@ impl ReplyQueue {
     pub(crate) fn name_given_up(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
         let names = self.entries.iter().filter_map(|e| e.effect.as_ref()?.name.as_ref());
         names
-            .filter_map(|(name, before)| Some((&**name, before.as_ref()?)))
+            .filter_map(|(name, before)| Some((&**name, &before.as_ref()?.statement)))
             .find(|(_, s)| s.id == id)
     }
 
@@ -261,6 +274,17 @@ impl ReplyQueue {
     #[inline]
     pub(crate) fn segment_open(&self) -> bool {
         self.segment_open
+    }
+
+    /// Whether the server has answered everything, and nothing of the present segment has been sent to it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.ready_owed == 0 && !self.segment_sent && self.entries.len() == self.fakes as usize
+    }
+
+    /// A segment of our own has been put in front of the client's, which has begun.
+    pub(crate) fn segment_goes_on(&mut self) {
+        self.segment_open = true;
+        self.segment_sent = false;
     }
 
     /// Whether the front is a Fake, which must be answered before any further reply of the server's.

@@ -1,10 +1,10 @@
 //! A server connection.
 
 use crate::client::Passing;
+use crate::held::Held;
 use crate::ids::ClientId;
 use crate::pins::Cleanup;
 use crate::pool::PoolId;
-use crate::prepared::Held;
 use crate::probe::Probe;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{Connected, Endpoint};

@@ -1,11 +1,11 @@
 //! Opening server connections and logging in.
 
 use crate::client::{ClientPhase, Passing};
+use crate::held::Held;
 use crate::ids::ServerId;
 use crate::pins::Cleanup;
 use crate::pool::{LoginFailure, PoolId, PoolKind};
 use crate::pooler::Pooler;
-use crate::prepared::Held;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{Connected, LogLevel, Request};
 use crate::server::{Server, ServerPhase, Unnamed};

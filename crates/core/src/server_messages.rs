@@ -6,6 +6,7 @@
 
 use crate::client::{ClientPhase, Passing, Waiting};
 use crate::errors::Trouble;
+use crate::held::Rows;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::OWN_ID_MAX;
@@ -205,6 +206,14 @@ impl Pooler {
             BackendTag::CommandComplete | BackendTag::ReadyForQuery | BackendTag::ParameterStatus
         ) || !linked
             && matches!(tag, BackendTag::NoticeResponse | BackendTag::NotificationResponse);
+        let describes = tag == BackendTag::RowDescription
+            && self
+                .servers
+                .get(id.0)
+                .is_some_and(|s| s.queue.front().is_some_and(|e| e.uses > 0));
+        if describes && !whole && header.message_bytes as usize <= SEEN_WHOLE_BYTES_MAX {
+            return Passed::NeedBytes;
+        }
         if must_be_whole && !whole {
             if header.message_bytes as usize <= SEEN_WHOLE_BYTES_MAX {
                 return Passed::NeedBytes;
@@ -228,12 +237,20 @@ impl Pooler {
             | (BackendTag::CloseComplete, Some(Expect::Close))
             | (BackendTag::RowDescription | BackendTag::NoData, Some(Expect::Describe))
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Some(Expect::Execute)) => {
-                if let Some(entry) = server.queue.pop()
-                    && tag == BackendTag::ParseComplete
+                let entry = server.queue.pop().expect("looked at above");
+                if tag == BackendTag::ParseComplete
                     && matches!(entry.to, To::Replace(sqlstate, _) if sqlstate == *b"42P05")
                 {
                     // It should have failed: what the server holds is not what we believe.
                     server.close_reason.get_or_insert("prepared statements out of step");
+                }
+                if front == Some(Expect::Describe) && entry.uses > 0 {
+                    let rows = match tag {
+                        BackendTag::NoData => Rows::NONE,
+                        _ if whole => Rows::read(body).unwrap_or(Rows::UNREAD),
+                        _ => Rows::UNREAD,
+                    };
+                    self.described(id, entry, rows);
                 }
                 forward
             }
@@ -242,6 +259,8 @@ impl Pooler {
                     self.command_complete(id, body);
                 }
                 let server = self.server_mut(id);
+                server.held.committed = body.starts_with(b"COMMIT");
+                server.held.rolled_back |= body.starts_with(b"ROLLBACK");
                 server.sync_among_copy_data = false;
                 if front == Some(Expect::Execute) {
                     server.queue.pop();
@@ -318,7 +337,11 @@ impl Pooler {
             return Passed::Closed;
         };
         let entry = server.queue.pop().expect("checked above");
-        server.status = status;
+        let in_block = std::mem::replace(&mut server.status, status) != TransactionStatus::Idle;
+        if server.queue.is_empty() {
+            let between = status == TransactionStatus::Idle;
+            server.held.note_ready(self.statements.now(), between, in_block);
+        }
         server.copy_in = false;
         server.copy_both = false;
         server.settings_in_doubt &= !server.queue.is_empty();
@@ -439,7 +462,7 @@ impl Pooler {
     }
 
     /// A client that held back a message until it knew what the message means may look at it again.
-    fn replies_came(&mut self, id: ServerId) {
+    pub(crate) fn replies_came(&mut self, id: ServerId) {
         let Some(client_id) = self.servers.get(id.0).and_then(|s| s.link) else {
             return;
         };
@@ -542,11 +565,17 @@ impl Pooler {
         }
         let server = self.servers.get_mut(id.0).expect("not lost");
         let front = server.queue.front().expect("looked at above");
-        if fields.sqlstate == b"0A000" && front.uses > 0 {
-            // "cached plan must not change result type": whoever prepares this text again gets a new statement.
-            self.statements.retire(front.uses);
-        }
         let uses = front.uses;
+        server.held.note_error(self.statements.now());
+        if uses > 0 {
+            self.note_refusal(id, fields.sqlstate);
+        }
+        let server = self.servers.get_mut(id.0).expect("not lost");
+        let front = server.queue.front().expect("looked at above");
+        if front.to == To::Check {
+            self.check_failed(id, fields.sqlstate);
+            return Passed::Skip;
+        }
         if fields.sqlstate == b"42P05" && front.effect.as_ref().is_some_and(|e| e.server_gains.is_some()) {
             // It holds a statement that we believed it does not: what else it holds is not known either.
             server.close_reason.get_or_insert("prepared statements out of step");
@@ -629,7 +658,7 @@ impl Pooler {
             return None;
         }
         let client = self.clients.get(id.0)?;
-        let present = client.names.as_ref().and_then(|names| names.meaning(uses));
+        let present = client.names.as_ref().and_then(|names| names.name_of(uses));
         // It may have closed the statement meanwhile.
         let queue = &self.servers.get(client.link?.0)?.queue;
         let (name, statement) = present.or_else(|| queue.name_given_up(uses))?;
@@ -718,7 +747,7 @@ fn server_link(pooler: &Pooler, id: ServerId) -> Option<ClientId> {
 #[inline]
 fn forwards(server: &Server) -> bool {
     match server.queue.front() {
-        Some(entry) => !matches!(entry.to, To::Skip | To::Probe),
+        Some(entry) => !matches!(entry.to, To::Skip | To::Probe | To::Check),
         // Asynchronous messages between requests.
         None => true,
     }

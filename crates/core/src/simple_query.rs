@@ -4,6 +4,7 @@ use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
 use crate::inspection::INSPECT_BYTES_MAX;
 use crate::pooler::Pooler;
+use crate::replanning::begins_code;
 use crate::reply_queue::{Effect, Entry, Expect, To};
 use crate::resetting::Returns;
 use crate::server::Unnamed;
@@ -75,6 +76,9 @@ impl Pooler {
             effect.get_or_insert_default().may_end_statements = true;
         }
         self.server_mut(server_id).settings_in_doubt |= may.intersects(Effects::SETTINGS);
+        if may.intersects(Effects::CODE) || begins_code(message.body()) {
+            self.doubt_statements(server_id);
+        }
         let entry = Entry::forward(Expect::Query);
         let entry = match effect {
             Some(effect) => entry.with(effect),

@@ -17,6 +17,12 @@ pub(crate) struct StateStats {
     pub(crate) unpinned: u64,
     /// Parse messages of the pooler's own, for statements of clients.
     pub(crate) parses_injected: u64,
+    /// Plans of clients' statements that were looked at before a use, because they could have been too old.
+    pub(crate) plan_checks: u64,
+    /// Statements that a server was made to prepare again, because its plan was too old or could have been.
+    pub(crate) re_prepares: u64,
+    /// Uses held back that went on with a new plan, where the old one would have been refused.
+    pub(crate) retries: u64,
     /// Settings put back to a client's startup values behind a RESET.
     pub(crate) returns_to_startup: u64,
     /// Servers cleaned with DISCARD ALL behind a pinned client.
@@ -39,6 +45,9 @@ impl StateStats {
             ("probes", self.probes),
             ("unpinned", self.unpinned),
             ("parses_injected", self.parses_injected),
+            ("plan_checks", self.plan_checks),
+            ("re_prepares", self.re_prepares),
+            ("retries", self.retries),
             ("returns_to_startup", self.returns_to_startup),
             ("discards", self.discards),
         ]

@@ -38,6 +38,16 @@ fn binds(rig: &mut Rig, client: ClientId, name: &[u8]) -> Option<ServerId> {
     rig.server_of(client)
 }
 
+/// The server is asked whether a plan can still be used, and says yes.
+fn plan_is_good(rig: &mut Rig, server: ServerId) {
+    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    rig.says(server, |w| {
+        w.message(b't', |body| body.extend([0, 0]));
+        w.empty(b'n');
+        w.ready_for_query(Idle);
+    });
+}
+
 fn one_row(rig: &mut Rig, server: ServerId) {
     rig.says(server, |w| {
         w.empty(b'2');
@@ -108,11 +118,12 @@ fn same_text_of_another_client_is_answered_by_the_pooler_in_its_turn() {
         w.sync();
     });
     let server = rig.server_of(b).unwrap();
+    assert!(rig.told(b).is_empty(), "nothing before Flush or Sync is answered");
+    plan_is_good(&mut rig, server);
     assert_eq!(
         rig.told(server),
         ["Describe Spgweir_10", "Bind  pgweir_10", "Execute", "Sync"]
     );
-    assert!(rig.told(b).is_empty(), "nothing before Flush or Sync is answered");
     rig.says(server, |w| {
         w.message(b't', |body| body.extend([0, 0]));
         w.empty(b'n');
@@ -323,8 +334,8 @@ fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[0],
-        "Bind  pgweir_10",
-        "b still has it, and so has the server"
+        "Describe Spgweir_10",
+        "b still has it, and so has the server, since before b asked for it"
     );
 }
 
@@ -519,7 +530,10 @@ fn a_plan_the_server_cannot_use_any_more_is_not_given_to_the_next_parse() {
         w.parse(b"s", SELECT, NO_TYPES);
         w.sync();
     });
-    assert_eq!(rig.told(server), ["Parse pgweir_11 select $1", "Sync"]);
+    assert_eq!(
+        rig.told(server),
+        ["Close Spgweir_10", "Parse pgweir_10 select $1", "Sync"]
+    );
 }
 
 #[test]
@@ -716,7 +730,11 @@ fn the_end_of_a_copy_that_was_none_is_answered_by_nothing() {
     });
     rig.told(server);
     binds(&mut rig, a, b"c");
-    assert_eq!(rig.told(server)[0], "Bind  pgweir_11", "c was made before the error");
+    assert_eq!(
+        rig.told(server)[0],
+        "Describe Spgweir_11",
+        "c was made before the error, in a transaction that came to nothing"
+    );
 }
 
 #[test]

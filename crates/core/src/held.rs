@@ -1,0 +1,345 @@
+//! The prepared statements that one server holds, and how old their plans are.
+//!
+//! PostgreSQL refuses a plan whose rows DDL has changed since its Parse (0A000, "cached plan must not change result type").
+//! A client that shares a statement must get that error exactly where its own Parse came before the DDL. So a logical clock
+//! ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest moment at
+//! which its plan is known to have been good.
+
+use crate::prepared::{OWN_ID_MAX, Statement};
+use foldhash::fast::{FixedState, RandomState};
+use pgweir_wire::{ReadError, Reader};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// A moment of the logical clock; 0 is before everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(pub(crate) u64);
+
+/// The shape of a statement's rows, as a hash: names, types, sizes and modifiers of the columns. Which table a column comes
+/// from does not matter to PostgreSQL either: a table that was dropped and made again the same is no reason for 0A000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rows(u64);
+
+impl Rows {
+    /// Of a statement that returns none: NoData.
+    pub(crate) const NONE: Rows = Rows(0);
+
+    /// Of a description that is too long to be read, or no description at all.
+    pub(crate) const UNREAD: Rows = Rows(1);
+
+    /// Reads the body of a RowDescription ("Message Formats").
+    pub(crate) fn read(body: &[u8]) -> Result<Rows, ReadError> {
+        let mut hasher = FixedState::default().build_hasher();
+        let mut reader = Reader::new(body);
+        for _ in 0..reader.i16()? {
+            reader.cstr()?.hash(&mut hasher);
+            // Its table and its number there.
+            reader.bytes(6)?;
+            // Type, size and modifier.
+            reader.bytes(10)?.hash(&mut hasher);
+            // Format.
+            reader.bytes(2)?;
+        }
+        reader.end()?;
+        Ok(Rows(hasher.finish().max(2)))
+    }
+}
+
+/// A statement on a server.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    pub(crate) statement: Arc<Statement>,
+    /// Its plan gives the rows that the statement would have given at this moment.
+    pub(crate) good: Moment,
+    /// When it was last used: as good as `good`, once the server has answered without an error.
+    used: Moment,
+    pub(crate) rows: Option<Rows>,
+    /// The server has refused it: it must be closed and prepared again in front of its next use.
+    pub(crate) outdated: bool,
+    /// A Describe of ours is on its way.
+    pub(crate) asked: bool,
+}
+
+/// The statements one server holds, least recently used first to go.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The pooler's own, which nothing evicts.
+    own: Vec<Arc<Statement>>,
+    copies: lru::LruCache<u64, Copy, RandomState>,
+    /// Everything sent before this has been answered.
+    answered: Moment,
+    /// The latest error.
+    erred: Moment,
+    /// Those that became as good as they are in the present transaction.
+    provisional: Vec<u64>,
+    /// Copies whose plan has not been seen to be good since may not even exist: code of unknown effect has run.
+    pub(crate) doubted: Moment,
+    /// There was an error since the server was last idle.
+    failed: bool,
+    /// Something of the present transaction has been undone: DDL, maybe, that plans were made after.
+    pub(crate) rolled_back: bool,
+    /// The latest command tag was COMMIT.
+    pub(crate) committed: bool,
+}
+
+impl Held {
+    pub(crate) fn new() -> Self {
+        Held {
+            own: Vec::new(),
+            copies: lru::LruCache::unbounded_with_hasher(RandomState::default()),
+            answered: Moment::default(),
+            erred: Moment::default(),
+            provisional: Vec::new(),
+            doubted: Moment::default(),
+            failed: false,
+            rolled_back: false,
+            committed: false,
+        }
+    }
+
+    /// Whether the server holds it; a hit makes it the most recently used.
+    #[inline]
+    pub(crate) fn touch(&mut self, id: u64) -> bool {
+        if id <= OWN_ID_MAX {
+            return self.own.iter().any(|s| s.id == id);
+        }
+        self.copies.get(&id).is_some()
+    }
+
+    /// A client's statement that is going to be used at this moment.
+    #[inline]
+    pub(crate) fn using(&mut self, id: u64, now: Moment) -> Option<&mut Copy> {
+        let copy = self.copies.get_mut(&id)?;
+        if copy.good < copy.used && copy.used < self.answered && copy.used > self.erred {
+            copy.good = copy.used;
+            self.provisional.push(id);
+        }
+        copy.used = now;
+        Some(copy)
+    }
+
+    /// A client's statement, without its being used.
+    pub(crate) fn copy_mut(&mut self, id: u64) -> Option<&mut Copy> {
+        self.copies.peek_mut(&id)
+    }
+
+    /// Whether the server holds it, as far as can be told.
+    pub(crate) fn usable(&self, id: u64) -> bool {
+        self.copies
+            .peek(&id)
+            .is_some_and(|c| !c.outdated && c.good >= self.doubted)
+    }
+
+    /// A statement that was prepared at this moment, or earlier than anybody knows (moment 0).
+    pub(crate) fn insert(&mut self, statement: Arc<Statement>, now: Moment) {
+        if statement.id <= OWN_ID_MAX {
+            self.own.retain(|s| s.id != statement.id);
+            return self.own.push(statement);
+        }
+        let copy = Copy {
+            good: now,
+            used: now,
+            rows: None,
+            outdated: false,
+            asked: false,
+            statement,
+        };
+        self.provisional.push(copy.statement.id);
+        self.copies.put(copy.statement.id, copy);
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.own.retain(|s| s.id != id);
+        self.copies.pop(&id);
+    }
+
+    /// The statement to close so that one more fits under `limit`.
+    pub(crate) fn evict_for(&mut self, limit: usize) -> Option<Arc<Statement>> {
+        if self.copies.len() < limit.max(1) {
+            None
+        } else {
+            self.copies.pop_lru().map(|(_, c)| c.statement)
+        }
+    }
+
+    /// All of them, the pooler's own included.
+    pub(crate) fn all(&self) -> Vec<Arc<Statement>> {
+        let copies = self.copies.iter().map(|(_, c)| &c.statement);
+        self.own.iter().chain(copies).cloned().collect()
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
+        let mut all = std::mem::take(&mut self.own);
+        all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));
+        self.copies.clear();
+        all
+    }
+
+    /// Forgets all statements but those in `ids`.
+    pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
+        self.own.retain(|s| ids.contains(&s.id));
+        let gone: Vec<u64> = self
+            .copies
+            .iter()
+            .map(|(&id, _)| id)
+            .filter(|id| !ids.contains(id))
+            .collect();
+        gone.iter().for_each(|id| drop(self.copies.pop(id)));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.copies.len()
+    }
+
+    /// Nothing is known for certain about any of a client's statements: each is prepared again in front of its next use.
+    pub(crate) fn outdate_all(&mut self) {
+        self.copies.iter_mut().for_each(|(_, c)| c.outdated = true);
+    }
+
+    /// The server has sent an error.
+    pub(crate) fn note_error(&mut self, now: Moment) {
+        self.erred = now;
+        self.failed = true;
+    }
+
+    /// The server has sent ReadyForQuery and owes nothing. `between` transactions; `in_block` before.
+    pub(crate) fn note_ready(&mut self, now: Moment, between: bool, in_block: bool) {
+        self.answered = now;
+        if !between {
+            return;
+        }
+        let lasts = !self.rolled_back && if in_block { self.committed } else { !self.failed };
+        if lasts {
+            self.provisional.clear();
+        } else {
+            // What was true in it need not be true any more.
+            for id in self.provisional.drain(..) {
+                if let Some(copy) = self.copies.peek_mut(&id) {
+                    copy.good = Moment::default();
+                }
+            }
+            self.erred = now;
+        }
+        (self.failed, self.rolled_back, self.committed) = (false, false, false);
+    }
+
+    /// The server has described a statement at our or its client's wish, which had been sent at the moment `asked`.
+    pub(crate) fn described(&mut self, id: u64, asked: Moment, rows: Rows) {
+        if let Some(copy) = self.copies.peek_mut(&id) {
+            copy.rows = Some(rows);
+            copy.asked = false;
+            if copy.good < asked {
+                copy.good = asked;
+                self.provisional.push(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prepared::StatementTable;
+    use crate::session_state::ParseSettings;
+    use pgweir_wire::Writer;
+    use pgweir_wire::write::Column;
+
+    fn statements(count: u8) -> Vec<Arc<Statement>> {
+        let mut table = StatementTable::new();
+        let text = |n: u8| table.intern(&[n], &[0, 0], &ParseSettings::default());
+        (0..count).map(text).collect()
+    }
+
+    /// One statement, prepared at moment 1 in a transaction that has lasted.
+    fn one_copy() -> (Held, u64) {
+        let s = statements(1);
+        let mut held = Held::new();
+        held.insert(s[0].clone(), Moment(1));
+        held.note_ready(Moment(1), true, false);
+        (held, s[0].id)
+    }
+
+    fn good(held: &mut Held, id: u64) -> u64 {
+        held.copy_mut(id).unwrap().good.0
+    }
+
+    #[test]
+    fn the_least_recently_used_statement_goes_first() {
+        let s = statements(3);
+        let mut held = Held::new();
+        held.insert(s[0].clone(), Moment(1));
+        held.insert(s[1].clone(), Moment(1));
+        assert!(held.touch(s[0].id));
+        assert!(held.evict_for(3).is_none());
+        assert_eq!(held.evict_for(2).unwrap().id, s[1].id);
+        assert!(!held.touch(s[1].id) && held.touch(s[0].id));
+    }
+
+    #[test]
+    fn a_use_that_went_well_shows_that_the_plan_was_good_then() {
+        let (mut held, id) = one_copy();
+        held.using(id, Moment(5));
+        held.using(id, Moment(6));
+        assert_eq!(good(&mut held, id), 1, "neither has been answered");
+        held.note_ready(Moment(7), true, false);
+        held.using(id, Moment(8));
+        assert_eq!(good(&mut held, id), 6);
+    }
+
+    #[test]
+    fn a_use_before_an_error_shows_nothing() {
+        let (mut held, id) = one_copy();
+        held.using(id, Moment(5));
+        held.note_error(Moment(6));
+        held.note_ready(Moment(7), true, false);
+        held.using(id, Moment(8));
+        assert_eq!(good(&mut held, id), 1);
+    }
+
+    #[test]
+    fn what_was_seen_in_a_transaction_counts_only_if_it_lasts() {
+        for (committed, rolled_back, expected) in
+            [(true, false, 5), (false, true, 0), (true, true, 0), (false, false, 0)]
+        {
+            let (mut held, id) = one_copy();
+            held.described(id, Moment(5), Rows::NONE);
+            held.note_ready(Moment(6), false, true);
+            assert_eq!(good(&mut held, id), 5, "within the transaction");
+            (held.committed, held.rolled_back) = (committed, rolled_back);
+            held.note_ready(Moment(7), true, true);
+            assert_eq!(good(&mut held, id), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_does_not_make_old_plans_doubtful() {
+        let (mut held, id) = one_copy();
+        held.note_error(Moment(1));
+        held.note_ready(Moment(1), true, false);
+        assert_eq!(good(&mut held, id), 1);
+    }
+
+    #[test]
+    fn rows_are_the_same_by_names_and_types_only() {
+        let rows = |name: &str, oid: u32, change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = Vec::new();
+            let column = Column {
+                name,
+                type_oid: oid,
+                type_bytes: 4,
+            };
+            Writer::new(&mut bytes).row_description(&[column]);
+            let mut body = bytes.split_off(5);
+            change(&mut body);
+            Rows::read(&body).unwrap()
+        };
+        let a = rows("a", 23, &|_| {});
+        assert_eq!(a, rows("a", 23, &|b| b[4..10].fill(7)), "another table");
+        assert_eq!(a, rows("a", 23, &|b| *b.last_mut().unwrap() = 1), "binary");
+        assert_ne!(a, rows("b", 23, &|_| {}));
+        assert_ne!(a, rows("a", 20, &|_| {}));
+        assert!(Rows::read(&[0, 1, b'a']).is_err());
+        assert_ne!(Rows::read(&[0, 0]).unwrap(), Rows::NONE);
+    }
+}

@@ -1,0 +1,435 @@
+//! Shared statements and DDL: who gets "cached plan must not change result type", and who must not.
+
+mod rig;
+
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
+use pgweir_wire::write::Column;
+use pgweir_wire::{TransactionStatus, Writer};
+use rig::{Rig, error};
+
+const TEXT: &[u8] = b"select * from t";
+const NO_TYPES: &[u8] = &[0, 0];
+const CHANGED: &str = "cached plan must not change result type";
+
+/// What Describe says of a table with these columns.
+fn rows(w: &mut Writer<'_>, names: &[&str]) {
+    let column = |name| Column {
+        name,
+        type_oid: 23,
+        type_bytes: 4,
+    };
+    let columns: Vec<_> = names.iter().map(|&name| column(name)).collect();
+    w.message(b't', |body| body.extend([0, 0]));
+    w.row_description(&columns);
+}
+
+fn describes(rig: &mut Rig, server: ServerId, names: &[&str]) {
+    rig.says(server, |w| rows(w, names));
+}
+
+fn says_changed(rig: &mut Rig, server: ServerId, status: TransactionStatus) {
+    rig.says(server, |w| {
+        w.error(&error("0A000", CHANGED));
+        w.ready_for_query(status);
+    });
+}
+
+/// What the server has been asked, and the answers that are no surprise.
+fn answers(rig: &mut Rig, server: ServerId) -> Vec<String> {
+    let asked = rig.told(server);
+    rig.says(server, |w| {
+        for line in &asked {
+            match line.split(' ').next().unwrap() {
+                "Parse" => w.empty(b'1'),
+                "Bind" => w.empty(b'2'),
+                "Close" => w.empty(b'3'),
+                "Execute" => w.command_complete("SELECT 1"),
+                "Sync" => w.ready_for_query(Idle),
+                _ => {}
+            }
+        }
+    });
+    asked
+}
+
+fn binds(rig: &mut Rig, client: ClientId) {
+    rig.says(client, |w| {
+        w.bind_text(b"s", &[]);
+        w.execute();
+        w.sync();
+    });
+}
+
+/// `a` has prepared the statement on the only server, and `b` after it, so that `b` was not asked for it by the server.
+fn shared() -> (Rig, ClientId, ClientId, ServerId) {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let (a, b) = (rig.client(), rig.client());
+    for client in [a, b] {
+        rig.says(client, |w| {
+            w.parse(b"s", TEXT, NO_TYPES);
+            w.sync();
+        });
+        let server = rig.server_of(client).unwrap();
+        answers(&mut rig, server);
+        rig.told(client);
+        if client == b {
+            return (rig, a, b, server);
+        }
+    }
+    unreachable!()
+}
+
+/// Guards against 0A000 for a client that prepared the statement after the DDL.
+#[test]
+fn a_plan_that_may_be_older_than_the_clients_parse_is_looked_at_before_its_first_use() {
+    let (mut rig, _, b, server) = shared();
+    binds(&mut rig, b);
+    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    says_changed(&mut rig, server, Idle);
+    assert_eq!(
+        answers(&mut rig, server),
+        [
+            "Close Spgweir_10",
+            "Parse pgweir_10 select * from t",
+            "Bind  pgweir_10",
+            "Execute",
+            "Sync"
+        ]
+    );
+    assert_eq!(
+        rig.told(b),
+        ["BindComplete", "CommandComplete SELECT 1", "ReadyForQuery I"]
+    );
+    binds(&mut rig, b);
+    assert_eq!(
+        answers(&mut rig, server),
+        ["Bind  pgweir_10", "Execute", "Sync"],
+        "once"
+    );
+}
+
+#[test]
+fn a_plan_that_is_still_good_is_looked_at_once() {
+    let (mut rig, a, b, server) = shared();
+    binds(&mut rig, b);
+    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    rig.says(server, |w| {
+        rows(w, &["a"]);
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(answers(&mut rig, server), ["Bind  pgweir_10", "Execute", "Sync"]);
+    for client in [a, b] {
+        rig.told(client);
+        binds(&mut rig, client);
+        assert_eq!(answers(&mut rig, server), ["Bind  pgweir_10", "Execute", "Sync"]);
+    }
+}
+
+/// The use by another client shows as well as a question of ours that the plan is good.
+#[test]
+fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
+    let (mut rig, a, b, server) = shared();
+    binds(&mut rig, a);
+    assert_eq!(
+        answers(&mut rig, server),
+        ["Bind  pgweir_10", "Execute", "Sync"],
+        "as old as the plan"
+    );
+    // Time goes on only where somebody prepares something.
+    rig.says(a, |w| {
+        w.parse(b"other", b"select 2", NO_TYPES);
+        w.sync();
+    });
+    answers(&mut rig, server);
+    binds(&mut rig, b);
+    assert_eq!(answers(&mut rig, server), ["Bind  pgweir_10", "Execute", "Sync"]);
+}
+
+/// As PostgreSQL: the client's own Parse came before the DDL.
+#[test]
+fn a_client_that_prepared_before_the_ddl_gets_the_error_and_its_next_use_goes_on() {
+    let (mut rig, a, _, server) = shared();
+    binds(&mut rig, a);
+    assert_eq!(rig.told(server), ["Bind  pgweir_10", "Execute", "Sync"]);
+    says_changed(&mut rig, server, Idle);
+    assert_eq!(
+        rig.told(a),
+        [format!("Error 0A000 {CHANGED}"), "ReadyForQuery I".into()]
+    );
+    binds(&mut rig, a);
+    assert_eq!(
+        answers(&mut rig, server)[..2],
+        ["Close Spgweir_10", "Parse pgweir_10 select * from t"]
+    );
+    assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
+}
+
+/// An error there would fail the client's transaction, so nothing is asked.
+#[test]
+fn in_a_transaction_a_plan_that_may_be_too_old_is_made_again_without_asking() {
+    let (mut rig, _, b, server) = shared();
+    rig.says(b, |w| w.query(b"begin; select 1"));
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+    });
+    binds(&mut rig, b);
+    assert_eq!(
+        rig.told(server),
+        [
+            "Close Spgweir_10",
+            "Parse pgweir_10 select * from t",
+            "Bind  pgweir_10",
+            "Execute",
+            "Sync"
+        ]
+    );
+}
+
+/// Recording F4: what has been executed in the same implicit transaction would be undone.
+#[test]
+fn behind_an_execute_in_the_same_segment_nothing_is_asked_either() {
+    let (mut rig, _, b, server) = shared();
+    rig.says(b, |w| {
+        w.parse(b"", b"insert into r values (2)", NO_TYPES);
+        w.bind_text(b"", &[]);
+        w.execute();
+    });
+    binds(&mut rig, b);
+    let asked = rig.told(server);
+    assert_eq!(
+        asked[3..5],
+        ["Close Spgweir_10", "Parse pgweir_10 select * from t"],
+        "{asked:?}"
+    );
+}
+
+/// A client keeps what Describe told it of a statement: rows of another shape would be misread.
+#[test]
+fn a_client_is_not_sent_other_rows_than_it_was_told() {
+    let mut rig = Rig::new("default_pool_size = 2");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| {
+        w.parse(b"s", TEXT, NO_TYPES);
+        w.describe(b'S', b"s");
+        w.sync();
+    });
+    let first = rig.server_of(a).unwrap();
+    rig.told(first);
+    rig.says(first, |w| {
+        w.empty(b'1');
+        rows(w, &["a"]);
+        w.ready_for_query(Idle);
+    });
+    rig.told(a);
+    rig.says(b, |w| w.query(b"select pg_sleep(9)"));
+    binds(&mut rig, a);
+    let second = rig.servers_log_in()[0];
+    assert_eq!(
+        rig.told(second),
+        ["Parse pgweir_10 select * from t", "Describe Spgweir_10", "Flush"]
+    );
+    rig.says(second, |w| w.empty(b'1'));
+    describes(&mut rig, second, &["a", "b"]);
+    assert_eq!(
+        rig.told(second),
+        ["Bind  pgweir_changed", "Execute", "Sync"],
+        "the server must see it fail, too"
+    );
+    rig.says(second, |w| {
+        w.error(&error("26000", "prepared statement \"pgweir_changed\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(a),
+        [format!("Error 0A000 {CHANGED}"), "ReadyForQuery I".into()]
+    );
+    // Whoever describes it again may go on.
+    rig.says(a, |w| {
+        w.describe(b'S', b"s");
+        w.bind_text(b"s", &[]);
+        w.execute();
+        w.sync();
+    });
+    assert_eq!(rig.told(second), ["Describe Spgweir_10", "Sync"]);
+    rig.says(second, |w| {
+        rows(w, &["a", "b"]);
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(second),
+        ["Describe Spgweir_10", "Bind  pgweir_10", "Execute", "Sync"]
+    );
+}
+
+#[test]
+fn a_client_that_was_told_the_same_rows_goes_on() {
+    let (mut rig, a, _, server) = shared();
+    rig.says(a, |w| {
+        w.describe(b'S', b"s");
+        w.sync();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        rows(w, &["a"]);
+        w.ready_for_query(Idle);
+    });
+    binds(&mut rig, a);
+    says_changed(&mut rig, server, Idle);
+    rig.told(server);
+    rig.told(a);
+    binds(&mut rig, a);
+    assert_eq!(
+        rig.told(server),
+        [
+            "Close Spgweir_10",
+            "Parse pgweir_10 select * from t",
+            "Describe Spgweir_10",
+            "Flush"
+        ]
+    );
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        rows(w, &["a"]);
+    });
+    assert_eq!(
+        rig.told(server),
+        ["Bind  pgweir_10", "Execute", "Sync"],
+        "the column has been renamed back"
+    );
+}
+
+/// DDL that is rolled back: plans made after it within the transaction are too new for everybody else.
+#[test]
+fn a_plan_made_in_a_transaction_that_was_rolled_back_is_looked_at() {
+    let (mut rig, a, b, server) = shared();
+    rig.says(b, |w| w.query(b"begin; alter table t add c int"));
+    rig.says(server, |w| {
+        w.command_complete("BEGIN");
+        w.command_complete("ALTER TABLE");
+        w.ready_for_query(InTransaction);
+    });
+    rig.told(server);
+    binds(&mut rig, b);
+    let asked = rig.told(server);
+    assert_eq!(asked[0], "Close Spgweir_10");
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(InTransaction);
+    });
+    rig.says(b, |w| w.query(b"rollback"));
+    rig.completes(server, "ROLLBACK");
+    rig.told(server);
+    binds(&mut rig, a);
+    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+}
+
+/// Guards against 26000 with a name of ours: DEALLOCATE ALL in a DO block shows in no tag.
+#[test]
+fn statements_that_code_may_have_deallocated_are_looked_at_before_their_next_use() {
+    let (mut rig, a, _, server) = shared();
+    rig.says(a, |w| w.query(b"do $$begin execute 'deallocate all'; end$$"));
+    rig.completes(server, "DO");
+    rig.told(server);
+    rig.told(a);
+    binds(&mut rig, a);
+    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    rig.says(server, |w| {
+        w.error(&error("26000", "prepared statement \"pgweir_10\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        answers(&mut rig, server)[..3],
+        ["Close Spgweir_10", "Parse pgweir_10 select * from t", "Bind  pgweir_10"]
+    );
+    assert_eq!(
+        rig.told(a),
+        ["BindComplete", "CommandComplete SELECT 1", "ReadyForQuery I"]
+    );
+}
+
+#[test]
+fn statements_that_a_function_has_deallocated_unseen_are_prepared_again_for_the_next_use() {
+    let (mut rig, a, _, server) = shared();
+    binds(&mut rig, a);
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("26000", "prepared statement \"pgweir_10\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(a)[0],
+        "Error 26000 prepared statement \"s\" does not exist",
+        "in the client's words"
+    );
+    binds(&mut rig, a);
+    assert_eq!(
+        answers(&mut rig, server)[..2],
+        ["Close Spgweir_10", "Parse pgweir_10 select * from t"]
+    );
+}
+
+/// A server that cannot even be asked (the table is gone) is not asked again and again.
+#[test]
+fn a_question_that_fails_otherwise_leaves_the_error_to_the_client() {
+    let (mut rig, _, b, server) = shared();
+    binds(&mut rig, b);
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("42P01", "relation \"t\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(server)[..2],
+        ["Close Spgweir_10", "Parse pgweir_10 select * from t"]
+    );
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.error(&error("42P01", "relation \"t\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(b),
+        ["Error 42P01 relation \"t\" does not exist", "ReadyForQuery I"]
+    );
+}
+
+/// A client that leaves while its server is asked leaves a clean server behind.
+#[test]
+fn a_client_may_leave_while_its_server_is_asked() {
+    let (mut rig, a, b, server) = shared();
+    binds(&mut rig, b);
+    assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
+    rig.client_leaves(b);
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("0A000", CHANGED));
+        w.ready_for_query(Idle);
+        w.ready_for_query(Idle);
+    });
+    rig.cancel_arrives(server);
+    rig.told(server);
+    binds(&mut rig, a);
+    assert_eq!(answers(&mut rig, server)[0], "Close Spgweir_10");
+    assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
+}
+
+/// In a failed transaction nothing can be prepared: the server says 25P02 for whatever it is sent.
+#[test]
+fn in_a_failed_transaction_everything_is_left_to_the_server() {
+    let (mut rig, _, b, server) = shared();
+    rig.says(b, |w| w.query(b"begin; select 1/0"));
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("22012", "division by zero"));
+        w.ready_for_query(Failed);
+    });
+    binds(&mut rig, b);
+    assert_eq!(rig.told(server), ["Bind  pgweir_10", "Execute", "Sync"]);
+}
