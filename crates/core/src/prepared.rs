@@ -217,7 +217,7 @@ pub(crate) struct OwnStatements {
     pub(crate) set_for_parse: Arc<Statement>,
     /// Gives a setting the value that was kept.
     pub(crate) set_back: Arc<Statement>,
-    /// As `set_config`, for the transaction only.
+    /// As `set_config`, for the transaction only; tells name and value from before.
     pub(crate) set_config_local: Arc<Statement>,
     /// Begins a transaction that no default of the session's can hold up.
     pub(crate) begin_plain: Arc<Statement>,
@@ -267,7 +267,11 @@ impl OwnStatements {
         OwnStatements {
             set_config: own(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
             begin: own(2, b"BEGIN", &[0, 0]),
-            set_config_local: own(3, b"SELECT pg_catalog.set_config($1, $2, true)", &texts),
+            set_config_local: own(
+                3,
+                b"SELECT $1, pg_catalog.current_setting($1), pg_catalog.set_config($1, $2, true)",
+                &texts,
+            ),
             begin_plain: own(
                 4,
                 b"BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",

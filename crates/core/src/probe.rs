@@ -42,6 +42,8 @@ pub(crate) struct Probe {
     settings: bool,
     /// Name and value of every setting the session has made.
     rows: Vec<(Box<str>, Option<Box<str>>)>,
+    /// Time limits that the probe lifted for itself, with the session's own values.
+    lifted: Vec<(Box<str>, Option<Box<str>>)>,
     /// One for each of [`PROBED`].
     pins: Option<[bool; PROBED.len()]>,
     /// A name or value was not UTF-8.
@@ -157,6 +159,10 @@ impl Pooler {
                     hidden.push((&*setting.name).into());
                 }
             }
+            // No report tells of a role, and code that nobody has read may have taken one.
+            if unknown_code && !hidden.iter().any(|h| &**h == "role") {
+                hidden.push("role".into());
+            }
         }
         // What has been reset must be made again before the client goes on.
         let resets = unknown_code || effects.intersects(Effects::RESETS);
@@ -268,7 +274,10 @@ impl Pooler {
                 }
                 probe.pins = Some(held);
             }
-            // The value set_config() returns.
+            [Some(name), Some(before), _] => match (std::str::from_utf8(name), std::str::from_utf8(before)) {
+                (Ok(name), Ok(before)) => probe.lifted.push((name.into(), Some(before.into()))),
+                _ => probe.unreadable = true,
+            },
             _ => {}
         }
     }
@@ -285,7 +294,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
         };
-        let Some(probe) = server.probe.take() else { return };
+        let Some(mut probe) = server.probe.take() else { return };
         let Some(id) = server.link else { return };
         let client = self.client_mut(id);
         if client.waiting == Waiting::ForProbe {
@@ -323,6 +332,11 @@ impl Pooler {
             self.pin_by(now, id, PinReason::UnreadableSetting, probe.statement.as_bytes());
         }
         if probe.settings {
+            // The view told what the probe made of them.
+            probe
+                .rows
+                .retain(|(name, _)| probe.lifted.iter().all(|(lifted, _)| lifted != name));
+            probe.rows.append(&mut probe.lifted);
             self.settings_found(id, server_id, &probe.rows);
         }
     }

@@ -30,7 +30,7 @@ pub(crate) enum Target {
 /// custom ones (with a dot), `role`, `session_authorization`. In lower case, each once, in order of appearance; those of
 /// SET LOCAL too, as they leave traces of custom settings (recording F2).
 ///
-/// `set_config()` is looked for in constants as well, so that those in the code of a DO are found.
+/// `set_config()` is looked for in constants as well, and SET in the code of a DO, whatever stands before it.
 pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
     let mut names: Vec<Box<str>> = Vec::new();
     let mut add = |name: &[u8]| {
@@ -49,6 +49,9 @@ pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
             } else if lexer.accept("reset") {
                 read_setting(&mut lexer)
             } else {
+                if lexer.accept("do") {
+                    set_in_code(statement, &mut add);
+                }
                 None
             };
             if let Some(Target::Setting(name)) = target {
@@ -140,6 +143,29 @@ pub(crate) fn read_setting(lexer: &mut Lexer<'_>) -> Option<Target> {
     Some(Target::Setting(name.into()))
 }
 
+/// The settings of all SET and RESET in a piece of code. An UPDATE has a SET, too: its columns do no harm here.
+fn set_in_code(code: &[u8], add: &mut impl FnMut(&[u8])) {
+    let lower = code.to_ascii_lowercase();
+    for at in memmem::find_iter(&lower, b"set") {
+        let before = lower[..at].strip_suffix(b"re").unwrap_or(&lower[..at]);
+        if before
+            .last()
+            .is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'))
+        {
+            continue;
+        }
+        let mut lexer = Lexer::new(&code[at + 3..code.len().min(at + ARGUMENT_BYTES_MAX)]);
+        let target = if before.len() < at {
+            read_setting(&mut lexer)
+        } else {
+            read_set(&mut lexer).map(|(_, target)| target)
+        };
+        if let Some(Target::Setting(name)) = target {
+            add(&name);
+        }
+    }
+}
+
 /// First argument of a `set_config()`.
 enum Argument {
     /// A constant, without escapes.
@@ -216,6 +242,12 @@ mod tests {
             ),
             ("do $$begin perform set_config('a.b', '', false); end$$", &["a.b"]),
             ("do 'begin perform set_config(''a.b'', '''', false); end'", &["a.b"]),
+            ("do $$begin set a.b = 'x'; reset role; end$$", &["a.b", "role"]),
+            ("do $x$set session authorization y$x$", &["session_authorization"]),
+            (
+                "do $$begin if true then SET LOCAL c.d to 1; end if; x_set = 1; end$$",
+                &["c.d"],
+            ),
         ] {
             assert_eq!(hidden(text), names, "{text}");
         }
