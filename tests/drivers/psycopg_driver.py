@@ -293,6 +293,28 @@ def session_settings():
         assert c.execute("show work_mem").fetchone() == ("7MB",)
 
 
+def listen_and_notify():
+    with connect() as c, connect() as other:
+        c.execute("listen pgweir_psycopg")
+        for number in range(3):
+            other.execute("select pg_notify('pgweir_psycopg', %s)", (str(number),))
+            got = [n.payload for n in c.notifies(timeout=10, stop_after=1)]
+            assert got == [str(number)], got
+
+
+def temporary_table_and_held_cursor():
+    with connect() as c:
+        c.execute("create temp table of_session as select generate_series(1, 300) as a")
+        with c.cursor(name="held", withhold=True) as cursor:
+            cursor.itersize = 50
+            cursor.execute("select a from of_session order by a")
+            c.execute("insert into of_session values (301)")
+            assert sum(row[0] for row in cursor) == 300 * 301 // 2
+        assert c.execute("select count(*) from of_session").fetchone() == (301,)
+    with connect() as c:
+        assert c.execute("select to_regclass('of_session')").fetchone() == (None,)
+
+
 def main():
     report = Report("psycopg")
     with connect() as c:
@@ -318,7 +340,8 @@ def main():
     for check in (many_connections, newest_protocol):
         report.check(check.__name__, check)
     if SESSIONS:
-        report.check("session_settings", session_settings)
+        for check in (session_settings, listen_and_notify, temporary_table_and_held_cursor):
+            report.check(check.__name__, check)
     with connect() as c:
         c.execute(f"drop table {TABLE}")
     report.finish()

@@ -1,7 +1,8 @@
 """What every driver program of this folder does alike: where to connect, which checks make sense, the closing line.
 
 The target is in libpq's variables (PGHOST, PGPORT, PGUSER, PGDATABASE); DRIVER_MODE is `direct`, or the pool mode of the
-pooler in between. In statement mode there are no transactions, so a check that needs one is left out.
+pooler in between. In statement mode there are no transactions, so a check that needs one is left out. DRIVER_SESSIONS is
+`yes` where a client has a session of its own from one transaction to the next; else what needs one is left out, too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import traceback
 
 MODE = os.environ.get("DRIVER_MODE", "direct")
 TRANSACTIONS = MODE != "statement"
-SESSIONS = MODE in ("direct", "session")
+SESSIONS = os.environ.get("DRIVER_SESSIONS", "yes" if MODE in ("direct", "session") else "no") == "yes"
 
 
 class Report:

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from harness.neighbours import busy_neighbours
-from harness.pooler import CHECKOUT
+from harness.pooler import CHECKOUT, kind
 
 DRIVERS = os.path.join(CHECKOUT, "tests", "drivers")
 BUILT = os.path.join(CHECKOUT, ".cache", "drivers")
@@ -27,6 +27,9 @@ PROGRAMS = {
     "jdbc": ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{BUILT}/jdbc:{BUILT}/jdbc/*", "Jdbc"],
 }
 
+# Where a client has a session of its own; pgweir's keeps one in transaction pooling.
+KEEP_SESSIONS = ("direct", "session") + (("transaction",) if kind() == "pgweir" else ())
+
 # The longest that a program may take, in seconds, on a machine that does other things, too.
 PROGRAM_SECONDS_MAX = 120
 
@@ -40,6 +43,7 @@ def run_program(name, host, port, mode, database="shop"):
         "PGDATABASE": database,
         "PGSSLMODE": "disable",
         "DRIVER_MODE": mode,
+        "DRIVER_SESSIONS": "yes" if mode in KEEP_SESSIONS else "no",
         "NODE_PATH": f"{BUILT}/node/node_modules",
         "GOMAXPROCS": "2",
     }

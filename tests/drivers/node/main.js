@@ -6,7 +6,7 @@ const { Client, Pool } = require('pg');
 
 const mode = process.env.DRIVER_MODE || 'direct';
 const transactions = mode !== 'statement';
-const sessions = mode === 'direct' || mode === 'session';
+const sessions = (process.env.DRIVER_SESSIONS || (mode === 'direct' || mode === 'session' ? 'yes' : 'no')) === 'yes';
 const table = `node_driver_${process.pid}`;
 let passed = 0;
 let failed = 0;
@@ -159,6 +159,35 @@ async function listen(c) {
   assert.equal(await heard, 'hello');
 }
 
+// What a client sets is there at the next query, and in nobody else's session.
+async function sessionState(c) {
+  await c.query("set search_path = pg_temp, public; set timezone = 'Asia/Tokyo'");
+  await c.query("select set_config('app.tenant', $1, false)", ["it's node"]);
+  await c.query('create temp table of_session (a int)');
+  await c.query('select pg_advisory_lock($1)', [process.pid]);
+  await connected(async (other) => {
+    const { rows } = await other.query("select current_setting('timezone') as zone, to_regclass('of_session') as t");
+    assert.notEqual(rows[0].zone, 'Asia/Tokyo');
+    assert.equal(rows[0].t, null);
+    const lock = await other.query('select pg_try_advisory_lock($1) as got', [process.pid]);
+    assert.equal(lock.rows[0].got, false);
+  });
+  for (let i = 0; i < 5; i += 1) {
+    const { rows } = await c.query({
+      name: 'looks',
+      text: "select current_setting('timezone') as zone, current_setting('app.tenant') as tenant, count(*)::int as n from of_session",
+    });
+    assert.deepEqual(rows, [{ zone: 'Asia/Tokyo', tenant: "it's node", n: i }]);
+    await c.query('insert into of_session values (1)');
+  }
+  await c.query("begin; set timezone = 'Europe/Rome'");
+  await c.query('rollback');
+  assert.equal((await c.query('show timezone')).rows[0].TimeZone, 'Asia/Tokyo');
+  assert.equal((await c.query('select pg_advisory_unlock($1) as freed', [process.pid])).rows[0].freed, true);
+  await c.query('discard all');
+  assert.equal((await c.query("select to_regclass('of_session') as t")).rows[0].t, null);
+}
+
 async function main() {
   await connected((c) => c.query(`create table ${table} (a int, b text)`));
   for (const f of [simpleQueries, parameters, namedStatements, queriesSentWithoutWaiting, errors, cancel, largeResults, notices, rowLimit]) {
@@ -176,6 +205,7 @@ async function main() {
   }
   if (sessions) {
     await check('listen', () => connected(listen));
+    await check('sessionState', () => connected(sessionState));
   }
   await connected((c) => c.query(`drop table ${table}`));
   console.log(`node: ${passed} passed, ${failed} failed`);
