@@ -435,7 +435,9 @@ impl Pooler {
         if let Some(statement) = effect.server_loses {
             server.held.insert(statement, Moment::default());
         }
-        for statement in effect.server_lost_all.into_iter().flatten() {
+        let restored = effect.server_lost_all.unwrap_or_default();
+        server.queue.gains_nothing_of(&restored);
+        for statement in restored {
             server.held.insert(statement, Moment::default());
         }
         let Some(client) = client else { return };

@@ -14,9 +14,9 @@ use crate::ids::{ClientId, ServerId};
 use crate::pins::{Cleanup, PROBED, PinReason, Pinned};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
-use crate::reply_queue::{Entry, Expect};
+use crate::reply_queue::{Entry, Expect, To};
 use crate::request::{LogLevel, Request};
-use crate::session_state::Difference;
+use crate::session_state::{Difference, Shape};
 use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_wire::{HEADER_BYTES, Writer, backend};
@@ -33,6 +33,8 @@ pub(crate) struct Suspicion {
     pub(crate) hidden: Vec<Box<str>>,
     /// The beginning of the first suspicious statement.
     pub(crate) statement: Box<str>,
+    /// What the session looked like before it.
+    before: Option<Arc<Shape>>,
 }
 
 /// A probe that has not been answered yet.
@@ -52,7 +54,12 @@ pub(crate) struct Probe {
     failed: Option<Box<str>>,
     /// What it was about.
     statement: Box<str>,
+    /// See [`Suspicion`].
+    before: Option<Arc<Shape>>,
 }
+
+/// Time limits that are lifted while a probe runs.
+const LIMITS: [&str; 2] = ["statement_timeout", "lock_timeout"];
 
 /// Which reason an effect may bring about.
 const MAY_PIN: [(Effects, PinReason); PROBED.len()] = [
@@ -86,6 +93,7 @@ impl Pooler {
         let suspicion = client.suspicion.get_or_insert_with(|| {
             Box::new(Suspicion {
                 statement: beginning(text),
+                before: Some(client.shape.clone()),
                 ..Suspicion::default()
             })
         });
@@ -122,7 +130,9 @@ impl Pooler {
         let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
             return false;
         };
-        let always = self.settings.probe_always && self.clients.get(id.0).is_some_and(|c| c.used_server);
+        let always = self.settings.probe_always
+            && self.keeps_session(id)
+            && self.clients.get(id.0).is_some_and(|c| c.used_server);
         let with_locks = self.settings.probe_always_locks;
         let Some(client) = self.clients.get_mut(id.0) else {
             return false;
@@ -179,6 +189,7 @@ impl Pooler {
             ask_pins.then_some(ask_locks),
             ask_settings.then_some(hidden),
             suspicion.statement,
+            suspicion.before,
         );
         true
     }
@@ -190,6 +201,7 @@ impl Pooler {
         locks: Option<bool>,
         hidden: Option<Vec<Box<str>>>,
         statement: Box<str>,
+        before: Option<Arc<Shape>>,
     ) {
         let (pins, settings, set_config) = (
             self.own_statements.probe_pins.clone(),
@@ -200,6 +212,7 @@ impl Pooler {
         server.probe = Some(Box::new(Probe {
             settings: hidden.is_some(),
             statement,
+            before,
             ..Probe::default()
         }));
         let hurried = server.shape.is_hurried();
@@ -208,7 +221,7 @@ impl Pooler {
             self.own_begin(server_id);
         }
         if hurried {
-            for name in ["statement_timeout", "lock_timeout"] {
+            for name in LIMITS {
                 self.probe_with(server_id, &set_config, &[Some(name.as_bytes()), Some(b"0")]);
             }
         }
@@ -230,6 +243,12 @@ impl Pooler {
     fn probe_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.ensure_held(server_id, statement);
         let queue = &mut self.server_mut(server_id).queue;
+        if let Some(parse) = queue
+            .back_mut()
+            .filter(|e| e.to == To::Skip && e.expect == Expect::Parse)
+        {
+            parse.to = To::Probe;
+        }
         queue.push(Entry::probe(Expect::Bind));
         queue.push(Entry::probe(Expect::Execute));
         let name = statement.server_name();
@@ -337,12 +356,18 @@ impl Pooler {
                 .rows
                 .retain(|(name, _)| probe.lifted.iter().all(|(lifted, _)| lifted != name));
             probe.rows.append(&mut probe.lifted);
-            self.settings_found(id, server_id, &probe.rows);
+            self.settings_found(id, server_id, &probe.rows, probe.before.as_ref());
         }
     }
 
     /// The settings that the session has made, as the server tells them.
-    fn settings_found(&mut self, id: ClientId, server_id: ServerId, rows: &[(Box<str>, Option<Box<str>>)]) {
+    fn settings_found(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        rows: &[(Box<str>, Option<Box<str>>)],
+        before: Option<&Arc<Shape>>,
+    ) {
         let server = self.servers.get(server_id.0).expect("looked up by the caller");
         let client = self.clients.get(id.0).expect("a linked client lives");
         let now = server.shape.clone();
@@ -377,12 +402,16 @@ impl Pooler {
             self.shapes.change(&now, changes)
         };
         // A setting of the client's startup packet that the session no longer makes has been reset: the server went back to
-        // its own startup value, and the client must go back to its.
+        // its own startup value, and the client must go back to its. A value that was the server's own all along was never
+        // made there.
+        let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
+        let before = before.unwrap_or(&client.shape);
+        let was_made = |name: &str| value_in(before, name) != value_in(&server.base, name);
         let at_startup = Difference::between(&server.base, &client.base);
         let returned: Vec<(&str, Option<&str>, bool)> = at_startup
             .set
             .iter()
-            .filter(|(name, value)| value.is_some() && !is_made(name))
+            .filter(|(name, value)| value.is_some() && !is_made(name) && was_made(name))
             .map(|(name, value)| (&**name, value.as_deref(), false))
             .collect();
         let client_shape = if returned.is_empty() {

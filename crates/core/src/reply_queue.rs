@@ -230,6 +230,10 @@ impl ReplyQueue {
         self.entries.back()
     }
 
+    pub(crate) fn back_mut(&mut self) -> Option<&mut Entry> {
+        self.entries.back_mut()
+    }
+
     pub(crate) fn front_mut(&mut self) -> Option<&mut Entry> {
         self.entries.front_mut()
     }
@@ -249,6 +253,17 @@ impl ReplyQueue {
             }
         }
         later
+    }
+
+    /// The server has not lost these statements after all: a Parse of one of them fails, whatever the reason, and takes
+    /// nothing from the server.
+    pub(crate) fn gains_nothing_of(&mut self, statements: &[Arc<Statement>]) {
+        for effect in self.entries.iter_mut().filter_map(|e| e.effect.as_mut()) {
+            let is_held = |gained: &Arc<Statement>| statements.iter().any(|s| s.id == gained.id);
+            if effect.server_gains.as_ref().is_some_and(is_held) {
+                effect.server_gains = None;
+            }
+        }
     }
 
     /// Takes out the front, and what nothing answers behind it.
@@ -345,7 +360,9 @@ impl ReplyQueue {
                 Expect::Sync | Expect::MalformedFlush => {
                     let swallowed = self.entries.remove(at).expect("in bounds");
                     self.count_out(&swallowed);
-                    self.segment_open = !self.entries[0].expect.ends_with_ready();
+                    // The copy's end, and a Sync behind it, may have been sent long ago.
+                    let last = self.entries.iter().rfind(|e| e.expect != Expect::CopyEnd);
+                    self.segment_open = last.is_some_and(|e| !e.expect.ends_with_ready());
                     begun.sync_among_data |= data;
                     data |= swallowed.data_behind;
                 }

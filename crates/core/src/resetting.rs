@@ -40,6 +40,9 @@ impl Returns {
     }
 }
 
+/// The portal in which the pooler makes settings among a client's messages.
+const PORTAL: &[u8] = b"pgweir_set";
+
 /// Whether the last word of a SET is DEFAULT or LOCAL.
 fn ends_with_default(text: &[u8]) -> bool {
     let text = text.trim_ascii_end();
@@ -97,13 +100,17 @@ impl Pooler {
         for _ in &values {
             queue.push(Entry::skip(Expect::Bind));
             queue.push(Entry::skip(Expect::Execute));
+            queue.push(Entry::skip(Expect::Close));
         }
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             for (setting, value) in &values {
-                writer.bind_text(name.as_bytes(), &[Some(setting.as_bytes()), Some(value.as_bytes())]);
-                writer.execute();
+                // The unnamed portal may be the client's, to be executed once more.
+                let values = [Some(setting.as_bytes()), Some(value.as_bytes())];
+                writer.bind_portal(PORTAL, name.as_bytes(), &values);
+                writer.execute_portal(PORTAL);
+                writer.close(b'P', PORTAL);
             }
         });
     }

@@ -611,6 +611,14 @@ impl Pooler {
                 self.sync_after_failed_begin(id);
             }
         }
+        let server = self.servers.get_mut(id.0).expect("still there");
+        if skipped && server.queue.front().is_some_and(|e| e.ready == Ready::Told) {
+            // In a failed transaction nothing was reset, so there is nothing to make again.
+            if fields.sqlstate != b"25P02" {
+                server.close_reason.get_or_insert("invalid server parameter");
+            }
+            return Passed::Skip;
+        }
         if probe {
             self.probe_failed(id, &String::from_utf8_lossy(fields.message));
             return Passed::Skip;

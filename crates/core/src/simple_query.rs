@@ -44,7 +44,15 @@ impl Pooler {
             self.inspect_query(now, id, server_id, text);
         }
         if !tracked {
-            return self.send_query(id, server_id, message, Entry::forward(Expect::Query), returns);
+            let entry = Entry::forward(Expect::Query);
+            let entry = match verdict {
+                // The pooler's own statements go with the client's.
+                pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
+                    entry.with(self.discard_all_statements(id, server_id, Effect::default()))
+                }
+                _ => entry,
+            };
+            return self.send_query(id, server_id, message, entry, returns);
         }
         // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
         // XX000, whoever sends it. Our own BEGIN in front of the Query is no such case.

@@ -23,6 +23,30 @@ const SETTINGS: [(&str, &[&str]); 8] = [
     ("nosuch", &["1"]),
 ];
 
+/// Text, types and a Bind's tail.
+const QUESTIONS: [(&str, &str, &str); 2] = [
+    (
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_depend d \
+        WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+        AND d.refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()), \
+        CASE WHEN $1 THEN EXISTS (SELECT FROM pg_catalog.pg_locks l \
+        WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' \
+        AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) ELSE false END, \
+        EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
+        EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
+        EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.from_sql)",
+        "16",
+        "values \"t\"",
+    ),
+    (
+        "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
+        WHERE s.source OPERATOR(pg_catalog.=) 'session' \
+        UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)",
+        "1009",
+        "values \"{\\\"app.tenant\\\"}\"",
+    ),
+];
+
 struct Script {
     random: Random,
     lines: Vec<String>,
@@ -47,6 +71,7 @@ impl Script {
             ] {
                 script.lines.push(line.into());
             }
+            script.questions();
         }
         script.lines.push("Terminate".into());
         script
@@ -131,6 +156,67 @@ impl Script {
         }
     }
 
+    /// What outlives its transaction, and questions about it.
+    fn session_statement(&mut self) -> String {
+        let n = self.random.below(1000);
+        let key = self.random.below(2);
+        let table = self.pick(&["tmp_a", "tmp_b"]);
+        match self.random.below(26) {
+            0..=1 => format!("create temp table {table} (v text)"),
+            2 => format!("create temp table {table} (v text) on commit drop"),
+            3 => format!("insert into {table} values ('{n}')"),
+            4 => format!("select count(*) from {table}"),
+            5 => format!("select '{n}' from {table}"),
+            6 => format!("drop table {table}"),
+            7 => self.pick(&["discard temp", "discard plans", "discard sequences", "discard all"]),
+            8 => format!("select pg_advisory_lock({key})"),
+            9 => format!("select pg_try_advisory_lock({key}), 10/(3-g) from generate_series(1,5) g"),
+            10..=11 => format!("select pg_advisory_unlock({key})"),
+            12 => self.pick(&["select pg_advisory_unlock_all()", "select pg_advisory_xact_lock(7)"]),
+            13 => format!("declare c cursor with hold for select '{n}', g from generate_series(1, 4) g"),
+            14..=15 => self.pick(&["fetch from c", "fetch 2 from c"]),
+            16 => self.pick(&["close c", "close all"]),
+            17 => self.pick(&["listen a", "listen b"]),
+            18 => format!("notify a, '{n}'"),
+            19 => self.pick(&["unlisten *", "unlisten a", "notify b, 'x'; notify b, 'x'"]),
+            20 => format!("prepare sp as select '{n}'"),
+            21 => self.pick(&["execute sp", "deallocate sp"]),
+            22 => self.pick(&[
+                "do $$begin perform set_config('work_mem', '64kB', false); end$$",
+                "do $$begin perform pg_advisory_lock(1); end$$",
+                "do $$begin execute 'create temp table tmp_a (v text)'; end$$",
+            ]),
+            23 => "select nullif(current_setting('app.tenant', true), '')".into(),
+            24 => self.pick(&[
+                "begin",
+                "savepoint a",
+                "rollback to a",
+                "release a",
+                "commit",
+                "rollback",
+            ]),
+            _ => self.pick(&[
+                "set lock_timeout = '5s'",
+                "set default_transaction_deferrable = on",
+                "reset all",
+            ]),
+        }
+    }
+
+    /// What the session has made and what ties it to its server, as the pooler asks.
+    fn questions(&mut self) {
+        for (text, types, bind) in QUESTIONS {
+            self.push(
+                format!("Parse \"\" \"{text}\" types {types}")
+                    .trim_end_matches(" types ")
+                    .into(),
+            );
+            self.push(format!("Bind \"\" \"\" {bind}").trim_end().into());
+            self.push("Execute \"\" 0".into());
+            self.push("Sync".into());
+        }
+    }
+
     fn text(&mut self) -> String {
         let mut text = self.statement();
         if self.random.percent(25) {
@@ -212,7 +298,14 @@ impl Script {
     }
 
     fn step(&mut self) {
-        match self.random.below(30) {
+        match self.random.below(36) {
+            30..=35 => {
+                let mut text = self.session_statement();
+                if self.random.percent(20) {
+                    text = format!("{text}; {}", self.session_statement());
+                }
+                self.push(format!("Query \"{text}\""));
+            }
             0..=6 => {
                 let text = self.text();
                 self.push(format!("Query \"{text}\""));

@@ -2,12 +2,15 @@
 
 use super::error::ServerError;
 use super::expression::{Environment, Expression, Type, Value};
+use super::objects::{Announcement, HeldCursor, Locks, missing_cursor, missing_relation};
+use super::parser::{analyse, analyse_select};
 use super::session::{Caller, Phase, PortalState, Session};
 use super::settings::Settings;
 use super::statement::{Column, Raise, Select, SetTo, Source, Statement};
 use super::transaction::{Block, Shared};
 use pgweir_wire::Writer;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// A statement that is ready to run.
 #[derive(Debug)]
@@ -38,6 +41,15 @@ enum Rows {
     /// The bounds are not known before it runs.
     SeriesOf(Expression, Expression),
     Table(VecDeque<[Value; 2]>),
+    /// So many without columns.
+    Same(u64),
+    /// What ties the session to its server; whether locks count.
+    Ties {
+        locks: bool,
+    },
+    /// Settings the session has made, and these custom ones.
+    Made(Vec<String>),
+    Given(VecDeque<Vec<Value>>),
     Show(String),
     Sleep {
         us: u64,
@@ -60,7 +72,9 @@ pub(super) enum Ran {
 
 struct Surroundings<'a> {
     settings: &'a mut Settings,
+    locks: &'a mut Locks,
     process_id: u32,
+    warnings: Vec<ServerError>,
 }
 
 impl Environment for Surroundings<'_> {
@@ -78,6 +92,23 @@ impl Environment for Surroundings<'_> {
 
     fn process_id(&self) -> u32 {
         self.process_id
+    }
+
+    fn lock(&mut self, key: i64) -> bool {
+        self.locks.lock(key)
+    }
+
+    fn unlock(&mut self, key: i64) -> bool {
+        let held = self.locks.unlock(key);
+        if !held {
+            let message = "you don't own a lock of type ExclusiveLock";
+            self.warnings.push(ServerError::warning("01000", message));
+        }
+        held
+    }
+
+    fn unlock_all(&mut self) {
+        self.locks.clear();
     }
 }
 
@@ -107,6 +138,18 @@ impl Session {
                 },
                 is_show: false,
             }),
+            Some(Statement::TiesOf { locks }) => rows_alone(Rows::Ties { locks }),
+            Some(Statement::MadeAnd(names)) => rows_alone(Rows::Made(names)),
+            Some(Statement::Execute(name)) => {
+                let prepared = self.statements.get(name.as_bytes()).cloned();
+                let planned = prepared
+                    .ok_or_else(|| missing_statement(name.as_bytes()))
+                    .and_then(|prepared| prepared.plan(&[]));
+                match planned {
+                    Ok(statement) => self.plan(shared, statement),
+                    Err(e) => Plan::Utility(Statement::Invalid(e)),
+                }
+            }
             Some(statement) => Plan::Utility(statement),
         }
     }
@@ -118,6 +161,14 @@ impl Session {
         let rows = match source {
             Source::Nothing if count => Rows::One(Value::Int(1)),
             Source::Nothing => Rows::One(Value::Null),
+            Source::Temporary(name) => {
+                let rows = self.transaction.temporary.get(&name).map_or(0, |table| table.rows);
+                if count {
+                    Rows::One(Value::Int(rows as i64))
+                } else {
+                    Rows::Same(rows)
+                }
+            }
             Source::Series(first, last) => Rows::SeriesOf(first, last),
             Source::Table { key } => {
                 let all = self.transaction.rows(shared).into_iter();
@@ -143,9 +194,15 @@ impl Session {
     fn value(&mut self, e: &Expression, row: &[Value]) -> Result<Value, ServerError> {
         let mut surroundings = Surroundings {
             settings: &mut self.settings,
+            locks: &mut self.locks,
             process_id: self.key.process_id,
+            warnings: Vec::new(),
         };
-        e.value(row, &mut surroundings)
+        let value = e.value(row, &mut surroundings);
+        for warning in surroundings.warnings {
+            self.out.report(&warning);
+        }
+        value
     }
 
     pub(super) fn row_description(&mut self, columns: &[Column], binary: &[bool]) {
@@ -244,6 +301,39 @@ impl Session {
                 cursor.rows = Rows::End;
                 vec![Value::Text(value)]
             }
+            Rows::Same(0) => return Ok(None),
+            Rows::Same(left) => {
+                *left -= 1;
+                Vec::new()
+            }
+            Rows::Ties { locks } => {
+                let (ties, locks) = (self.ties(), *locks);
+                cursor.rows = Rows::End;
+                let all = [
+                    ties.temporary,
+                    locks && ties.locks,
+                    ties.cursors,
+                    ties.listening,
+                    ties.prepared,
+                ];
+                return Ok(Some(all.map(|held| (Value::Bool(held), Type::Bool)).into()));
+            }
+            Rows::Made(names) => {
+                let mut rows = VecDeque::new();
+                for (name, value) in self.settings.made() {
+                    rows.push_back(vec![Value::Text(name), Value::Text(value)]);
+                }
+                for name in std::mem::take(names) {
+                    let value = self.settings.get(&name).map_or(Value::Null, Value::Text);
+                    rows.push_back(vec![Value::Text(name), value]);
+                }
+                cursor.rows = Rows::Given(rows);
+                return self.next_row(cursor);
+            }
+            Rows::Given(rows) => match rows.pop_front() {
+                Some(row) => row,
+                None => return Ok(None),
+            },
             Rows::End | Rows::Sleep { .. } | Rows::SeriesOf(..) => return Ok(None),
         };
         if cursor.items.is_empty() {
@@ -259,9 +349,15 @@ impl Session {
 
     fn run_utility(&mut self, shared: &mut Shared, statement: Statement) -> Result<Ran, ServerError> {
         let tag = match statement {
-            Statement::Select(_) | Statement::Show(_) | Statement::Sleep { .. } | Statement::Invalid(_) => {
-                unreachable!("not a utility")
-            }
+            Statement::Select(_)
+            | Statement::Show(_)
+            | Statement::Sleep { .. }
+            | Statement::Execute(_)
+            | Statement::Ties
+            | Statement::Made
+            | Statement::TiesOf { .. }
+            | Statement::MadeAnd(_) => unreachable!("not a utility"),
+            Statement::Invalid(e) => return Err(e),
             Statement::Insert { key, value } => {
                 let (key, value) = (self.value(&key, &[])?, self.value(&value, &[])?);
                 let Value::Int(key) = key else {
@@ -350,9 +446,70 @@ impl Session {
             Statement::DiscardAll => {
                 self.refuse_in_block("DISCARD ALL")?;
                 self.settings.reset_all();
-                self.statements.clear();
+                self.discard_objects();
                 self.portals.clear();
                 "DISCARD ALL".into()
+            }
+            Statement::Discard(tag) => {
+                if tag == "DISCARD TEMP" {
+                    self.transaction.temporary = Rc::default();
+                }
+                tag.into()
+            }
+            Statement::CreateTemporary { name, drop_on_commit } => {
+                self.create_temporary(name, drop_on_commit)?;
+                "CREATE TABLE".into()
+            }
+            Statement::DropTable(name) => {
+                self.drop_table(&name)?;
+                "DROP TABLE".into()
+            }
+            Statement::InsertTemporary { name, value } => {
+                self.value(&value, &[])?;
+                let tables = Rc::make_mut(&mut self.transaction.temporary);
+                tables.get_mut(&name).ok_or_else(|| missing_relation(&name))?.rows += 1;
+                "INSERT 0 1".into()
+            }
+            Statement::Declare { name, select } => {
+                self.declare(shared, name, select)?;
+                "DECLARE CURSOR".into()
+            }
+            Statement::Fetch { name, count } => self.fetch(&name, count)?,
+            Statement::Close(name) => {
+                self.close_cursor(name.as_deref())?;
+                if name.is_some() {
+                    "CLOSE CURSOR"
+                } else {
+                    "CLOSE CURSOR ALL"
+                }
+                .into()
+            }
+            Statement::Announce(announcement) => {
+                let tag = match announcement {
+                    Announcement::Listen(_) => "LISTEN",
+                    Announcement::Unlisten(_) => "UNLISTEN",
+                    Announcement::Notify { .. } => "NOTIFY",
+                };
+                self.announce(announcement);
+                tag.into()
+            }
+            Statement::Prepare { name, statement } => {
+                let mut prepared = analyse(*statement, &[], &self.catalog())?;
+                prepared.from_sql = true;
+                if self.statements.contains_key(name.as_bytes()) {
+                    let message = format!("prepared statement \"{name}\" already exists");
+                    return Err(ServerError::error("42P05", message));
+                }
+                self.statements.insert(name.into(), Rc::new(prepared));
+                "PREPARE".into()
+            }
+            Statement::Perform(e) => {
+                self.value(&e, &[])?;
+                "DO".into()
+            }
+            Statement::DoExecute(statement) => {
+                self.run_utility(shared, *statement)?;
+                "DO".into()
             }
             Statement::Vacuum => {
                 self.refuse_in_block("VACUUM")?;
@@ -372,6 +529,38 @@ impl Session {
             }
         };
         Ok(Ran::Done(tag))
+    }
+
+    fn declare(&mut self, shared: &Shared, name: String, mut select: Select) -> Result<(), ServerError> {
+        if self.cursors.contains_key(&name) {
+            return Err(ServerError::error("42P03", format!("cursor \"{name}\" already exists")));
+        }
+        let columns = analyse_select(&mut select, &mut Vec::new())?;
+        let mut cursor = self.cursor(shared, select);
+        let mut rows = VecDeque::new();
+        while let Some(row) = self.next_row(&mut cursor)? {
+            rows.push_back(row);
+        }
+        let level_id = Some(self.transaction.level_id());
+        let held = HeldCursor {
+            columns,
+            rows,
+            level_id,
+        };
+        self.cursors.insert(name, held);
+        Ok(())
+    }
+
+    /// Writes the next rows of a cursor; the command tag.
+    fn fetch(&mut self, name: &str, count: u64) -> Result<String, ServerError> {
+        let cursor = self.cursors.get_mut(name).ok_or_else(|| missing_cursor(name))?;
+        let taken = cursor.rows.len().min(count as usize);
+        for row in cursor.rows.drain(..taken) {
+            let values: Vec<_> = row.iter().map(|(value, of)| value.write(*of, false)).collect();
+            self.out
+                .write(|w| w.data_row(values.len(), values.iter().map(Option::as_deref)));
+        }
+        Ok(format!("FETCH {taken}"))
     }
 
     pub(super) fn insert(&mut self, shared: &Shared, key: i32, value: Value) -> Result<(), ServerError> {
@@ -570,8 +759,19 @@ impl Session {
         for portal in self.portals.values_mut() {
             portal.level_id = portal.level_id.min(outer);
         }
+        for cursor in self.cursors.values_mut() {
+            cursor.level_id = cursor.level_id.map(|id| id.min(outer));
+        }
         Ok(())
     }
+}
+
+fn rows_alone(rows: Rows) -> Plan {
+    Plan::Cursor(Cursor {
+        items: Vec::new(),
+        rows,
+        is_show: false,
+    })
 }
 
 /// The table's OID in RowDescription: the first a fresh database gives out.

@@ -10,6 +10,7 @@ pub(super) enum Type {
     Text,
     Bool,
     Void,
+    TextArray,
 }
 
 impl Type {
@@ -21,11 +22,12 @@ impl Type {
             Type::Int4 => 23,
             Type::Text => 25,
             Type::Void => 2278,
+            Type::TextArray => 1009,
         }
     }
 
     pub(super) fn from_oid(oid: u32) -> Option<Type> {
-        [Type::Bool, Type::Int8, Type::Int4, Type::Text]
+        [Type::Bool, Type::Int8, Type::Int4, Type::Text, Type::TextArray]
             .into_iter()
             .find(|t| t.oid() == oid)
     }
@@ -36,7 +38,7 @@ impl Type {
             Type::Bool => 1,
             Type::Int8 => 8,
             Type::Int4 | Type::Void => 4,
-            Type::Text => -1,
+            Type::Text | Type::TextArray => -1,
         }
     }
 
@@ -47,6 +49,7 @@ impl Type {
             Type::Int4 => "int4",
             Type::Text => "text",
             Type::Void => "void",
+            Type::TextArray => "_text",
         }
     }
 }
@@ -69,7 +72,7 @@ impl Value {
                 Type::Int4 => Value::Int(i32::from_be_bytes(bytes.try_into().map_err(|_| wrong())?).into()),
                 Type::Int8 => Value::Int(i64::from_be_bytes(bytes.try_into().map_err(|_| wrong())?)),
                 Type::Bool => Value::Bool(bytes == [1]),
-                Type::Text | Type::Void => Value::Text(text(bytes)?),
+                Type::Text | Type::Void | Type::TextArray => Value::Text(text(bytes)?),
             });
         }
         Value::Text(text(bytes)?).cast(of)
@@ -143,6 +146,12 @@ pub(super) enum Function {
     CurrentSetting,
     SetConfig,
     BackendPid,
+    NullIf,
+    Lock,
+    TryLock,
+    XactLock,
+    Unlock,
+    UnlockAll,
 }
 
 impl Function {
@@ -152,6 +161,12 @@ impl Function {
             "current_setting" => Function::CurrentSetting,
             "set_config" => Function::SetConfig,
             "pg_backend_pid" => Function::BackendPid,
+            "nullif" => Function::NullIf,
+            "pg_advisory_lock" => Function::Lock,
+            "pg_try_advisory_lock" => Function::TryLock,
+            "pg_advisory_xact_lock" => Function::XactLock,
+            "pg_advisory_unlock" => Function::Unlock,
+            "pg_advisory_unlock_all" => Function::UnlockAll,
             _ => return None,
         })
     }
@@ -163,6 +178,10 @@ impl Function {
             Function::CurrentSetting => (&[Type::Text, Type::Bool], Type::Text, 1),
             Function::SetConfig => (&[Type::Text, Type::Text, Type::Bool], Type::Text, 3),
             Function::BackendPid => (&[], Type::Int4, 0),
+            Function::NullIf => (&[Type::Text, Type::Text], Type::Text, 2),
+            Function::Lock | Function::XactLock => (&[Type::Int4], Type::Void, 1),
+            Function::TryLock | Function::Unlock => (&[Type::Int4], Type::Bool, 1),
+            Function::UnlockAll => (&[], Type::Void, 0),
         }
     }
 }
@@ -175,6 +194,11 @@ pub(super) trait Environment {
     fn current_setting(&mut self, name: &str, missing_ok: bool) -> Result<Value, ServerError>;
     fn set_config(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<Value, ServerError>;
     fn process_id(&self) -> u32;
+    /// Whether an advisory lock was got at once.
+    fn lock(&mut self, key: i64) -> bool;
+    /// Whether an advisory lock was held and is given back.
+    fn unlock(&mut self, key: i64) -> bool;
+    fn unlock_all(&mut self);
 }
 
 /// Constant folding: nothing outside the arguments is known.
@@ -188,6 +212,15 @@ impl Environment for NoEnvironment {
         unreachable!("not folded")
     }
     fn process_id(&self) -> u32 {
+        unreachable!("not folded")
+    }
+    fn lock(&mut self, _: i64) -> bool {
+        unreachable!("not folded")
+    }
+    fn unlock(&mut self, _: i64) -> bool {
+        unreachable!("not folded")
+    }
+    fn unlock_all(&mut self) {
         unreachable!("not folded")
     }
 }
@@ -343,6 +376,21 @@ impl Expression {
                     }
                     (Function::SetConfig, _) => {
                         return Err(ServerError::error("22004", "SET requires parameter name"));
+                    }
+                    (Function::NullIf, [value, nothing]) if value == nothing => Value::Null,
+                    (Function::NullIf, [value, _]) => value.clone(),
+                    (Function::Lock, [Value::Int(key)]) => {
+                        if !environment.lock(*key) {
+                            return Err(ServerError::unmodelled("waiting for ever"));
+                        }
+                        Value::Text(String::new())
+                    }
+                    (Function::XactLock, [Value::Int(_)]) => Value::Text(String::new()),
+                    (Function::TryLock, [Value::Int(key)]) => Value::Bool(environment.lock(*key)),
+                    (Function::Unlock, [Value::Int(key)]) => Value::Bool(environment.unlock(*key)),
+                    (Function::UnlockAll, []) => {
+                        environment.unlock_all();
+                        Value::Text(String::new())
                     }
                     (Function::BackendPid, _) => Value::Int(environment.process_id().into()),
                     _ => Value::Null,

@@ -44,11 +44,12 @@ impl Session {
             });
         }
         let prepared = match statement {
-            Some(statement) => analyse(statement, &declared, &self.settings)?,
+            Some(statement) => analyse(statement, &declared, &self.catalog())?,
             None => Prepared {
                 statement: None,
                 params: declared.into_iter().map(|of| of.unwrap_or(Type::Text)).collect(),
                 columns: None,
+                from_sql: false,
             },
         };
         if name.is_empty() {
@@ -123,6 +124,7 @@ impl Session {
         }
         let results = read_formats(&mut r)?;
         r.end()?;
+        self.still_there(&prepared)?;
         let statement = prepared.plan(&values)?;
         let plan = self.plan(shared, statement);
         self.portals.insert(
@@ -172,6 +174,9 @@ impl Session {
                         oids.iter().for_each(|oid| b.extend(oid.to_be_bytes()));
                     });
                 });
+                if prepared.columns.is_some() {
+                    self.still_there(&prepared)?;
+                }
                 let binary = vec![false; prepared.columns.as_ref().map_or(0, Vec::len)];
                 (prepared, binary)
             }
@@ -193,6 +198,14 @@ impl Session {
             None => self.out.write(|w| w.empty(b'n')),
         }
         Ok(())
+    }
+
+    /// `RevalidateCachedQuery`, as far as the model's statements can become invalid.
+    fn still_there(&self, prepared: &Prepared) -> Result<(), ServerError> {
+        match prepared.statement.as_ref().and_then(Statement::temporary_table) {
+            Some(name) => self.catalog().temporary_table(name),
+            None => Ok(()),
+        }
     }
 
     fn refuse_rows_if_failed(&self, prepared: &Prepared) -> Result<(), ServerError> {

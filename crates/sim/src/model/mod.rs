@@ -1,7 +1,8 @@
 //! A model PostgreSQL: what a server process does with the bytes of one connection.
 //!
 //! Bytes in, bytes out, no clock and no randomness. The protocol is modelled whole: startup, simple and extended query,
-//! implicit and explicit transactions, savepoints, prepared statements and portals with their lifetimes, error recovery
+//! implicit and explicit transactions, savepoints, prepared statements and portals with their lifetimes, temporary tables,
+//! held cursors, advisory locks, LISTEN and own notifications, error recovery
 //! up to Sync, COPY in both directions, FunctionCall, ParameterStatus, cancel, and when output is held back and when
 //! it is sent. Of SQL it knows a small subset ([`statement`] lists it), enough to bring a session into every state.
 //!
@@ -15,6 +16,7 @@ mod expression;
 mod extended;
 mod function_call;
 mod lexer;
+mod objects;
 mod output;
 mod parser;
 mod session;
@@ -23,7 +25,9 @@ mod simple;
 mod startup;
 pub mod statement;
 mod transaction;
+mod views;
 
 pub use error::ServerError;
+pub use objects::Ties;
 pub use session::{Session, Version};
 pub use transaction::Shared;

@@ -3,12 +3,19 @@
 use super::error::ServerError;
 use super::expression::{Expression, Function, Type, Value};
 use super::lexer::{Kind, Token, tokens};
+use super::objects::{Announcement, HeldCursor, Temporary, missing_relation};
 use super::settings::Settings;
 use super::statement::{Column, Prepared, Raise, Select, SetTo, Source, Statement};
+use super::views::{MADE_COLUMNS, TIES_COLUMNS, question};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// All statements of a query text; empty ones between semicolons leave nothing.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement>, ServerError> {
     let text = std::str::from_utf8(text).map_err(|_| ServerError::unmodelled("text that is not UTF-8"))?;
+    if let Some(question) = question(text) {
+        return Ok(vec![question]);
+    }
     let mut parser = Parser {
         tokens: tokens(text)?,
         at: 0,
@@ -36,13 +43,34 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement>, ServerError> {
     }
 }
 
+/// What names mean when a statement is analysed.
+pub(super) struct Catalog<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) temporary: &'a Temporary,
+    pub(super) statements: &'a BTreeMap<Vec<u8>, Rc<Prepared>>,
+    pub(super) cursors: &'a BTreeMap<String, HeldCursor>,
+}
+
+impl Catalog<'_> {
+    /// 42P01 where there is no such temporary table.
+    pub(super) fn temporary_table(&self, name: &str) -> Result<(), ServerError> {
+        match self.temporary.get(name) {
+            Some(_) => Ok(()),
+            None => Err(missing_relation(name)),
+        }
+    }
+}
+
 /// Finds the types of parameters and columns.
 pub(super) fn analyse(
     mut statement: Statement,
     declared: &[Option<Type>],
-    settings: &Settings,
+    catalog: &Catalog<'_>,
 ) -> Result<Prepared, ServerError> {
     let mut params = declared.to_vec();
+    if let Some(name) = statement.temporary_table() {
+        catalog.temporary_table(name)?;
+    }
     let columns = match &mut statement {
         Statement::Select(select) => Some(analyse_select(select, &mut params)?),
         Statement::CopyOut(select) => {
@@ -68,7 +96,26 @@ pub(super) fn analyse(
             }
             None
         }
-        Statement::Show(name) => Some(vec![column(&settings.name(name)?, Type::Text)]),
+        Statement::Show(name) => Some(vec![column(&catalog.settings.name(name)?, Type::Text)]),
+        Statement::InsertTemporary { value, .. } => {
+            wanted(value, Type::Text, &[], &mut params)?;
+            None
+        }
+        Statement::Declare { select, .. } => {
+            analyse_select(select, &mut params)?;
+            None
+        }
+        Statement::Execute(name) => catalog
+            .statements
+            .get(name.as_bytes())
+            .and_then(|prepared| prepared.columns.clone()),
+        Statement::Fetch { name, .. } => catalog.cursors.get(name).map(|cursor| cursor.columns.clone()),
+        Statement::Perform(e) => {
+            e.resolve(None, &[], &mut params)?;
+            None
+        }
+        Statement::Ties => Some(TIES_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
+        Statement::Made => Some(MADE_COLUMNS.map(|name| column(name, Type::Text)).to_vec()),
         Statement::Invalid(e) => return Err(e.clone()),
         _ => None,
     };
@@ -88,8 +135,12 @@ pub(super) fn analyse(
         statement: Some(statement),
         params,
         columns,
+        from_sql: false,
     })
 }
+
+/// Names of temporary tables begin so: a name alone does not say whether it is one.
+const TEMPORARY_PREFIX: &str = "tmp";
 
 const TABLE: [Type; 2] = [Type::Int4, Type::Text];
 
@@ -113,9 +164,9 @@ fn wanted(e: &mut Expression, want: Type, columns: &[Type], params: &mut Vec<Opt
     Err(ServerError::unmodelled("an expression of this type here"))
 }
 
-fn analyse_select(select: &mut Select, params: &mut Vec<Option<Type>>) -> Result<Vec<Column>, ServerError> {
+pub(super) fn analyse_select(select: &mut Select, params: &mut Vec<Option<Type>>) -> Result<Vec<Column>, ServerError> {
     let columns: &[Type] = match &select.source {
-        Source::Nothing => &[],
+        Source::Nothing | Source::Temporary(_) => &[],
         Source::Series(..) => &TABLE[..1],
         Source::Table { .. } => &TABLE,
     };
@@ -210,9 +261,14 @@ impl Parser {
             "select" => self.select()?,
             "insert" => {
                 self.expect("into")?;
-                self.table()?;
+                let temporary = self.table_name()?;
                 self.expect("values")?;
                 self.expect_symbol("(")?;
+                if let Some(name) = temporary {
+                    let value = self.expression(&[])?;
+                    self.expect_symbol(")")?;
+                    return Ok(Statement::InsertTemporary { name, value });
+                }
                 let key = self.expression(&[])?;
                 self.expect_symbol(",")?;
                 let value = self.expression(&[])?;
@@ -237,6 +293,9 @@ impl Parser {
             "copy" => self.copy()?,
             "begin" => {
                 let _ = self.keyword("work") || self.keyword("transaction");
+                for word in ["isolation", "level", "read", "committed", "not", "deferrable"] {
+                    self.keyword(word);
+                }
                 Statement::Begin { tag: "BEGIN" }
             }
             "start" => {
@@ -283,9 +342,71 @@ impl Parser {
                 }
             }
             "discard" => {
-                self.expect("all")?;
-                Statement::DiscardAll
+                let kinds = [
+                    ("plans", "DISCARD PLANS"),
+                    ("sequences", "DISCARD SEQUENCES"),
+                    ("temp", "DISCARD TEMP"),
+                ];
+                match kinds.into_iter().find(|(word, _)| self.keyword(word)) {
+                    Some((_, tag)) => Statement::Discard(tag),
+                    None => {
+                        self.expect("all")?;
+                        Statement::DiscardAll
+                    }
+                }
             }
+            "create" => self.create_temporary()?,
+            "drop" => {
+                self.expect("table")?;
+                Statement::DropTable(self.name()?)
+            }
+            "declare" => {
+                let name = self.name()?;
+                for word in ["cursor", "with", "hold", "for", "select"] {
+                    self.expect(word)?;
+                }
+                match self.select()? {
+                    Statement::Select(select) => Statement::Declare { name, select },
+                    _ => return Err(ServerError::unmodelled("DECLARE of this query")),
+                }
+            }
+            "fetch" => {
+                let count = self.number().unwrap_or(1);
+                self.expect("from")?;
+                Statement::Fetch {
+                    name: self.name()?,
+                    count,
+                }
+            }
+            "close" => Statement::Close(if self.keyword("all") { None } else { Some(self.name()?) }),
+            "listen" => Statement::Announce(Announcement::Listen(self.name()?)),
+            "unlisten" => Statement::Announce(Announcement::Unlisten(if self.symbol("*") {
+                None
+            } else {
+                Some(self.name()?)
+            })),
+            "notify" => {
+                let channel = self.name()?;
+                let payload = if self.symbol(",") {
+                    self.string()?
+                } else {
+                    String::new()
+                };
+                Statement::Announce(Announcement::Notify { channel, payload })
+            }
+            "prepare" => {
+                let name = self.name()?;
+                self.expect("as")?;
+                let statement = Box::new(self.statement()?);
+                match *statement {
+                    Statement::Select(_)
+                    | Statement::Insert { .. }
+                    | Statement::Update { .. }
+                    | Statement::Delete { .. } => Statement::Prepare { name, statement },
+                    _ => return Err(self.syntax_error()),
+                }
+            }
+            "execute" => Statement::Execute(self.name()?),
             "vacuum" => {
                 self.table()?;
                 Statement::Vacuum
@@ -315,6 +436,53 @@ impl Parser {
             name.push_str(&self.name()?);
         }
         Ok(name)
+    }
+
+    fn create_temporary(&mut self) -> Result<Statement, ServerError> {
+        if !self.keyword("temp") && !self.keyword("temporary") {
+            return Err(self.syntax_error());
+        }
+        self.expect("table")?;
+        let name = self.name()?;
+        self.expect_symbol("(")?;
+        self.expect("v")?;
+        self.expect("text")?;
+        self.expect_symbol(")")?;
+        let drop_on_commit = self.keyword("on");
+        if drop_on_commit {
+            self.expect("commit")?;
+            self.expect("drop")?;
+        }
+        Ok(Statement::CreateTemporary { name, drop_on_commit })
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let Some(Kind::Number(number)) = self.peek() else {
+            return None;
+        };
+        let number = number.parse().ok()?;
+        self.at += 1;
+        Some(number)
+    }
+
+    fn string(&mut self) -> Result<String, ServerError> {
+        let Some(Kind::String(text)) = self.peek() else {
+            return Err(self.syntax_error());
+        };
+        let text = text.clone();
+        self.at += 1;
+        Ok(text)
+    }
+
+    /// The name of a temporary table, or none for `kv`.
+    fn table_name(&mut self) -> Result<Option<String>, ServerError> {
+        let start = self.at;
+        let name = self.dotted()?;
+        if name.starts_with(TEMPORARY_PREFIX) {
+            return Ok(Some(name));
+        }
+        self.at = start;
+        self.table().map(|()| None)
     }
 
     /// `kv`, or the error that the analyser would report: every use of it here is the last thing that can fail.
@@ -386,14 +554,18 @@ impl Parser {
                 columns.push(self.name()?);
                 source = Source::Series(first, last);
             } else {
-                self.table()?;
-                columns.extend(["k".into(), "v".into()]);
-                let key = self.where_key()?;
-                if self.keyword("order") {
-                    self.expect("by")?;
-                    self.expect("k")?;
-                }
-                source = Source::Table { key };
+                source = match self.table_name()? {
+                    Some(name) => Source::Temporary(name),
+                    None => {
+                        columns.extend(["k".into(), "v".into()]);
+                        let key = self.where_key()?;
+                        if self.keyword("order") {
+                            self.expect("by")?;
+                            self.expect("k")?;
+                        }
+                        Source::Table { key }
+                    }
+                };
             }
             end = Some(self.at);
             self.at = start;
@@ -512,6 +684,19 @@ impl Parser {
             _ => return Err(self.syntax_error()),
         };
         self.at += 1;
+        let mut inner = Parser {
+            tokens: tokens(&body)?,
+            at: 0,
+        };
+        if inner.keyword("begin") && inner.keyword("perform") {
+            return Ok(Statement::Perform(inner.expression(&[])?));
+        }
+        if inner.keyword("execute") {
+            let text = inner.string()?;
+            let statement = parse(text.as_bytes())?.pop();
+            let statement = statement.ok_or_else(|| ServerError::unmodelled("such DO blocks"))?;
+            return Ok(Statement::DoExecute(Box::new(statement)));
+        }
         let parts: Vec<Kind> = tokens(&body)?.into_iter().map(|t| t.kind).collect();
         let word = |index: usize| match parts.get(index) {
             Some(Kind::Word(w)) => w.as_str(),
@@ -654,6 +839,12 @@ fn name_of(item: &Expression, columns: &[&str]) -> String {
             Function::CurrentSetting => "current_setting",
             Function::SetConfig => "set_config",
             Function::BackendPid => "pg_backend_pid",
+            Function::NullIf => "nullif",
+            Function::Lock => "pg_advisory_lock",
+            Function::TryLock => "pg_try_advisory_lock",
+            Function::XactLock => "pg_advisory_xact_lock",
+            Function::Unlock => "pg_advisory_unlock",
+            Function::UnlockAll => "pg_advisory_unlock_all",
         }
         .into(),
         Expression::Cast(inner, to) => match inner.as_ref() {

@@ -3,14 +3,16 @@
 use super::copy::CopyIn;
 use super::error::ServerError;
 use super::execute::{Cursor, Plan};
+use super::objects::{HeldCursor, Locks};
 use super::output::Output;
+use super::parser::Catalog;
 use super::settings::Settings;
 use super::simple::SimpleRun;
 use super::statement::Prepared;
 use super::transaction::{Block, Level, Shared, Transaction, Writes};
 use pgweir_wire::frontend::FrontendTag;
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Which PostgreSQL is modelled.
@@ -64,6 +66,13 @@ pub struct Session {
     pub(super) unnamed: Option<Rc<Prepared>>,
     pub(super) statements: BTreeMap<Vec<u8>, Rc<Prepared>>,
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
+    /// Cursors declared WITH HOLD.
+    pub(super) cursors: BTreeMap<String, HeldCursor>,
+    pub(super) locks: Locks,
+    /// Where it listens.
+    pub(super) channels: BTreeSet<String>,
+    /// Channel and payload of its own notifications that it has not been told of.
+    pub(super) notifications: Vec<(String, String)>,
     pub(super) met_undefined: bool,
     pub(super) user: String,
     pub(super) database: String,
@@ -118,6 +127,7 @@ impl Portal {
             statement: None,
             params: Vec::new(),
             columns: None,
+            from_sql: false,
         };
         Portal {
             prepared: prepared.unwrap_or_else(|| Rc::new(empty())),
@@ -152,6 +162,10 @@ impl Session {
             unnamed: None,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
+            cursors: BTreeMap::new(),
+            locks: Locks::default(),
+            channels: BTreeSet::new(),
+            notifications: Vec::new(),
             met_undefined: false,
             user: String::new(),
             database: String::new(),
@@ -429,6 +443,9 @@ impl Session {
 
     /// ReadyForQuery, behind the settings that changed.
     pub(super) fn ready(&mut self) {
+        if self.status() == TransactionStatus::Idle {
+            self.tell_notifications();
+        }
         for (name, value) in self.settings.changes_to_tell() {
             self.out
                 .write(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
@@ -436,6 +453,16 @@ impl Session {
         let status = self.status();
         self.out.write(|w| w.ready_for_query(status));
         self.out.flush();
+    }
+
+    /// What names mean to the analyser.
+    pub(super) fn catalog(&self) -> Catalog<'_> {
+        Catalog {
+            settings: &self.settings,
+            temporary: &self.transaction.temporary,
+            statements: &self.statements,
+            cursors: &self.cursors,
+        }
     }
 
     /// `start_xact_command`.
@@ -480,14 +507,20 @@ impl Session {
             };
         }
         self.settings.commit();
+        self.commit_objects();
         self.end_transaction();
     }
 
     /// Undoes all of the transaction and ends it.
     pub(super) fn abort_all(&mut self) {
-        if let Some(Level { settings, .. }) = self.transaction.levels.first() {
+        if let Some(Level {
+            settings, temporary, ..
+        }) = self.transaction.levels.first()
+        {
             self.settings.restore(settings);
+            self.transaction.temporary = temporary.clone();
         }
+        self.cursors.retain(|_, cursor| cursor.level_id.is_none());
         self.end_transaction();
     }
 
@@ -495,6 +528,7 @@ impl Session {
         self.transaction.block = Block::Default;
         self.transaction.levels.clear();
         self.transaction.writes = Rc::new(Writes::new());
+        self.transaction.announced = Rc::default();
         self.portals.clear();
     }
 
@@ -524,6 +558,11 @@ impl Session {
         if let Some(level) = self.transaction.levels.last() {
             self.settings.restore(&level.settings);
             self.transaction.writes = level.writes.clone();
+            self.transaction.temporary = level.temporary.clone();
+            self.transaction.announced = level.announced.clone();
+            let innermost = level.id;
+            self.cursors
+                .retain(|_, cursor| cursor.level_id.is_none_or(|id| id < innermost));
         }
     }
 }

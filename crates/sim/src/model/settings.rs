@@ -39,10 +39,11 @@ const fn definition(name: &'static str, kind: Kind, default: &'static str, repor
 }
 
 /// In the order PostgreSQL 15 reports them: by name, case-blind.
-const DEFINITIONS: [Definition; 17] = [
+const DEFINITIONS: [Definition; 19] = [
     definition("application_name", Kind::Text, "", 1),
     definition("client_encoding", Kind::Encoding, "UTF8", 1),
     definition("DateStyle", Kind::DateStyle, "ISO, MDY", 1),
+    definition("default_transaction_deferrable", Kind::Bool, "off", 0),
     definition("default_transaction_read_only", Kind::Internal, "off", 14),
     definition("extra_float_digits", Kind::Int { min: -15, max: 3 }, "1", 0),
     definition("in_hot_standby", Kind::Internal, "off", 14),
@@ -54,6 +55,7 @@ const DEFINITIONS: [Definition; 17] = [
         1,
     ),
     definition("is_superuser", Kind::Internal, "on", 1),
+    definition("lock_timeout", Kind::Milliseconds, "0", 0),
     definition(
         "scram_iterations",
         Kind::Int {
@@ -97,12 +99,15 @@ const TIME_ZONES: [&str; 6] = [
     "Etc/UTC",
 ];
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Pair {
     /// What holds after commit.
     session: String,
     /// What holds now: differs from `session` after SET LOCAL.
     current: String,
+    /// Whether the session made it (`pg_settings.source` is `session`), after commit and now.
+    session_made: bool,
+    current_made: bool,
 }
 
 /// Values at one moment, cheap to keep for a rollback.
@@ -201,21 +206,35 @@ impl Settings {
         if let Some(Kind::Internal) = find(&canonical).map(|d| d.kind) {
             return Err(ServerError::unmodelled(format!("SET {name}")));
         }
+        let made = value.is_some();
         let value = match value {
             Some(value) => self.checked(&canonical, value)?,
             None => self.resets.get(&canonical).cloned().unwrap_or_default(),
         };
-        let pair = Rc::make_mut(&mut self.values.0)
-            .entry(canonical)
-            .or_insert_with(|| Pair {
-                session: String::new(),
-                current: String::new(),
-            });
+        let pair = Rc::make_mut(&mut self.values.0).entry(canonical).or_default();
         pair.current.clone_from(&value);
+        pair.current_made = made;
         if !local {
             pair.session.clone_from(&value);
+            pair.session_made = made;
         }
         Ok(value)
+    }
+
+    /// Name and value, in the setting's own unit, of what the session has made: the rows of `pg_settings` whose source is
+    /// `session`. Custom settings are not among them.
+    pub(super) fn made(&self) -> Vec<(String, String)> {
+        let made = |d: &&Definition| self.values.0.get(d.name).is_some_and(|p| p.current_made);
+        let in_units = |d: &Definition| {
+            let value = &self.values.0[d.name].current;
+            let number = match d.kind {
+                Kind::Kilobytes => units(value, &KILOBYTES),
+                Kind::Milliseconds => units(value, &MILLISECONDS),
+                _ => None,
+            };
+            (d.name.into(), number.map_or_else(|| value.clone(), |n| n.to_string()))
+        };
+        definitions().filter(made).map(in_units).collect()
     }
 
     pub(super) fn reset_all(&mut self) {
@@ -223,6 +242,7 @@ impl Settings {
             let pair = Pair {
                 session: value.clone(),
                 current: value.clone(),
+                ..Pair::default()
             };
             (name.clone(), pair)
         });
@@ -239,9 +259,11 @@ impl Settings {
 
     /// The transaction committed: what was LOCAL ends.
     pub(super) fn commit(&mut self) {
-        if self.values.0.values().any(|p| p.current != p.session) {
+        let differs = |p: &Pair| p.current != p.session || p.current_made != p.session_made;
+        if self.values.0.values().any(differs) {
             for pair in Rc::make_mut(&mut self.values.0).values_mut() {
                 pair.current.clone_from(&pair.session);
+                pair.current_made = pair.session_made;
             }
         }
     }
@@ -312,7 +334,7 @@ impl Settings {
                 number.to_string()
             }
             Kind::Kilobytes => {
-                let kb = units(value, &[("kB", 1), ("MB", 1024), ("GB", 1024 * 1024)]).ok_or_else(invalid)?;
+                let kb = units(value, &KILOBYTES).ok_or_else(invalid)?;
                 match kb {
                     kb if kb % (1024 * 1024) == 0 => format!("{}GB", kb / 1024 / 1024),
                     kb if kb % 1024 == 0 => format!("{}MB", kb / 1024),
@@ -320,7 +342,7 @@ impl Settings {
                 }
             }
             Kind::Milliseconds => {
-                let ms = units(value, &[("ms", 1), ("s", 1000), ("min", 60_000)]).ok_or_else(invalid)?;
+                let ms = units(value, &MILLISECONDS).ok_or_else(invalid)?;
                 match ms {
                     0 => "0".into(),
                     ms if ms % 60_000 == 0 => format!("{}min", ms / 60_000),
@@ -331,6 +353,9 @@ impl Settings {
         })
     }
 }
+
+const KILOBYTES: [(&str, u64); 3] = [("kB", 1), ("MB", 1024), ("GB", 1024 * 1024)];
+const MILLISECONDS: [(&str, u64); 3] = [("ms", 1), ("s", 1000), ("min", 60_000)];
 
 fn units(value: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
@@ -389,6 +414,22 @@ mod tests {
             "22023"
         );
         assert_eq!(settings.set("nosuch", Some("9"), false).unwrap_err().sqlstate, "42704");
+    }
+
+    #[test]
+    fn what_the_session_has_made_is_told_in_the_settings_own_unit() {
+        let mut settings = Settings::new(Version::V15);
+        assert_eq!(settings.made(), []);
+        settings.set("work_mem", Some("8MB"), false).unwrap();
+        settings.set("TimeZone", Some("UTC"), false).unwrap();
+        settings.set("DateStyle", Some("ISO, YMD"), true).unwrap();
+        settings.set("lock_timeout", Some("2s"), false).unwrap();
+        settings.set("lock_timeout", None, false).unwrap();
+        settings.commit();
+        let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+        assert_eq!(settings.made(), [pair("TimeZone", "UTC"), pair("work_mem", "8192")]);
+        settings.reset_all();
+        assert_eq!(settings.made(), []);
     }
 
     #[test]

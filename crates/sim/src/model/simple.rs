@@ -88,7 +88,7 @@ impl Session {
         if run.statements.len() > 1 && self.transaction.block == Block::Started {
             self.transaction.block = Block::Implicit;
         }
-        let prepared = match analyse(statement.clone(), &[], &self.settings) {
+        let prepared = match analyse(statement.clone(), &[], &self.catalog()) {
             Err(e) if matches!(statement, Statement::Show(_)) => {
                 // Noticed only when the portal starts.
                 let portal = Portal::unusable(None, self.transaction.level_id(), PortalState::Dangling);

@@ -13,20 +13,32 @@
 //! begin | start transaction | commit | end | rollback | abort [work | transaction] [and [no] chain]
 //! savepoint s | rollback to [savepoint] s | release [savepoint] s
 //! set [local | session] x = | to value | default,  reset x | all,  show x
-//! deallocate [prepare] name | all,  discard all,  vacuum kv
+//! prepare s as select | insert | update | delete ...,  execute s,  deallocate [prepare] s | all
+//! discard all | plans | sequences | temp,  vacuum kv
+//! create temp table t (v text) [on commit drop],  insert into t values (E),  drop table t
+//! select E, ... | count(*) from t                     E may not name v; the names of such tables begin with tmp
+//! declare c cursor with hold for select ...,  fetch [number] from c,  close c | all
+//! listen c,  unlisten c | *,  notify c, 'text'
 //! do $$begin raise notice | warning | exception 'text'; end$$
+//! do $$begin perform E; end$$,  do $$begin execute 'statement'; end$$
 //!
 //! E: number, 'text', null, true, false, $1, k, v, g, E + - * / E, E::int, E::text, (E), and the functions
-//!    repeat(text, int), current_setting(text [, bool]), set_config(text, text, bool), pg_backend_pid(), count(*)
+//!    repeat(text, int), current_setting(text [, bool]), set_config(text, text, bool), pg_backend_pid(), count(*),
+//!    nullif(text, text), pg_advisory_lock(int), pg_try_advisory_lock(int), pg_advisory_unlock(int),
+//!    pg_advisory_unlock_all(), pg_advisory_xact_lock(int)
 //! ```
 //!
-//! `kv` is `create table kv (k int primary key, v text)`, the only table. Every name may be qualified by `pg_catalog`.
+//! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts. Every name may be qualified by `pg_catalog`.
 //! Settings are those of `settings.rs` and any name with a dot.
 //!
-//! Between concurrent sessions there are no locks: each sees what others committed, and the last writer wins.
+//! Between concurrent sessions there are no locks: each sees what others committed, and the last writer wins; advisory locks
+//! on keys below 0 are held by a session that is not modelled; a session hears of its own notifications only. Two
+//! questions about the session are known by their text (`views.rs`).
 
 use super::error::ServerError;
 use super::expression::{Expression, Type, Value};
+use super::objects::Announcement;
+use super::views::elements;
 
 /// One statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +81,48 @@ pub(super) enum Statement {
     Show(String),
     Deallocate(Option<String>),
     DiscardAll,
+    /// DISCARD of one kind; its tag.
+    Discard(&'static str),
+    CreateTemporary {
+        name: String,
+        drop_on_commit: bool,
+    },
+    DropTable(String),
+    InsertTemporary {
+        name: String,
+        value: Expression,
+    },
+    /// DECLARE .. WITH HOLD.
+    Declare {
+        name: String,
+        select: Select,
+    },
+    Fetch {
+        name: String,
+        count: u64,
+    },
+    /// `None` is ALL.
+    Close(Option<String>),
+    Announce(Announcement),
+    /// SQL-level PREPARE.
+    Prepare {
+        name: String,
+        statement: Box<Statement>,
+    },
+    Execute(String),
+    /// DO that evaluates an expression.
+    Perform(Expression),
+    /// DO that runs a statement.
+    DoExecute(Box<Statement>),
+    /// See `views.rs`.
+    Ties,
+    Made,
+    /// `Ties` with its parameter: whether to look for locks.
+    TiesOf {
+        locks: bool,
+    },
+    /// `Made` with its parameter.
+    MadeAnd(Vec<String>),
     Vacuum,
     Raise {
         severity: Raise,
@@ -112,6 +166,8 @@ pub(super) enum Source {
     Series(Expression, Expression),
     /// The table.
     Table { key: Option<Expression> },
+    /// A temporary table.
+    Temporary(String),
 }
 
 /// A column of a result.
@@ -141,6 +197,18 @@ impl Statement {
             )
     }
 
+    /// The temporary table it reads or writes.
+    pub(super) fn temporary_table(&self) -> Option<&str> {
+        match self {
+            Statement::InsertTemporary { name, .. } => Some(name),
+            Statement::Select(Select {
+                source: Source::Temporary(name),
+                ..
+            }) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The expressions that are planned at Bind, so that constant ones fail there.
     pub(super) fn expressions_mut(&mut self) -> Vec<&mut Expression> {
         match self {
@@ -148,6 +216,8 @@ impl Statement {
             Statement::Insert { key, value } => vec![key, value],
             Statement::Update { value, key } => std::iter::once(value).chain(key).collect(),
             Statement::Delete { key } => key.iter_mut().collect(),
+            Statement::InsertTemporary { value, .. } => vec![value],
+            Statement::Declare { select, .. } => select.expressions_mut(),
             _ => vec![],
         }
     }
@@ -157,7 +227,7 @@ impl Select {
     pub(super) fn expressions_mut(&mut self) -> Vec<&mut Expression> {
         let mut all: Vec<_> = self.items.iter_mut().collect();
         match &mut self.source {
-            Source::Nothing => {}
+            Source::Nothing | Source::Temporary(_) => {}
             Source::Series(first, last) => all.extend([first, last]),
             Source::Table { key } => all.extend(key),
         }
@@ -173,12 +243,20 @@ pub(super) struct Prepared {
     pub(super) params: Vec<Type>,
     /// `None` where no rows come back.
     pub(super) columns: Option<Vec<Column>>,
+    /// Made by SQL-level PREPARE.
+    pub(super) from_sql: bool,
 }
 
 impl Prepared {
     /// The statement with parameters in their places and constants folded.
     pub(super) fn plan(&self, params: &[Value]) -> Result<Option<Statement>, ServerError> {
-        let mut statement = self.statement.clone();
+        let mut statement = match (&self.statement, params) {
+            (Some(Statement::Ties), [locks]) => Some(Statement::TiesOf {
+                locks: *locks == Value::Bool(true),
+            }),
+            (Some(Statement::Made), [Value::Text(names)]) => Some(Statement::MadeAnd(elements(names))),
+            (statement, _) => statement.clone(),
+        };
         for e in statement.iter_mut().flat_map(Statement::expressions_mut) {
             e.put_params(params);
             e.fold()?;

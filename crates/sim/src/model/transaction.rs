@@ -1,6 +1,7 @@
 //! Transactions: blocks, savepoints and the one table.
 
 use super::expression::Value;
+use super::objects::{Announcement, Temporary};
 use super::settings::Snapshot;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -50,6 +51,8 @@ pub(super) struct Level {
     pub(super) id: u32,
     pub(super) settings: Snapshot,
     pub(super) writes: Rc<Writes>,
+    pub(super) temporary: Rc<Temporary>,
+    pub(super) announced: Rc<Vec<Announcement>>,
 }
 
 #[derive(Debug)]
@@ -63,6 +66,10 @@ pub(super) struct Transaction {
     /// The transaction and its savepoints, outermost first; empty outside a transaction.
     pub(super) levels: Vec<Level>,
     pub(super) writes: Rc<Writes>,
+    /// Temporary tables: what is rolled back with the transaction, and stays when it commits.
+    pub(super) temporary: Rc<Temporary>,
+    /// What comes about when it commits.
+    pub(super) announced: Rc<Vec<Announcement>>,
     pub(super) next_level_id: u32,
 }
 
@@ -74,6 +81,8 @@ impl Transaction {
             command_started: false,
             levels: Vec::new(),
             writes: Rc::default(),
+            temporary: Rc::default(),
+            announced: Rc::default(),
             next_level_id: 0,
         }
     }
@@ -84,6 +93,8 @@ impl Transaction {
             id: self.next_level_id,
             settings,
             writes: self.writes.clone(),
+            temporary: self.temporary.clone(),
+            announced: self.announced.clone(),
         });
         self.next_level_id += 1;
     }

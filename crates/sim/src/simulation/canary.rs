@@ -1,5 +1,8 @@
 //! Drivers that are broken on purpose.
 
+use crate::transcript::split_messages;
+use pgweir_wire::{HEADER_BYTES, Writer, backend};
+
 /// What is broken. Each happens now and then, not always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Canary {
@@ -21,11 +24,17 @@ pub enum Canary {
     LeaveOpen,
     /// A reply to a client is swallowed.
     SwallowPart,
+    /// A restoration makes one setting less.
+    ForgetSetting,
+    /// A server says of what ties a client to it that it is not there.
+    DropPin,
+    /// The DISCARD ALL behind a client that left does nothing.
+    SkipCleanup,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 9] = [
+    pub const ALL: [Canary; 12] = [
         Canary::Misroute,
         Canary::FalseIdle,
         Canary::ForgetKept,
@@ -35,14 +44,86 @@ impl Canary {
         Canary::ForgetResume,
         Canary::LeaveOpen,
         Canary::SwallowPart,
+        Canary::ForgetSetting,
+        Canary::DropPin,
+        Canary::SkipCleanup,
     ];
 
     /// Once in so many chances.
     pub fn one_in(self) -> u64 {
         match self {
+            Canary::ForgetSetting => 1,
+            Canary::DropPin | Canary::SkipCleanup => 4,
             Canary::MisdirectCancel | Canary::EarlyCancelEnd | Canary::LeaveOpen => 2,
             Canary::ForgetResume => 10,
             _ => 40,
         }
     }
+}
+
+/// The statement with which the core makes settings.
+const SET_CONFIG: &[u8] = b"\0pgweir_1\0";
+
+/// Columns of the probe of pins.
+const PINS: usize = 5;
+
+/// The core's cleanup behind a client that left.
+const DISCARD_ALL: &[u8] = b"DISCARD ALL\0";
+
+/// Bytes for a server with one restored setting less: its Bind makes another one.
+pub(super) fn without_a_setting(bytes: &[u8]) -> Option<Vec<u8>> {
+    let messages = split_messages(bytes);
+    let at = messages
+        .iter()
+        .position(|m| m[0] == b'B' && m.get(HEADER_BYTES..).is_some_and(|body| body.starts_with(SET_CONFIG)))?;
+    let mut forged = Vec::new();
+    for (index, message) in messages.into_iter().enumerate() {
+        if index == at {
+            Writer::new(&mut forged).bind_text(b"pgweir_1", &[Some(b"app.forgotten"), Some(b"1")]);
+        } else {
+            forged.extend_from_slice(message);
+        }
+    }
+    Some(forged)
+}
+
+/// Bytes for a server whose DISCARD ALL is none.
+pub(super) fn without_cleanup(bytes: &[u8]) -> Option<Vec<u8>> {
+    let is_cleanup = bytes.first() == Some(&b'Q') && bytes.get(HEADER_BYTES..) == Some(DISCARD_ALL);
+    is_cleanup.then(|| {
+        let mut forged = Vec::new();
+        Writer::new(&mut forged).query(b"select 1");
+        forged
+    })
+}
+
+/// A server's answer to the probe of pins, with all of them denied; `None` where there is no such answer or no pin in it.
+pub(super) fn without_pins(bytes: &[u8]) -> Option<Vec<u8>> {
+    change_row(bytes, |row| {
+        let all_bool = row.len() == PINS && row.iter().all(|v| matches!(v, Some(b"t" | b"f")));
+        (all_bool && row.contains(&Some(b"t"))).then(|| Some(vec![Some(b"f".to_vec()); PINS]))
+    })
+}
+
+/// What a row becomes: `None` leaves it, `Some(None)` takes it out.
+type Change = Option<Option<Vec<Option<Vec<u8>>>>>;
+
+fn change_row(bytes: &[u8], change: impl Fn(&[Option<&[u8]>]) -> Change) -> Option<Vec<u8>> {
+    let mut forged = Vec::new();
+    let mut changed = false;
+    for message in split_messages(bytes) {
+        let row = (message[0] == b'D')
+            .then(|| backend::data_row(message.get(HEADER_BYTES..)?).ok())
+            .flatten();
+        match row.filter(|_| !changed).and_then(|row| change(&row)) {
+            None => forged.extend_from_slice(message),
+            Some(new) => {
+                changed = true;
+                if let Some(values) = new {
+                    Writer::new(&mut forged).data_row(values.len(), values.iter().map(Option::as_deref));
+                }
+            }
+        }
+    }
+    changed.then_some(forged)
 }

@@ -2,7 +2,8 @@
 
 use super::canary::Canary;
 use super::client::Phase;
-use super::network::Peer;
+use super::network::{Connection, Peer};
+use super::topology::Mode;
 use super::world::World;
 use pgweir_core::ConnectionId;
 use pgweir_wire::Header;
@@ -58,6 +59,44 @@ impl World {
                     "{id:?} is given to {client:?} while not clean: idle {}, {on_the_way_bytes} bytes to it, {way} bytes \
                      from it, {cancels} cancels",
                     session.is_idle()
+                ));
+            } else if !session.ties().is_empty() {
+                wrong = Some(format!("{id:?} is given to {client:?} with {:?}", session.ties()));
+            }
+        }
+        if let Some(wrong) = wrong {
+            self.fail(wrong);
+        }
+    }
+
+    /// A client that does nothing and that nothing ties to its server has none, once all that was on its way has come.
+    pub(super) fn check_pins(&mut self) {
+        if !self.topology.keeps_sessions || self.topology.mode == Mode::Session {
+            return;
+        }
+        let is_still = |c: &Connection| {
+            c.inbox.is_empty() && c.kept.is_empty() && c.pending.is_empty() && !c.closing && !c.peer_closed
+        };
+        let mut wrong = None;
+        for client in self.clients.iter().filter(|c| c.phase == Phase::Idle && !c.rubbish) {
+            let Some(connection) = client.connection.and_then(|key| self.connections.get(&key)) else {
+                continue;
+            };
+            let linked = self.pooler.linked(connection.id).and_then(|id| self.by_id.get(&id));
+            let Some(server) = linked.and_then(|key| self.connections.get(key)) else {
+                continue;
+            };
+            let Peer::Server(process_id) = server.peer else {
+                continue;
+            };
+            let Some(session) = self.postgres.session(process_id) else {
+                continue;
+            };
+            let at_rest = session.is_idle() && session.unread().is_empty() && session.ties().is_empty();
+            if is_still(connection) && is_still(server) && at_rest {
+                wrong = Some(format!(
+                    "{:?} keeps {:?}, though nothing ties it to it",
+                    connection.id, server.id
                 ));
             }
         }

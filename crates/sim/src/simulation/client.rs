@@ -80,6 +80,7 @@ fn allowed_refusal(topology: &Topology, sqlstate: &[u8], message: &[u8]) -> bool
         // One that has vanished counts until that is noticed.
         b"53300" => topology.max_client_conn <= topology.clients,
         b"57014" => topology.query_wait_timeout_ms > 0 && message == b"query_wait_timeout",
+        b"57P05" => topology.pin_idle_timeout_ms > 0,
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,
     }
@@ -130,6 +131,8 @@ impl Client {
                 ("application_name", format!("client {}", self.number)),
                 ("DateStyle", "ISO, DMY".into()),
                 ("TimeZone", "Asia/Tokyo".into()),
+                ("work_mem", "2MB".into()),
+                ("app.user", format!("user {}", self.number)),
             ] {
                 if self.random.percent(50) {
                     self.settings.push((name, value));

@@ -1,6 +1,6 @@
 //! The runtime's part: the contract of `pgweir_core::pooler`, kept to the letter.
 
-use super::canary::Canary;
+use super::canary::{Canary, without_a_setting, without_cleanup};
 use super::network::Peer;
 use super::world::{Event, World};
 use pgweir_core::{ConnectionId, Request};
@@ -189,6 +189,18 @@ impl World {
         let to_client = matches!(to, ConnectionId::Client(_));
         if to_client && self.sings(Canary::SwallowPart) {
             return None;
+        }
+        if !to_client {
+            let forged = match self.canary {
+                Some(Canary::ForgetSetting) => without_a_setting(&bytes),
+                Some(Canary::SkipCleanup) => without_cleanup(&bytes),
+                _ => None,
+            };
+            if let (Some(forged), Some(canary)) = (forged, self.canary)
+                && self.sings(canary)
+            {
+                return Some(forged);
+            }
         }
         Some(bytes)
     }

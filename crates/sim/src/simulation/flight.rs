@@ -22,6 +22,14 @@ pub struct Author {
     mode: Mode,
     tracked_statements: bool,
     resets_settings: bool,
+    keeps_sessions: bool,
+    startup_settings: bool,
+    /// It does what outlives its transactions.
+    has_session: bool,
+    /// For now it does not.
+    plain: bool,
+    /// It has done so: it may be tied to its server.
+    may_be_tied: bool,
     large_rows_max: u64,
     /// First of the keys this session uses.
     keys: u64,
@@ -41,6 +49,30 @@ const SETTINGS: [(&str, &[&str]); 4] = [
     ("IntervalStyle", &["iso_8601", "postgres"]),
 ];
 
+/// Where a statement stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It is a whole Query.
+    Query,
+    /// A Query has it and others.
+    List,
+    /// It is executed from a portal.
+    Execute,
+}
+
+/// Settings that the server does not report, as the default of all versions.
+const UNREPORTED: [(&str, &[&str]); 6] = [
+    ("work_mem", &["1MB", "100kB", "4MB"]),
+    ("extra_float_digits", &["0", "3", "99"]),
+    ("search_path", &["public", "a"]),
+    ("statement_timeout", &["60s", "0"]),
+    ("lock_timeout", &["5s", "0"]),
+    ("default_transaction_deferrable", &["on", "off"]),
+];
+
+/// Settings of the user's own.
+const CUSTOM: [&str; 2] = ["app.tenant", "app.user"];
+
 impl Author {
     /// For session `session_number` of the whole run.
     pub fn new(random: Random, topology: &Topology, session_number: u64) -> Self {
@@ -48,7 +80,12 @@ impl Author {
             random,
             mode: topology.mode,
             tracked_statements: topology.max_prepared_statements > 0,
-            resets_settings: !topology.startup_settings,
+            resets_settings: topology.keeps_sessions || !topology.startup_settings,
+            keeps_sessions: topology.keeps_sessions,
+            startup_settings: topology.startup_settings,
+            has_session: topology.has_sessions(),
+            plain: false,
+            may_be_tied: false,
             large_rows_max: topology.large_rows_max,
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
@@ -81,6 +118,9 @@ impl Author {
 
     /// A statement that may stand anywhere: DEALLOCATE of one name is known to poolers only as a Query of its own.
     fn statement(&mut self) -> String {
+        if self.has_session && !self.plain && self.random.percent(35) {
+            return self.session_statement();
+        }
         loop {
             let text = self.statement_alone();
             if !["deallocate a", "deallocate b"].contains(&text.as_str()) {
@@ -130,6 +170,115 @@ impl Author {
         }
     }
 
+    /// A statement that may stand in such a place.
+    fn statement_for(&mut self, place: Place) -> String {
+        loop {
+            let text = self.statement();
+            if self.may_stand(&text, place) {
+                return text;
+            }
+        }
+    }
+
+    /// Where clients have startup values of their own, the pooler makes them again behind what resets settings, if it sees
+    /// that in time (docs/differences.md).
+    fn may_stand(&self, text: &str, place: Place) -> bool {
+        let resets = text.starts_with("reset") || text == "discard all" || text.ends_with("default");
+        !self.startup_settings
+            || !resets
+            || self.keeps_sessions
+                && match place {
+                    Place::Query => true,
+                    Place::List => false,
+                    Place::Execute => self.mode != Mode::Session && text != "discard all",
+                }
+    }
+
+    /// A statement that changes what outlives its transaction, or shows it. No text without a value of this session names
+    /// what other sessions may lack: prepared statements are shared.
+    fn session_statement(&mut self) -> String {
+        self.may_be_tied = true;
+        let (key, value) = (self.key(), self.value());
+        let lock = self.keys + self.random.below(3);
+        let table = self.pick(&["tmp_a", "tmp_a", "tmp_b"]);
+        let (name, values) = *self.random.pick(&UNREPORTED);
+        let setting = self.pick(values);
+        match self.random.below(40) {
+            0..=2 => format!("set {name} = '{setting}'"),
+            3 => format!("set local {name} = '{setting}'"),
+            4 => format!("select set_config('{name}', '{setting}', {})", self.random.percent(50)),
+            5 => format!("set {name} to default"),
+            6..=9 => self.shown(),
+            10..=11 => {
+                let custom = self.pick(&CUSTOM);
+                format!("set {custom} = '{value}'")
+            }
+            12 => {
+                let custom = self.pick(&CUSTOM);
+                self.pick(&[
+                    &format!("set local {custom} = '{value}'"),
+                    &format!("select set_config('{custom}', '{value}', false)"),
+                    &format!("set {custom} to default"),
+                ])
+            }
+            13 if self.resets_settings => self.pick(&["reset all", "reset work_mem", "discard all", "discard all"]),
+            14..=15 => format!("create temp table {table} (v text)"),
+            16 => format!("create temp table {table} (v text) on commit drop"),
+            17..=18 => format!("insert into {table} values ('{value}')"),
+            19..=20 => format!("select '{value}' from {table}"),
+            21..=22 => format!("drop table {table}"),
+            23 => self.pick(&["discard temp", "discard plans", "discard sequences"]),
+            24 => format!("select '{value}', pg_advisory_lock({lock})"),
+            25 => format!("select pg_try_advisory_lock({lock}), 10/(3-g) from generate_series(1,5) g"),
+            26 => format!("select '{value}', pg_try_advisory_lock(0-{})", key + 1),
+            27..=28 => format!("select '{value}', pg_advisory_unlock({lock})"),
+            29 => self.pick(&["select pg_advisory_unlock_all()", "select pg_advisory_xact_lock(1)"]),
+            30 => format!("declare hc cursor with hold for select '{value}', g from generate_series(1, 4) g"),
+            31 => self.pick(&["close hc", "close all"]),
+            32 => format!("listen {}", self.token),
+            33 => format!("notify {}, '{value}'", self.token),
+            34 => {
+                let one = format!("unlisten {}", self.token);
+                self.pick(&["unlisten *", &one])
+            }
+            35 => format!("prepare sp as select '{value}'"),
+            36 => self.pick(&["deallocate sp", "deallocate all"]),
+            37 => format!("do $$begin perform set_config('{name}', '{setting}', false); end$$"),
+            38 => {
+                let quoted = setting.replace('\'', "''");
+                self.pick(&[
+                    &format!("do $$begin execute 'create temp table {table} (v text)'; end$$"),
+                    &format!("do $$begin execute 'set {name} = ''{quoted}'''; end$$"),
+                    &format!("do $$begin perform pg_advisory_lock({lock}); end$$"),
+                    &format!("do $$begin perform set_config('app.tenant', '{value}', false); end$$"),
+                ])
+            }
+            _ => format!("select '{value}', nullif(current_setting('app.tenant', true), '')"),
+        }
+    }
+
+    /// Shows a setting that the server does not report.
+    fn shown(&mut self) -> String {
+        let value = self.value();
+        let (name, custom) = (self.random.pick(&UNREPORTED).0, self.pick(&CUSTOM));
+        self.pick(&[
+            &format!("show {name}"),
+            &format!("select '{value}', current_setting('{name}')"),
+            // Whether a name nobody has set is unknown or empty depends on what the server has seen (F2).
+            &format!("select '{value}', nullif(current_setting('{custom}', true), '')"),
+        ])
+    }
+
+    /// What works only where the session's objects are; only as a Query, because its columns are not known before it runs.
+    fn use_of_session(&mut self) -> String {
+        match self.random.below(6) {
+            0..=1 => "execute sp".into(),
+            2..=3 => self.pick(&["fetch from hc", "fetch 2 from hc"]),
+            4 => self.pick(&["select count(*) from tmp_a", "select count(*) from tmp_b"]),
+            _ => self.shown(),
+        }
+    }
+
     fn transaction_control(&mut self) -> String {
         if self.mode == Mode::Statement {
             return self.pick(&["commit", "rollback"]);
@@ -149,11 +298,20 @@ impl Author {
     }
 
     fn query(&mut self) {
-        let mut text = self.statement_alone();
+        let mut text = match self.random.below(20) {
+            0..=5 if self.has_session => loop {
+                let text = self.session_statement();
+                if self.may_stand(&text, Place::Query) {
+                    break text;
+                }
+            },
+            6..=8 if self.has_session => self.use_of_session(),
+            _ => self.statement_alone(),
+        };
         if self.random.percent(15) {
-            text = self.statement();
+            text = self.statement_for(Place::List);
             for _ in 0..self.random.between(1, 2) {
-                text = format!("{text}; {}", self.statement());
+                text = format!("{text}; {}", self.statement_for(Place::List));
             }
         }
         self.push(format!("Query \"{text}\""));
@@ -214,7 +372,7 @@ impl Author {
         let (text, types, bind) = if self.random.percent(60) {
             self.parameters()
         } else {
-            (self.statement(), String::new(), String::new())
+            (self.statement_for(Place::Execute), String::new(), String::new())
         };
         let named = self.tracked_statements || self.mode == Mode::Session;
         let (text, copies) = match self.random.below(30) {
@@ -354,7 +512,8 @@ impl Author {
                 flight
             }
             17 => self.flushed(),
-            18 if transactions => self.query_without_sync(),
+            // Who keeps its server sees what PostgreSQL 18 leaves behind, as on a private one; others do not.
+            18 if transactions && !self.may_be_tied => self.query_without_sync(),
             _ => {
                 // All kinds at once: how many ReadyForQuery it brings depends on what fails.
                 for _ in 0..self.random.between(1, 4) {
@@ -373,11 +532,12 @@ impl Author {
 
     /// A Query behind an Execute that no Sync has ended: PostgreSQL 15 commits it, 18 does not.
     fn query_without_sync(&mut self) -> Flight {
+        self.plain = true;
         let (key, value) = (self.key(), self.value());
         let text = match self.random.below(3) {
             0 => format!("insert into kv values ({key}, '{value}')"),
             1 => format!("select '{value}'"),
-            _ => self.statement(),
+            _ => self.statement_for(Place::Execute),
         };
         // Settings made here are lost with the transaction that PostgreSQL 18 leaves behind, and it tells nobody.
         let text = if text.contains("set") {
@@ -393,6 +553,7 @@ impl Author {
         if self.random.percent(50) {
             self.extended(false);
         }
+        self.plain = false;
         self.push("Sync");
         let mut flight = Flight::of(vec![self.take_bytes()]);
         flight.certain = true;

@@ -9,7 +9,9 @@
 //! - a server changes hands only when it is idle, clean, and nothing is on its way to or from it;
 //! - servers per pool, database and user, and clients, stay within their limits;
 //! - a cancel request reaches the server of the client that sent it, or a server without a client;
-//! - no connection is heard of after its end.
+//! - no connection is heard of after its end;
+//! - whoever gets a server finds nothing of another session in it (temporary tables, locks, held cursors, LISTEN, PREPARE),
+//!   and a client that nothing ties to its server any more does not keep it.
 //!
 //! After the faults have stopped every client must be served to its end, and all servers must come to rest.
 //!

@@ -1,6 +1,6 @@
 //! Sockets and what is between them: pieces of any size, any time late.
 
-use super::canary::Canary;
+use super::canary::{Canary, without_pins};
 use super::world::{CancelKeyBytes, Event, World};
 use pgweir_core::{Address, ClientId, Connected, ConnectionId, ServerId};
 use std::collections::VecDeque;
@@ -139,10 +139,25 @@ impl World {
             self.schedule(until, Event::ServerWakes(process_id));
         }
         let Some(key) = key else { return };
+        if self.topology.rubbish_percent == 0 && sent.windows(UNMODELLED.len()).any(|w| w == UNMODELLED) {
+            self.fail(format!(
+                "a script or the pooler asks too much: {}",
+                String::from_utf8_lossy(&sent)
+            ));
+        }
         if let Some(at) = false_idle_at(&sent)
             && self.sings(Canary::FalseIdle)
         {
             sent[at] = b'I';
+        }
+        let forged = match self.canary {
+            Some(Canary::DropPin) => without_pins(&sent),
+            _ => None,
+        };
+        if let (Some(forged), Some(canary)) = (forged, self.canary)
+            && self.sings(canary)
+        {
+            sent = forged;
         }
         if let Some(connection) = self.connections.get_mut(&key) {
             if !connection.closing {
@@ -219,6 +234,9 @@ impl World {
         self.soon(Event::CancelEnds(server, told));
     }
 }
+
+/// What the model says of what it cannot do.
+const UNMODELLED: &[u8] = b"the model does not know";
 
 /// Where a ReadyForQuery says something else than idle.
 fn false_idle_at(bytes: &[u8]) -> Option<usize> {

@@ -40,8 +40,8 @@ pub enum Verdict {
     Right,
     /// The pooler dropped a segment that waited for a server, because its client cancelled it.
     CancelledWhileWaiting,
-    /// The one difference left: Describe of a statement without rows, in a failed transaction, on a server that does not hold
-    /// the statement and cannot be made to (docs/differences.md). What follows is compared no more.
+    /// The one difference left: Describe of a statement on a server that does not hold the statement and cannot be made to,
+    /// in a failed transaction or because its table is gone (docs/differences.md). What follows is compared no more.
     CannotDescribe,
     /// This was expected instead.
     Wrong(Option<Vec<u8>>),
@@ -190,10 +190,17 @@ impl Oracle {
                 return Verdict::Wrong(None);
             }
         }
+        // PostgreSQL promises no order among settings that it reports together.
+        let together = self.expected.iter().take_while(|m| m.first() == Some(&b'S'));
+        if let Some(at) = together.into_iter().position(|m| m == message) {
+            self.expected.remove(at);
+            return Verdict::Right;
+        }
         let expected = self.expected.pop_front().expect("the loop filled it");
         let other_error = self.session.status() == TransactionStatus::Failed && is_failed_transaction_error(message);
         if expected == message
             || is_same_but_for_a_name(&expected, message)
+            || is_same_notification(&expected, message)
             || other_error && expected.first() == Some(&b'E')
         {
             if message.first() == Some(&b'Z') {
@@ -203,6 +210,9 @@ impl Oracle {
                 }
             }
             return Verdict::Right;
+        }
+        if expected.first() == Some(&b't') && is_missing_table_error(message) {
+            return Verdict::CannotDescribe;
         }
         if self.transaction_failed && expected.first() == Some(&b't') && is_failed_transaction_error(message) {
             return Verdict::CannotDescribe;
@@ -239,6 +249,16 @@ fn is_same_but_for_a_name(expected: &[u8], message: &[u8]) -> bool {
 /// error all the same, and the same to whoever is told that the transaction is aborted.
 fn is_failed_transaction_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"25P02")
+}
+
+/// The process id is the server's.
+fn is_same_notification(expected: &[u8], message: &[u8]) -> bool {
+    let content = |m: &[u8]| (m.first() == Some(&b'A')).then(|| m[9..].to_vec());
+    content(expected).is_some_and(|e| content(message) == Some(e))
+}
+
+fn is_missing_table_error(message: &[u8]) -> bool {
+    message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42P01")
 }
 
 fn is_cancel_error(message: &[u8]) -> bool {

@@ -24,6 +24,14 @@ pub struct Topology {
     pub version: Version,
     /// pool_mode.
     pub mode: Mode,
+    /// session_state = full.
+    pub keeps_sessions: bool,
+    /// session_state_probe.
+    pub probe: &'static str,
+    /// link.
+    pub link: &'static str,
+    /// pin_idle_timeout, milliseconds; 0 is off.
+    pub pin_idle_timeout_ms: u64,
     /// Databases; users are as many, and every client has one of each.
     pub databases: u64,
     /// Users.
@@ -105,6 +113,10 @@ impl Topology {
             seed,
             version: *r.pick(&[Version::V15, Version::V18]),
             mode,
+            keeps_sessions: r.percent(85),
+            probe: r.pick::<&str>(&["suspected", "suspected", "suspected", "always", "always_locks"]),
+            link: r.pick::<&str>(&["matching", "adversarial"]),
+            pin_idle_timeout_ms: *r.pick(&[0, 0, 0, 0, 0, 0, 0, 200]),
             databases: r.between(1, 2),
             users: r.between(1, 2),
             pool_size,
@@ -158,8 +170,13 @@ impl Topology {
             ("auth_type", "trust".into()),
             ("auth_file", "users".into()),
             ("pool_mode", mode.into()),
-            // The model does not answer probes.
-            ("session_state", "pgbouncer".into()),
+            (
+                "session_state",
+                if self.keeps_sessions { "full" } else { "pgbouncer" }.into(),
+            ),
+            ("session_state_probe", self.probe.into()),
+            ("link", self.link.into()),
+            ("pin_idle_timeout", seconds(self.pin_idle_timeout_ms)),
             ("default_pool_size", self.pool_size.to_string()),
             ("min_pool_size", self.min_pool_size.min(self.pool_size).to_string()),
             ("reserve_pool_size", self.reserve_pool_size.to_string()),
@@ -190,6 +207,11 @@ impl Topology {
     /// The file of users.
     pub fn users_file(&self) -> String {
         (0..self.users).map(|n| format!("\"user{n}\" \"\"\n")).collect()
+    }
+
+    /// Whether clients may do what outlives their transactions.
+    pub fn has_sessions(&self) -> bool {
+        self.keeps_sessions || self.mode == Mode::Session
     }
 
     /// Whether a client may lose its server through no fault of its own.

@@ -209,6 +209,7 @@ impl World {
                 self.settle();
             }
             self.check_limits();
+            self.check_pins();
         }
         Outcome {
             answered: self.clients.iter().map(|c| c.answered).sum(),

@@ -33,6 +33,10 @@ fn normal_line(line: &str) -> String {
             normal
         }
         "BackendKeyData" => name.into(),
+        "NotificationResponse" => match rest.split_once(' ') {
+            Some((_process_id, rest)) => format!("{name} {rest}"),
+            None => line.into(),
+        },
         "ParameterStatus" if rest.starts_with("\"server_version\"") => "ParameterStatus \"server_version\"".into(),
         "RowDescription" => {
             let words: Vec<&str> = line.split(' ').collect();

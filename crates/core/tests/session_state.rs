@@ -1,0 +1,378 @@
+//! Probes, pins and RESET: conversations in virtual time, each naming what it guards against.
+
+mod rig;
+
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
+use rig::{Rig, error};
+use std::time::Duration;
+
+/// What a server says of its session when it is probed.
+#[derive(Clone, Copy, Default)]
+struct Session {
+    temporary: bool,
+    locks: bool,
+    settings: &'static [(&'static str, &'static str)],
+}
+
+const NOTHING: Session = Session {
+    temporary: false,
+    locks: false,
+    settings: &[],
+};
+
+const LOCKED: Session = Session { locks: true, ..NOTHING };
+const TEMPORARY: Session = Session {
+    temporary: true,
+    ..NOTHING
+};
+
+fn full(more: &str) -> Rig {
+    Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{more}"))
+}
+
+/// The server answers all that it was sent; what that was.
+fn answers(rig: &mut Rig, server: ServerId, session: Session) -> Vec<String> {
+    let told = rig.told(server);
+    let mut bound = "";
+    for line in &told {
+        match line.split_once(' ').unwrap_or((line, "")) {
+            ("Parse", _) => rig.says(server, |w| w.empty(b'1')),
+            ("Bind", statement) => {
+                bound = statement;
+                rig.says(server, |w| w.empty(b'2'));
+            }
+            ("Close", _) => rig.says(server, |w| w.empty(b'3')),
+            ("Execute", _) => rig.says(server, |w| {
+                if bound.ends_with("pgweir_6") {
+                    let bit = |held: bool| Some(if held { &b"t"[..] } else { b"f" });
+                    let row = [
+                        bit(session.temporary),
+                        bit(session.locks),
+                        bit(false),
+                        bit(false),
+                        bit(false),
+                    ];
+                    w.data_row(row.len(), row);
+                } else if bound.ends_with("pgweir_7") {
+                    for (name, value) in session.settings {
+                        w.data_row(2, [Some(name.as_bytes()), Some(value.as_bytes())]);
+                    }
+                } else if bound.contains("pgweir_") {
+                    w.data_row(1, [Some(&b""[..])]);
+                }
+                w.command_complete("SELECT 1");
+            }),
+            ("Sync", _) => rig.says(server, |w| w.ready_for_query(Idle)),
+            ("Query", _) => rig.completes(server, "DONE"),
+            ("Terminate", _) => {}
+            (other, _) => panic!("nobody answers {other}"),
+        }
+    }
+    told
+}
+
+/// The server answers all that it is sent, until there is nothing more.
+fn answers_all(rig: &mut Rig, server: ServerId, session: Session) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let told = answers(rig, server, session);
+        if told.is_empty() {
+            return all;
+        }
+        all.extend(told);
+    }
+}
+
+/// A client asks something, and its server does it.
+fn does(rig: &mut Rig, client: ClientId, text: &str) -> ServerId {
+    rig.says(client, |w| w.query(text.as_bytes()));
+    let server = rig.server_of(client).expect("linked");
+    assert_eq!(rig.told(server).last(), Some(&format!("Query {text}")));
+    rig.completes(server, "DONE");
+    server
+}
+
+/// Whether what was sent holds a probe of pins.
+fn probes(told: &[String]) -> bool {
+    told.iter()
+        .any(|line| line.starts_with("Bind") && line.ends_with("pgweir_6"))
+}
+
+#[test]
+fn only_what_may_outlive_its_transaction_is_probed_and_behind_the_clients_ready_for_query() {
+    let mut rig = full("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "select 1");
+    assert_eq!(rig.told(server), Vec::<String>::new());
+    assert_eq!(rig.server_of(client), None, "released at once");
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    assert_eq!(
+        rig.told(client).last().map(String::as_str),
+        Some("ReadyForQuery I"),
+        "the client does not wait for the probe"
+    );
+    assert_eq!(rig.server_of(client), Some(server), "not before it is answered");
+    assert!(probes(&answers(&mut rig, server, TEMPORARY)));
+    assert_eq!(rig.server_of(client), Some(server), "pinned");
+    assert_eq!(
+        rig.told(client),
+        Vec::<String>::new(),
+        "nothing of the answer is the client's"
+    );
+}
+
+#[test]
+fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
+    let mut rig = full("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.says(client, |w| w.query(b"select 2"));
+    let told = answers(&mut rig, server, TEMPORARY);
+    assert!(probes(&told));
+    assert_eq!(told.last().map(String::as_str), Some("Query select 2"));
+}
+
+#[test]
+fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again() {
+    let mut rig = full("");
+    let client = client_with_startup_value(&mut rig);
+    // The text is more than a RESET: only the probe tells.
+    let server = does(&mut rig, client, "select 1; reset all");
+    rig.says(client, |w| w.query(b"select 2"));
+    let told = answers(&mut rig, server, NOTHING);
+    assert!(
+        probes(&told) || told.iter().any(|l| l.ends_with("pgweir_7")),
+        "{told:?}"
+    );
+    assert!(
+        !told.contains(&"Query select 2".into()),
+        "its work_mem is not what it must be"
+    );
+    let told = answers_all(&mut rig, server, NOTHING);
+    let query = told
+        .iter()
+        .position(|line| line == "Query select 2")
+        .expect("sent by now");
+    let set = told.iter().position(|line| line.ends_with("pgweir_1"));
+    assert!(set.is_some_and(|set| set < query), "{told:?}");
+}
+
+#[test]
+fn a_try_lock_that_failed_does_not_pin() {
+    let mut rig = full("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "select pg_try_advisory_lock(1)");
+    answers(&mut rig, server, NOTHING);
+    assert_eq!(rig.server_of(client), None);
+    let server = does(&mut rig, client, "select pg_try_advisory_lock(1)");
+    answers(&mut rig, server, LOCKED);
+    assert_eq!(rig.server_of(client), Some(server));
+}
+
+#[test]
+fn the_end_of_the_last_temporary_object_unpins() {
+    let mut rig = full("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    answers(&mut rig, server, TEMPORARY);
+    does(&mut rig, client, "select 1");
+    assert_eq!(rig.told(server), Vec::<String>::new(), "an ordinary query ends nothing");
+    does(&mut rig, client, "drop table t");
+    assert!(probes(&answers(&mut rig, server, NOTHING)));
+    assert_eq!(rig.server_of(client), None);
+}
+
+#[test]
+fn a_client_that_leaves_under_a_probe_leaves_nothing_behind() {
+    let mut rig = full("");
+    let (client, next) = (rig.client(), rig.client());
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.says(next, |w| w.query(b"select 1"));
+    rig.client_leaves(client);
+    let told = answers(&mut rig, server, TEMPORARY);
+    assert!(probes(&told));
+    assert_eq!(rig.server_of(next), None, "not before it is cleaned");
+    assert_eq!(rig.told(server), ["Query DISCARD ALL"]);
+    rig.completes(server, "DISCARD ALL");
+    assert_eq!(rig.server_of(next), Some(server));
+    assert_eq!(rig.told(server).last().map(String::as_str), Some("Query select 1"));
+}
+
+#[test]
+fn a_pinned_client_that_leaves_has_its_server_discarded_before_anyone_gets_it() {
+    let mut rig = full("");
+    let (client, next) = (rig.client(), rig.client());
+    let server = does(&mut rig, client, "select pg_advisory_lock(1)");
+    answers(&mut rig, server, LOCKED);
+    rig.says(next, |w| w.query(b"select 1"));
+    rig.client_leaves(client);
+    assert_eq!(rig.told(server), ["Query DISCARD ALL"]);
+    assert_eq!(rig.server_of(next), None);
+    rig.completes(server, "DISCARD ALL");
+    assert_eq!(rig.server_of(next), Some(server));
+}
+
+#[test]
+fn a_probe_that_fails_costs_the_server_and_the_client_hears_nothing() {
+    let mut rig = full("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.told(client);
+    let told = rig.told(server);
+    // Guards against an error of the Parse in front of the probe being taken for the client's.
+    assert!(
+        told.first().is_some_and(|line| line.starts_with("Parse pgweir_6")),
+        "{told:?}"
+    );
+    rig.says(server, |w| {
+        w.error(&error("XX000", "out of order"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.told(client), Vec::<String>::new());
+    assert_eq!(rig.server_of(client), None);
+    assert!(rig.closed.contains(&server.into()), "what it looks like is not known");
+    rig.says(client, |w| w.query(b"select 1"));
+    rig.servers_log_in();
+    assert!(rig.server_of(client).is_some_and(|other| other != server));
+}
+
+#[test]
+fn a_server_that_dies_under_a_probe_takes_its_client_along() {
+    let mut rig = full("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    rig.told(client);
+    rig.server_dies(server);
+    assert!(rig.closed.contains(&client.into()), "its table is gone");
+    assert!(rig.told(client).iter().any(|line| line.starts_with("Error")));
+}
+
+#[test]
+fn pin_idle_timeout_ends_who_holds_a_pin_and_does_nothing() {
+    let mut rig = full("pin_idle_timeout = 10");
+    let client = rig.client();
+    let server = does(&mut rig, client, "select pg_advisory_lock(1)");
+    answers(&mut rig, server, LOCKED);
+    rig.told(client);
+    rig.wait(Duration::from_secs(9));
+    assert!(!rig.closed.contains(&client.into()));
+    rig.wait(Duration::from_secs(3));
+    assert_eq!(rig.told(client), ["Error 57P05 pin_idle_timeout"]);
+    assert_eq!(rig.told(server), ["Query DISCARD ALL"]);
+}
+
+/// A client whose work_mem is its own, and the server it logged in with.
+fn client_with_startup_value(rig: &mut Rig) -> ClientId {
+    let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "8MB")]);
+    let server = rig.connects.pop_front().expect("a server for the login");
+    rig.server_logs_in(server);
+    answers_all(rig, server, NOTHING);
+    rig.told(client);
+    client
+}
+
+#[test]
+fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
+    let mut rig = full("");
+    let client = client_with_startup_value(&mut rig);
+    rig.says(client, |w| w.query(b"reset all"));
+    let server = rig.server_of(client).unwrap();
+    let told = answers(
+        &mut rig,
+        server,
+        Session {
+            settings: &[("work_mem", "8192")],
+            ..NOTHING
+        },
+    );
+    assert!(told.iter().any(|line| line == "Bind pgweir_set pgweir_1"), "{told:?}");
+    assert_eq!(rig.told(client), ["CommandComplete DONE", "ReadyForQuery I"]);
+}
+
+/// Guards against the error of the pooler's own statements, which a failed transaction refuses, being told to the client.
+#[test]
+fn a_reset_in_a_failed_transaction_has_one_error() {
+    let mut rig = full("deferred_begin = 0");
+    let client = client_with_startup_value(&mut rig);
+    rig.says(client, |w| w.query(b"begin"));
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.command_complete("BEGIN");
+        w.ready_for_query(InTransaction);
+    });
+    rig.says(client, |w| w.query(b"selec"));
+    let refuse = |rig: &mut Rig| {
+        rig.says(server, |w| {
+            w.error(&error("25P02", "current transaction is aborted"));
+            w.ready_for_query(Failed);
+        });
+    };
+    refuse(&mut rig);
+    rig.told(client);
+    rig.says(client, |w| w.query(b"reset all"));
+    refuse(&mut rig);
+    refuse(&mut rig);
+    assert_eq!(
+        rig.told(client),
+        ["Error 25P02 current transaction is aborted", "ReadyForQuery E"]
+    );
+}
+
+/// Guards against a server that stays with its client until that sends something, because a Sync among the data of a copy
+/// was taken for the last request.
+#[test]
+fn a_copy_whose_end_was_sent_before_it_began_gives_the_server_back() {
+    let mut rig = full("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"copy t from stdin", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+        w.message(b'd', |b| b.extend(*b"1\n"));
+        w.empty(b'c');
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.message(b'G', |b| b.extend([0, 0, 0]));
+        w.command_complete("COPY 1");
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.server_of(client), None);
+}
+
+/// Guards against the pooler's own Bind destroying the unnamed portal that its client executes twice.
+#[test]
+fn startup_values_are_made_in_a_portal_of_their_own() {
+    let mut rig = full("");
+    let client = client_with_startup_value(&mut rig);
+    rig.says(client, |w| {
+        w.parse(b"", b"reset all", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    let told = rig.told(server);
+    let binds: Vec<&String> = told.iter().filter(|line| line.starts_with("Bind")).collect();
+    assert!(binds.contains(&&"Bind pgweir_set pgweir_1".to_string()), "{told:?}");
+    assert!(!binds.contains(&&"Bind  pgweir_1".to_string()), "{told:?}");
+}
+
+/// Guards against the use of the pooler's own statement after the client's DISCARD ALL took it with the rest.
+#[test]
+fn discard_all_in_session_pooling_ends_the_poolers_own_statements_too() {
+    let mut rig = full("pool_mode = session");
+    let client = client_with_startup_value(&mut rig);
+    rig.says(client, |w| w.query(b"discard all"));
+    let server = rig.server_of(client).unwrap();
+    let told = rig.told(server);
+    let at = |start: &str| told.iter().position(|line| line.starts_with(start));
+    assert!(at("Query discard all") < at("Parse pgweir_1"), "{told:?}");
+    assert!(at("Parse pgweir_1").is_some(), "{told:?}");
+}

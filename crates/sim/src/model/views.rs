@@ -1,0 +1,65 @@
+//! The questions a pooler asks about a session, known by their text.
+//!
+//! They are no SQL that the model could read; a text that differs from these is an error that the simulation reports.
+
+use super::statement::Statement;
+
+/// What ties the session to its server, a column for each of [`super::Ties`]; the parameter says whether to look for locks.
+const TIES: &str = "SELECT \
+    EXISTS (SELECT FROM pg_catalog.pg_depend d \
+        WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+        AND d.refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()), \
+    CASE WHEN $1 THEN EXISTS (SELECT FROM pg_catalog.pg_locks l \
+        WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' \
+        AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) ELSE false END, \
+    EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
+    EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
+    EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.from_sql)";
+
+/// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
+const MADE: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
+    WHERE s.source OPERATOR(pg_catalog.=) 'session' \
+    UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
+
+/// Columns of [`TIES`], as PostgreSQL names them.
+pub(super) const TIES_COLUMNS: [&str; 5] = ["exists", "case", "exists", "exists", "exists"];
+
+/// Columns of [`MADE`].
+pub(super) const MADE_COLUMNS: [&str; 2] = ["name", "setting"];
+
+/// The statement of a text, if it is one of these.
+pub(super) fn question(text: &str) -> Option<Statement> {
+    match text {
+        TIES => Some(Statement::Ties),
+        MADE => Some(Statement::Made),
+        _ => None,
+    }
+}
+
+/// The elements of `{"a","b"}`, as a text[] is written with all its elements quoted.
+pub(super) fn elements(array: &str) -> Vec<String> {
+    let mut elements = Vec::new();
+    let mut element = None;
+    let mut chars = array.chars();
+    while let Some(c) = chars.next() {
+        match (c, &mut element) {
+            ('"', None) => element = Some(String::new()),
+            ('"', Some(_)) => elements.extend(element.take()),
+            ('\\', Some(text)) => text.extend(chars.next()),
+            (c, Some(text)) => text.push(c),
+            (_, None) => {}
+        }
+    }
+    elements
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_falls_into_its_elements() {
+        assert_eq!(elements("{}"), Vec::<String>::new());
+        assert_eq!(elements(r#"{"app.a","q\"b\\"}"#), ["app.a", "q\"b\\"]);
+    }
+}
