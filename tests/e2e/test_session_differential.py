@@ -93,26 +93,32 @@ def parts_of(messages, until, variant):
 def run(connect, other, steps, cut):
     """All replies, as comparable lines. `connect` makes the script's client, `other` a client beside the pooler."""
     lines, tables, client = [], {}, None
-    for what, *rest in steps:
-        if what == "connect":
-            if client is not None:
-                lines += differential.finish(client, tables)
-            try:
-                client = connect(options=rest[0])
-            except wire.ServerError as error:
-                lines.append(f"refused: {error.fields.get('C')} {error.fields.get('M')}")
-                return lines
-            # In which order a login tells the settings is the server's own affair, and differs between versions.
-            lines += ["connected", *sorted(wire.text(m) for m in client.login_messages if m.tag in "SN")]
-        elif what == "drop":
+    try:
+        for what, *rest in steps:
+            if what == "connect":
+                if client is not None:
+                    lines += differential.finish(client, tables)
+                try:
+                    client = connect(options=rest[0])
+                except wire.ServerError as error:
+                    lines.append(f"refused: {error.fields.get('C')} {error.fields.get('M')}")
+                    return lines
+                # In which order a login tells the settings is the server's own affair, and differs between versions.
+                lines += ["connected", *sorted(wire.text(m) for m in client.login_messages if m.tag in "SN")]
+            elif what == "drop":
+                client.drop()
+                client = None
+            elif what == "other":
+                lines += [f"other: {differential.comparable(m, tables)}" for m in other.query(rest[0])]
+            else:
+                lines += differential.exchange(client, *rest, cut, tables)
+        if client is not None:
+            lines += differential.finish(client, tables)
+        client = None
+    finally:
+        # One that is left behind with a pin would keep its server from the scripts to come.
+        if client is not None:
             client.drop()
-            client = None
-        elif what == "other":
-            lines += [f"other: {differential.comparable(m, tables)}" for m in other.query(rest[0])]
-        else:
-            lines += differential.exchange(client, *rest, cut, tables)
-    if client is not None:
-        lines += differential.finish(client, tables)
     return lines
 
 
