@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts")
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,8 @@ class LoadRow:
     warm_up_seconds: int = 1
     # The relay opens a server connection for each of its clients; where that changes the work, it is no lower bound.
     relay_is_bound: bool = True
+    # Who cannot do it: what a client has made on one server is not there on the next.
+    not_through: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,23 @@ LOAD_ROWS = (
         ("-S", "-M", "prepared", "-j", "2"),
         0.1,
         warm_up_seconds=4,
+    ),
+    LoadRow(
+        "own-settings",
+        "select, simple, 64 clients, each with a search_path of its own",
+        64,
+        ("-M", "simple", "-D", "set=0", "-f", os.path.join(SCRIPTS, "own-search-path.sql")),
+        0.1,
+        not_through=("pgweir-plain", "pgbouncer"),
+        relay_is_bound=False,
+    ),
+    LoadRow(
+        "sql-execute",
+        "EXECUTE of a statement prepared in SQL, 16 clients",
+        16,
+        ("-M", "simple", "-D", "set=0", "-f", os.path.join(SCRIPTS, "execute.sql")),
+        0.1,
+        not_through=("pgweir-plain", "pgbouncer"),
     ),
 )
 

@@ -17,7 +17,8 @@ sys.path.insert(0, os.path.join(CHECKOUT, "tests", "lib"))
 import pgthrow  # noqa: E402
 import targets  # noqa: E402
 
-TARGET_NAMES = ("pgweir", "pgbouncer", "relay", "direct")
+# pgweir-plain keeps of a session what PgBouncer keeps: what keeping all of it costs is the difference.
+TARGET_NAMES = ("pgweir", "pgweir-plain", "pgbouncer", "relay", "direct")
 
 
 def add_arguments(parser: argparse.ArgumentParser, default_only: str) -> None:
@@ -69,6 +70,8 @@ def find_targets(arguments: argparse.Namespace, work_dir: str) -> list[targets.T
     for name in chosen(arguments.only, TARGET_NAMES, "target"):
         if name == "pgweir":
             found.append(targets.pgweir(arguments.pgweir, CHECKOUT, work_dir))
+        elif name == "pgweir-plain":
+            found.append(targets.pgweir(arguments.pgweir, CHECKOUT, work_dir, name, "session_state = pgbouncer\n"))
         elif name == "pgbouncer":
             found.append(targets.pgbouncer(arguments.pgbouncer, CHECKOUT))
         elif name == "relay":

@@ -68,6 +68,8 @@ class Target:
     command: list[str] = field(default_factory=list)
     version: str = ""
     reads_ini: bool = False
+    # Lines behind those that all poolers get.
+    ini_lines: str = ""
 
     @property
     def is_direct(self) -> bool:
@@ -86,7 +88,7 @@ class Target:
             return
         command = [*wrapper, *self.command]
         if self.reads_ini:
-            command.append(write_ini(bench, self.name))
+            command.append(write_ini(bench, self.name, self.ini_lines))
         else:
             command += [str(bench.pooler_port), str(bench.server_port)]
         if bench.pooler_cpus is not None:
@@ -149,7 +151,9 @@ def pgbouncer(path: str | None, checkout: str) -> Target:
     return Target("pgbouncer", [path], _version(path), reads_ini=True)
 
 
-def pgweir(path: str | None, checkout: str, work_dir: str) -> Target:
+def pgweir(
+    path: str | None, checkout: str, work_dir: str, name: str = "pgweir", ini_lines: str = ""
+) -> Target:
     """The binary given, or the release build of this checkout."""
     path = path or os.path.join(checkout, "target", "release", "pgweir")
     if not os.access(path, os.X_OK):
@@ -158,12 +162,12 @@ def pgweir(path: str | None, checkout: str, work_dir: str) -> Target:
             " or leave it out (--only pgbouncer,relay,direct)"
         )
     # A copy: the build folder may be closed to the user that poolers run as, and a rebuild must not touch a run.
-    copy = os.path.join(work_dir, "pgweir")
+    copy = os.path.join(work_dir, name)
     shutil.copy(path, copy)
-    return Target("pgweir", [copy], _version(copy), reads_ini=True)
+    return Target(name, [copy], _version(copy), reads_ini=True, ini_lines=ini_lines)
 
 
-def write_ini(bench: Bench, name: str) -> str:
+def write_ini(bench: Bench, name: str, more: str = "") -> str:
     userlist = os.path.join(bench.work_dir, "userlist.txt")
     with open(userlist, "w", encoding="ascii") as file:
         file.write(f'"{USER}" ""\n')
@@ -178,6 +182,7 @@ def write_ini(bench: Bench, name: str) -> str:
                 userlist=userlist,
                 pool_size=POOL_SIZE,
             )
+            + more
         )
     return path
 

@@ -264,6 +264,7 @@ impl Pooler {
         self.execute_as_bound(id, server_id, message)
     }
 
+    #[inline(always)]
     pub(crate) fn execute_as_bound(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
         let Some(portal) = self.client_mut(id).bound_discard.clone() else {
             return self.plain(id, server_id, message, Expect::Execute);

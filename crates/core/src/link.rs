@@ -13,6 +13,7 @@ use crate::server_login::EVICTED;
 use crate::session_state::{Difference, Shape};
 use crate::settings::PoolMode;
 use crate::time::Time;
+use std::sync::Arc;
 
 /// Idle servers looked at for one that already looks like the client.
 const MATCHING_SERVERS_TRIED_MAX: usize = 32;
@@ -51,47 +52,7 @@ impl Pooler {
         if self.pool(pool_id).waiting.is_empty() {
             let check_after = self.settings.server_check_delay;
             let checks = self.settings.server_check_query.is_some();
-            let round_robin = self.settings.server_round_robin;
-            let pool = self.pools[pool_id as usize].as_mut().expect("looked up above");
-            let servers = &self.servers;
-            let claims = pool.sequences != Sequences::Unused;
-            let own = if claims {
-                own_server(&pool.idle, servers, id)
-            } else {
-                None
-            };
-            let found = if let Some(own) = own {
-                pool.idle.remove(own)
-            } else if round_robin {
-                pool.idle.pop_front()
-            } else {
-                let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, &shape));
-                let free = |(_, s): &(usize, &ServerId)| !claims || servers.get(s.0).is_some_and(|s| !s.claimed);
-                let mut likely = pool
-                    .idle
-                    .iter()
-                    .rev()
-                    .enumerate()
-                    .filter(free)
-                    .take(MATCHING_SERVERS_TRIED_MAX);
-                let found = if self.settings.link_adversarial {
-                    // For tests: of all servers the one that has most to be put right.
-                    let effort = |s: &ServerId| {
-                        servers
-                            .get(s.0)
-                            .map_or(0, |s| Difference::between(&s.shape, &shape).set.len())
-                    };
-                    likely.max_by_key(|(_, s)| effort(s)).map(|(at, _)| at)
-                } else {
-                    let latest = likely.clone().next();
-                    likely.find(|(_, s)| same(s)).or(latest).map(|(at, _)| at)
-                };
-                match found {
-                    Some(from_end) => pool.idle.remove(pool.idle.len() - 1 - from_end),
-                    // All of them are claimed: the one whose client has let it be for longest.
-                    None => pool.idle.pop_front(),
-                }
-            };
+            let found = self.take_idle(pool_id, id, &shape);
             if let Some(server_id) = found {
                 let server = self.servers.get(server_id.0).expect("idle servers live");
                 if checks && now - server.since > check_after {
@@ -107,6 +68,59 @@ impl Pooler {
         let waits = self.enqueue(now, id, pool_id);
         self.open_servers_for_waiters(now, pool_id);
         waits
+    }
+
+    /// Takes the idle server that suits a client best out of the list.
+    fn take_idle(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        if pool.sequences != Sequences::Unused || self.settings.link_adversarial {
+            return self.take_idle_with_care(pool_id, id, shape);
+        }
+        if self.settings.server_round_robin {
+            return pool.idle.pop_front();
+        }
+        let servers = &self.servers;
+        let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, shape));
+        let mut likely = pool.idle.iter().rev().take(MATCHING_SERVERS_TRIED_MAX);
+        match likely.position(same) {
+            Some(from_end) => pool.idle.remove(pool.idle.len() - 1 - from_end),
+            None => pool.idle.pop_back(),
+        }
+    }
+
+    /// As [`Pooler::take_idle`], where clients claim servers (see [`crate::sequences`]), or for tests.
+    fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        let servers = &self.servers;
+        if let Some(own) = own_server(&pool.idle, servers, id) {
+            return pool.idle.remove(own);
+        }
+        let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.claimed);
+        let mut likely = pool
+            .idle
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(free)
+            .take(MATCHING_SERVERS_TRIED_MAX);
+        let found = if self.settings.link_adversarial {
+            // For tests: of all servers the one that has most to be put right.
+            let effort = |s: &ServerId| {
+                servers
+                    .get(s.0)
+                    .map_or(0, |s| Difference::between(&s.shape, shape).set.len())
+            };
+            likely.max_by_key(|(_, s)| effort(s))
+        } else {
+            let latest = likely.clone().next();
+            let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, shape));
+            likely.find(|(_, s)| same(s)).or(latest)
+        };
+        match found {
+            Some((at, _)) => pool.idle.remove(at),
+            // All of them are claimed: the one whose client has let it be for longest.
+            None => pool.idle.pop_front(),
+        }
     }
 
     fn enqueue(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Acquired {

@@ -310,7 +310,7 @@ impl ReplyQueue {
 
     /// Whether the reply that is due answers a probe.
     pub(crate) fn probe_in_front(&self) -> bool {
-        self.entries.front().is_some_and(|e| e.to == To::Probe)
+        self.entries.front().is_some_and(|e| matches!(e.to, To::Probe))
     }
 
     /// Whether a segment that is still unanswered changes prepared statements: what they mean to a message of a later
@@ -390,7 +390,7 @@ impl ReplyQueue {
     /// The segment that was ours alone has failed: the message behind its Sync gets this error where it finds the statement
     /// missing. `false` if the front is not the end of such a segment.
     pub(crate) fn replace_behind_own_parse(&mut self, error: impl FnOnce() -> Vec<u8>) -> bool {
-        let ours = |e: &Entry| e.expect == Expect::Sync && e.to == To::Skip && e.uses > 0;
+        let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {
             return false;
         }

@@ -350,7 +350,7 @@ impl Pooler {
         server.request_time = now;
         self.replies_came(id);
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        if entry.to == To::Skip {
+        if matches!(entry.to, To::Skip) {
             if server.restoring {
                 self.flush_run(id, run);
                 self.restored(now, id);
@@ -366,7 +366,7 @@ impl Pooler {
                 Passed::Skip
             };
         }
-        if entry.to == To::Probe {
+        if matches!(entry.to, To::Probe) {
             self.flush_run(id, run);
             self.probed(now, id);
             return self.after_probe(now, id);
@@ -581,8 +581,8 @@ impl Pooler {
             server.close_reason.get_or_insert("prepared statements out of step");
         }
         let front = server.queue.front().expect("looked at above");
-        let skipped = front.to == To::Skip;
-        let probe = front.to == To::Probe;
+        let skipped = matches!(front.to, To::Skip);
+        let probe = matches!(front.to, To::Probe);
         let replaced = match &front.to {
             To::Replace(sqlstate, reply) if fields.sqlstate == sqlstate => Some(reply.clone()),
             _ => None,
