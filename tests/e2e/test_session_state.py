@@ -30,8 +30,8 @@ SCRIPTS = {
         "select current_setting('app.tenant')", "discard all", "select current_setting('app.tenant', true)",
     ],
     "roles": [
-        "set role session_bob", "select current_user, session_user", "reset role", "select current_user",
-        "set session authorization session_bob", "select current_user, session_user", "show work_mem",
+        "set role state_bob", "select current_user, session_user", "reset role", "select current_user",
+        "set session authorization state_bob", "select current_user, session_user", "show work_mem",
         "reset session authorization", "select current_user, session_user",
     ],
     "temporary": [
@@ -96,7 +96,7 @@ def test_session_is_kept(pg, make_pooler, name):
     """State that leaks to other clients, or is lost on the way to another server."""
     if kind() != "pgweir":
         pytest.skip("other poolers do not keep sessions")
-    pg.psql("do $$ begin create role session_bob; exception when duplicate_object then null; end $$")
+    pg.psql("do $$ begin create role state_bob; exception when duplicate_object then null; end $$")
     pg.psql("create sequence if not exists session_theirs")
     expected = run(pg.host, pg.port, SCRIPTS[name])
     pooler = make_pooler(pg, settings={"default_pool_size": 3, "link": "adversarial", "ignore_startup_parameters": ""})

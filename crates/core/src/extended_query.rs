@@ -61,7 +61,7 @@ impl Pooler {
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
         let mut effect = None;
         if !same {
-            let statement = if server.settings_in_doubt {
+            let statement = if server.settings_in_doubt || pgweir_sql::belongs_to_session(parse.query) {
                 self.statements.intern_for_one(parse.query, parse.types, settings)
             } else {
                 self.statements.intern(parse.query, parse.types, settings)
@@ -111,7 +111,7 @@ impl Pooler {
         }
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
-        let statement = if server.settings_in_doubt {
+        let statement = if server.settings_in_doubt || pgweir_sql::belongs_to_session(parse.query) {
             self.statements.intern_for_one(parse.query, parse.types, settings)
         } else {
             self.statements.intern(parse.query, parse.types, settings)

@@ -809,3 +809,27 @@ fn a_parse_behind_a_set_of_the_same_segment_gives_back_what_was_set() {
         "and given back behind the Parse"
     );
 }
+
+/// PostgreSQL crashes when a FETCH that was prepared beside a cursor is described without it: nobody gets the statement
+/// of another client.
+#[test]
+fn a_fetch_is_prepared_by_each_client() {
+    let mut rig = Rig::new("");
+    let (a, b) = (rig.client(), rig.client());
+    let mut parses = Vec::new();
+    for client in [a, b] {
+        rig.says(client, |w| {
+            w.parse(b"s", b"fetch 1 from c", &[0, 0]);
+            w.sync();
+        });
+        let server = rig.server_of(client).unwrap();
+        let told = rig.told(server);
+        parses.extend(told.into_iter().filter(|m| m.contains("fetch 1 from c")));
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.ready_for_query(Idle);
+        });
+    }
+    assert_eq!(parses.len(), 2, "{parses:?}");
+    assert_ne!(parses[0], parses[1]);
+}

@@ -20,3 +20,4 @@ pub use effects::Effects;
 pub use scan::{Scanner, effects};
 pub use settings::{hidden_settings, setting_parameters};
 pub use statement::{Statement, classify};
+pub use verbs::belongs_to_session;

@@ -25,6 +25,20 @@ const ORDINARY: [&[u8; 4]; 20] = [
     b"tabl", b"copy", b"save", b"rele", b"show", b"lock", b"star", b"noti",
 ];
 
+/// Whether what the statement means, and which rows it returns, depends on cursors and prepared statements of the session
+/// it is parsed in: FETCH, MOVE, EXECUTE, EXPLAIN EXECUTE.
+///
+/// PostgreSQL crashes when a prepared FETCH is described in a session without the cursor
+/// (FetchStatementTargetList follows a null pointer), so such a statement must not be shared between sessions.
+pub fn belongs_to_session(text: &[u8]) -> bool {
+    let mut lexer = Lexer::new(text);
+    let Some(Token::Word(word)) = lexer.next() else {
+        return false;
+    };
+    let verbs: [&[u8]; 4] = [b"fetch", b"move", b"execute", b"explain"];
+    verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb))
+}
+
 /// What this statement may do by its verb and key words; `found` are the names found in the whole text.
 pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effects) -> Effects {
     let mut lexer = Lexer::with_backslashes(statement, backslashes);

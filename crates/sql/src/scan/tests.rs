@@ -10,6 +10,22 @@ fn check(cases: &[(&str, Effects)]) {
 }
 
 #[test]
+fn what_fetches_from_a_cursor_belongs_to_its_session() {
+    for text in [
+        "FETCH 1 from c",
+        " /* x */ fetch c",
+        "move all c",
+        "Execute e",
+        "explain execute e",
+    ] {
+        assert!(crate::belongs_to_session(text.as_bytes()), "{text}");
+    }
+    for text in ["select fetch from c", "", "1", "prepare e as select 1"] {
+        assert!(!crate::belongs_to_session(text.as_bytes()), "{text}");
+    }
+}
+
+#[test]
 fn ordinary_statements_have_none() {
     for text in [
         "",
