@@ -211,14 +211,19 @@ impl Pooler {
         }
         let client = self.clients.get(id.0).expect("looked up above");
         let server = self.servers.get(server_id.0).expect("looked up above");
-        match client.phase {
+        let acquired = match client.phase {
             ClientPhase::Login(_) => {
                 self.login_has_server(now, id, server_id);
                 Acquired::Wait
             }
             _ if Shape::same(&client.shape, &server.shape) => Acquired::Server(server_id),
             _ => self.restore(id, server_id),
+        };
+        if self.servers.get(server_id.0).is_some_and(|s| s.queue.segment_open()) {
+            // Nothing else was restored.
+            self.send_settings(server_id, &[]);
         }
+        acquired
     }
 
     /// The linked server is clean and its client needs it no longer.

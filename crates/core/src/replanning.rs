@@ -85,6 +85,8 @@ impl Pooler {
             Need::Nothing => Use::GoesOn,
             Need::Refusal => Use::Refused,
             Need::Answer => self.waits_for_replies(id),
+            // Its plan is never made anew by PostgreSQL, and describing it without its cursor would end the server.
+            Need::Check if pgweir_sql::belongs_to_session(&statement.query) => Use::GoesOn,
             Need::Check if self.may_check(server_id) => {
                 self.check_plan(server_id, &statement);
                 self.waits_for_replies(id)

@@ -12,6 +12,7 @@ use crate::reply_queue::{Entry, Expect};
 use crate::server::Server;
 use crate::slab::Slab;
 use pgweir_sql::Effects;
+use pgweir_wire::Writer;
 use std::collections::VecDeque;
 
 /// What the clients of a pool have been seen to do with sequences.
@@ -42,10 +43,12 @@ impl Pooler {
         let untouched = server.is_clean() && server.stranger && !self.client_mut(id).pins.of_session();
         if asked && before != Sequences::Asked && untouched {
             self.discard_sequences(server_id);
+            self.send_settings(server_id, &[]);
         }
     }
 
-    /// A client was just linked to a server: may it meet values that others have drawn?
+    /// A client was just linked to a server: may it meet values that others have drawn? What is sent begins a segment of
+    /// restored settings, which the caller ends.
     pub(crate) fn sequences_on_link(&mut self, server_id: ServerId) {
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let pool = self.pools[server.pool as usize]
@@ -63,14 +66,13 @@ impl Pooler {
         self.ensure_held(server_id, &statement);
         let server = self.server_mut(server_id);
         server.stranger = false;
-        for expect in [Expect::Bind, Expect::Execute, Expect::Sync] {
-            server.queue.push(Entry::skip(expect));
-        }
+        server.queue.push(Entry::skip(Expect::Bind));
+        server.queue.push(Entry::skip(Expect::Execute));
         let name = statement.server_name();
-        self.send(server_id, |w| {
-            w.bind_text(name.as_bytes(), &[]);
-            w.execute();
-            w.sync();
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.bind_text(name.as_bytes(), &[]);
+            writer.execute();
         });
     }
 }
