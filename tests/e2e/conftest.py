@@ -69,7 +69,7 @@ def known_failures() -> list[tuple[str, str]]:
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "known-failures.txt")
     with open(path, encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.strip() and not line.startswith("#")]
-    return [tuple(line.rsplit(": ", 1)) for line in lines]
+    return [tuple(line.split(": ", 1)) for line in lines]
 
 
 @pytest.hookimpl(hookwrapper=True)
