@@ -271,6 +271,8 @@ def test_scram_pass_through(secured, make_pooler):
         assert login(pooler, user="scrambled", password="scrambled-pw") == [10, 11, 12, 0]
     # The key outlives the client that brought it: a new server is opened for another client later.
     secured.psql("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'scrambled'")
+    left = "select count(*) from pg_stat_activity where usename = 'scrambled'"
+    eventually(lambda: secured.psql(left) == "0", what="the end of the server")
     login(pooler, user="scrambled", password="scrambled-pw")
     refused(pooler, user="scrambled", password="wrong")
 
