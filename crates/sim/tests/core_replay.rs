@@ -167,6 +167,20 @@ impl Replay {
         }
     }
 
+    /// What the server that the client is linked to was given since the last look.
+    fn server_got(&mut self, client: ConnectionId) -> Vec<u8> {
+        let server = self.pooler.linked(client);
+        server.and_then(|s| self.got.remove(&s)).unwrap_or_default()
+    }
+
+    /// Lets the client's server say some lines.
+    fn answer(&mut self, client: ConnectionId, lines: &[Line]) {
+        if let Some(server) = self.pooler.linked(client) {
+            self.give(server, &bytes_of(lines));
+            self.connect_servers();
+        }
+    }
+
     fn cancel(&mut self, of: u32) {
         let id = self.accept();
         let mut packet = Vec::new();
@@ -209,6 +223,8 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
     let mut replay = Replay::new(mode, pieces);
     let all: Vec<&[Line]> = groups(&conversation.lines).collect();
     let mut at = 0;
+    // How many lines of the server's next turn have been said while the client's turn lasted.
+    let mut answered = 0;
     while at < all.len() {
         let group = all[at];
         at += 1;
@@ -234,10 +250,7 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
                     }
                     continue;
                 }
-                // All of it reaches the server as it is, sooner or later.
-                let server = replay.pooler.linked(client);
-                let got = server.and_then(|s| replay.got.remove(&s)).unwrap_or_default();
-                // Except what an idle server would pass over or answer in one way only: it needs no server at all.
+                // All of it, except what an idle server would pass over or answer in one way only: it needs no server at all.
                 let needless = |m: &&[u8]| matches!(m[0], b'd' | b'c' | b'f' | b'S');
                 let messages = split_messages(&bytes);
                 let needful = messages
@@ -246,6 +259,25 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
                     .copied()
                     .collect::<Vec<_>>()
                     .concat();
+                let mut got = replay.server_got(client);
+                // What the core holds back until the segments in front of it are answered comes behind their answers.
+                if let Some(answers) = all
+                    .get(at)
+                    .filter(|g| g[0].turn == Turn::Server && g[0].connection == connection)
+                {
+                    while got != bytes && got != needful && answered < answers.len() {
+                        let lines = &answers[answered..];
+                        let segment = lines.iter().position(|line| line.text.starts_with("ReadyForQuery"));
+                        let lines = &lines[..segment.map_or(lines.len(), |last| last + 1)];
+                        replay.answer(client, lines);
+                        answered += lines.len();
+                        let more = replay.server_got(client);
+                        if more.is_empty() {
+                            break;
+                        }
+                        got.extend(more);
+                    }
+                }
                 if got != bytes && got != needful {
                     return Err(format!(
                         "to the server:\n  expected {:#?}\n  got {:#?}",
@@ -271,7 +303,7 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
                 let lines = if group[0].turn == Turn::Wait { &[] } else { group };
                 let bytes = bytes_of(lines);
                 if let Some(server) = server {
-                    replay.give(server, &bytes);
+                    replay.give(server, &bytes_of(&lines[std::mem::take(&mut answered)..]));
                     if lines.last().is_some_and(|line| line.text == "Closed")
                         && let ConnectionId::Server(server) = server
                         && !replay.closed.contains(&server.into())
@@ -300,16 +332,6 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
     Ok(())
 }
 
-/// Conversations in which a message uses a statement that an unanswered segment changes: in transaction mode the core
-/// holds it back until the answer has come, which the scripted server here gives only to the whole.
-const HELD_BACK: [&str; 5] = [
-    "copy_in_fails_extended",
-    "pipeline",
-    "pipeline_query_then_error",
-    "pipeline_set_rolled_back",
-    "pipeline_transaction",
-];
-
 /// Whether a conversation's messages reach the server as they are in transaction mode, too: names of statements do not,
 /// and what the pooler knows to be an error need not; a server that is not linked can tell its client nothing.
 fn passes_unchanged(name: &str, conversation: &Conversation) -> bool {
@@ -318,7 +340,6 @@ fn passes_unchanged(name: &str, conversation: &Conversation) -> bool {
         named("Parse") || named("Describe S") || named("Close S") || text.starts_with("Bind") && !text.contains(" \"\"")
     };
     !["notify_other", "unnamed_statement"].contains(&name)
-        && !HELD_BACK.contains(&name)
         && !conversation
             .lines
             .iter()
