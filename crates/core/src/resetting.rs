@@ -6,7 +6,8 @@
 
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::reply_queue::{Entry, Expect, Ready};
+use crate::prepared;
+use crate::reply_queue::{Effect, Entry, Expect, Ready};
 use crate::session_state::Difference;
 use pgweir_sql::Statement;
 use pgweir_wire::Writer;
@@ -95,7 +96,7 @@ impl Pooler {
         }
         self.state_stats.returns_to_startup += 1;
         let statement = self.own_statements.set_config.clone();
-        self.ensure_held(server_id, &statement);
+        self.prepare_surely(server_id, &statement);
         let queue = &mut self.server_mut(server_id).queue;
         for _ in &values {
             queue.push(Entry::skip(Expect::Bind));
@@ -113,6 +114,24 @@ impl Pooler {
                 writer.close(b'P', PORTAL);
             }
         });
+    }
+
+    /// Makes sure that the server holds a statement of the pooler's when it gets to what follows: among the messages that
+    /// it has not answered yet there may be one that deallocates all.
+    fn prepare_surely(&mut self, server_id: ServerId, statement: &Arc<prepared::Statement>) {
+        let server = self.server_mut(server_id);
+        if server.queue.segment_outstanding() && server.held.touch(statement.id) {
+            server.held.remove(statement.id);
+            let effect = Effect {
+                server_loses: Some(statement.clone()),
+                ..Effect::default()
+            };
+            server.queue.push(Entry::skip(Expect::Close).with(effect));
+            let name = statement.server_name();
+            self.outbox
+                .insert(server_id.into(), |b| Writer::new(b).close(b'S', name.as_bytes()));
+        }
+        self.ensure_held(server_id, statement);
     }
 }
 
