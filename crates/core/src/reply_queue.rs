@@ -239,18 +239,23 @@ impl ReplyQueue {
     }
 
     /// The front has ended all statements, which was not known when later requests were sent. What those give the server
-    /// and name for the client; what was before them is no longer to be brought back if they fail.
+    /// and name for the client; what was before all that is no longer to be brought back if they fail.
     pub(crate) fn all_ended_in_front(&mut self) -> GainedLater {
         let mut later = GainedLater::default();
         for effect in self.entries.iter_mut().skip(1).filter_map(|e| e.effect.as_mut()) {
-            later.statements.extend(effect.server_gains.as_ref().map(|s| s.id));
-            effect.server_loses = None;
-            effect.server_lost_all.iter_mut().for_each(Vec::clear);
-            effect.names_lost_all.iter_mut().for_each(Vec::clear);
-            if let Some((name, before)) = &mut effect.name {
-                later.names.insert(name.clone());
+            effect.server_loses.take_if(|s| !later.statements.contains(&s.id));
+            if let Some(lost) = &mut effect.server_lost_all {
+                lost.retain(|s| later.statements.contains(&s.id));
+            }
+            if let Some(lost) = &mut effect.names_lost_all {
+                lost.retain(|(name, _)| later.names.contains(&**name));
+            }
+            if let Some((name, before)) = &mut effect.name
+                && later.names.insert(name.clone())
+            {
                 *before = None;
             }
+            later.statements.extend(effect.server_gains.as_ref().map(|s| s.id));
         }
         later
     }
