@@ -29,7 +29,8 @@ impl Pooler {
             Some(statement) => {
                 let statement = statement.clone();
                 server.unnamed = Unnamed::Statement(statement.id);
-                self.parse_again(server_id, &statement, b"", Entry::skip(Expect::ParseUnnamed));
+                let open = server.queue.segment_open();
+                self.parse_again(server_id, &statement, b"", Entry::skip(Expect::ParseUnnamed), open);
             }
             None if server.unnamed == Unnamed::Nothing => {}
             None => {
@@ -47,9 +48,22 @@ impl Pooler {
 
     /// Makes sure that the server holds a statement, before it is used.
     pub(crate) fn ensure_held(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        if self.server_mut(server_id).held.touch(statement.id) {
-            return;
+        if !self.server_mut(server_id).held.touch(statement.id) {
+            let open = self.server_mut(server_id).queue.segment_open();
+            self.hold(server_id, statement, open);
         }
+    }
+
+    /// Closes a statement that the server holds, and prepares it again.
+    pub(crate) fn prepare_anew(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        let open = self.server_mut(server_id).queue.segment_open();
+        self.inject_close(server_id, statement);
+        self.hold(server_id, statement, open);
+    }
+
+    /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close messages
+    /// that belong to this.
+    fn hold(&mut self, server_id: ServerId, statement: &Arc<Statement>, open: bool) {
         if statement.id > OWN_ID_MAX {
             self.make_room(server_id);
         }
@@ -65,13 +79,13 @@ impl Pooler {
             ..Effect::default()
         };
         let entry = Entry::skip(Expect::Parse).with(effect);
-        self.parse_again(server_id, statement, statement.server_name().as_bytes(), entry);
+        self.parse_again(server_id, statement, statement.server_name().as_bytes(), entry, open);
     }
 
     /// A Parse of our own, under the settings that the statement was first parsed under.
-    fn parse_again(&mut self, server_id: ServerId, statement: &Arc<Statement>, name: &[u8], entry: Entry) {
+    fn parse_again(&mut self, server_id: ServerId, statement: &Arc<Statement>, name: &[u8], entry: Entry, open: bool) {
         let then = self.settings_to_parse_under(server_id, statement);
-        let apart = !then.is_empty() && !self.server_mut(server_id).queue.segment_open();
+        let apart = !then.is_empty() && !open;
         self.set_for_parse(server_id, &then);
         self.server_mut(server_id).queue.push(entry);
         self.outbox.insert(server_id.into(), |b| {

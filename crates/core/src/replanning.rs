@@ -97,8 +97,7 @@ impl Pooler {
             }
             Need::Check | Need::Replan => {
                 self.state_stats.re_prepares += 1;
-                self.inject_close(server_id, &statement);
-                self.ensure_held(server_id, &statement);
+                self.prepare_anew(server_id, &statement);
                 self.compare_rows(id, server_id, &statement, told)
             }
         }
@@ -236,11 +235,12 @@ impl Pooler {
 
     /// Makes sure that the server knows a statement by its name, whatever its plan.
     pub(crate) fn ensure_exists(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        if self.server_mut(server_id).held.touch(statement.id) && !self.server_mut(server_id).held.usable(statement.id)
-        {
-            self.inject_close(server_id, statement);
+        let held = &mut self.server_mut(server_id).held;
+        if held.touch(statement.id) && !held.usable(statement.id) {
+            self.prepare_anew(server_id, statement);
+        } else {
+            self.ensure_held(server_id, statement);
         }
-        self.ensure_held(server_id, statement);
     }
 
     /// Code of unknown effect is about to run: it may end prepared statements.

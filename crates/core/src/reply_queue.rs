@@ -499,4 +499,31 @@ mod tests {
         q.pop();
         assert!(!q.fake_in_front() && q.is_empty() && q.fakes == 0);
     }
+
+    /// Guards against a statement that was prepared behind the end of all, then closed in a segment that failed, being
+    /// taken for lost: its next Parse would be refused as a duplicate.
+    #[test]
+    fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails() {
+        let statement = crate::prepared::OwnStatements::new().set_config.clone();
+        let lost = || Some(statement.clone());
+        let close = |server_loses| {
+            Entry::forward(Expect::Close).with(Effect {
+                server_loses,
+                ..Effect::default()
+            })
+        };
+        let mut q = queue(&[Expect::Query]);
+        q.push(close(lost()));
+        q.push(Entry::forward(Expect::Parse).with(Effect {
+            server_gains: lost(),
+            ..Effect::default()
+        }));
+        q.push(close(lost()));
+        assert!(q.all_ended_in_front().statements.contains(&statement.id));
+        let brought_back = |e: &Entry| e.effect.as_ref().is_some_and(|e| e.server_loses.is_some());
+        assert_eq!(
+            q.entries.iter().map(brought_back).collect::<Vec<_>>(),
+            [false, false, false, true]
+        );
+    }
 }

@@ -7,7 +7,7 @@
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared;
-use crate::reply_queue::{Effect, Entry, Expect, Ready};
+use crate::reply_queue::{Entry, Expect, Ready};
 use crate::session_state::Difference;
 use pgweir_sql::Statement;
 use pgweir_wire::Writer;
@@ -121,17 +121,10 @@ impl Pooler {
     fn prepare_surely(&mut self, server_id: ServerId, statement: &Arc<prepared::Statement>) {
         let server = self.server_mut(server_id);
         if server.queue.segment_outstanding() && server.held.touch(statement.id) {
-            server.held.remove(statement.id);
-            let effect = Effect {
-                server_loses: Some(statement.clone()),
-                ..Effect::default()
-            };
-            server.queue.push(Entry::skip(Expect::Close).with(effect));
-            let name = statement.server_name();
-            self.outbox
-                .insert(server_id.into(), |b| Writer::new(b).close(b'S', name.as_bytes()));
+            self.prepare_anew(server_id, statement);
+        } else {
+            self.ensure_held(server_id, statement);
         }
-        self.ensure_held(server_id, statement);
     }
 }
 

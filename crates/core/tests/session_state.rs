@@ -290,6 +290,30 @@ fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
     assert_eq!(rig.told(client), ["CommandComplete DONE", "ReadyForQuery I"]);
 }
 
+/// Guards against a session that keeps the server's value because a DEALLOCATE ALL that was not answered yet had taken the
+/// pooler's own statement.
+#[test]
+fn startup_values_are_made_behind_an_unanswered_deallocate_all() {
+    for mode in ["transaction", "session"] {
+        let mut rig = full(&format!("pool_mode = {mode}"));
+        let client = client_with_startup_value(&mut rig);
+        rig.says(client, |w| {
+            w.query(b"select 1; deallocate all");
+            w.query(b"reset all");
+        });
+        let server = rig.server_of(client).unwrap();
+        let told = rig.told(server);
+        let behind = told
+            .iter()
+            .position(|line| line.starts_with("Query reset all"))
+            .unwrap();
+        let uses = |line: &String| line == "Bind pgweir_set pgweir_1";
+        let used = told.iter().position(uses).unwrap();
+        let parsed = told[behind..used].iter().any(|line| line.starts_with("Parse pgweir_1"));
+        assert!(parsed, "{mode}: {told:?}");
+    }
+}
+
 /// Guards against the error of the pooler's own statements, which a failed transaction refuses, being told to the client.
 #[test]
 fn a_reset_in_a_failed_transaction_has_one_error() {
