@@ -156,7 +156,19 @@ def exchange(connection, messages, until, cut, tables):
             pass
     else:
         replies = connection.read_ready(int(until[0]))
-    return [*(comparable(m, tables) for m in replies), "--"]
+    return [*settings_in_order([comparable(m, tables) for m in replies]), "--"]
+
+
+def settings_in_order(lines):
+    """The same, with settings that are told together sorted: their order is that in which the server last met them."""
+    ordered, told = [], []
+    for line in [*lines, ""]:
+        if line.startswith("ParameterStatus"):
+            told.append(line)
+        else:
+            ordered += [*sorted(told), line]
+            told = []
+    return ordered[:-1]
 
 
 def finish(connection, tables):

@@ -111,7 +111,7 @@ def run(connect, other, steps, cut):
             elif what == "other":
                 lines += [f"other: {differential.comparable(m, tables)}" for m in other.query(rest[0])]
             else:
-                lines += settings_in_order(differential.exchange(client, *rest, cut, tables))
+                lines += differential.exchange(client, *rest, cut, tables)
         if client is not None:
             lines += differential.finish(client, tables)
         client = None
@@ -120,18 +120,6 @@ def run(connect, other, steps, cut):
         if client is not None:
             client.drop()
     return lines
-
-
-def settings_in_order(lines):
-    """The same, with settings that are told together sorted: their order is that in which the server last met them."""
-    ordered, told = [], []
-    for line in [*lines, ""]:
-        if line.startswith("ParameterStatus"):
-            told.append(line)
-        else:
-            ordered += [*sorted(told), line]
-            told = []
-    return ordered[:-1]
 
 
 def first_difference(got, expected):

@@ -104,6 +104,8 @@ pub(crate) struct Client {
     pub(crate) bound_discard: Option<Box<[u8]>>,
     /// The portal that is bound to a RESET, and what that returns to its startup value.
     pub(crate) bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
+    /// What a Query that the server has not answered returns to its startup value, unless the server refuses it.
+    pub(crate) reset_among: Option<Box<Returns>>,
     /// Bytes of its cancel key: 4, or 32 under protocol 3.2.
     pub(crate) cancel_key_bytes: u8,
     /// Whether the login was counted in its pool's limits.
@@ -137,6 +139,7 @@ impl Client {
             unnamed: None,
             bound_discard: None,
             bound_reset: None,
+            reset_among: None,
             cancel_key_bytes: 4,
             counted: false,
             connect_time: now,

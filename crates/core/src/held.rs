@@ -203,6 +203,11 @@ impl Held {
         self.failed = true;
     }
 
+    /// Whether the server has sent an error since it was last idle.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     /// The server has sent ReadyForQuery and owes nothing. `between` transactions; `in_block` before.
     pub(crate) fn note_ready(&mut self, now: Moment, between: bool, in_block: bool) {
         self.answered = now;

@@ -3,11 +3,12 @@
 //! Only `session_state = full` looks. The verdict on a prepared statement is kept with the statement; a Query is read each
 //! time. Text that is too long to be read whole counts as code of which nothing is known.
 
+use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
-use crate::reply_queue::{Entry, Expect};
+use crate::reply_queue::{Entry, Expect, Ready};
 use crate::resetting::Returns;
 use crate::settings::PoolMode;
 use crate::time::Time;
@@ -35,25 +36,41 @@ impl Pooler {
             })
     }
 
-    /// A Query is about to be passed on. `text` is `None` where it is too long to be read.
-    pub(crate) fn inspect_query(&mut self, now: Time, id: ClientId, server_id: ServerId, text: Option<&[u8]>) {
+    /// A text is about to be passed on: what it may do. It is `None` where it is too long to be read.
+    pub(crate) fn inspect_text(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        text: Option<&[u8]>,
+        verdict: &pgweir_sql::Statement,
+    ) -> Effects {
         let Some(text) = text else {
             if self.keeps_session(id) {
                 self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
             }
-            return;
+            return Effects::ALL;
         };
         let effects = pgweir_sql::effects(text);
         if !effects.is_empty() {
-            self.inspect_effects(now, id, server_id, effects, text);
+            self.inspect_effects(now, id, server_id, effects, text, verdict);
         }
+        effects
     }
 
     #[cold]
-    fn inspect_effects(&mut self, now: Time, id: ClientId, server_id: ServerId, effects: Effects, text: &[u8]) {
+    fn inspect_effects(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        text: &[u8],
+        verdict: &pgweir_sql::Statement,
+    ) {
         let effects = self.prepare_for(id, server_id, effects, None);
         if self.keeps_session(id) {
-            let effects = without_mere_ends(effects, &pgweir_sql::classify(text));
+            let effects = without_mere_ends(effects, verdict);
             if !effects.is_empty() {
                 self.suspect_text(now, id, effects, text);
             }
@@ -137,11 +154,12 @@ impl Pooler {
     ) -> Step {
         if self.keeps_session(id) {
             if message.total > INSPECT_BYTES_MAX {
-                self.inspect_query(now, id, server_id, None);
+                self.inspect_text(now, id, server_id, None, &pgweir_sql::Statement::Other);
             } else if !message.is_whole() {
                 return Step::NeedBytes;
             } else if let Ok(parse) = Parse::read(message.body()) {
-                self.inspect_query(now, id, server_id, Some(parse.query));
+                let verdict = pgweir_sql::classify(parse.query);
+                self.inspect_text(now, id, server_id, Some(parse.query), &verdict);
             }
         }
         self.plain(id, server_id, message, Expect::Parse)
@@ -182,8 +200,14 @@ impl Pooler {
         entry.ready = ready;
         self.server_mut(server_id).queue.push(entry);
         let step = self.forward(id, server_id, message);
-        if ready == crate::reply_queue::Ready::Held {
-            self.send_startup_values(id, server_id, &returns);
+        match ready {
+            Ready::Held => self.send_startup_values(id, server_id, &returns),
+            Ready::Decides => {
+                let client = self.client_mut(id);
+                client.reset_among = Some(Box::new(returns));
+                client.waiting = Waiting::ForReplies;
+            }
+            Ready::Passes | Ready::Told => {}
         }
         step
     }

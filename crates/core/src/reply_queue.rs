@@ -112,6 +112,9 @@ pub(crate) enum Ready {
     Passes,
     /// It is swallowed: settings of the client's follow, and their Sync's goes to the client instead.
     Held,
+    /// If its request was successful it is swallowed, as settings of the client's follow; otherwise what the server reports
+    /// otherwise than the client was told is told before it.
+    Decides,
     /// It stands for an earlier one; what the server reports otherwise than the client was told is told before it.
     Told,
 }

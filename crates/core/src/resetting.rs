@@ -3,13 +3,15 @@
 //! A server's startup values are those of the pool; a client's may be others, restored by `set_config()`. So where a client
 //! resets a setting that its startup packet gave, the pooler makes it again right behind the RESET. The client is told of
 //! what differs in the end, in front of one ReadyForQuery, as it would be by a server of its own.
+//!
+//! A RESET among other statements of a Query may be undone by an error of theirs, so there the server's answer decides.
 
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared;
 use crate::reply_queue::{Entry, Expect, Ready};
 use crate::session_state::Difference;
-use pgweir_sql::Statement;
+use pgweir_sql::{Effects, Statement};
 use pgweir_wire::Writer;
 use std::sync::Arc;
 
@@ -20,6 +22,16 @@ pub(crate) enum Returns {
     All,
     /// The setting of this name, which may be none that a client can give at startup.
     One(Box<[u8]>),
+    /// What remains of these, the later before the earlier: statements of one Query.
+    Among(Vec<Change>),
+}
+
+/// What one of several statements does to settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    Returns(Returns),
+    /// SET to a value.
+    Sets(Box<[u8]>),
 }
 
 impl Returns {
@@ -33,13 +45,39 @@ impl Returns {
         }
     }
 
+    /// The same of a text of several statements; `None` where something else in it decides about settings as well.
+    pub(crate) fn among(text: &[u8]) -> Option<Returns> {
+        let mut changes = Vec::new();
+        for text in pgweir_sql::statements(text)? {
+            let verdict = pgweir_sql::classify(text);
+            match (Returns::of(&verdict, text), verdict) {
+                (Some(returns), _) => changes.insert(0, Change::Returns(returns)),
+                (None, Statement::Set(name)) => changes.insert(0, Change::Sets(name)),
+                (None, Statement::Other)
+                    if !pgweir_sql::effects(text).intersects(Effects::SETTINGS.union(Effects::CODE)) => {}
+                _ => return None,
+            }
+        }
+        (changes.len() <= CHANGES_MAX).then_some(Returns::Among(changes))
+    }
+
     fn includes(&self, name: &str) -> bool {
         match self {
             Returns::All => true,
             Returns::One(one) => one.eq_ignore_ascii_case(name.as_bytes()),
+            Returns::Among(changes) => changes
+                .iter()
+                .find_map(|change| match change {
+                    Change::Returns(returns) => returns.includes(name).then_some(true),
+                    Change::Sets(set) => set.eq_ignore_ascii_case(name.as_bytes()).then_some(false),
+                })
+                .unwrap_or(false),
         }
     }
 }
+
+/// The most SET and RESET in one Query that are followed one by one; behind more of them, the server is asked.
+const CHANGES_MAX: usize = 64;
 
 /// The portal in which the pooler makes settings among a client's messages.
 const PORTAL: &[u8] = b"pgweir_set";
@@ -69,13 +107,37 @@ impl Pooler {
             .collect()
     }
 
-    /// Behind a Query that resets: makes the client's startup values again. Says whether the ReadyForQuery of that Query
-    /// is to be held, because another follows.
+    /// What becomes of the ReadyForQuery of a Query that resets, because the client's startup values are made again.
     pub(crate) fn return_to_startup(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) -> Ready {
         if self.startup_values(id, server_id, returns).is_empty() {
             Ready::Passes
-        } else {
+        } else if !matches!(returns, Returns::Among(_)) {
             Ready::Held
+        } else if self.server_mut(server_id).queue.segment_open() {
+            // The server may pass over it; the probe finds it out.
+            Ready::Passes
+        } else {
+            Ready::Decides
+        }
+    }
+
+    /// A Query whose answer decides has ended: whether the client's startup values are made again now, and the
+    /// ReadyForQuery is theirs.
+    pub(crate) fn decide_on_reset(&mut self, server_id: ServerId, undone: bool) -> bool {
+        let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
+            return false;
+        };
+        let returns = self.client_mut(id).reset_among.take();
+        self.replies_came(server_id);
+        match returns {
+            Some(returns) if !undone => {
+                self.send_startup_values(id, server_id, &returns);
+                true
+            }
+            _ => {
+                self.tell_differences(id, server_id);
+                false
+            }
         }
     }
 
@@ -145,5 +207,19 @@ mod tests {
         assert_eq!(of("set time zone local"), Some(Returns::One(b"timezone"[..].into())));
         assert_eq!(of("set timezone to 'default'"), None);
         assert_eq!(of("select 1"), None);
+    }
+
+    #[test]
+    fn the_last_of_several_statements_decides_about_a_setting() {
+        let includes = |text: &str, name: &str| Returns::among(text.as_bytes()).map(|r| r.includes(name));
+        let text = "reset datestyle; set work_mem = 1; select 1; reset timezone; set TimeZone to 'UTC'";
+        assert_eq!(includes(text, "DateStyle"), Some(true));
+        assert_eq!(includes(text, "work_mem"), Some(false));
+        assert_eq!(includes(text, "TimeZone"), Some(false));
+        assert_eq!(includes(text, "IntervalStyle"), Some(false));
+        assert_eq!(includes("set a to 1; reset all", "a"), Some(true));
+        assert_eq!(includes("reset a; begin", "a"), None);
+        assert_eq!(includes("reset a; select set_config('a', 'b', false)", "a"), None);
+        assert_eq!(includes("reset a; do $$begin end$$", "a"), None);
     }
 }

@@ -338,6 +338,7 @@ impl Pooler {
         };
         let entry = server.queue.pop().expect("checked above");
         let in_block = std::mem::replace(&mut server.status, status) != TransactionStatus::Idle;
+        let undone = status == TransactionStatus::Failed || !in_block && server.held.has_failed();
         if server.queue.is_empty() {
             let between = status == TransactionStatus::Idle;
             server.held.note_ready(self.statements.now(), between, in_block);
@@ -374,6 +375,12 @@ impl Pooler {
         match entry.ready {
             Ready::Passes => {}
             Ready::Held => return Passed::Skip,
+            Ready::Decides => {
+                self.flush_run(id, run);
+                if self.decide_on_reset(id, undone) {
+                    return Passed::Skip;
+                }
+            }
             Ready::Told => {
                 self.flush_run(id, run);
                 if let Some(client) = server_link(self, id) {
@@ -468,6 +475,7 @@ impl Pooler {
         };
         if let Some(client) = self.clients.get_mut(client_id.0)
             && client.waiting == Waiting::ForReplies
+            && client.reset_among.is_none()
         {
             client.waiting = Waiting::No;
             self.requests.push_back(Request::Resume(client_id.into()));

@@ -39,9 +39,10 @@ impl Pooler {
             _ => None,
         };
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
-        let returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
-        if looks {
-            self.inspect_query(now, id, server_id, text);
+        let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
+        let may = looks.then(|| self.inspect_text(now, id, server_id, text, &verdict));
+        if returns.is_none() && may.is_some_and(|may| may.intersects(Effects::RESETS)) {
+            returns = text.and_then(Returns::among);
         }
         if !tracked {
             let entry = Entry::forward(Expect::Query);
@@ -79,7 +80,7 @@ impl Pooler {
             }
             _ => {}
         }
-        let may = self.may_do(id, message);
+        let may = self.may_do(id, message, may);
         if may.intersects(Effects::PREPARE) && effect.as_ref().is_none_or(|e| e.server_lost_all.is_none()) {
             effect.get_or_insert_default().may_end_statements = true;
         }
@@ -95,12 +96,14 @@ impl Pooler {
         self.send_query(id, server_id, message, entry, returns)
     }
 
-    /// What a Query may do that its client's prepared statements would feel. A text that is not there in full may do
-    /// anything.
-    fn may_do(&self, id: ClientId, message: &Message<'_>) -> Effects {
+    /// What a Query may do that its client's prepared statements would feel; `found` is what its text may do, where that
+    /// has been looked at. A text that is not there in full may do anything.
+    fn may_do(&self, id: ClientId, message: &Message<'_>, found: Option<Effects>) -> Effects {
         let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
         if names.is_none_or(|names| names.len() == 0) {
             Effects::NONE
+        } else if let Some(found) = found {
+            found
         } else if message.is_whole() {
             pgweir_sql::effects(message.body())
         } else {

@@ -3,7 +3,7 @@
 mod rig;
 
 use pgweir_core::{ClientId, ServerId};
-use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
+use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
 use rig::{Rig, error};
 use std::time::Duration;
 
@@ -29,6 +29,20 @@ const TEMPORARY: Session = Session {
 
 fn full(more: &str) -> Rig {
     Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{more}"))
+}
+
+/// The server answers a Query; what it was sent before.
+fn answers_to_query(rig: &mut Rig, server: ServerId, fails: bool, status: TransactionStatus) -> Vec<String> {
+    let told = rig.told(server);
+    rig.says(server, |w| {
+        if fails {
+            w.error(&error("22012", "division by zero"));
+        } else {
+            w.command_complete("DONE");
+        }
+        w.ready_for_query(status);
+    });
+    told
 }
 
 /// The server answers all that it was sent; what that was.
@@ -137,8 +151,8 @@ fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
 fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again() {
     let mut rig = full("");
     let client = client_with_startup_value(&mut rig);
-    // The text is more than a RESET: only the probe tells.
-    let server = does(&mut rig, client, "select 1; reset all");
+    // Only the probe tells what code has done.
+    let server = does(&mut rig, client, "do $$begin reset all; end$$");
     rig.says(client, |w| w.query(b"select 2"));
     let told = answers(&mut rig, server, NOTHING);
     assert!(
@@ -288,6 +302,32 @@ fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
     );
     assert!(told.iter().any(|line| line == "Bind pgweir_set pgweir_1"), "{told:?}");
     assert_eq!(rig.told(client), ["CommandComplete DONE", "ReadyForQuery I"]);
+}
+
+/// Guards against the server's own value being told to the client, and against a setting that the client had made equal to
+/// the server's own being taken for one that was never made.
+#[test]
+fn a_reset_among_other_statements_returns_to_the_startup_value_if_it_was_not_undone() {
+    for (error, status) in [(false, Idle), (true, Idle), (false, InTransaction)] {
+        let mut rig = full("deferred_begin = 0");
+        let client = client_with_startup_value(&mut rig);
+        if status == InTransaction {
+            does(&mut rig, client, "begin");
+        }
+        rig.says(client, |w| w.query(b"select 1; reset work_mem"));
+        rig.says(client, |w| w.query(b"select 2"));
+        let server = rig.server_of(client).unwrap();
+        let told = answers_to_query(&mut rig, server, error, status);
+        assert_eq!(told.last().map(String::as_str), Some("Query select 1; reset work_mem"));
+        let made = Session {
+            settings: if error { &[] } else { &[("work_mem", "8192")] },
+            ..NOTHING
+        };
+        let told = answers_all(&mut rig, server, made);
+        let makes = told.iter().any(|line| line == "Bind pgweir_set pgweir_1");
+        assert_eq!(makes, !error, "{told:?}");
+        assert!(told.iter().any(|line| line == "Query select 2"), "{told:?}");
+    }
 }
 
 /// Guards against a session that keeps the server's value because a DEALLOCATE ALL that was not answered yet had taken the

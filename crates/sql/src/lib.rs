@@ -19,5 +19,6 @@ mod verbs;
 pub use effects::Effects;
 pub use scan::{Scanner, effects};
 pub use settings::{hidden_settings, setting_parameters};
+pub use split::statements;
 pub use statement::{Statement, classify};
 pub use verbs::belongs_to_session;

@@ -2,6 +2,13 @@
 
 use crate::lexer::{Lexer, Token};
 
+/// The statements of a Query, if the settings of the session do not decide where they end, and the text ends between two.
+pub fn statements(text: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut statements = Statements::new(text, false);
+    let found = statements.by_ref().collect();
+    (!statements.is_ambiguous() && !statements.is_unterminated()).then_some(found)
+}
+
 /// The statements of a text, each without the semicolon that ends it and without white space and comments around it;
 /// empty ones are left out.
 ///
