@@ -75,8 +75,6 @@ pub enum Trouble {
     ServerUnavailable,
     /// The server refused settings that it had accepted before.
     RestorationRefused,
-    /// A prepared statement of this name exists already in the client's session.
-    DuplicateStatement,
     /// The pooler shuts down.
     ShuttingDown,
     /// KILL, KILL_CLIENT or a database that was taken out of the configuration.
@@ -102,7 +100,7 @@ pub struct Row {
 
 impl Trouble {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Trouble; 24] = [
+    pub const ALL: [Trouble; 23] = [
         Trouble::ProtocolViolation,
         Trouble::BytesBeforeEncryption,
         Trouble::UnsupportedVersion,
@@ -124,7 +122,6 @@ impl Trouble {
         Trouble::ServerConnectionLost,
         Trouble::ServerUnavailable,
         Trouble::RestorationRefused,
-        Trouble::DuplicateStatement,
         Trouble::ShuttingDown,
         Trouble::Killed,
     ];
@@ -166,7 +163,6 @@ impl Trouble {
             Trouble::ServerConnectionLost => row(Server, "08006", Closed, Closed, true),
             Trouble::ServerUnavailable => row(Server, "08001", Closed, Closed, true),
             Trouble::RestorationRefused => row(Server, "55000", Closed, Closed, true),
-            Trouble::DuplicateStatement => row(Client, "42P05", Kept, Kept, false),
             Trouble::ShuttingDown => row(Operator, "57P01", Closed, Recovered, true),
             Trouble::Killed => row(Operator, "57P01", Closed, Recovered, true),
         }
@@ -210,7 +206,6 @@ impl Trouble {
             Trouble::ServerConnectionLost => "the server's connection broke while the client was linked to it",
             Trouble::ServerUnavailable => "no server can be reached or logged in to",
             Trouble::RestorationRefused => "the server refused settings that it had accepted before",
-            Trouble::DuplicateStatement => "Parse with the name of an existing prepared statement",
             Trouble::ShuttingDown => "the pooler shuts down",
             Trouble::Killed => "KILL, KILL_CLIENT, or a database taken out of the configuration",
         }

@@ -11,7 +11,7 @@ use crate::pins::PinReason;
 use crate::pooler::Pooler;
 use crate::prepared::{Meaning, STATEMENT_BYTES_MAX, Statement};
 use crate::replanning::Use;
-use crate::reply_queue::{Effect, Entry, Expect, To};
+use crate::reply_queue::{Effect, Entry, Expect, Instead, To};
 use crate::server::{Server, Unnamed};
 use crate::simple_query::DEALLOCATE_VICTIM;
 use crate::time::Time;
@@ -167,15 +167,9 @@ impl Pooler {
         parse: Parse<'_>,
         existing: &Arc<Statement>,
     ) -> Step {
-        let mut reply = Vec::new();
-        let text = format!(
-            "prepared statement \"{}\" already exists",
-            String::from_utf8_lossy(parse.name)
-        );
-        Writer::new(&mut reply).error(&Trouble::DuplicateStatement.text(&text, "", ""));
         self.ensure_exists(server_id, existing);
         let entry = Entry {
-            to: To::Replace(*b"42P05", reply),
+            to: To::Replace(*b"42P05", Instead::Named(existing.id, parse.name.into())),
             ..Entry::forward(Expect::Parse)
         };
         self.server_mut(server_id).queue.push(entry);

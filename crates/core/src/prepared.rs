@@ -76,7 +76,7 @@ pub(crate) struct ServerName {
 }
 
 impl ServerName {
-    fn new(id: u64) -> Self {
+    pub(crate) fn new(id: u64) -> Self {
         let mut bytes = [0; 24];
         let prefix = NAME_PREFIX.as_bytes();
         bytes[..prefix.len()].copy_from_slice(prefix);

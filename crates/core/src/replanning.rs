@@ -17,7 +17,7 @@ use crate::held::Rows;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
-use crate::reply_queue::{Entry, Expect, To};
+use crate::reply_queue::{Entry, Expect, Instead, To};
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
@@ -215,15 +215,17 @@ impl Pooler {
     /// A Bind whose rows would be others than the client was told. The server must see it fail, too.
     pub(crate) fn refuse_rows(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
         let mut reply = Vec::new();
-        Writer::new(&mut reply).error(&ErrorText {
+        let text = ErrorText {
             severity: "ERROR",
             sqlstate: "0A000",
             message: "cached plan must not change result type",
             detail: "",
             hint: "",
-        });
+        };
+        // asyncpg and the JDBC driver prepare again if the error is of this routine.
+        Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
         let entry = Entry {
-            to: To::Replace(*b"26000", reply),
+            to: To::Replace(*b"26000", Instead::Error(reply)),
             ..Entry::forward(Expect::Bind)
         };
         self.server_mut(server_id).queue.push(entry);

@@ -60,9 +60,17 @@ pub(crate) enum To {
     Check,
     /// The linked client gets these bytes; the server was not asked.
     Fake(Vec<u8>),
-    /// The linked client gets the reply, but for an error with this SQLSTATE, whose words would be about something of ours:
-    /// it gets these bytes instead.
-    Replace([u8; 5], Vec<u8>),
+    /// The linked client gets the reply, but for an error with this SQLSTATE, whose words would be about something of ours.
+    Replace([u8; 5], Instead),
+}
+
+/// What a client gets instead of an error that is about something of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Instead {
+    /// These bytes.
+    Error(Vec<u8>),
+    /// The error, with this statement's name as the client knows it.
+    Named(u64, Box<[u8]>),
 }
 
 /// What a request changes if it succeeds: recorded when it is sent, so that later messages of the same flight see it,
@@ -403,7 +411,7 @@ impl ReplyQueue {
             return false;
         }
         if let Some(next) = self.entries.get_mut(1) {
-            next.to = To::Replace(*b"26000", error());
+            next.to = To::Replace(*b"26000", Instead::Error(error()));
         }
         true
     }

@@ -9,8 +9,8 @@ use crate::errors::Trouble;
 use crate::held::Rows;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::prepared::OWN_ID_MAX;
-use crate::reply_queue::{Expect, Ready, To};
+use crate::prepared::{OWN_ID_MAX, ServerName};
+use crate::reply_queue::{Expect, Instead, Ready, To};
 use crate::request::{LogLevel, Request};
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolMode;
@@ -592,7 +592,14 @@ impl Pooler {
         let skipped = matches!(front.to, To::Skip);
         let probe = matches!(front.to, To::Probe);
         let replaced = match &front.to {
-            To::Replace(sqlstate, reply) if fields.sqlstate == sqlstate => Some(reply.clone()),
+            To::Replace(sqlstate, Instead::Error(reply)) if fields.sqlstate == sqlstate => Some(reply.clone()),
+            To::Replace(sqlstate, Instead::Named(id, name)) if fields.sqlstate == sqlstate => {
+                if whole {
+                    renamed(bytes, &ServerName::new(*id), name)
+                } else {
+                    renamed(&in_short(&fields), &ServerName::new(*id), name)
+                }
+            }
             _ => None,
         };
         if front.expect.ends_with_ready() {
@@ -678,17 +685,7 @@ impl Pooler {
         // It may have closed the statement meanwhile.
         let queue = &self.servers.get(client.link?.0)?.queue;
         let (name, statement) = present.or_else(|| queue.name_given_up(uses))?;
-        let ours = [b"\"", statement.server_name().as_bytes(), b"\""].concat();
-        let theirs = [b"\"", name, b"\""].concat();
-        let body = &bytes[HEADER_BYTES..];
-        let at = body.windows(ours.len()).position(|w| w == ours)?;
-        let mut reply = Vec::new();
-        Writer::new(&mut reply).message(bytes[0], |to| {
-            to.extend_from_slice(&body[..at]);
-            to.extend_from_slice(&theirs);
-            to.extend_from_slice(&body[at + ours.len()..]);
-        });
-        Some(reply)
+        renamed(bytes, &statement.server_name(), name)
     }
 
     /// FATAL and PANIC: the server says why it closes. Its client hears it; then both connections end.
@@ -772,6 +769,24 @@ fn forwards(server: &Server) -> bool {
 /// The fields of an error that may be cut off: what stands in front of the cut.
 fn read_fields(body: &[u8]) -> ErrorFields<'_> {
     ErrorFields::read_prefix(body)
+}
+
+/// An error with a statement's name on servers, in whatever quotes, replaced by its client's name for it.
+fn renamed(message: &[u8], ours: &ServerName, theirs: &[u8]) -> Option<Vec<u8>> {
+    let ours = ours.as_bytes();
+    let body = &message[HEADER_BYTES..];
+    let is_ours = |at: &usize| {
+        let rest = body[*at..].strip_prefix(ours);
+        rest.is_some_and(|r| r.first().is_some_and(|b| !b.is_ascii_hexdigit()))
+    };
+    let at = (0..body.len()).find(is_ours)?;
+    let mut reply = Vec::new();
+    Writer::new(&mut reply).message(message[0], |to| {
+        to.extend_from_slice(&body[..at]);
+        to.extend_from_slice(theirs);
+        to.extend_from_slice(&body[at + ours.len()..]);
+    });
+    Some(reply)
 }
 
 /// An error that is too long to be kept.

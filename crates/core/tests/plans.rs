@@ -242,10 +242,13 @@ fn a_client_is_not_sent_other_rows_than_it_was_told() {
         w.error(&error("26000", "prepared statement \"pgweir_changed\" does not exist"));
         w.ready_for_query(Idle);
     });
-    assert_eq!(
-        rig.told(a),
-        [format!("Error 0A000 {CHANGED}"), "ReadyForQuery I".into()]
-    );
+    let heard = rig.hears(a);
+    let [(b'E', refusal), (b'Z', _)] = &heard[..] else {
+        panic!("{heard:?}");
+    };
+    let has = |field: &str| refusal.split(|b| *b == 0).any(|f| f == field.as_bytes());
+    assert!(has("C0A000") && has(&format!("M{CHANGED}")));
+    assert!(has("RRevalidateCachedQuery"), "drivers that prepare again look at this");
     // Whoever describes it again may go on.
     rig.says(a, |w| {
         w.describe(b'S', b"s");

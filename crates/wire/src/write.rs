@@ -198,24 +198,31 @@ impl<'a> Writer<'a> {
 
     /// ErrorResponse.
     pub fn error(&mut self, error: &ErrorText<'_>) {
-        self.error_or_notice(b'E', error);
+        self.error_or_notice(b'E', error, &[]);
+    }
+
+    /// ErrorResponse as a certain place of the server's code would send it: clients tell errors of one SQLSTATE apart by the
+    /// routine (`R`). `more` are further fields, by their letters.
+    pub fn error_with(&mut self, error: &ErrorText<'_>, more: &[(u8, &str)]) {
+        self.error_or_notice(b'E', error, more);
     }
 
     /// NoticeResponse.
     pub fn notice(&mut self, notice: &ErrorText<'_>) {
-        self.error_or_notice(b'N', notice);
+        self.error_or_notice(b'N', notice, &[]);
     }
 
-    fn error_or_notice(&mut self, tag: u8, e: &ErrorText<'_>) {
+    fn error_or_notice(&mut self, tag: u8, e: &ErrorText<'_>, more: &[(u8, &str)]) {
         self.message(tag, |b| {
-            for (letter, text) in [
+            let fields = [
                 (b'S', e.severity),
                 (b'V', e.severity),
                 (b'C', e.sqlstate),
                 (b'M', e.message),
                 (b'D', e.detail),
                 (b'H', e.hint),
-            ] {
+            ];
+            for &(letter, text) in fields.iter().chain(more) {
                 if !text.is_empty() {
                     b.push(letter);
                     put_cstr(b, text.as_bytes());
