@@ -330,7 +330,7 @@ def test_client_that_gives_up_waiting(pg15, make_pooler):
     """A client that leaves the queue holds no place in it, and is seen to have left."""
     pooler = make_pooler(pg15, settings={"default_pool_size": 1})
     holder = hold(pooler)
-    for how in ("drop", "reset", "close"):
+    for how in ("drop", "reset"):
         c = pooler.connect()
         c.send(query("select 1"))
         pooler.wait_pool(cl_waiting=1)
@@ -339,6 +339,21 @@ def test_client_that_gives_up_waiting(pg15, make_pooler):
     holder.close()
     with pooler.connect() as c:
         assert c.value("select 1", timeout=5) == "1"
+
+
+def test_client_that_says_goodbye_behind_a_query_that_waits(pg15, make_pooler):
+    """PostgreSQL reads Terminate when it has done what came before it: so the query keeps its place and runs."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1})
+    pg15.psql("create table goodbyes (n int)")
+    holder = hold(pooler)
+    c = pooler.connect()
+    c.send(query("insert into goodbyes values (1)"))
+    pooler.wait_pool(cl_waiting=1)
+    c.close()
+    holder.close()
+    eventually(lambda: pg15.psql("select count(*) from goodbyes") == "1", what="the row of the client that has left")
+    pooler.wait_pool(cl_waiting=0, cl_active=0)
+    pg15.psql("drop table goodbyes")
 
 
 # ---- the life of a server
