@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::errors::Trouble;
-use crate::pool::{Pool, PoolId, PoolKey, PoolKind};
+use crate::pool::{Pool, PoolId, PoolKey, PoolKind, StartupValue};
 use crate::pooler::Pooler;
 use crate::settings::PoolSettings;
 use crate::time::Time;
@@ -59,10 +59,30 @@ impl Databases {
     }
 }
 
+/// Why there is no pool for a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoPool {
+    NoSuchDatabase,
+    /// See [`crate::backend_start::START_POOLS_MAX`].
+    TooManyStarts,
+}
+
 impl Pooler {
     /// The pool for a database and a user; made when it is first needed. `None`: no such database.
     pub(crate) fn pool_for(&mut self, now: Time, database: &str, user: &str, kind: PoolKind) -> Option<PoolId> {
-        let entry = self.config.database(database)?;
+        self.pool_started_with(now, database, user, kind, Box::default()).ok()
+    }
+
+    /// The same where its servers must be started with these settings.
+    pub(crate) fn pool_started_with(
+        &mut self,
+        now: Time,
+        database: &str,
+        user: &str,
+        kind: PoolKind,
+        start: Box<[StartupValue]>,
+    ) -> Result<PoolId, NoPool> {
+        let entry = self.config.database(database).ok_or(NoPool::NoSuchDatabase)?;
         let pool_user = match kind {
             PoolKind::AuthQuery => user,
             _ => entry.user.as_deref().unwrap_or(user),
@@ -71,9 +91,13 @@ impl Pooler {
             database: database.into(),
             user: pool_user.into(),
             kind,
+            start,
         };
         if let Some(&id) = self.pool_index.get(&key) {
-            return Some(id);
+            return Ok(id);
+        }
+        if !self.may_start_otherwise(&key) {
+            return Err(NoPool::TooManyStarts);
         }
         let mut settings = PoolSettings::new(&self.config, &entry, pool_user);
         if kind.is_replication() {
@@ -95,7 +119,7 @@ impl Pooler {
         };
         self.pools[id as usize] = Some(pool);
         self.pool_index.insert(key, id);
-        Some(id)
+        Ok(id)
     }
 
     /// What the configuration knows for logging in to a database's servers as a user.

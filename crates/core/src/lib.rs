@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod backend_start;
 mod cancel;
 mod client;
 mod client_messages;

@@ -8,8 +8,10 @@
 //! ```
 
 use crate::admin::Access;
+use crate::backend_start::{self, START_POOLS_MAX};
 use crate::client::{ClientPhase, Waiting};
 use crate::client_messages::idle_status;
+use crate::databases::NoPool;
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pool::{PoolId, PoolKind};
@@ -17,6 +19,7 @@ use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
 use crate::request::{Address, LogLevel, Request};
 use crate::server::Unnamed;
+use crate::session_state::Shape;
 use crate::startup::Wishes;
 use crate::time::Time;
 use pgweir_auth::{
@@ -302,9 +305,22 @@ impl Pooler {
             Some(physical) => PoolKind::Replication { physical },
             None => PoolKind::Clients,
         };
-        let Some(pool_id) = self.pool_for(now, &database, &user, kind) else {
-            let message = format!("no such database: {database}");
-            return self.fail_client(now, id, Trouble::NoSuchDatabase, &message, "", "");
+        let start = match self.login_mut(id) {
+            Some(login) => backend_start::take_from(&mut login.wishes.settings),
+            None => return,
+        };
+        let pool_id = match self.pool_started_with(now, &database, &user, kind, start) {
+            Ok(pool_id) => pool_id,
+            Err(NoPool::NoSuchDatabase) => {
+                let message = format!("no such database: {database}");
+                return self.fail_client(now, id, Trouble::NoSuchDatabase, &message, "", "");
+            }
+            Err(NoPool::TooManyStarts) => {
+                let message = "too many different values of settings that only a new connection can have";
+                let detail = format!("expected at most {START_POOLS_MAX} for a database and user");
+                let hint = "log_connections and post_auth_delay are such settings; they need not be given at startup.";
+                return self.fail_client(now, id, Trouble::BadStartupParameter, message, &detail, hint);
+            }
         };
         if self.databases.disabled.contains(&*database) {
             let message = format!("database \"{database}\" is disabled");
@@ -517,12 +533,15 @@ impl Pooler {
         let server = self.server_mut(server_id);
         let (after, pool_id) = (server.shape.clone(), server.pool);
         if refused.is_none() {
+            let brought = self.brought_by_role(pool_id, &after, &unknown);
             for (name, value) in &unknown {
                 let mut reported = Vec::new();
                 if let Some(setting) = after.get(name).filter(|s| s.reported) {
                     reported.push((setting.name.clone(), setting.value.clone()));
                 }
-                // Some settings change others that are reported (role changes is_superuser).
+                if is_role(name) {
+                    reported.extend(brought.iter().cloned());
+                }
                 self.pool_mut(pool_id).remember_startup_value(name, value, reported);
             }
             // The server has them now, reported or not.
@@ -554,6 +573,26 @@ impl Pooler {
         }
     }
 
+    /// What a server reports otherwise than a new one, though nobody asked for it: a role changes `is_superuser`.
+    fn brought_by_role(
+        &self,
+        pool_id: PoolId,
+        after: &Shape,
+        wished: &[(String, String)],
+    ) -> Vec<(Arc<str>, Arc<str>)> {
+        let Some(welcome) = &self.pool(pool_id).welcome else {
+            return Vec::new();
+        };
+        let is_wished = |name: &str| wished.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        after
+            .settings()
+            .iter()
+            .filter(|s| s.reported && !is_wished(&s.name) && BROUGHT_BY_ROLE.contains(&&*s.name))
+            .filter(|s| welcome.get(&s.name).is_none_or(|w| w.value != s.value))
+            .map(|s| (s.name.clone(), s.value.clone()))
+            .collect()
+    }
+
     /// Welcomes a client that had to wait for it, and takes up what it has sent meanwhile.
     fn welcome_late(&mut self, now: Time, id: ClientId) {
         self.welcome(now, id);
@@ -578,6 +617,9 @@ impl Pooler {
                 .get(&(name.as_str().into(), value.as_str().into()))
             {
                 Some(reported) if !reported.is_empty() => {
+                    if !reported.iter().any(|(n, _)| n.eq_ignore_ascii_case(name)) {
+                        changes.push((name.clone(), value.clone(), false));
+                    }
                     changes.extend(reported.iter().map(|(n, v)| (n.to_string(), v.to_string(), true)));
                 }
                 _ => changes.push((name.clone(), value.clone(), false)),
@@ -612,6 +654,13 @@ impl Pooler {
             w.ready_for_query(status);
         });
     }
+}
+
+/// What a role or a session authorization changes beside itself.
+const BROUGHT_BY_ROLE: [&str; 2] = ["is_superuser", "session_authorization"];
+
+fn is_role(name: &str) -> bool {
+    name.eq_ignore_ascii_case("role") || name.eq_ignore_ascii_case("session_authorization")
 }
 
 /// Settings that take any text of printable ASCII, and report it as it is: no server need be asked.

@@ -1,4 +1,4 @@
-//! Pools: one per database and user.
+//! Pools: one per database and user, and more where clients ask for settings that only a new connection can have.
 
 use crate::ids::{ClientId, ServerId};
 use crate::sequences::Sequences;
@@ -41,6 +41,8 @@ pub(crate) struct PoolKey {
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
     pub(crate) kind: PoolKind,
+    /// What its servers are started with, because clients ask for it: settings that only a new connection can have.
+    pub(crate) start: Box<[StartupValue]>,
 }
 
 /// Why the last attempt to open a server failed.

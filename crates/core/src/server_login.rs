@@ -197,6 +197,7 @@ impl Pooler {
             parameters.push((b"replication", mode));
         }
         parameters.extend(settings.startup.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        parameters.extend(pool.key.start.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
         let mut packet = Vec::new();
         StartupPacket::write_startup(&mut packet, ProtocolVersion::V3_0, parameters);
         self.outbox.insert(id.into(), |to| to.extend_from_slice(&packet));

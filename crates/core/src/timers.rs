@@ -367,7 +367,8 @@ impl Pooler {
             .databases
             .get(&*pool.key.database)
             .is_some_and(|d| d.user.as_deref() == Some(&*pool.key.user));
-        self.serves_clients(pool_id) && (pool.clients > 0 || forced)
+        let configured = forced && pool.key.start.is_empty();
+        self.serves_clients(pool_id) && (pool.clients > 0 || configured)
     }
 
     fn time_deferred_begins(&mut self, now: Time) {
