@@ -1,5 +1,6 @@
 //! A client connection.
 
+use crate::channels::Channels;
 use crate::deferred_begin::DeferredBegin;
 use crate::ids::{ClientId, ServerId};
 use crate::login::Login;
@@ -68,6 +69,11 @@ pub(crate) enum Waiting {
     ForProbe,
     /// It has a server, whose answers to earlier segments decide what its next message means.
     ForReplies,
+    /// What it listens to is on its way, or what it sent to itself is.
+    ForListener {
+        /// When it began to wait.
+        since: Time,
+    },
 }
 
 /// One client connection.
@@ -89,6 +95,8 @@ pub(crate) struct Client {
     pub(crate) pinned: Option<Box<Pinned>>,
     /// What its transactions may have done to the session since the last probe.
     pub(crate) suspicion: Option<Box<Suspicion>>,
+    /// What it listens to, once it has listened.
+    pub(crate) channels: Option<Box<Channels>>,
     /// It has used its server since the last probe.
     pub(crate) used_server: bool,
     /// A BEGIN that no server has seen yet.
@@ -130,6 +138,7 @@ impl Client {
             pins: Pins::default(),
             pinned: None,
             suspicion: None,
+            channels: None,
             used_server: false,
             deferred_begin: None,
             dropping: Dropping::Nothing,

@@ -184,17 +184,16 @@ impl Pooler {
                     return step;
                 }
                 match self.acquire(now, id) {
-                    Acquired::Server(server_id) => {
-                        self.send_deferred_begin(id, server_id);
-                        server_id
-                    }
+                    Acquired::Server(server_id) => server_id,
                     Acquired::Wait => return Step::Wait,
                     Acquired::Closed => return Step::Closed,
                 }
             }
         };
+        if let Some(step) = self.mind_channels(now, id, server_id, &message) {
+            return step;
+        }
         if self.clients.get(id.0).is_some_and(|c| c.deferred_begin.is_some()) {
-            // It was linked while it waited.
             self.send_deferred_begin(id, server_id);
         }
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
@@ -383,7 +382,12 @@ impl Pooler {
         }
         let pinned = !client.pins.is_empty();
         let suspected = client.suspicion.is_some() || self.settings.probe_always;
-        if !(suspected && self.probe(server_id) || pinned) {
+        if suspected && self.probe(server_id) {
+            return;
+        }
+        if pinned {
+            self.move_on(now, server_id);
+        } else {
             self.release(now, server_id);
         }
     }

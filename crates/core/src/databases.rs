@@ -100,9 +100,7 @@ impl Pooler {
             return Err(NoPool::TooManyStarts);
         }
         let mut settings = PoolSettings::new(&self.config, &entry, pool_user);
-        if kind.is_replication() {
-            settings.mode = crate::settings::PoolMode::Session;
-        }
+        settings.suit(kind);
         let credential = self.stored_credential(database, pool_user);
         let mut pool = Pool::new(now, key.clone(), settings, credential);
         pool.auto = !self.config.databases.contains_key(database);

@@ -75,6 +75,8 @@ pub enum Trouble {
     ServerUnavailable,
     /// The server refused settings that it had accepted before.
     RestorationRefused,
+    /// More notifications wait for the client than are kept.
+    NotificationsUnread,
     /// The pooler shuts down.
     ShuttingDown,
     /// KILL, KILL_CLIENT or a database that was taken out of the configuration.
@@ -100,7 +102,7 @@ pub struct Row {
 
 impl Trouble {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Trouble; 23] = [
+    pub const ALL: [Trouble; 24] = [
         Trouble::ProtocolViolation,
         Trouble::BytesBeforeEncryption,
         Trouble::UnsupportedVersion,
@@ -122,6 +124,7 @@ impl Trouble {
         Trouble::ServerConnectionLost,
         Trouble::ServerUnavailable,
         Trouble::RestorationRefused,
+        Trouble::NotificationsUnread,
         Trouble::ShuttingDown,
         Trouble::Killed,
     ];
@@ -163,6 +166,7 @@ impl Trouble {
             Trouble::ServerConnectionLost => row(Server, "08006", Closed, Closed, true),
             Trouble::ServerUnavailable => row(Server, "08001", Closed, Closed, true),
             Trouble::RestorationRefused => row(Server, "55000", Closed, Closed, true),
+            Trouble::NotificationsUnread => row(Limit, "53400", Closed, Recovered, true),
             Trouble::ShuttingDown => row(Operator, "57P01", Closed, Recovered, true),
             Trouble::Killed => row(Operator, "57P01", Closed, Recovered, true),
         }
@@ -206,6 +210,7 @@ impl Trouble {
             Trouble::ServerConnectionLost => "the server's connection broke while the client was linked to it",
             Trouble::ServerUnavailable => "no server can be reached or logged in to",
             Trouble::RestorationRefused => "the server refused settings that it had accepted before",
+            Trouble::NotificationsUnread => "more than 4 MiB of notifications wait for a client that listens",
             Trouble::ShuttingDown => "the pooler shuts down",
             Trouble::Killed => "KILL, KILL_CLIENT, or a database taken out of the configuration",
         }

@@ -125,6 +125,9 @@ impl Pooler {
     /// A query of our own has failed.
     pub(crate) fn own_query_failed(&mut self, now: Time, id: ServerId, fields: &ErrorFields<'_>) {
         let Some(server) = self.servers.get(id.0) else { return };
+        if matches!(server.phase, ServerPhase::Listening) {
+            return self.listener_refuses(id, fields.message);
+        }
         let reason = match server.phase {
             ServerPhase::Resetting => "reset query failed",
             ServerPhase::Testing => "test query failed",

@@ -239,11 +239,17 @@ impl Pooler {
             client.pinned = None;
             client.request_time = now;
         }
+        let listens = client_id.filter(|c| self.clients.get(c.0).is_some_and(|c| c.channels.is_some()));
         let session = pool.settings.mode == PoolMode::Session;
         let used_by_clients = pool.key.kind == PoolKind::Clients;
-        if pool.key.kind.is_replication() {
+        let replication = pool.key.kind.is_replication();
+        if let Some(client_id) = listens {
+            self.hear(client_id);
+        }
+        if replication {
             return self.close_server(now, server_id, "replication client was closed");
         }
+        let server = self.server_mut(server_id);
         if std::mem::replace(&mut server.cleanup, Cleanup::Nothing) == Cleanup::Discard && server.close_reason.is_none()
         {
             self.state_stats.discards += 1;
@@ -328,6 +334,7 @@ impl Pooler {
         self.stop_waiting(id);
         self.log_disconnect(now, id, reason);
         let cleanup = self.cleanup_after(id);
+        self.forget_channels(now, id);
         let client = self.clients.remove(id.0).expect("looked up above");
         self.admin.client_gone(id);
         if client.counted {

@@ -21,6 +21,8 @@ pub(crate) enum PoolKind {
     Clients,
     /// auth_query: no client and no client's setting ever reaches these servers.
     AuthQuery,
+    /// Listener connections (see [`crate::listener`]).
+    Listener,
     /// Streaming replication: servers are opened with the client's `replication` parameter and closed after use.
     Replication {
         /// Physical replication (`replication=true`), which has no database; else logical (`replication=database`).

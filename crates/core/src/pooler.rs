@@ -59,6 +59,7 @@ pub struct Pooler {
     pub(crate) own_statements: OwnStatements,
     pub(crate) shapes: ShapeTable,
     pub(crate) state_stats: crate::state_stats::StateStats,
+    pub(crate) listeners: crate::listener::Listeners,
     pub(crate) outbox: Outbox,
     pub(crate) requests: VecDeque<Request>,
     pub(crate) admin: crate::admin::Admin,
@@ -80,6 +81,7 @@ impl Pooler {
         };
         let (cancel_key, mock_key) = (key(), pgweir_auth::MockKey::new(key()));
         let settings = Settings::new(&config);
+        let listeners = crate::listener::Listeners::new(random.next_u64());
         let mut pooler = Pooler {
             settings,
             config,
@@ -97,6 +99,7 @@ impl Pooler {
             own_statements: OwnStatements::new(),
             shapes: ShapeTable::new(),
             state_stats: Default::default(),
+            listeners,
             outbox: Outbox::default(),
             requests: VecDeque::new(),
             admin: crate::admin::Admin::default(),
@@ -176,6 +179,20 @@ impl Pooler {
     /// The client closed its connection or it broke. Its id is dead.
     pub fn handle_client_closed(&mut self, now: Time, client: ClientId) {
         self.remove_client(now, client, "client unexpected eof");
+    }
+
+    /// More than [`crate::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that hears
+    /// notifications while it has no request running is closed; for the others back-pressure is enough.
+    pub fn handle_client_behind(&mut self, now: Time, client: ClientId) {
+        let Some(c) = self.clients.get(client.0) else { return };
+        let hears = c.channels.as_ref().is_some_and(|channels| !channels.heard.is_empty());
+        let at_work = c
+            .link
+            .and_then(|s| self.servers.get(s.0))
+            .is_some_and(|s| !s.is_clean());
+        if hears && !at_work {
+            self.too_far_behind(now, client);
+        }
     }
 
     /// The socket asked for by [`Request::Connect`] is open.

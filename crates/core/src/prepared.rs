@@ -230,6 +230,8 @@ pub(crate) struct OwnStatements {
     pub(crate) probe_settings: Arc<Statement>,
     /// Forgets what the session has drawn from sequences.
     pub(crate) discard_sequences: Arc<Statement>,
+    /// Every channel that the session listens to.
+    pub(crate) listening_channels: Arc<Statement>,
 }
 
 /// See [`OwnStatements::probe_pins`]. Temporary objects of every kind depend on their schema (recording E11).
@@ -283,6 +285,7 @@ impl OwnStatements {
             // One parameter of type text[] (OID 1009).
             probe_settings: own(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             discard_sequences: own(12, b"DISCARD SEQUENCES", &[0, 0]),
+            listening_channels: own(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
             set_for_parse: own(
                 14,
                 b"SELECT pg_catalog.set_config($3, pg_catalog.current_setting($1), true), \

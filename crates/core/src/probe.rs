@@ -240,7 +240,7 @@ impl Pooler {
     }
 
     /// Runs one of the pooler's own statements as part of a probe.
-    fn probe_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+    pub(crate) fn probe_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.ensure_held(server_id, statement);
         let queue = &mut self.server_mut(server_id).queue;
         if let Some(parse) = queue
@@ -274,7 +274,7 @@ impl Pooler {
     /// A whole row of a probe's answer.
     pub(crate) fn probe_row(&mut self, server_id: ServerId, message: &[u8]) {
         let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) else {
-            return;
+            return self.channel_row(server_id, message);
         };
         let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
             probe.failed = Some("malformed row".into());
@@ -305,6 +305,8 @@ impl Pooler {
     pub(crate) fn probe_failed(&mut self, server_id: ServerId, message: &str) {
         if let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) {
             probe.failed = Some(message.into());
+        } else if let Some(server) = self.servers.get_mut(server_id.0) {
+            server.move_failed = true;
         }
     }
 
@@ -331,6 +333,7 @@ impl Pooler {
             return;
         }
         if let Some(held) = probe.pins {
+            self.channels_may_have_changed(now, id);
             let before = self.client_mut(id).pins;
             for (reason, held) in PROBED.into_iter().zip(held) {
                 if held {

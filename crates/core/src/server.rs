@@ -28,6 +28,8 @@ pub(crate) enum ServerPhase {
     Idle,
     /// Runs the check query before it is handed out.
     Testing,
+    /// It serves no client: see [`crate::listener`].
+    Listening,
     /// Linked to a client.
     Linked,
     /// Its client left: its replies are drained and its transaction is rolled back.
@@ -77,6 +79,8 @@ pub(crate) struct Server {
     pub(crate) fatal: Option<Box<str>>,
     /// A probe whose answer is due.
     pub(crate) probe: Option<Box<Probe>>,
+    /// A step of moving channels has failed (see [`crate::handover`]); its ReadyForQuery follows.
+    pub(crate) move_failed: bool,
     /// What must be done before another client gets it.
     pub(crate) cleanup: Cleanup,
     /// Who had it last.

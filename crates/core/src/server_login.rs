@@ -60,6 +60,15 @@ impl Pooler {
 
     /// Opens one more server, if the limits allow it. `reserve`: the reserve pool may be used.
     pub(crate) fn open_server(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
+        let may = self.may_open(now, pool_id, reserve);
+        if may {
+            self.connect(now, pool_id);
+        }
+        may
+    }
+
+    /// Whether the limits allow one more server now.
+    pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
         let pool = self.pool(pool_id);
         let settings = &pool.settings;
         if settings.endpoints.is_empty() {
@@ -85,7 +94,6 @@ impl Pooler {
             self.evict(now, pool_id, |key| key.user == user);
             return false;
         }
-        self.connect(now, pool_id);
         true
     }
 
@@ -116,7 +124,7 @@ impl Pooler {
         self.send(id, |w| w.terminate());
     }
 
-    fn connect(&mut self, now: Time, pool_id: PoolId) {
+    pub(crate) fn connect(&mut self, now: Time, pool_id: PoolId) -> ServerId {
         let shape = self.shapes.empty();
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let endpoints = &pool.settings.endpoints;
@@ -145,6 +153,7 @@ impl Pooler {
             refused: None,
             fatal: None,
             probe: None,
+            move_failed: false,
             cleanup: Cleanup::Nothing,
             last_client: None,
             stranger: false,
@@ -171,6 +180,7 @@ impl Pooler {
             server: ServerId(slot),
             endpoint,
         });
+        ServerId(slot)
     }
 
     /// The socket is open: say who we are.
@@ -356,6 +366,9 @@ impl Pooler {
         let text = format!("{} login finished", self.server_label(id));
         self.log(LogLevel::Debug, text);
         self.pool_mut(pool_id).welcome = Some(base);
+        if self.pool(pool_id).key.kind == PoolKind::Listener {
+            return self.listener_logged_in(now, id);
+        }
         self.server_is_free(now, id);
     }
 
@@ -386,6 +399,9 @@ impl Pooler {
                 temporary: true,
             };
             self.opening_failed(now, pool_id, failure.unwrap_or_else(lost));
+        }
+        if self.pool(pool_id).key.kind == PoolKind::Listener {
+            self.listener_lost(now, id, reason);
         }
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);

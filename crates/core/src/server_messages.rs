@@ -203,9 +203,11 @@ impl Pooler {
         let linked = self.servers.get(id.0).is_some_and(|s| s.link.is_some());
         let must_be_whole = matches!(
             tag,
-            BackendTag::CommandComplete | BackendTag::ReadyForQuery | BackendTag::ParameterStatus
-        ) || !linked
-            && matches!(tag, BackendTag::NoticeResponse | BackendTag::NotificationResponse);
+            BackendTag::CommandComplete
+                | BackendTag::ReadyForQuery
+                | BackendTag::ParameterStatus
+                | BackendTag::NotificationResponse
+        ) || !linked && tag == BackendTag::NoticeResponse;
         let describes = tag == BackendTag::RowDescription
             && self
                 .servers
@@ -255,8 +257,14 @@ impl Pooler {
                 forward
             }
             (BackendTag::CommandComplete, Some(Expect::Execute | Expect::Query)) => {
-                if body.first() == Some(&b'D') {
-                    self.command_complete(id, body);
+                match body.first() {
+                    Some(b'D') => self.command_complete(id, body),
+                    Some(b'C' | b'R') => {
+                        if let Ok(tag @ (b"COMMIT" | b"ROLLBACK")) = backend::command_tag(body) {
+                            self.transaction_tag(id, tag == b"ROLLBACK");
+                        }
+                    }
+                    _ => {}
                 }
                 let server = self.server_mut(id);
                 server.held.committed = body.starts_with(b"COMMIT");
@@ -277,6 +285,20 @@ impl Pooler {
                 self.error_reply(now, id, bytes, whole, run)
             }
             (BackendTag::ParameterStatus, _) => self.parameter_status(id, body),
+            (BackendTag::NotificationResponse, _) if matches!(server.phase, ServerPhase::Listening) => {
+                self.listener_hears(now, id, bytes);
+                Passed::Skip
+            }
+            (BackendTag::NotificationResponse, _) if self.settings.keeps_sessions && server.link.is_some() => {
+                self.flush_run(id, run);
+                let session =
+                    server_link(self, id).is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
+                if session && self.own_server_notifies(now, id, bytes) {
+                    Passed::Forward
+                } else {
+                    Passed::Skip
+                }
+            }
             (BackendTag::NoticeResponse | BackendTag::NotificationResponse, _) => match forward {
                 // Only a client that keeps its server listens.
                 Passed::Skip
@@ -351,6 +373,14 @@ impl Pooler {
         server.request_time = now;
         self.replies_came(id);
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        if matches!(server.phase, ServerPhase::Listening) {
+            self.listener_answered(now, id);
+            return if self.servers.get(id.0).is_some() {
+                Passed::Skip
+            } else {
+                Passed::Closed
+            };
+        }
         if matches!(entry.to, To::Skip) {
             if server.restoring {
                 self.flush_run(id, run);
@@ -369,7 +399,11 @@ impl Pooler {
         }
         if matches!(entry.to, To::Probe) {
             self.flush_run(id, run);
-            self.probed(now, id);
+            if server_probes(self, id) {
+                self.probed(now, id);
+            } else {
+                self.move_answered(now, id);
+            }
             return self.after_probe(now, id);
         }
         match entry.ready {
@@ -424,6 +458,15 @@ impl Pooler {
                 Passed::Closed
             };
         }
+        let (client, listens) = (server.link, client.channels.is_some());
+        if let (true, TransactionStatus::Idle, Some(client)) = (listens, status, client) {
+            self.flush_run(id, run);
+            if self.transaction_ended(now, client, id) {
+                return Passed::Skip;
+            }
+        }
+        let server = self.servers.get(id.0).expect("looked up above");
+        let client = client.and_then(|c| self.clients.get(c.0)).expect("looked up above");
         if !server.is_clean() || client.passing != Passing::None {
             return Passed::Forward;
         }
@@ -436,7 +479,10 @@ impl Pooler {
         }
         let suspected = self.settings.probe_always
             || client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.suspicion.is_some()));
-        if suspected && self.probe(id) || pinned {
+        if suspected && self.probe(id) {
+            Passed::Forward
+        } else if pinned {
+            self.move_on(now, id);
             Passed::Forward
         } else {
             Passed::ForwardAndRelease
@@ -559,6 +605,8 @@ impl Pooler {
             let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
             return if session { Passed::Forward } else { Passed::Skip };
         }
+        self.transaction_tag(id, true);
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         let copy_in_doubt = std::mem::take(&mut server.sync_among_copy_data);
         if copy_in_doubt && fields.sqlstate == b"57014" && client.is_some() {
             // CopyFail, as a rule: everything in front of it had been swallowed. If it was a cancel, nobody else suffers.
@@ -750,6 +798,10 @@ impl Pooler {
         self.requests.push_back(crate::request::Request::Close(id.into()));
         self.server_lost(now, id, "bad packet from server", None);
     }
+}
+
+fn server_probes(pooler: &Pooler, id: ServerId) -> bool {
+    pooler.servers.get(id.0).is_some_and(|s| s.probe.is_some())
 }
 
 fn server_link(pooler: &Pooler, id: ServerId) -> Option<ClientId> {

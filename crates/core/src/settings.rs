@@ -1,5 +1,6 @@
 //! The settings the core looks at, resolved from the configuration once per load.
 
+use crate::pool::PoolKind;
 use crate::request::Endpoint;
 use pgweir_config::{Config, DatabaseSettings, Host, LoadBalanceHosts, off};
 use std::time::Duration;
@@ -196,6 +197,16 @@ impl PoolSettings {
             max_db_client_connections: config.max_db_client_connections(database).unwrap_or(0),
             max_user_connections: config.max_user_connections(pool_user).unwrap_or(0),
             max_user_client_connections: config.max_user_client_connections(pool_user).unwrap_or(0),
+        }
+    }
+
+    /// What is special about a kind of pool.
+    pub(crate) fn suit(&mut self, kind: PoolKind) {
+        match kind {
+            PoolKind::Replication { .. } => self.mode = PoolMode::Session,
+            // There are as many as encodings.
+            PoolKind::Listener => (self.size, self.min_size, self.reserve_size) = (0, 0, 0),
+            PoolKind::Clients | PoolKind::AuthQuery => {}
         }
     }
 

@@ -27,6 +27,10 @@ pub(crate) struct StateStats {
     pub(crate) returns_to_startup: u64,
     /// Servers cleaned with DISCARD ALL behind a pinned client.
     pub(crate) discards: u64,
+    /// Times that what a client listens to has moved to a listener connection.
+    pub(crate) listens_moved: u64,
+    /// Notifications told by listener connections, once for each client that got it.
+    pub(crate) notifications: u64,
     /// Pins by reason, in the order of [`PinReason::ALL`].
     pub(crate) pins: [u64; PinReason::ALL.len()],
 }
@@ -50,6 +54,8 @@ impl StateStats {
             ("retries", self.retries),
             ("returns_to_startup", self.returns_to_startup),
             ("discards", self.discards),
+            ("listens_moved", self.listens_moved),
+            ("notifications", self.notifications),
         ]
         .map(|(name, count)| (name.to_string(), count))
         .into();

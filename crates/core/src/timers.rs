@@ -6,7 +6,7 @@
 use crate::client::{ClientPhase, Waiting};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
-use crate::pool::PoolId;
+use crate::pool::{PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::request::LogLevel;
 use crate::server::ServerPhase;
@@ -62,6 +62,8 @@ pub enum Timer {
     MinPoolSize,
     /// A pool that nobody uses: pool_idle_timeout, and autodb_idle_timeout where it was made from `*`.
     UnusedPool,
+    /// A listener that is lost, or that nobody needs: [`crate::listener`]; channels that wait for one.
+    Listener,
     /// Averages of the console, and the line in the log: stats_period.
     Stats,
 }
@@ -98,6 +100,8 @@ impl Pooler {
             return;
         }
         self.time_servers(now);
+        self.time_listeners(now);
+        self.time_moves(now);
         self.time_pools(now);
         self.time_deferred_begins(now);
         self.time_clients(now);
@@ -129,6 +133,8 @@ impl Pooler {
                 }
             }
             ServerPhase::Idle => self.time_idle_server(now, id),
+            // See time_listeners.
+            ServerPhase::Listening => {}
             ServerPhase::Linked => self.time_linked_server(now, id),
             ServerPhase::Draining | ServerPhase::Resetting | ServerPhase::ConnectQuery => {
                 if now - server.since > DRAIN_TIME_MAX {
@@ -226,7 +232,8 @@ impl Pooler {
 
     fn time_unused_pool(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pool(pool_id);
-        if pool.clients > 0 || !pool.waiting.is_empty() {
+        let has_listener = pool.key.kind == PoolKind::Listener && pool.servers > 0;
+        if pool.clients > 0 || !pool.waiting.is_empty() || has_listener {
             return;
         }
         let unused = now - pool.last_used;

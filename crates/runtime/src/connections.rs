@@ -6,7 +6,8 @@ use crate::token::Subject;
 use crate::transport::Sent;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
-use pgweir_core::{ConnectionId, Outbox, Part};
+use pgweir_core::channels::UNHEARD_BYTES_MAX;
+use pgweir_core::{ClientId, ConnectionId, Outbox, Part};
 use std::io::{self, IoSlice};
 
 /// Several parts for one connection are copied together and sent flat up to this many bytes: below it the copy is
@@ -29,6 +30,8 @@ pub(crate) struct Connections {
     flat: Vec<u8>,
     /// Connections to read although no event will come for them.
     pub(crate) ready: Vec<ConnectionId>,
+    /// Clients for which more waits than the core lets wait for one that only listens.
+    pub(crate) behind: Vec<ClientId>,
 }
 
 impl Connections {
@@ -39,6 +42,7 @@ impl Connections {
             registry,
             flat: Vec::with_capacity(FLAT_BYTES_MAX),
             ready: Vec::new(),
+            behind: Vec::new(),
         }
     }
 
@@ -145,7 +149,7 @@ impl Connections {
         }
         if !connection.pending.is_empty() {
             connection.pending.push(bytes);
-            return;
+            return self.look_how_far_behind(to);
         }
         match connection.transport.send(bytes) {
             Sent::Bytes(count) if count == bytes.len() => {}
@@ -179,6 +183,16 @@ impl Connections {
         }
         if !connection.pending.is_empty() {
             self.watch_room(to);
+            self.look_how_far_behind(to);
+        }
+    }
+
+    /// Notes a client that does not read what is written for it.
+    fn look_how_far_behind(&mut self, id: ConnectionId) {
+        if let ConnectionId::Client(client) = id
+            && self.pending_bytes(id) > UNHEARD_BYTES_MAX
+        {
+            self.behind.push(client);
         }
     }
 

@@ -354,8 +354,15 @@ impl EventLoop {
             return;
         }
         self.does_requests = true;
-        while let Some(request) = self.pooler.poll_request() {
-            self.do_request(request);
+        loop {
+            while let Some(request) = self.pooler.poll_request() {
+                self.do_request(request);
+            }
+            let Some(client) = self.connections.behind.pop() else {
+                break;
+            };
+            self.pooler.handle_client_behind(self.now, client);
+            self.write_outbox();
         }
         self.does_requests = false;
     }

@@ -117,6 +117,7 @@ impl Pooler {
                 for server in self.pool(pool_id).idle.clone() {
                     self.close_server(now, server, PAUSE_MODE);
                 }
+                self.close_listeners(now, pool_id, PAUSE_MODE);
             }
         }
     }

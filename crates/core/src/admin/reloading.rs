@@ -97,7 +97,8 @@ impl Pooler {
             self.drop_connections(now, Trouble::Killed, DATABASE_CHANGED, |_, pool| pool == pool_id);
             return self.drop_pool(pool_id);
         }
-        let settings = PoolSettings::new(&self.config, &entry, &key.user);
+        let mut settings = PoolSettings::new(&self.config, &entry, &key.user);
+        settings.suit(key.kind);
         let auto = !self.config.databases.contains_key(&*key.database);
         let credential = self.stored_credential(&key.database, &key.user);
         let secret_changed = credential != *before || changes.auth_users.contains(&*key.user);

@@ -70,7 +70,11 @@ impl Pooler {
         self.servers.iter().any(|(_, server)| {
             !matches!(
                 server.phase,
-                ServerPhase::Connecting | ServerPhase::Login(_) | ServerPhase::ConnectQuery | ServerPhase::Idle
+                ServerPhase::Connecting
+                    | ServerPhase::Login(_)
+                    | ServerPhase::ConnectQuery
+                    | ServerPhase::Idle
+                    | ServerPhase::Listening
             )
         })
     }

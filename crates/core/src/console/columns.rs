@@ -21,6 +21,15 @@ const PINS: &[Column] = &[
 
 const SESSION: &[Column] = &[text("kind"), text("name"), text("value")];
 
+const LISTENERS: &[Column] = &[
+    text("database"),
+    text("user"),
+    text("client_encoding"),
+    text("server"),
+    int4("channels"),
+    int4("clients"),
+];
+
 const STATE_STATS: &[Column] = &[text("name"), int8("count")];
 
 const LISTS: &[Column] = &[text("list"), int4("items")];
@@ -233,6 +242,7 @@ pub(super) fn columns(show: Show) -> &'static [Column] {
         Show::DnsHosts => DNS_HOSTS,
         Show::DnsZones => DNS_ZONES,
         Show::Fds => FDS,
+        Show::Listeners => LISTENERS,
         Show::Pins => PINS,
         Show::StateStats => STATE_STATS,
         Show::Lists => LISTS,

@@ -19,6 +19,7 @@ pub(super) enum Show {
     DnsHosts,
     DnsZones,
     Fds,
+    Listeners,
     Lists,
     Mem,
     PeerPools,
@@ -44,7 +45,7 @@ pub(super) enum Show {
 }
 
 /// The words behind SHOW.
-const SHOWS: [(&str, Show); 23] = [
+const SHOWS: [(&str, Show); 24] = [
     ("active_sockets", Show::ActiveSockets),
     ("clients", Show::Clients),
     ("config", Show::Config),
@@ -52,6 +53,7 @@ const SHOWS: [(&str, Show); 23] = [
     ("dns_hosts", Show::DnsHosts),
     ("dns_zones", Show::DnsZones),
     ("fds", Show::Fds),
+    ("listeners", Show::Listeners),
     ("lists", Show::Lists),
     ("mem", Show::Mem),
     ("peer_pools", Show::PeerPools),

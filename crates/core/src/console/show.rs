@@ -13,6 +13,7 @@ impl Pooler {
             Show::Servers => self.show_servers(now, rows),
             Show::Sockets => self.show_sockets(now, rows, false),
             Show::ActiveSockets => self.show_sockets(now, rows, true),
+            Show::Listeners => self.show_listeners(rows),
             Show::Pins => self.show_pins(now, rows),
             Show::StateStats => self.show_state_stats(rows),
             Show::Pools => self.show_pools(now, rows, false),

@@ -1,5 +1,5 @@
-//! SHOW PINS, SHOW SESSION and SHOW STATE_STATS: which clients keep their servers, what the session of one looks like, and
-//! what keeping sessions costs.
+//! SHOW PINS, SHOW SESSION, SHOW LISTENERS and SHOW STATE_STATS: which clients keep their servers, what the session of
+//! one looks like, who listens for those that listen, and what keeping sessions costs.
 
 use crate::console::rows::Rows;
 use crate::pooler::Pooler;
@@ -40,11 +40,28 @@ impl Pooler {
             let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&statement.query));
             rows.push(&["prepared statement".into(), (&*name).into(), (&*text).into()]);
         }
+        for channel in client.channels.iter().flat_map(|c| &c.heard) {
+            rows.push(&["channel".into(), (&*String::from_utf8_lossy(channel)).into(), "".into()]);
+        }
         if let Some(pinned) = &client.pinned {
             for reason in client.pins.iter() {
                 let since = format!("{} s, since: {}", (now - pinned.since).as_secs(), pinned.statement);
                 rows.push(&["pin".into(), reason.words().into(), (&*since).into()]);
             }
+        }
+    }
+
+    /// A row for each listener; without a server where that is being opened.
+    pub(super) fn show_listeners(&self, rows: &mut Rows<'_>) {
+        for (database, user, encoding, server, channels, clients) in self.listeners.rows() {
+            rows.push(&[
+                database.into(),
+                user.into(),
+                encoding.into(),
+                server.map(|s| s.to_string()).unwrap_or_default().into(),
+                (channels as u64).into(),
+                (clients as u64).into(),
+            ]);
         }
     }
 

@@ -54,6 +54,10 @@ impl Pooler {
     pub(super) fn show_pools(&self, now: Time, rows: &mut Rows<'_>, extended: bool) {
         let mut counts: BTreeMap<(Arc<str>, Arc<str>), Counts> = BTreeMap::new();
         for ((_, pool), counted) in self.live_pools().zip(self.count_by_pool(now)) {
+            // Listeners are no servers of the pool: SHOW LISTENERS has them.
+            if pool.key.kind == PoolKind::Listener {
+                continue;
+            }
             let row = counts.entry(row_key(pool)).or_default();
             row.add(&counted);
             if row.mode.is_empty() || pool.key.kind == PoolKind::Clients {
@@ -143,7 +147,7 @@ impl Pooler {
             ServerPhase::Idle if self.needs_check(now, server) => &mut counts.sv_used,
             ServerPhase::Idle => &mut counts.sv_idle,
             ServerPhase::Testing | ServerPhase::Resetting | ServerPhase::Closing => &mut counts.sv_tested,
-            ServerPhase::Linked | ServerPhase::Draining => &mut counts.sv_active,
+            ServerPhase::Linked | ServerPhase::Draining | ServerPhase::Listening => &mut counts.sv_active,
             ServerPhase::CancelPending => &mut counts.sv_being_canceled,
         }
     }

@@ -220,7 +220,7 @@ impl Pooler {
             ServerPhase::Idle if self.needs_check(now, server) => "sv_used",
             ServerPhase::Idle => "sv_idle",
             ServerPhase::Testing | ServerPhase::Resetting | ServerPhase::Closing => "sv_tested",
-            ServerPhase::Linked | ServerPhase::Draining => "sv_active",
+            ServerPhase::Linked | ServerPhase::Draining | ServerPhase::Listening => "sv_active",
             ServerPhase::CancelPending => "sv_being_canceled",
         }
     }
