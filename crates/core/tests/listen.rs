@@ -1,0 +1,288 @@
+//! LISTEN through listener connections: conversations in which servers answer what the pooler asks of them.
+
+mod rig;
+
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::Idle;
+use rig::Rig;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+const SETTINGS: &str = "session_state = full\ndefault_pool_size = 1";
+
+/// Servers that listen and answer; what they notify is up to the test.
+struct Servers {
+    rig: Rig,
+    channels: HashMap<ServerId, BTreeSet<String>>,
+    statements: HashMap<(ServerId, Vec<u8>), String>,
+    /// Marks sent, newest last: channel and payload.
+    marks: Vec<(String, String)>,
+}
+
+fn cstrs(body: &[u8]) -> Vec<&[u8]> {
+    body.split(|&b| b == 0).collect()
+}
+
+impl Servers {
+    fn new() -> Servers {
+        Servers {
+            rig: Rig::new(SETTINGS),
+            channels: HashMap::new(),
+            statements: HashMap::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// A server answers everything that was written to it. A mark is noted, not told to anybody.
+    fn answer(&mut self, server: ServerId) {
+        loop {
+            let asked = self.rig.hears(server);
+            if asked.is_empty() {
+                return;
+            }
+            let mut bound = String::new();
+            for (tag, body) in asked {
+                match tag {
+                    b'Q' => {
+                        let text = String::from_utf8(cstrs(&body)[0].to_vec()).unwrap();
+                        text.split("; ").for_each(|t| self.run(server, t));
+                        self.rig.completes(server, "DONE");
+                    }
+                    b'P' => {
+                        let parts = cstrs(&body);
+                        let text = String::from_utf8(parts[1].to_vec()).unwrap();
+                        self.statements.insert((server, parts[0].to_vec()), text);
+                        self.rig.says(server, |w| w.empty(b'1'));
+                    }
+                    b'B' => {
+                        let name = cstrs(&body)[1].to_vec();
+                        bound.clone_from(&self.statements[&(server, name)]);
+                        self.rig.says(server, |w| w.empty(b'2'));
+                    }
+                    b'E' => {
+                        self.run(server, &bound);
+                        let listens = self.channels.get(&server).cloned().unwrap_or_default();
+                        self.rig.says(server, |w| {
+                            if bound.contains("EXISTS") {
+                                let yes: &[u8] = if listens.is_empty() { b"f" } else { b"t" };
+                                w.data_row(5, [&b"f"[..], b"f", b"f", yes, b"f"].map(Some));
+                            } else if bound.contains("pg_listening_channels") {
+                                listens.iter().for_each(|c| w.data_row(1, [Some(c.as_bytes())]));
+                            }
+                            w.command_complete("DONE");
+                        });
+                    }
+                    b'C' => self.rig.says(server, |w| w.empty(b'3')),
+                    b'S' => self.rig.says(server, |w| w.ready_for_query(Idle)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, server: ServerId, text: &str) {
+        let channels = self.channels.entry(server).or_default();
+        let name = || {
+            text.split('"')
+                .nth(1)
+                .map_or(text.rsplit(' ').next().unwrap().to_string(), str::to_string)
+        };
+        let verb = text.split(' ').next().unwrap_or_default().to_ascii_uppercase();
+        match &*verb {
+            "LISTEN" => drop(channels.insert(name())),
+            "UNLISTEN" if text.ends_with('*') => channels.clear(),
+            "UNLISTEN" => drop(channels.remove(&name())),
+            "NOTIFY" => {
+                let payload = text.split('\'').nth(1).unwrap_or_default().to_string();
+                self.marks.push((name(), payload));
+            }
+            _ => {}
+        }
+    }
+
+    fn notifies(&mut self, server: ServerId, channel: &str, payload: &str) {
+        let body = [
+            &99u32.to_be_bytes()[..],
+            channel.as_bytes(),
+            b"\0",
+            payload.as_bytes(),
+            b"\0",
+        ]
+        .concat();
+        self.rig
+            .says(server, |w| w.message(b'A', |to| to.extend_from_slice(&body)));
+    }
+
+    fn mark(&mut self, server: ServerId) {
+        let (channel, payload) = self.marks.last().expect("a mark").clone();
+        self.notifies(server, &channel, &payload);
+    }
+
+    /// Payloads of the notifications a client was sent, and the tags of everything else.
+    fn heard(&mut self, client: ClientId) -> Vec<String> {
+        let told = self.rig.hears(client);
+        let line = |(tag, body): &(u8, Vec<u8>)| match tag {
+            b'A' => String::from_utf8(cstrs(&body[4..])[1].to_vec()).unwrap(),
+            tag => char::from(*tag).to_string(),
+        };
+        told.iter().map(line).collect()
+    }
+
+    /// A client that has sent LISTEN a, and its server, which has answered that and everything up to the wish for a
+    /// listener; and that listener, which listens.
+    fn listening(&mut self) -> (ClientId, ServerId, ServerId) {
+        let client = self.rig.client();
+        self.rig.says(client, |w| w.query(b"listen a"));
+        let server = self.rig.server_of(client).expect("linked");
+        self.answer(server);
+        assert_eq!(self.heard(client), ["C", "Z"]);
+        let listener = self.rig.servers_log_in()[0];
+        self.answer(listener);
+        assert_eq!(
+            self.rig.server_of(client),
+            Some(server),
+            "it listens until somebody else does"
+        );
+        // It is time to ask again for the channels, and to tell the listener.
+        self.rig.wait(Duration::from_millis(200));
+        self.answer(server);
+        self.answer(listener);
+        (client, server, listener)
+    }
+
+    /// The same, with the channels moved to the listener.
+    fn moved(&mut self) -> (ClientId, ServerId, ServerId) {
+        let (client, server, listener) = self.listening();
+        self.answer(server);
+        self.mark(server);
+        self.mark(listener);
+        self.answer(server);
+        assert_eq!(self.rig.server_of(client), None, "the server is free");
+        assert!(self.channels[&server].is_empty());
+        (client, server, listener)
+    }
+}
+
+#[test]
+fn what_both_places_hear_is_told_once_and_in_order() {
+    for listener_first in [false, true] {
+        let mut s = Servers::new();
+        let (client, server, listener) = s.listening();
+        s.notifies(server, "a", "1");
+        s.notifies(listener, "a", "2");
+        s.notifies(server, "a", "2");
+        s.answer(server);
+        if listener_first {
+            s.mark(listener);
+            s.notifies(listener, "a", "3");
+            assert_eq!(
+                s.heard(client),
+                ["1", "2"],
+                "the server may still have something to tell"
+            );
+            s.mark(server);
+            s.notifies(server, "a", "3");
+        } else {
+            s.mark(server);
+            s.notifies(server, "a", "3");
+            s.mark(listener);
+            s.notifies(listener, "a", "3");
+        }
+        s.answer(server);
+        s.notifies(listener, "a", "4");
+        let rest = s.heard(client);
+        let all: Vec<_> = ["1", "2", "3", "4"]
+            .into_iter()
+            .skip(if listener_first { 2 } else { 0 })
+            .collect();
+        assert_eq!(rest, all, "listener first: {listener_first}");
+        assert_eq!(s.rig.server_of(client), None);
+    }
+}
+
+#[test]
+fn on_the_way_back_nothing_is_lost_or_told_twice() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| w.query(b"select pg_listening_channels()"));
+    assert_eq!(s.rig.server_of(client), Some(server));
+    s.answer(server);
+    assert_eq!(s.heard(client), [""; 0], "its query waits for its channels");
+    s.notifies(server, "a", "1");
+    s.mark(server);
+    s.notifies(server, "a", "2");
+    s.notifies(listener, "a", "1");
+    s.mark(listener);
+    s.notifies(listener, "a", "2");
+    s.answer(server);
+    assert_eq!(s.heard(client), ["1", "2", "C", "Z"]);
+    assert_eq!(s.channels[&server].iter().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn a_notification_waits_for_the_end_of_the_transaction() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| w.query(b"select 1"));
+    s.notifies(listener, "a", "1");
+    assert_eq!(s.heard(client), [""; 0]);
+    s.rig.completes(server, "SELECT 1");
+    assert_eq!(s.heard(client), ["C", "1", "Z"]);
+}
+
+#[test]
+fn own_notifications_come_before_the_own_ready_for_query() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| w.query(b"notify a, 'own'"));
+    s.rig.completes(server, "NOTIFY");
+    assert_eq!(s.heard(client), ["C"], "the listener has not heard it yet");
+    s.notifies(listener, "a", "own");
+    s.answer(listener);
+    assert_eq!(s.heard(client), ["own", "Z"]);
+    assert_eq!(s.rig.server_of(client), None);
+}
+
+#[test]
+fn a_lost_listener_is_restored_and_those_who_listen_are_told() {
+    let mut s = Servers::new();
+    let (client, _, listener) = s.moved();
+    s.rig.server_dies(listener);
+    s.rig.wait(Duration::from_secs(1));
+    let again = s.rig.servers_log_in()[0];
+    s.answer(again);
+    assert_eq!(s.heard(client), ["N"]);
+    s.notifies(again, "a", "1");
+    assert_eq!(s.heard(client), ["1"]);
+    assert!(s.channels[&again].contains("a"));
+}
+
+#[test]
+fn a_listener_lost_in_the_middle_of_a_move_keeps_nobody_waiting() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.listening();
+    s.answer(server);
+    s.mark(server);
+    s.answer(server);
+    s.rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(s.heard(client), [""; 0], "its channels are on their way");
+    s.rig.server_dies(listener);
+    s.answer(server);
+    assert_eq!(s.heard(client), ["C", "Z"]);
+}
+
+#[test]
+fn a_client_that_hears_more_than_it_may_is_closed() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| w.query(b"select pg_sleep(1000)"));
+    assert!(s.rig.server_of(client) == Some(server));
+    let payload = "x".repeat(8000);
+    for _ in 0..600 {
+        if !s.rig.closed.contains(&client.into()) {
+            s.notifies(listener, "a", &payload);
+        }
+    }
+    assert!(s.rig.closed.contains(&client.into()));
+    assert_eq!(s.heard(client), ["E"]);
+}
