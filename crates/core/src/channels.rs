@@ -169,7 +169,8 @@ impl Pooler {
         let Some(server) = self.servers.get(server_id.0) else {
             return false;
         };
-        let Some(id) = server.link.filter(|&id| self.keeps_session(id)) else {
+        let listens = |id: &ClientId| self.clients.get(id.0).is_some_and(|c| c.channels.is_some());
+        let Some(id) = server.link.filter(|id| listens(id) || self.keeps_session(*id)) else {
             return true;
         };
         let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {

@@ -303,7 +303,11 @@ impl Pooler {
             return;
         };
         at.server_passed = true;
-        self.moved(now, id);
+        if self.moved(now, id)
+            && let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link)
+        {
+            self.release_if_clean(now, server_id);
+        }
     }
 
     /// The listener has heard everything in front of a mark.
@@ -475,7 +479,7 @@ impl Pooler {
 
     /// Moves that wait for a listener to come up, and moves that take too long.
     pub(crate) fn time_moves(&mut self, now: Time) {
-        if !self.settings.keeps_sessions {
+        if !self.settings.keeps_sessions && self.listeners.is_empty() {
             return;
         }
         self.hear_what_waits();

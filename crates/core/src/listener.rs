@@ -128,6 +128,10 @@ impl Listeners {
         self.behind.retain(|b| *b != client);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.iter().all(Option::is_none)
+    }
+
     pub(crate) fn is_up(&self, id: Option<ListenerId>) -> bool {
         id.and_then(|id| self.get(id)).is_some_and(|l| l.up)
     }

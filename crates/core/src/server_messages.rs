@@ -289,7 +289,7 @@ impl Pooler {
                 self.listener_hears(now, id, bytes);
                 Passed::Skip
             }
-            (BackendTag::NotificationResponse, _) if self.settings.keeps_sessions && server.link.is_some() => {
+            (BackendTag::NotificationResponse, _) if server.link.is_some() => {
                 self.flush_run(id, run);
                 let session =
                     server_link(self, id).is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
@@ -299,16 +299,9 @@ impl Pooler {
                     Passed::Skip
                 }
             }
-            (BackendTag::NoticeResponse | BackendTag::NotificationResponse, _) => match forward {
-                // Only a client that keeps its server listens.
-                Passed::Skip
-                    if tag == BackendTag::NotificationResponse
-                        && server
-                            .link
-                            .is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session())) =>
-                {
-                    Passed::Forward
-                }
+            // Nobody listens on a server without a client.
+            (BackendTag::NotificationResponse, _) => Passed::Skip,
+            (BackendTag::NoticeResponse, _) => match forward {
                 // The client has heard what its own Parse had to say; and whoever is not logged in yet hears nothing.
                 Passed::Skip => Passed::Skip,
                 _ if server
