@@ -47,13 +47,17 @@ pub(crate) struct Channels {
     pub(crate) holds_ready: bool,
     /// UNLISTEN inside a transaction on a server that does not listen for it: the channel, or all.
     pub(crate) unlistened: Vec<Option<Box<[u8]>>>,
-    /// Its present transaction has failed or been rolled back.
-    pub(crate) rolled_back: bool,
 }
 
 impl Channels {
     pub(crate) fn hears(&self, channel: &[u8]) -> bool {
         self.heard.iter().any(|c| **c == *channel)
+    }
+
+    /// What the new place has told of a move that is given up; the old one tells it, too.
+    pub(crate) fn forget_later(&mut self) {
+        let bytes: usize = self.later.drain(..).map(|m| m.len()).sum();
+        self.unheard_bytes -= bytes;
     }
 
     /// Both places have passed the mark: what the new one has told comes next.
@@ -142,17 +146,9 @@ impl Pooler {
         let messages = std::mem::take(&mut channels.unheard);
         channels.unheard_bytes = channels.later.iter().map(|m| m.len()).sum();
         self.state_stats.notifications += messages.len() as u64;
-        let server = client.link.and_then(|s| self.servers.get(s.0));
-        let process_id = server.and_then(|s| s.cancel_key.as_ref()).map(|k| k.process_id);
-        let own = process_id.map(u32::to_be_bytes);
         self.outbox.insert(id.into(), |to| {
             for message in &messages {
-                let start = to.len();
                 to.extend_from_slice(message);
-                // From the server that this client has: from itself.
-                if own.is_some() && message[0] == b'A' && message.get(PROCESS_ID) == own.as_ref().map(|p| &p[..]) {
-                    to[start..][PROCESS_ID].copy_from_slice(&cancel_process_id(id).to_be_bytes());
-                }
             }
         });
     }
@@ -176,31 +172,46 @@ impl Pooler {
         let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {
             return true;
         };
-        let own = server.cancel_key.as_ref().map(|k| k.process_id) == Some(notification.process_id);
         if notification.channel == self.listeners.mark_channel.as_bytes() {
             self.server_passed_mark(now, id, notification.payload);
             return false;
         }
+        let own = self.is_own_server(id, notification.process_id);
         if let Some(channels) = self.channels_mut(id) {
-            if channels.moving.is_back_and_passed() {
-                self.tell(now, id, &message.into(), true);
-                return false;
-            }
+            let later = channels.moving.is_back_and_passed();
             // The listener hears it, too.
-            if channels.hears(notification.channel) || channels.moving.server_has_done() {
+            if !later && (channels.hears(notification.channel) || channels.moving.server_has_done()) {
                 return false;
             }
-            if !channels.unheard.is_empty() {
-                self.tell(now, id, &message.into(), false);
+            if later || !channels.unheard.is_empty() {
+                let told = if own { from_itself(id, message) } else { message.into() };
+                self.tell(now, id, &told, later);
                 return false;
             }
         }
         if own {
-            let mut told = message.to_vec();
-            told[PROCESS_ID].copy_from_slice(&cancel_process_id(id).to_be_bytes());
+            let told = from_itself(id, message);
             self.outbox.insert(id.into(), |to| to.extend_from_slice(&told));
         }
         !own
+    }
+
+    /// Whether a client has the server whose process id this is.
+    fn is_own_server(&self, id: ClientId, process_id: u32) -> bool {
+        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
+        server.is_some_and(|s| s.cancel_key.as_ref().is_some_and(|k| k.process_id == process_id))
+    }
+
+    /// A notification as one client is told it: what it may have sent itself comes from the process id that it knows as
+    /// its own.
+    pub(crate) fn told_to(&self, id: ClientId, process_id: u32, message: &Told) -> Told {
+        let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
+        let notifies = channels.is_some_and(|c| c.notifies || c.holds_ready);
+        if notifies && self.is_own_server(id, process_id) {
+            from_itself(id, message)
+        } else {
+            message.clone()
+        }
     }
 
     /// A client's transaction has ended, and its ReadyForQuery is due. Says whether that is held until the listener has
@@ -253,7 +264,7 @@ impl Pooler {
     fn apply_unlistened(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let unlistened = std::mem::take(&mut channels.unlistened);
-        if std::mem::take(&mut channels.rolled_back) || unlistened.is_empty() {
+        if unlistened.is_empty() {
             return;
         }
         let all = unlistened.iter().any(Option::is_none);
@@ -265,11 +276,19 @@ impl Pooler {
         }
     }
 
-    /// How the client's transaction fares, as its command tags and errors tell.
-    pub(crate) fn transaction_tag(&mut self, server_id: ServerId, rolled_back: bool) {
+    /// What the client has done so far in its transaction is committed.
+    pub(crate) fn committed(&mut self, now: Time, server_id: ServerId) {
+        if let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) {
+            self.apply_unlistened(now, id);
+        }
+    }
+
+    /// The client's transaction has failed or been rolled back, if only to a savepoint: it hears what it has heard, as
+    /// which UNLISTEN stood behind which savepoint is not known.
+    pub(crate) fn rolled_back(&mut self, server_id: ServerId) {
         let id = self.servers.get(server_id.0).and_then(|s| s.link);
         if let Some(channels) = id.and_then(|id| self.channels_mut(id)) {
-            channels.rolled_back = rolled_back;
+            channels.unlistened.clear();
         }
     }
 
@@ -298,4 +317,11 @@ impl Pooler {
         }
         self.listeners.forget_client(id);
     }
+}
+
+/// A notification that a client has sent itself.
+fn from_itself(id: ClientId, message: &[u8]) -> Told {
+    let mut told = message.to_vec();
+    told[PROCESS_ID].copy_from_slice(&cancel_process_id(id).to_be_bytes());
+    told.into()
 }

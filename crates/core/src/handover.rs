@@ -10,11 +10,13 @@
 //! notification of the pooler's own. All notifications of a database stand in one queue, so both places see the mark at
 //! the same point: in front of it the old place tells the client, behind it the new one does.
 //!
-//!     server    LISTEN a ... a1 a2 mark         UNLISTEN *
-//!     listener                LISTEN a   a2 mark a3 a4
-//!     client                  a1 a2          a3 a4
+//! ```text
+//! server    LISTEN a ... a1 a2 mark         UNLISTEN *
+//! listener                LISTEN a   a2 mark a3 a4
+//! client                  a1 a2          a3 a4
+//! ```
 
-use crate::channels::{ChannelName, Channels};
+use crate::channels::ChannelName;
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
@@ -35,7 +37,15 @@ const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
 const STATEMENT: &[u8] = b"pgweir_channels";
 
 /// Words of statements that may ask or change what the session listens to, or the encoding it hears in.
-const CONCERNS_LISTENING: [&[u8]; 5] = [b"listen", b"discard", b"encoding", b"names", b"reset"];
+const CONCERNS_LISTENING: [&[u8]; 7] = [
+    b"listen",
+    b"unlisten",
+    b"pg_listening_channels",
+    b"discard",
+    b"client_encoding",
+    b"names",
+    b"reset",
+];
 
 /// Where a client's channels are on their way to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -44,7 +54,11 @@ pub(crate) enum Moving {
     #[default]
     No,
     /// The server is asked for the channels.
-    Asking(Vec<ChannelName>),
+    Asking {
+        names: Vec<ChannelName>,
+        /// Something was sent behind the question that may change the answer.
+        stale: bool,
+    },
     /// The listener was told of them; `listens`: it has them now.
     Wanted {
         channels: Vec<ChannelName>,
@@ -52,13 +66,13 @@ pub(crate) enum Moving {
         ticket: u64,
         listens: bool,
     },
-    /// From the server to the listener.
+    /// From the server to the listener: channels that this does not hear for the client yet.
     Away { channels: Vec<ChannelName>, at: Progress },
     /// From the listener to the server.
     Back(Progress),
     /// Back on the server, until the client's transaction has ended.
     Stays,
-    /// They cannot be moved.
+    /// They cannot be moved, as they are now.
     GivenUp,
 }
 
@@ -85,9 +99,9 @@ impl Moving {
         matches!(self, Moving::Back(at) if at.server_passed)
     }
 
-    /// What the listener tells must wait for what the server still has to tell.
-    pub(crate) fn waits_for_server(&self) -> bool {
-        matches!(self, Moving::Away { at, .. } if !at.server_passed)
+    /// What the listener tells of a channel must wait for what the server still has to tell of it.
+    pub(crate) fn waits_for_server(&self, channel: &[u8]) -> bool {
+        matches!(self, Moving::Away { channels, at } if !at.server_passed && channels.iter().any(|c| **c == *channel))
     }
 
     pub(crate) fn transaction_ended(&mut self) {
@@ -133,7 +147,10 @@ impl Pooler {
     }
 
     fn ask_channels(&mut self, id: ClientId, server_id: ServerId) {
-        self.channels_mut(id).expect("made by the caller").moving = Moving::Asking(Vec::new());
+        self.channels_mut(id).expect("made by the caller").moving = Moving::Asking {
+            names: Vec::new(),
+            stale: false,
+        };
         let statement = self.own_statements.listening_channels.clone();
         let deferrable = self.server_mut(server_id).shape.is_deferrable();
         if deferrable {
@@ -152,7 +169,9 @@ impl Pooler {
         let Some(channels) = id.and_then(|id| self.channels_mut(id)) else {
             return;
         };
-        if let (Moving::Asking(names), Ok(row)) = (&mut channels.moving, backend::data_row(&message[HEADER_BYTES..])) {
+        if let (Moving::Asking { names, .. }, Ok(row)) =
+            (&mut channels.moving, backend::data_row(&message[HEADER_BYTES..]))
+        {
             names.extend(row.first().copied().flatten().map(ChannelName::from));
         }
     }
@@ -162,7 +181,11 @@ impl Pooler {
         let Some(channels) = self.channels_mut(id) else { return };
         let wanted = match std::mem::take(&mut channels.moving) {
             Moving::Wanted { channels, .. } => channels,
-            Moving::Asking(_) | Moving::GivenUp => return,
+            Moving::Asking { names, .. } => {
+                channels.moving = Moving::Asking { names, stale: true };
+                return;
+            }
+            Moving::GivenUp => return,
             other => {
                 channels.moving = other;
                 return;
@@ -179,9 +202,13 @@ impl Pooler {
     fn move_away(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         let mark = self.listeners.new_mark(id);
         let channels = self.channels_mut(id).expect("looked up by the caller");
-        let Moving::Wanted { channels: names, .. } = std::mem::take(&mut channels.moving) else {
+        let Moving::Wanted {
+            channels: mut names, ..
+        } = std::mem::take(&mut channels.moving)
+        else {
             return;
         };
+        names.retain(|name| !channels.heard.contains(name));
         channels.moving = Moving::Away {
             channels: names,
             at: Progress {
@@ -194,7 +221,7 @@ impl Pooler {
         self.end_own_segment(server_id);
     }
 
-    /// The client's channels to its server, which is clean.
+    /// The client's channels to its server, which is clean. Without a listener there is nobody to take them from.
     fn move_back(&mut self, now: Time, id: ClientId, server_id: ServerId, text: &[u8]) {
         let mark = self.listeners.new_mark(id);
         let channels = self.channels_mut(id).expect("looked up by the caller");
@@ -256,8 +283,9 @@ impl Pooler {
         let Some(id) = server.link else { return };
         let Some(channels) = self.channels_mut(id) else { return };
         match &mut channels.moving {
-            Moving::Asking(_) if failed => channels.moving = Moving::GivenUp,
-            Moving::Asking(names) => {
+            Moving::Asking { .. } if failed => channels.moving = Moving::GivenUp,
+            Moving::Asking { stale: true, .. } => channels.moving = Moving::No,
+            Moving::Asking { names, .. } => {
                 let names = std::mem::take(names);
                 channels.moving = Moving::No;
                 if names.is_empty() {
@@ -321,7 +349,8 @@ impl Pooler {
         self.listener_has_passed(now, id);
     }
 
-    /// It has passed the mark, or there is no listener any more that could.
+    /// It has passed the mark, or there is no listener any more that could. What the client is known to hear changes when
+    /// its server has passed the mark, too: until then it says who tells the client what the server hears.
     pub(crate) fn listener_has_passed(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let Some(at) = channels.moving.progress_mut() else {
@@ -334,18 +363,12 @@ impl Pooler {
         match &channels.moving {
             Moving::Away { channels: names, .. } => {
                 let names = names.clone();
-                for name in &names {
-                    if !channels.hears(name) {
-                        channels.heard.push(name.clone());
-                    }
-                }
                 if let Some(listener) = listener {
                     self.listeners.begin_telling(listener, id, &names);
                 }
             }
             // What the listener hears from here on the server hears, too.
             _ => {
-                channels.heard.clear();
                 if let Some(listener) = listener {
                     self.stop_hearing_all(now, listener, id);
                 }
@@ -356,6 +379,37 @@ impl Pooler {
         {
             self.release_if_clean(now, server_id);
         }
+    }
+
+    /// The listener is lost, or was when the move began: a client whose channels come back hears from its server at once;
+    /// one whose channels were on their way stays where it is, if its server still listens.
+    pub(crate) fn move_without_listener(&mut self, now: Time, id: ClientId) {
+        let Some(channels) = self.channels_mut(id) else { return };
+        match &channels.moving {
+            Moving::Back(_) => {
+                self.tell_of_gap(now, &[id]);
+                if let Some(channels) = self.channels_mut(id) {
+                    channels.heard.clear();
+                }
+            }
+            Moving::Away { channels: names, at } if !at.server_passed => {
+                let (names, mark) = (names.clone(), at.mark);
+                channels.moving = Moving::No;
+                channels.forget_later();
+                if let Some(listener) = channels.listener {
+                    self.stop_hearing(now, listener, id, names);
+                }
+                self.listeners.forget_mark(mark);
+                if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
+                    let channel = self.listeners.mark_channel.clone();
+                    self.own_command(server_id, &command("UNLISTEN", channel.as_bytes()));
+                    self.end_own_segment(server_id);
+                }
+                return self.goes_on(id);
+            }
+            _ => {}
+        }
+        self.listener_has_passed(now, id);
     }
 
     fn progress_at(&mut self, id: ClientId, payload: &[u8]) -> Option<&mut Progress> {
@@ -376,6 +430,13 @@ impl Pooler {
         let over = both && at.done;
         if both {
             channels.join();
+            match &channels.moving {
+                Moving::Away { channels: names, .. } => {
+                    let new: Vec<ChannelName> = names.iter().filter(|n| !channels.hears(n)).cloned().collect();
+                    channels.heard.extend(new);
+                }
+                _ => channels.heard.clear(),
+            }
         }
         if over {
             channels.moving = if away { Moving::No } else { Moving::Stays };
@@ -431,28 +492,35 @@ impl Pooler {
                 None
             };
         }
+        let queue = &self.servers.get(server_id.0)?.queue;
+        let replies_are_due = !queue.is_empty() && !queue.segment_open();
         let channels = self.channels_mut(id)?;
-        channels.notifies |= contains(&text, b"notify");
-        if !CONCERNS_LISTENING.iter().any(|word| contains(&text, word)) {
-            return None;
-        }
-        self.channels_may_have_changed(now, id);
-        let channels: &Channels = self.clients.get(id.0)?.channels.as_ref()?;
-        if channels.heard.is_empty() || channels.moving != Moving::No {
-            return None;
-        }
-        let listener_up = self.listeners.is_up(channels.listener);
-        let server = self.servers.get(server_id.0)?;
-        if !server.queue.is_empty() && !server.queue.segment_open() {
-            // What it means depends on how the requests before it end.
+        let hears = !channels.heard.is_empty();
+        let concerns = CONCERNS_LISTENING.iter().any(|word| has_word(&text, word));
+        if hears && replies_are_due && (concerns || channels.notifies) {
+            // What it means depends on how the requests before it end; what those sent is heard before their end.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
-        if server.is_clean() && listener_up {
+        channels.notifies |= contains(&text, b"notify");
+        if !concerns {
+            return None;
+        }
+        self.channels_may_have_changed(now, id);
+        let channels = self.clients.get(id.0)?.channels.as_ref()?;
+        if channels.heard.is_empty() {
+            return None;
+        }
+        let (listener, may_move) = (channels.listener, channels.moving == Moving::No);
+        if may_move && self.servers.get(server_id.0)?.is_clean() {
             self.move_back(now, id, server_id, &text);
+            if !self.listeners.is_up(listener) {
+                self.move_without_listener(now, id);
+            }
             return Some(Step::Wait);
         }
-        if contains(&text, b"unlisten") {
+        let runs = message.tag != FrontendTag::Parse || self.settings.max_prepared_statements == 0;
+        if runs && has_word(&text, b"unlisten") {
             let gone = match pgweir_sql::classify(&text) {
                 Statement::Unlisten(name) => Some(name),
                 _ => None,
@@ -520,7 +588,17 @@ fn number(payload: &[u8]) -> Option<u64> {
     std::str::from_utf8(payload).ok()?.parse().ok()
 }
 
-/// Whether a text contains a word, in whatever case.
+/// Whether a text contains a word that is no part of a longer one, in whatever case.
+fn has_word(text: &[u8], word: &[u8]) -> bool {
+    let is_inner = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80);
+    text.windows(word.len()).enumerate().any(|(at, w)| {
+        w.eq_ignore_ascii_case(word)
+            && !is_inner(at.checked_sub(1).and_then(|before| text.get(before)))
+            && !is_inner(text.get(at + word.len()))
+    })
+}
+
+/// Whether a text contains some bytes, in whatever case.
 fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word))
 }
@@ -539,5 +617,8 @@ mod tests {
     fn words_are_found_in_whatever_case() {
         assert!(contains(b"select Pg_Notify('a', '')", b"notify"));
         assert!(!contains(b"notif", b"notify"));
+        assert!(has_word(b"do $$ begin execute 'Listen b'; end $$", b"listen"));
+        assert!(!has_word(b"select * from listeners, unlisten_log", b"listen"));
+        assert!(has_word(b"listeners listen", b"listen"));
     }
 }

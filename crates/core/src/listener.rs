@@ -8,10 +8,11 @@
 //! One for each user, and not for the database, because logging in as that user is what its clients have proved they may do.
 //! One for each encoding, because PostgreSQL sends channels and payloads in the receiver's.
 
-use crate::channels::{ChannelName, Notification, Told};
+use crate::channels::{ChannelName, Channels, Notification, Told};
+use crate::errors::Trouble;
 use crate::handover::{Moving, command};
 use crate::ids::{ClientId, ServerId};
-use crate::pool::{PoolId, PoolKind};
+use crate::pool::{LoginFailure, PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
 use crate::request::LogLevel;
@@ -337,10 +338,9 @@ impl Pooler {
         let listener = self.listeners.get_mut(at).expect("found above");
         let mut text = Vec::new();
         for name in &names {
-            if !listener.channels.contains_key(name) {
-                text.extend_from_slice(&command("LISTEN", name));
-                text.extend_from_slice(b"; ");
-            }
+            // Also what it listens to already: if the one who wanted that is refused, this one is.
+            text.extend_from_slice(&command("LISTEN", name));
+            text.extend_from_slice(b"; ");
             let hearers = listener.channels.entry(name.clone()).or_default();
             if !hearers.iter().any(|h| h.client == id) {
                 hearers.push(Hearer {
@@ -444,8 +444,23 @@ impl Pooler {
         let clients: Vec<ClientId> = hearers.iter().filter(|h| h.told).map(|h| h.client).collect();
         let told: Told = message.into();
         for id in clients {
-            let later = self.channels_mut(id).is_some_and(|c| c.moving.waits_for_server());
+            let waits = |c: &mut Channels| c.moving.waits_for_server(notification.channel);
+            let later = self.channels_mut(id).is_some_and(waits);
+            let told = self.told_to(id, notification.process_id, &told);
             self.tell(now, id, &told, later);
+        }
+    }
+
+    /// A listener may not log in any more. Clients that rely on it are as badly off as if their own servers had gone.
+    pub(crate) fn listener_refused(&mut self, now: Time, pool_id: PoolId, failure: &LoginFailure) {
+        let key = &self.pool(pool_id).key;
+        let of_pool = |l: &&Listener| l.server.is_none() && l.database == key.database && l.user == key.user;
+        let lost = self.listeners.all.iter().flatten().filter(of_pool);
+        for id in lost.flat_map(Listener::clients).collect::<Vec<_>>() {
+            if self.channels_mut(id).is_some_and(|c| !c.heard.is_empty()) {
+                let message = "the connection that listens for this session cannot be restored";
+                self.fail_client(now, id, Trouble::ServerUnavailable, message, &failure.message, "");
+            }
         }
     }
 
@@ -483,18 +498,13 @@ impl Pooler {
             };
             match channels.moving {
                 Moving::Wanted { .. } => self.channels_may_have_changed(now, id),
-                // The server of one that comes back listens already, or will.
-                Moving::Back(_) => {
-                    self.tell_of_gap(now, &[id]);
-                    self.listener_has_passed(now, id);
-                }
-                Moving::Away { .. } => self.listener_has_passed(now, id),
+                Moving::Back(_) | Moving::Away { .. } => self.move_without_listener(now, id),
                 _ => {}
             }
         }
     }
 
-    fn tell_of_gap(&mut self, now: Time, clients: &[ClientId]) {
+    pub(crate) fn tell_of_gap(&mut self, now: Time, clients: &[ClientId]) {
         let mut notice = Vec::new();
         Writer::new(&mut notice).notice(&ErrorText {
             severity: "NOTICE",

@@ -402,6 +402,14 @@ impl Pooler {
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
             self.listener_lost(now, id, reason);
+            if let Some(failure) = self
+                .pool(pool_id)
+                .failure
+                .clone()
+                .filter(|f| connecting && !f.temporary)
+            {
+                self.listener_refused(now, pool_id, &failure);
+            }
         }
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);

@@ -259,11 +259,8 @@ impl Pooler {
             (BackendTag::CommandComplete, Some(Expect::Execute | Expect::Query)) => {
                 match body.first() {
                     Some(b'D') => self.command_complete(id, body),
-                    Some(b'C' | b'R') => {
-                        if let Ok(tag @ (b"COMMIT" | b"ROLLBACK")) = backend::command_tag(body) {
-                            self.transaction_tag(id, tag == b"ROLLBACK");
-                        }
-                    }
+                    Some(b'C') if body.starts_with(b"COMMIT") => self.committed(now, id),
+                    Some(b'R') if body.starts_with(b"ROLLBACK") => self.rolled_back(id),
                     _ => {}
                 }
                 let server = self.server_mut(id);
@@ -598,7 +595,7 @@ impl Pooler {
             let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
             return if session { Passed::Forward } else { Passed::Skip };
         }
-        self.transaction_tag(id, true);
+        self.rolled_back(id);
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         let copy_in_doubt = std::mem::take(&mut server.sync_among_copy_data);
         if copy_in_doubt && fields.sqlstate == b"57014" && client.is_some() {

@@ -3,8 +3,8 @@
 mod rig;
 
 use pgweir_core::{ClientId, ServerId};
-use pgweir_wire::TransactionStatus::Idle;
-use rig::Rig;
+use pgweir_wire::TransactionStatus::{Idle, InTransaction};
+use rig::{Rig, fatal};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -150,6 +150,13 @@ impl Servers {
         (client, server, listener)
     }
 
+    /// The next server that is wanted is connected, and has not logged in.
+    fn next_connects(&mut self) -> ServerId {
+        let server = self.rig.connects.pop_front().expect("a server is wanted");
+        self.rig.server_connects(server);
+        server
+    }
+
     /// The same, with the channels moved to the listener.
     fn moved(&mut self) -> (ClientId, ServerId, ServerId) {
         let (client, server, listener) = self.listening();
@@ -285,4 +292,191 @@ fn a_client_that_hears_more_than_it_may_is_closed() {
     }
     assert!(s.rig.closed.contains(&client.into()));
     assert_eq!(s.heard(client), ["E"]);
+}
+
+/// Guards against a loss under load: what the server heard in front of the mark was taken for the listener's, because the
+/// listener had passed the mark already.
+#[test]
+fn on_the_way_there_the_slower_server_still_tells_what_it_heard_before_the_mark() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.listening();
+    s.answer(server);
+    s.notifies(listener, "a", "1");
+    s.mark(listener);
+    s.notifies(listener, "a", "2");
+    assert_eq!(s.heard(client), [""; 0], "the server has yet to tell the first");
+    s.notifies(server, "a", "1");
+    s.mark(server);
+    s.notifies(server, "a", "2");
+    s.answer(server);
+    s.notifies(listener, "a", "3");
+    assert_eq!(s.heard(client), ["1", "2", "3"]);
+    assert_eq!(s.rig.server_of(client), None);
+}
+
+/// The same on the way back, where it was told twice.
+#[test]
+fn on_the_way_back_the_slower_server_does_not_repeat_what_it_heard_before_the_mark() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| w.query(b"select pg_listening_channels()"));
+    s.answer(server);
+    s.notifies(listener, "a", "1");
+    s.mark(listener);
+    s.notifies(server, "a", "1");
+    s.mark(server);
+    s.notifies(server, "a", "2");
+    s.answer(server);
+    assert_eq!(s.heard(client), ["1", "2", "C", "Z"]);
+}
+
+/// Guards against a LISTEN that was forgotten because it was sent while the server was being asked for its channels.
+#[test]
+fn a_listen_behind_the_question_for_channels_counts() {
+    let mut s = Servers::new();
+    let client = s.rig.client();
+    s.rig.says(client, |w| w.query(b"listen a"));
+    let server = s.rig.server_of(client).expect("linked");
+    s.answer(server);
+    let listener = s.rig.servers_log_in()[0];
+    s.answer(listener);
+    s.rig.wait(Duration::from_millis(200));
+    // The question is on its way to the server.
+    s.rig.says(client, |w| w.query(b"listen b"));
+    for _ in 0..4 {
+        s.answer(server);
+        s.answer(listener);
+    }
+    s.mark(server);
+    s.mark(listener);
+    s.answer(server);
+    assert_eq!(s.rig.server_of(client), None);
+    s.notifies(listener, "b", "1");
+    assert_eq!(s.heard(client), ["C", "Z", "C", "Z", "1"]);
+    let heard: Vec<_> = s.channels[&listener].iter().filter(|c| c.len() == 1).collect();
+    assert_eq!(heard, ["a", "b"]);
+}
+
+#[test]
+fn a_listener_lost_before_the_mark_leaves_its_client_with_the_server() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.listening();
+    s.answer(server);
+    s.mark(listener);
+    s.notifies(listener, "a", "1");
+    s.rig.server_dies(listener);
+    // The server was told to stop and has not said that it got that far: it is asked again later.
+    s.notifies(server, "a", "1");
+    s.answer(server);
+    assert_eq!(s.heard(client), ["1"], "told by the server alone");
+}
+
+#[test]
+fn channels_come_back_without_a_listener_that_is_lost() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.server_dies(listener);
+    s.rig.says(client, |w| w.query(b"select pg_listening_channels()"));
+    s.answer(server);
+    s.mark(server);
+    s.answer(server);
+    assert_eq!(s.heard(client), ["N", "C", "Z"]);
+    assert_eq!(s.channels[&server].iter().collect::<Vec<_>>(), ["a"]);
+    s.notifies(server, "a", "1");
+    assert_eq!(s.heard(client), ["1"]);
+}
+
+#[test]
+fn a_listener_that_may_not_log_in_again_takes_its_clients_with_it() {
+    let mut s = Servers::new();
+    let (client, _, listener) = s.moved();
+    s.rig.server_dies(listener);
+    s.rig.wait(Duration::from_secs(1));
+    let again = s.next_connects();
+    s.rig
+        .says(again, |w| w.error(&fatal("28P01", "password authentication failed")));
+    assert!(s.rig.closed.contains(&client.into()));
+    assert_eq!(s.heard(client), ["E"]);
+}
+
+#[test]
+fn a_listener_that_may_not_log_in_at_all_leaves_its_client_with_the_server() {
+    let mut s = Servers::new();
+    let client = s.rig.client();
+    s.rig.says(client, |w| w.query(b"listen a"));
+    let server = s.rig.server_of(client).expect("linked");
+    s.answer(server);
+    let listener = s.next_connects();
+    s.rig
+        .says(listener, |w| w.error(&fatal("28P01", "password authentication failed")));
+    s.rig.wait(Duration::from_secs(1));
+    assert_eq!(s.heard(client), ["C", "Z"]);
+    s.notifies(server, "a", "1");
+    assert_eq!(s.heard(client), ["1"]);
+    assert_eq!(s.rig.server_of(client), Some(server));
+}
+
+#[test]
+fn unlisten_behind_a_savepoint_that_is_rolled_back_does_not_count() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    for (text, tag, status) in [
+        ("select 1", "SELECT 1", InTransaction),
+        ("unlisten a", "UNLISTEN", InTransaction),
+        ("rollback to s", "ROLLBACK", InTransaction),
+        ("commit", "COMMIT", Idle),
+    ] {
+        s.rig.says(client, |w| w.query(text.as_bytes()));
+        s.rig.hears(server);
+        s.rig.says(server, |w| {
+            w.command_complete(tag);
+            w.ready_for_query(status);
+        });
+    }
+    s.heard(client);
+    s.answer(server);
+    s.notifies(listener, "a", "1");
+    assert_eq!(s.heard(client), ["1"]);
+}
+
+#[test]
+fn unlisten_inside_a_transaction_counts_when_that_commits() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    for (text, tag, status) in [
+        ("select 1", "SELECT 1", InTransaction),
+        ("unlisten a", "UNLISTEN", InTransaction),
+        ("commit", "COMMIT", Idle),
+    ] {
+        s.rig.says(client, |w| w.query(text.as_bytes()));
+        s.rig.hears(server);
+        s.rig.says(server, |w| {
+            w.command_complete(tag);
+            w.ready_for_query(status);
+        });
+    }
+    s.answer(server);
+    s.heard(client);
+    s.notifies(listener, "a", "1");
+    assert_eq!(s.heard(client), [""; 0]);
+    s.answer(listener);
+    assert!(!s.channels[&listener].contains("a"));
+}
+
+/// Recording E17, in a pipeline: what follows a NOTIFY waits until its own notifications are told.
+#[test]
+fn own_notifications_come_before_the_own_ready_for_query_in_a_pipeline() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| {
+        w.query(b"notify a, 'own'");
+        w.query(b"select 1");
+    });
+    s.rig.completes(server, "NOTIFY");
+    s.notifies(listener, "a", "own");
+    s.answer(listener);
+    assert_eq!(s.heard(client), ["C", "own", "Z"]);
+    let server = s.rig.server_of(client).expect("the next");
+    s.rig.completes(server, "SELECT 1");
+    assert_eq!(s.heard(client), ["C", "Z"]);
 }
