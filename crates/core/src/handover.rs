@@ -16,10 +16,11 @@
 //! client                  a1 a2          a3 a4
 //! ```
 
-use crate::channels::ChannelName;
+use crate::channels::{ChannelName, Channels};
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
+use crate::listener::ListenerId;
 use crate::pins::PinReason;
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
@@ -338,15 +339,15 @@ impl Pooler {
         }
     }
 
-    /// The listener has heard everything in front of a mark.
-    pub(crate) fn listener_passed_mark(&mut self, now: Time, payload: &[u8]) {
+    /// A listener has heard everything in front of a mark. All listeners of the database hear all marks.
+    pub(crate) fn listener_passed_mark(&mut self, now: Time, listener: ListenerId, payload: &[u8]) {
         let Some(id) = number(payload).and_then(|mark| self.listeners.client_of_mark(mark)) else {
             return;
         };
-        if self.progress_at(id, payload).is_none() {
-            return;
+        let is_its = |channels: &mut Channels| channels.listener == Some(listener);
+        if self.channels_mut(id).is_some_and(is_its) && self.progress_at(id, payload).is_some() {
+            self.listener_has_passed(now, id);
         }
-        self.listener_has_passed(now, id);
     }
 
     /// It has passed the mark, or there is no listener any more that could. What the client is known to hear changes when

@@ -431,13 +431,13 @@ impl Pooler {
         let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {
             return;
         };
+        let Some(at) = self.listeners.of_server(server_id) else {
+            return;
+        };
         if notification.channel == self.listeners.mark_channel.as_bytes() {
-            return self.listener_passed_mark(now, notification.payload);
+            return self.listener_passed_mark(now, at, notification.payload);
         }
-        let listener = self
-            .listeners
-            .of_server(server_id)
-            .and_then(|at| self.listeners.get(at));
+        let listener = self.listeners.get(at);
         let Some(hearers) = listener.and_then(|l| l.channels.get(notification.channel)) else {
             return;
         };

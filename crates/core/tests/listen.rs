@@ -480,3 +480,34 @@ fn own_notifications_come_before_the_own_ready_for_query_in_a_pipeline() {
     s.rig.completes(server, "SELECT 1");
     assert_eq!(s.heard(client), ["C", "Z"]);
 }
+
+/// Guards against notifications that were told twice, because the listener of another user or encoding had passed the mark
+/// first.
+#[test]
+fn a_mark_counts_where_the_client_is_told() {
+    let databases = "db = host=127.0.0.1 user=u\nother = host=127.0.0.1 dbname=db user=v";
+    let mut s = Servers {
+        rig: Rig::with(databases, SETTINGS),
+        ..Servers::new()
+    };
+    let (_, _, foreign) = s.moved();
+    let client = s.rig.client_begins(&[("user", "u"), ("database", "other")]);
+    let server = s.rig.servers_log_in()[0];
+    s.heard(client);
+    s.rig.says(client, |w| w.query(b"listen a"));
+    s.answer(server);
+    let listener = s.rig.servers_log_in()[0];
+    s.answer(listener);
+    s.rig.wait(Duration::from_millis(200));
+    s.answer(server);
+    s.answer(listener);
+    s.answer(server);
+    s.mark(foreign);
+    s.notifies(server, "a", "1");
+    s.mark(server);
+    s.notifies(listener, "a", "1");
+    s.mark(listener);
+    s.notifies(listener, "a", "2");
+    s.answer(server);
+    assert_eq!(s.heard(client), ["C", "Z", "1", "2"]);
+}
