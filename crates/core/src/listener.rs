@@ -33,8 +33,8 @@ pub(crate) const UNUSED_TIME_MAX: Duration = Duration::from_secs(30);
 const FOR_GOOD: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
     WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
 
-/// What it is called in pg_stat_activity.
-const APPLICATION_NAME: &str = "pgweir listener";
+/// What a listener is called in pg_stat_activity.
+pub(crate) const LISTENER_NAME: &str = "pgweir listener";
 
 /// A listener's place in the table.
 pub(crate) type ListenerId = usize;
@@ -268,16 +268,14 @@ impl Pooler {
         server.phase = ServerPhase::Listening;
         server.since = now;
         let listener = self.listeners.get(at).expect("found above");
-        let settings = format!(
-            "SET client_encoding TO '{}'; SET application_name TO '{APPLICATION_NAME}'; {FOR_GOOD}",
-            listener.encoding.replace('\'', "''")
-        );
+        let encoding = format!("SET client_encoding TO '{}'", listener.encoding.replace('\'', "''"));
         let mut everything = command("LISTEN", self.listeners.mark_channel.as_bytes());
         for name in listener.channels.keys() {
             everything.extend_from_slice(b"; ");
             everything.extend_from_slice(&command("LISTEN", name));
         }
-        self.ask_listener(at, Asked::Settings, settings.as_bytes());
+        self.ask_listener(at, Asked::Settings, encoding.as_bytes());
+        self.ask_listener(at, Asked::Settings, FOR_GOOD.as_bytes());
         self.ask_listener(at, Asked::Everything, &everything);
     }
 

@@ -3,6 +3,7 @@
 use crate::client::{ClientPhase, Passing};
 use crate::held::Held;
 use crate::ids::ServerId;
+use crate::listener::LISTENER_NAME;
 use crate::pins::Cleanup;
 use crate::pool::{LoginFailure, PoolId, PoolKind};
 use crate::pooler::Pooler;
@@ -208,6 +209,10 @@ impl Pooler {
         }
         parameters.extend(settings.startup.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
         parameters.extend(pool.key.start.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        if pool.key.kind == PoolKind::Listener {
+            parameters.retain(|(name, _)| *name != b"application_name");
+            parameters.push((b"application_name", LISTENER_NAME.as_bytes()));
+        }
         let mut packet = Vec::new();
         StartupPacket::write_startup(&mut packet, ProtocolVersion::V3_0, parameters);
         self.outbox.insert(id.into(), |to| to.extend_from_slice(&packet));

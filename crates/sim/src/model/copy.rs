@@ -162,7 +162,7 @@ impl Session {
         });
         match result {
             Ok(count) => self.resume(shared, now_us, caller, Some(format!("COPY {count}"))),
-            Err(e) => self.fail(&e, extended),
+            Err(e) => self.fail(shared, &e, extended),
         }
     }
 }

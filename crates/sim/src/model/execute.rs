@@ -140,6 +140,10 @@ impl Session {
             }),
             Some(Statement::TiesOf { locks }) => rows_alone(Rows::Ties { locks }),
             Some(Statement::MadeAnd(names)) => rows_alone(Rows::Made(names)),
+            Some(Statement::Channels) => {
+                let channels = self.channels.iter().map(|c| vec![Value::Text(c.clone())]);
+                rows_alone(Rows::Given(channels.collect()))
+            }
             Some(Statement::Execute(name)) => {
                 let prepared = self.statements.get(name.as_bytes()).cloned();
                 let planned = prepared
@@ -355,6 +359,7 @@ impl Session {
             | Statement::Execute(_)
             | Statement::Ties
             | Statement::Made
+            | Statement::Channels
             | Statement::TiesOf { .. }
             | Statement::MadeAnd(_) => unreachable!("not a utility"),
             Statement::Invalid(e) => return Err(e),

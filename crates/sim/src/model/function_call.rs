@@ -60,7 +60,7 @@ impl Session {
             });
         });
         self.finish_command(shared);
-        self.ready();
+        self.ready(shared);
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use super::error::ServerError;
 use super::expression::{Type, Value};
 use super::session::Session;
 use super::statement::Column;
+use super::transaction::{Notification, Shared};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -151,26 +152,30 @@ impl Session {
     }
 
     /// The transaction commits: what waited for it comes about.
-    pub(super) fn commit_objects(&mut self) {
+    pub(super) fn commit_objects(&mut self, shared: &mut Shared) {
         if self.transaction.temporary.values().any(|t| t.drop_on_commit) {
             Rc::make_mut(&mut self.transaction.temporary).retain(|_, table| !table.drop_on_commit);
         }
         for cursor in self.cursors.values_mut() {
             cursor.level_id = None;
         }
-        for announcement in std::mem::take(&mut self.transaction.announced).iter() {
+        let announced = std::mem::take(&mut self.transaction.announced);
+        // Whoever begins to listen hears what is committed from then on (`Exec_ListenPreCommit`).
+        if self.channels.is_empty() && announced.iter().any(|a| matches!(a, Announcement::Listen(_))) {
+            self.heard = shared.notifications.len();
+        }
+        for announcement in announced.iter() {
             match announcement {
                 Announcement::Listen(channel) => drop(self.channels.insert(channel.clone())),
                 Announcement::Unlisten(Some(channel)) => drop(self.channels.remove(channel)),
                 Announcement::Unlisten(None) => self.channels.clear(),
-                Announcement::Notify { channel, payload } => {
-                    self.notifications.push((channel.clone(), payload.clone()));
-                }
+                Announcement::Notify { channel, payload } => shared.notifications.push(Notification {
+                    process_id: self.key.process_id,
+                    channel: channel.clone(),
+                    payload: payload.clone(),
+                }),
             }
         }
-        // All of the transaction's LISTENs count, whatever came first.
-        let channels = &self.channels;
-        self.notifications.retain(|(channel, _)| channels.contains(channel));
     }
 
     /// DISCARD ALL, beside settings and portals.
@@ -182,14 +187,25 @@ impl Session {
         self.transaction.temporary = Rc::default();
     }
 
-    /// Own notifications are told when no transaction is left (`ProcessNotifyInterrupt`).
-    pub(super) fn tell_notifications(&mut self) {
-        for (channel, payload) in std::mem::take(&mut self.notifications) {
-            let process_id = self.key.process_id;
+    /// Whether notifications have been committed that it has not looked at.
+    pub fn has_to_hear(&self, shared: &Shared) -> bool {
+        !self.channels.is_empty() && self.heard < shared.notifications.len()
+    }
+
+    /// Notifications are told when no transaction is left (`ProcessNotifyInterrupt`).
+    pub(super) fn tell_notifications(&mut self, shared: &Shared) {
+        if self.channels.is_empty() {
+            return;
+        }
+        let heard = std::mem::replace(&mut self.heard, shared.notifications.len());
+        for notification in &shared.notifications[heard..] {
+            if !self.channels.contains(&notification.channel) {
+                continue;
+            }
             self.out.write(|w| {
                 w.message(b'A', |b| {
-                    b.extend(process_id.to_be_bytes());
-                    for text in [channel, payload] {
+                    b.extend(notification.process_id.to_be_bytes());
+                    for text in [&notification.channel, &notification.payload] {
                         b.extend_from_slice(text.as_bytes());
                         b.push(0);
                     }

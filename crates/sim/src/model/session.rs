@@ -71,8 +71,8 @@ pub struct Session {
     pub(super) locks: Locks,
     /// Where it listens.
     pub(super) channels: BTreeSet<String>,
-    /// Channel and payload of its own notifications that it has not been told of.
-    pub(super) notifications: Vec<(String, String)>,
+    /// How many of the database's notifications it has looked at, while it listens.
+    pub(super) heard: usize,
     pub(super) met_undefined: bool,
     pub(super) user: String,
     pub(super) database: String,
@@ -165,7 +165,7 @@ impl Session {
             cursors: BTreeMap::new(),
             locks: Locks::default(),
             channels: BTreeSet::new(),
-            notifications: Vec::new(),
+            heard: 0,
             met_undefined: false,
             user: String::new(),
             database: String::new(),
@@ -260,8 +260,12 @@ impl Session {
         self.settings.get(name).ok()
     }
 
-    /// Goes on if the time it was busy until has come.
+    /// Goes on if the time it was busy until has come, and hears of notifications while it is idle.
     pub fn advance(&mut self, shared: &mut Shared, now_us: u64) {
+        if self.is_idle() && self.has_to_hear(shared) {
+            self.tell_notifications(shared);
+            self.out.flush();
+        }
         if self.busy_until().is_some_and(|until| until <= now_us) {
             if let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready) {
                 self.resume(shared, now_us, caller, None);
@@ -278,7 +282,7 @@ impl Session {
             };
             let extended = matches!(caller, Caller::Execute { .. });
             let e = ServerError::error("57014", "canceling statement due to user request");
-            self.fail(&e, extended);
+            self.fail(shared, &e, extended);
             self.work(shared, now_us);
         }
     }
@@ -394,7 +398,7 @@ impl Session {
                     self.transaction.block = Block::Started;
                 }
                 self.finish_command(shared);
-                self.ready();
+                self.ready(shared);
                 (Ok(()), false)
             }
             FrontendTag::Terminate => {
@@ -406,7 +410,7 @@ impl Session {
             FrontendTag::Password => (Ok(()), false),
         };
         if let Err(e) = result {
-            self.fail(&e, extended);
+            self.fail(shared, &e, extended);
         }
     }
 
@@ -417,12 +421,12 @@ impl Session {
             Caller::Execute { portal, rows_max } => (self.execute_resume(shared, now_us, &portal, rows_max, tag), true),
         };
         if let Err(e) = result {
-            self.fail(&e, extended);
+            self.fail(shared, &e, extended);
         }
     }
 
     /// What the main loop does about an error.
-    pub(super) fn fail(&mut self, e: &ServerError, extended: bool) {
+    pub(super) fn fail(&mut self, shared: &Shared, e: &ServerError, extended: bool) {
         if e.severity == "FATAL" {
             self.fatal(e);
             return;
@@ -432,7 +436,7 @@ impl Session {
         if extended {
             self.skip_to_sync = true;
         } else {
-            self.ready();
+            self.ready(shared);
         }
     }
 
@@ -441,11 +445,16 @@ impl Session {
         self.client_closed();
     }
 
-    /// ReadyForQuery, behind the settings that changed.
-    pub(super) fn ready(&mut self) {
+    /// ReadyForQuery, behind notifications and the settings that changed.
+    pub(super) fn ready(&mut self, shared: &Shared) {
         if self.status() == TransactionStatus::Idle {
-            self.tell_notifications();
+            self.tell_notifications(shared);
         }
+        self.tell_ready();
+    }
+
+    /// ReadyForQuery, behind the settings that changed.
+    pub(super) fn tell_ready(&mut self) {
         for (name, value) in self.settings.changes_to_tell() {
             self.out
                 .write(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
@@ -507,7 +516,7 @@ impl Session {
             };
         }
         self.settings.commit();
-        self.commit_objects();
+        self.commit_objects(shared);
         self.end_transaction();
     }
 

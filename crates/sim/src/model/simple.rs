@@ -32,7 +32,7 @@ impl Session {
         if statements.is_empty() {
             self.finish_command(shared);
             self.out.write(|w| w.empty(b'I'));
-            self.ready();
+            self.ready(shared);
             return Ok(());
         }
         let run = SimpleRun {
@@ -77,7 +77,7 @@ impl Session {
                 }
             }
         }
-        self.ready();
+        self.ready(shared);
         Ok(())
     }
 

@@ -109,7 +109,7 @@ impl Session {
         let key = self.key.clone();
         self.out.write(|w| w.backend_key_data(key.process_id, &key.secret));
         self.phase = Phase::Ready;
-        self.ready();
+        self.tell_ready();
         Ok(())
     }
 }

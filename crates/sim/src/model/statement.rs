@@ -32,8 +32,8 @@
 //! Settings are those of `settings.rs` and any name with a dot.
 //!
 //! Between concurrent sessions there are no locks: each sees what others committed, and the last writer wins; advisory locks
-//! on keys below 0 are held by a session that is not modelled; a session hears of its own notifications only. Two
-//! questions about the session are known by their text (`views.rs`).
+//! on keys below 0 are held by a session that is not modelled; a session hears notifications
+//! between its transactions. What a pooler asks about the session is known by its text (`views.rs`).
 
 use super::error::ServerError;
 use super::expression::{Expression, Type, Value};
@@ -117,6 +117,7 @@ pub(super) enum Statement {
     /// See `views.rs`.
     Ties,
     Made,
+    Channels,
     /// `Ties` with its parameter: whether to look for locks.
     TiesOf {
         locks: bool,

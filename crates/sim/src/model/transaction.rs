@@ -10,6 +10,16 @@ use std::rc::Rc;
 #[derive(Debug, Default)]
 pub struct Shared {
     pub(super) table: BTreeMap<i32, Value>,
+    /// All that were ever committed, in the order of their commits.
+    pub(super) notifications: Vec<Notification>,
+}
+
+/// What NOTIFY sends.
+#[derive(Debug)]
+pub(super) struct Notification {
+    pub(super) process_id: u32,
+    pub(super) channel: String,
+    pub(super) payload: String,
 }
 
 impl Shared {

@@ -2,7 +2,7 @@
 //!
 //! They are no SQL that the model could read; a text that differs from these is an error that the simulation reports.
 
-use super::statement::Statement;
+use super::statement::{SetTo, Statement};
 
 /// What ties the session to its server, a column for each of [`super::Ties`]; the parameter says whether to look for locks.
 const TIES: &str = "SELECT \
@@ -21,6 +21,16 @@ const MADE: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
     WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
 
+/// Every channel that the session listens to.
+const CHANNELS: &str = "SELECT c FROM pg_catalog.pg_listening_channels() AS c";
+
+/// Lifts the limits that could end a listener. No limit of these ends a session of the model: it is answered like SET.
+const NO_LIMITS: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
+    WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
+
+/// Columns of [`CHANNELS`].
+pub(super) const CHANNELS_COLUMNS: [&str; 1] = ["c"];
+
 /// Columns of [`TIES`], as PostgreSQL names them.
 pub(super) const TIES_COLUMNS: [&str; 5] = ["exists", "case", "exists", "exists", "exists"];
 
@@ -32,6 +42,12 @@ pub(super) fn question(text: &str) -> Option<Statement> {
     match text {
         TIES => Some(Statement::Ties),
         MADE => Some(Statement::Made),
+        CHANNELS => Some(Statement::Channels),
+        NO_LIMITS => Some(Statement::Set {
+            name: "statement_timeout".into(),
+            value: SetTo::Value("0".into()),
+            local: false,
+        }),
         _ => None,
     }
 }

@@ -9,6 +9,9 @@ use pgweir_core::ConnectionId;
 use pgweir_wire::Header;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What the pooler calls its listeners.
+const LISTENER: &str = "pgweir listener";
+
 impl World {
     /// A server that changes hands must be idle and clean. `given` is the input that the core was just given, by whom, and
     /// how much of it the core has consumed.
@@ -123,7 +126,10 @@ impl World {
             if user.is_empty() || closing.contains(&process_id) && !rests {
                 continue;
             }
-            *pools.entry((database, user)).or_default() += 1;
+            // The size of the pool says nothing of listeners.
+            if session.setting("application_name").as_deref() != Some(LISTENER) {
+                *pools.entry((database, user)).or_default() += 1;
+            }
             *databases.entry(database).or_default() += 1;
             *users.entry(user).or_default() += 1;
         }

@@ -135,6 +135,10 @@ impl World {
             return;
         };
         let (mut sent, is_closed, busy_until) = session;
+        for behind in self.postgres.behind(process_id) {
+            let at = self.now_us + self.random.between(1, self.latency_us_max());
+            self.schedule(at, Event::ServerWakes(behind));
+        }
         if let Some(until) = busy_until {
             self.schedule(until, Event::ServerWakes(process_id));
         }

@@ -44,6 +44,23 @@ impl Postgres {
         self.sessions.get(&process_id)
     }
 
+    /// Idle sessions of the same database that have notifications to hear.
+    pub fn behind(&self, process_id: u32) -> Vec<u32> {
+        let Some(shared) = self
+            .sessions
+            .get(&process_id)
+            .and_then(|s| self.shared.get(s.owner().0))
+        else {
+            return Vec::new();
+        };
+        let database = self.sessions[&process_id].owner().0;
+        let is_behind = |s: &Session| s.is_idle() && s.owner().0 == database && s.has_to_hear(shared);
+        self.sessions()
+            .filter(|(_, s)| is_behind(s))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
     /// All sessions.
     pub fn sessions(&self) -> impl Iterator<Item = (u32, &Session)> {
         self.sessions.iter().map(|(id, session)| (*id, session))
