@@ -485,6 +485,13 @@ impl Pooler {
         if channels.heard.is_empty() && nothing_moves {
             return None;
         }
+        let server = self.servers.get(server_id.0)?;
+        let replies_are_due = !channels.heard.is_empty() && !server.queue.is_empty() && !server.queue.segment_open();
+        if channels.notifies && replies_are_due && begins_request(message.tag) && !server.copy_in {
+            // What the request before it sent to the client itself comes before the reply to this one.
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Some(Step::Wait);
+        }
         let text = self.text_of(id, message)?;
         if !message.is_whole() && message.tag != FrontendTag::Bind {
             return if message.total <= crate::inspection::INSPECT_BYTES_MAX {
@@ -493,16 +500,13 @@ impl Pooler {
                 None
             };
         }
-        let queue = &self.servers.get(server_id.0)?.queue;
-        let replies_are_due = !queue.is_empty() && !queue.segment_open();
-        let channels = self.channels_mut(id)?;
-        let hears = !channels.heard.is_empty();
         let concerns = CONCERNS_LISTENING.iter().any(|word| has_word(&text, word));
-        if hears && replies_are_due && (concerns || channels.notifies) {
-            // What it means depends on how the requests before it end; what those sent is heard before their end.
+        if concerns && replies_are_due {
+            // What it means depends on how the requests before it end.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
+        let channels = self.channels_mut(id)?;
         channels.notifies |= contains(&text, b"notify");
         if !concerns {
             return None;
@@ -583,6 +587,12 @@ pub(crate) fn command(verb: &str, channel: &[u8]) -> Vec<u8> {
     }
     text.push(b'"');
     text
+}
+
+/// Whether a message is not a part of a request before it: the data of a copy, or Flush.
+fn begins_request(tag: FrontendTag) -> bool {
+    use FrontendTag::{CopyData, CopyDone, CopyFail, Flush};
+    !matches!(tag, CopyData | CopyDone | CopyFail | Flush)
 }
 
 fn number(payload: &[u8]) -> Option<u64> {

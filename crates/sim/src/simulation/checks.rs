@@ -5,6 +5,7 @@ use super::client::Phase;
 use super::network::{Connection, Peer};
 use super::topology::Mode;
 use super::world::World;
+use crate::model::Session;
 use pgweir_core::ConnectionId;
 use pgweir_wire::Header;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +97,14 @@ impl World {
                 continue;
             };
             let at_rest = session.is_idle() && session.unread().is_empty() && session.ties().is_empty();
-            if is_still(connection) && is_still(server) && at_rest {
+            // What it listens to may be on its way to a listener, which has not heard the mark.
+            let listens = self.connections.values().any(|c| {
+                let Peer::Server(listener) = c.peer else { return false };
+                let hears = |s: &Session| s.owner().0 == session.owner().0 && is_listener(s);
+                let is_behind = self.postgres.behind(process_id).contains(&listener);
+                self.postgres.session(listener).is_some_and(hears) && (is_behind || !is_still(c))
+            });
+            if is_still(connection) && is_still(server) && at_rest && !listens {
                 wrong = Some(format!(
                     "{:?} keeps {:?}, though nothing ties it to it",
                     connection.id, server.id
@@ -127,7 +135,7 @@ impl World {
                 continue;
             }
             // The size of the pool says nothing of listeners.
-            if session.setting("application_name").as_deref() != Some(LISTENER) {
+            if !is_listener(session) {
                 *pools.entry((database, user)).or_default() += 1;
             }
             *databases.entry(database).or_default() += 1;
@@ -232,6 +240,10 @@ impl World {
             });
         }
     }
+}
+
+fn is_listener(session: &Session) -> bool {
+    session.setting("application_name").as_deref() == Some(LISTENER)
 }
 
 /// Whether what an idle server ignores is all that begins in the first `sent_bytes` of what it is sent: what is left of a

@@ -74,13 +74,17 @@ pub struct Client {
 }
 
 /// Why a message that nobody expected is yet allowed.
-fn allowed_refusal(topology: &Topology, sqlstate: &[u8], message: &[u8]) -> bool {
+fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
     let faulty = topology.servers_may_die();
-    match sqlstate {
+    // docs/differences.md: what the server has swallowed of it is not known.
+    let detail = b"DSync among the data of a copy that failed\0";
+    let copy_in_doubt = body.windows(detail.len()).any(|w| w == detail);
+    match fields.sqlstate {
         // One that has vanished counts until that is noticed.
         b"53300" => topology.max_client_conn <= topology.clients,
-        b"57014" => topology.query_wait_timeout_ms > 0 && message == b"query_wait_timeout",
+        b"57014" => topology.query_wait_timeout_ms > 0 && fields.message == b"query_wait_timeout",
         b"57P05" => topology.pin_idle_timeout_ms > 0,
+        b"08006" if copy_in_doubt => true,
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,
     }
@@ -147,7 +151,7 @@ impl Client {
             ProtocolVersion::V3_0,
             parameters.map(|(n, v)| (n.as_bytes(), v.as_bytes())),
         );
-        self.oracle = Some(Oracle::new(topology.version, &packet));
+        self.oracle = Some(Oracle::new(topology.version, &packet, topology.servers_may_die()));
         packet
     }
 
@@ -272,7 +276,8 @@ impl Client {
     fn message(&mut self, topology: &Topology, message: &[u8]) -> Result<Wish, String> {
         self.check_tokens(message)?;
         let body = &message[5..];
-        if message[0] == b'N' && self.is_queue_notice(body) {
+        if message[0] == b'N' && (self.is_queue_notice(body) || topology.servers_may_die() && self.is_gap_notice(body))
+        {
             return Ok(Wish::Nothing);
         }
         match self.phase {
@@ -364,7 +369,7 @@ impl Client {
 
     fn refused(&mut self, topology: &Topology, body: &[u8]) -> Result<Wish, String> {
         let fields = ErrorFields::read(body).unwrap_or_default();
-        if !self.rubbish && !allowed_refusal(topology, fields.sqlstate, fields.message) {
+        if !self.rubbish && !allowed_refusal(topology, &fields, body) {
             return Err(format!(
                 "{}: refused without a reason: {} {}\n    flight: {}",
                 self.label(),
@@ -375,6 +380,11 @@ impl Client {
         }
         self.phase = Phase::Refused;
         Ok(Wish::Nothing)
+    }
+
+    /// What comes behind the loss of a listener may come in any place, too.
+    fn is_gap_notice(&self, body: &[u8]) -> bool {
+        ErrorFields::read(body).is_ok_and(|f| f.message == b"notifications may have been lost")
     }
 
     /// The notice of query_wait_notify may come in any place.
