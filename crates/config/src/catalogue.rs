@@ -348,7 +348,7 @@ catalogue! {
     /// When to close a client that is tied to its server and does nothing.
     pin_idle_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. A client whose session cannot be moved (temporary tables, advisory locks, LISTEN and what else SHOW PINS lists) keeps a server from the others even while it is idle. 0: for as long as it likes.",
+        help: "pgweir's own. A client whose session cannot be moved (temporary tables, advisory locks and what else SHOW PINS lists) keeps a server from the others even while it is idle. 0: for as long as it likes.",
     }
     /// PgBouncer's buffer size.
     pkt_buf: u32 {

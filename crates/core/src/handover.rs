@@ -31,7 +31,8 @@ use pgweir_wire::frontend::{BindNames, Parse};
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Writer, backend};
 use std::time::Duration;
 
-/// How long a client waits for its channels to move; a listener connection that takes longer is given up.
+/// How long a client waits for its listener to hear a mark or what it has notified itself; one that takes longer is given
+/// up.
 const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Name of the statements that move channels, on servers.
@@ -103,6 +104,14 @@ impl Moving {
     /// What the listener tells of a channel must wait for what the server still has to tell of it.
     pub(crate) fn waits_for_server(&self, channel: &[u8]) -> bool {
         matches!(self, Moving::Away { channels, at } if !at.server_passed && channels.iter().any(|c| **c == *channel))
+    }
+
+    /// Only the listener has yet to hear the mark.
+    fn is_owed_by_listener(&self) -> bool {
+        match self {
+            Moving::Away { at, .. } | Moving::Back(at) => at.server_passed && !at.listener_passed,
+            _ => false,
+        }
     }
 
     pub(crate) fn transaction_ended(&mut self) {
@@ -562,8 +571,9 @@ impl Pooler {
                 continue;
             };
             match (client.waiting, &client.channels) {
-                (Waiting::ForListener { since }, Some(channels)) if now - since > MOVE_TIME_MAX => {
-                    slow.extend(channels.listener);
+                (Waiting::ForListener { since }, Some(channels)) => {
+                    let owes = channels.holds_ready || channels.moving.is_owed_by_listener();
+                    slow.extend(channels.listener.filter(|_| owes && now - since > MOVE_TIME_MAX));
                 }
                 _ if client.pins.contains(PinReason::Listening) => self.move_on(now, ServerId(slot)),
                 _ => {}

@@ -473,6 +473,7 @@ fn own_notifications_come_before_the_own_ready_for_query_in_a_pipeline() {
         w.close(b'P', b"x");
         w.sync();
     });
+    s.rig.hears(server);
     s.rig.completes(server, "NOTIFY");
     s.notifies(listener, "a", "own");
     s.answer(listener);
@@ -510,4 +511,27 @@ fn a_mark_counts_where_the_client_is_told() {
     s.notifies(listener, "a", "2");
     s.answer(server);
     assert_eq!(s.heard(client), ["C", "Z", "1", "2"]);
+}
+
+#[test]
+fn a_listener_that_does_not_answer_is_given_up() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| w.query(b"notify a, 'own'"));
+    s.rig.completes(server, "NOTIFY");
+    s.rig.wait(Duration::from_secs(4));
+    assert_eq!(s.heard(client), ["C"]);
+    s.rig.wait(Duration::from_secs(2));
+    assert!(s.rig.closed.contains(&listener.into()));
+    assert_eq!(s.heard(client), ["Z"]);
+}
+
+/// Guards against listeners that were closed, one after the other, because a server kept its own client waiting.
+#[test]
+fn a_server_that_does_not_answer_is_not_the_listeners_fault() {
+    let mut s = Servers::new();
+    let (client, _, listener) = s.moved();
+    s.rig.says(client, |w| w.query(b"listen b"));
+    s.rig.wait(Duration::from_secs(20));
+    assert!(!s.rig.closed.contains(&listener.into()));
 }
