@@ -21,6 +21,9 @@ pub const UNHEARD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Where the process id of a NotificationResponse lies in the message.
 const PROCESS_ID: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 4;
 
+/// The longest name (NAMEDATALEN - 1), bytes.
+const NAME_BYTES_MAX: usize = 63;
+
 /// A channel's name, in the encoding of those who use it.
 pub(crate) type ChannelName = Arc<[u8]>;
 
@@ -268,7 +271,11 @@ impl Pooler {
             return;
         }
         let all = unlistened.iter().any(Option::is_none);
-        let gone = |c: &ChannelName| all || unlistened.iter().flatten().any(|u| **u == **c);
+        // A name too long is cut as PostgreSQL cuts it, between two characters.
+        let is = |u: &[u8], c: &[u8]| {
+            u == c || u.len() > NAME_BYTES_MAX && c.len() + 3 >= NAME_BYTES_MAX && u.starts_with(c)
+        };
+        let gone = |c: &ChannelName| all || unlistened.iter().flatten().any(|u| is(u, c));
         let (gone, kept) = std::mem::take(&mut channels.heard).into_iter().partition(gone);
         channels.heard = kept;
         if let Some(listener) = channels.listener {

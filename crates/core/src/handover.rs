@@ -535,11 +535,13 @@ impl Pooler {
         }
         let runs = message.tag != FrontendTag::Parse || self.settings.max_prepared_statements == 0;
         if runs && has_word(&text, b"unlisten") {
-            let gone = match pgweir_sql::classify(&text) {
-                Statement::Unlisten(name) => Some(name),
+            let statements = pgweir_sql::statements(&text).unwrap_or_default();
+            let gone = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
+                Statement::Unlisten(name) => Some(Some(name)),
+                Statement::UnlistenAll => Some(None),
                 _ => None,
-            };
-            self.channels_mut(id)?.unlistened.push(gone);
+            });
+            self.channels_mut(id)?.unlistened.extend(gone);
         }
         None
     }

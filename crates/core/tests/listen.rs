@@ -441,26 +441,29 @@ fn unlisten_behind_a_savepoint_that_is_rolled_back_does_not_count() {
 
 #[test]
 fn unlisten_inside_a_transaction_counts_when_that_commits() {
-    let mut s = Servers::new();
-    let (client, server, listener) = s.moved();
-    for (text, tag, status) in [
-        ("select 1", "SELECT 1", InTransaction),
-        ("unlisten a", "UNLISTEN", InTransaction),
-        ("commit", "COMMIT", Idle),
+    for (text, hears) in [
+        ("unlisten a", false),
+        ("select 1; unlisten *; select 2", false),
+        ("unlisten b; select 1", true),
+        ("select 'unlisten a'", true),
     ] {
-        s.rig.says(client, |w| w.query(text.as_bytes()));
-        s.rig.hears(server);
-        s.rig.says(server, |w| {
-            w.command_complete(tag);
-            w.ready_for_query(status);
-        });
+        let mut s = Servers::new();
+        let (client, server, listener) = s.moved();
+        for (text, status) in [("select 1", InTransaction), (text, InTransaction), ("commit", Idle)] {
+            s.rig.says(client, |w| w.query(text.as_bytes()));
+            s.rig.hears(server);
+            s.rig.says(server, |w| {
+                w.command_complete(if text == "commit" { "COMMIT" } else { "DONE" });
+                w.ready_for_query(status);
+            });
+        }
+        s.answer(server);
+        s.heard(client);
+        s.notifies(listener, "a", "1");
+        assert_eq!(s.heard(client) == ["1"], hears, "{text}");
+        s.answer(listener);
+        assert_eq!(s.channels[&listener].contains("a"), hears, "{text}");
     }
-    s.answer(server);
-    s.heard(client);
-    s.notifies(listener, "a", "1");
-    assert_eq!(s.heard(client), [""; 0]);
-    s.answer(listener);
-    assert!(!s.channels[&listener].contains("a"));
 }
 
 /// Recording E17, in a pipeline: what follows a NOTIFY waits until its own notifications are told.
