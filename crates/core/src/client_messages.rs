@@ -236,8 +236,8 @@ impl Pooler {
         let tracked = pool.settings.mode != PoolMode::Session && self.settings.max_prepared_statements > 0;
         if tracked
             && server.queue.segment_outstanding()
-            && touches_statements(message.tag)
-            && server.queue.statements_in_doubt()
+            && (touches_statements(message.tag) && server.queue.statements_in_doubt()
+                || message.tag == FrontendTag::Parse && server.awaits_settings())
         {
             client.waiting = Waiting::ForReplies;
             return Step::Wait;

@@ -41,7 +41,7 @@ pub(crate) struct Suspicion {
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     /// Whether settings were asked for.
-    settings: bool,
+    pub(crate) settings: bool,
     /// Name and value of every setting the session has made.
     rows: Vec<(Box<str>, Option<Box<str>>)>,
     /// Time limits that the probe lifted for itself, with the session's own values.

@@ -133,6 +133,11 @@ impl Server {
             && self.passing == Passing::None
     }
 
+    /// Whether an answer that is due tells settings: what a Parse would be parsed under is not known before.
+    pub(crate) fn awaits_settings(&self) -> bool {
+        !self.copy_in && (self.settings_in_doubt || self.probe.as_ref().is_some_and(|p| p.settings))
+    }
+
     /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.
     pub(crate) fn is_expired(&self, now: Time) -> bool {
         self.expires <= now && (self.has_served || self.expires > self.connect_time)

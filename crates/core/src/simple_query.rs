@@ -80,11 +80,14 @@ impl Pooler {
             }
             _ => {}
         }
-        let may = self.may_do(id, message, may);
+        let found = may;
+        let may = self.may_do(id, message, found);
         if may.intersects(Effects::PREPARE) && effect.as_ref().is_none_or(|e| e.server_lost_all.is_none()) {
             effect.get_or_insert_default().may_end_statements = true;
         }
-        self.server_mut(server_id).settings_in_doubt |= may.intersects(Effects::SETTINGS);
+        // The statements to come depend on settings, too.
+        let sets = may.union(found.unwrap_or(Effects::NONE)).intersects(Effects::SETTINGS);
+        self.server_mut(server_id).settings_in_doubt |= sets;
         if may.intersects(Effects::CODE) || begins_code(message.body()) {
             self.doubt_statements(server_id);
         }

@@ -147,6 +147,58 @@ fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
     assert_eq!(told.last().map(String::as_str), Some("Query select 2"));
 }
 
+/// Guards against a statement that was parsed under one search_path and shared under another: its settings must be known,
+/// whether the SET has been answered but not asked about, or not even answered; and whatever the client has prepared so far.
+#[test]
+fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
+    const TENANT: Session = Session {
+        settings: &[("search_path", "tenant")],
+        ..NOTHING
+    };
+    for at_once in [false, true] {
+        let mut rig = full("");
+        let (setter, other) = (rig.client(), rig.client());
+        let parses = |rig: &mut Rig, client: ClientId| {
+            rig.says(client, |w| {
+                w.parse(b"s", b"select name from who", &[0, 0]);
+                w.sync();
+            });
+        };
+        let server = if at_once {
+            rig.says(setter, |w| w.query(b"set search_path = tenant"));
+            parses(&mut rig, setter);
+            let server = rig.server_of(setter).expect("linked");
+            assert_eq!(rig.told(server), ["Query set search_path = tenant"]);
+            rig.completes(server, "SET");
+            server
+        } else {
+            let server = does(&mut rig, setter, "set search_path = tenant");
+            parses(&mut rig, setter);
+            server
+        };
+        let asked = answers(&mut rig, server, TENANT);
+        assert!(
+            asked.iter().any(|l| l.ends_with("pgweir_7")) && !asked.iter().any(|l| l.ends_with("from who")),
+            "{asked:?}"
+        );
+        assert_eq!(
+            answers_all(&mut rig, server, TENANT),
+            ["Parse pgweir_10 select name from who", "Sync"]
+        );
+        assert_eq!(
+            rig.told(setter)[2..],
+            ["ParseComplete", "ReadyForQuery I"],
+            "at_once: {at_once}"
+        );
+        parses(&mut rig, other);
+        let asked = answers_all(&mut rig, server, NOTHING);
+        assert!(
+            asked.contains(&"Parse pgweir_11 select name from who".into()),
+            "the server must say whether it can be parsed there: {asked:?}"
+        );
+    }
+}
+
 #[test]
 fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again() {
     let mut rig = full("");
