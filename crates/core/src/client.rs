@@ -161,6 +161,12 @@ impl Client {
         matches!(self.phase, ClientPhase::Session)
     }
 
+    /// Whether something must be done or known before its next message goes to a server.
+    #[inline]
+    pub(crate) fn attends(&self) -> bool {
+        self.channels.is_some() || self.deferred_begin.is_some()
+    }
+
     pub(crate) fn names_mut(&mut self) -> &mut Names {
         self.names.get_or_insert_default()
     }

@@ -177,24 +177,26 @@ impl Pooler {
             }
             _ => {}
         }
-        let server_id = match client.link {
-            Some(server_id) => server_id,
+        let (server_id, attends) = match client.link {
+            Some(server_id) => (server_id, client.attends()),
             None => {
                 if let Some(step) = self.without_server(now, id, &message, input) {
                     return step;
                 }
                 match self.acquire(now, id) {
-                    Acquired::Server(server_id) => server_id,
+                    Acquired::Server(server_id) => (server_id, self.clients.get(id.0).is_some_and(Client::attends)),
                     Acquired::Wait => return Step::Wait,
                     Acquired::Closed => return Step::Closed,
                 }
             }
         };
-        if let Some(step) = self.mind_channels(now, id, server_id, &message) {
-            return step;
-        }
-        if self.clients.get(id.0).is_some_and(|c| c.deferred_begin.is_some()) {
-            self.send_deferred_begin(id, server_id);
+        if attends {
+            if let Some(step) = self.mind_channels(now, id, server_id, &message) {
+                return step;
+            }
+            if self.clients.get(id.0).is_some_and(|c| c.deferred_begin.is_some()) {
+                self.send_deferred_begin(id, server_id);
+            }
         }
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         if server.queue.is_empty() {
@@ -257,7 +259,8 @@ impl Pooler {
             FrontendTag::Execute => self.plain(id, server_id, &message, Expect::Execute),
             FrontendTag::FunctionCall => {
                 if self.keeps_session(id) {
-                    self.suspect(now, id, Effects::CODE, b"function call", Vec::new());
+                    let hidden = self.settings_of_functions(id);
+                    self.suspect(now, id, Effects::CODE, b"function call", hidden);
                 }
                 self.plain(id, server_id, &message, Expect::FunctionCall)
             }

@@ -204,7 +204,8 @@ impl Pooler {
         } else if client.bound_discard.as_deref() == Some(names.portal) {
             client.bound_discard = None;
         }
-        if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty()) {
+        let knows_names = self.knows_names(server_id);
+        if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
             if let Some(step) = self.suspect_bound(now, id, server_id, &statement, &names, message) {
                 return step;
@@ -247,6 +248,9 @@ impl Pooler {
         self.server_mut(server_id).settings_in_doubt |= sets;
         if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
             self.doubt_statements(server_id);
+        }
+        if let Some(statement) = statement.filter(|_| self.knows_names(server_id)) {
+            self.runs_names_in(server_id, statement);
         }
     }
 

@@ -509,14 +509,16 @@ impl Pooler {
                 None
             };
         }
-        let concerns = CONCERNS_LISTENING.iter().any(|word| has_word(&text, word));
-        if concerns && replies_are_due {
-            // What it means depends on how the requests before it end.
+        let concerns =
+            CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.names_listen(server_id, &text);
+        let notifies = contains(&text, b"notify");
+        if (concerns || notifies) && replies_are_due {
+            // What it means depends on how the requests before it end; and what it sends must not be told with them.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
         let channels = self.channels_mut(id)?;
-        channels.notifies |= contains(&text, b"notify");
+        channels.notifies |= notifies;
         if !concerns {
             return None;
         }

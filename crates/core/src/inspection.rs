@@ -22,6 +22,9 @@ pub(crate) const INSPECT_BYTES_MAX: usize = 64 * 1024;
 /// The longest name a custom setting may have to be looked for among parameters, bytes.
 const SETTING_NAME_BYTES_MAX: usize = 128;
 
+/// Constants of a text that may be names of settings and are taken for such.
+const NAMED_SETTINGS_MAX: usize = 32;
+
 /// What a text that nobody has read may have done.
 const UNREAD: Effects = Effects::CODE.union(Effects::SETTINGS).union(Effects::ENDS);
 
@@ -52,7 +55,7 @@ impl Pooler {
             return Effects::ALL;
         };
         let effects = pgweir_sql::effects(text);
-        if !effects.is_empty() {
+        if !effects.is_empty() || self.knows_names(server_id) {
             self.inspect_effects(now, id, server_id, effects, text, verdict);
         }
         effects
@@ -68,6 +71,7 @@ impl Pooler {
         text: &[u8],
         verdict: &pgweir_sql::Statement,
     ) {
+        let effects = effects | self.effects_of_names(server_id, text, effects);
         let effects = self.prepare_for(id, server_id, effects, None);
         if self.keeps_session(id) {
             let effects = without_mere_ends(effects, verdict);
@@ -100,12 +104,24 @@ impl Pooler {
     }
 
     fn suspect_text(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8]) {
-        let hidden = if effects.intersects(Effects::SETTINGS) {
-            pgweir_sql::hidden_settings(text)
-        } else {
-            Vec::new()
-        };
+        let hidden = self.settings_named(id, effects, text);
         self.suspect(now, id, effects, text, hidden);
+    }
+
+    /// Settings that a text with these effects may make and `pg_settings` does not show.
+    fn settings_named(&mut self, id: ClientId, effects: Effects, text: &[u8]) -> Vec<Box<str>> {
+        if !effects.intersects(Effects::SETTINGS | Effects::CODE) {
+            return Vec::new();
+        }
+        let mut names = pgweir_sql::hidden_settings(text);
+        let of_functions = self.settings_of_functions(id);
+        if !of_functions.is_empty() {
+            // A function may be given the name of a setting.
+            let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
+            names.extend(constants.filter_map(setting_name).take(NAMED_SETTINGS_MAX));
+            names.extend(of_functions);
+        }
+        names
     }
 
     /// A Bind of a statement that may do something to the session.
@@ -121,24 +137,23 @@ impl Pooler {
         if !self.settings.keeps_sessions {
             return None;
         }
-        let returns = Returns::of(&statement.verdict, &statement.query);
-        self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
-        let effects = self.prepare_for(id, server_id, statement.effects, Some(statement.id));
-        if !self.keeps_session(id) {
+        if !statement.effects.is_empty() {
+            let returns = Returns::of(&statement.verdict, &statement.query);
+            self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
+        }
+        let effects = statement.effects | self.effects_of_names_in(server_id, statement);
+        let effects = self.prepare_for(id, server_id, effects, Some(statement.id));
+        if !self.keeps_session(id) || effects.is_empty() {
             return None;
         }
         let mut named = Vec::new();
-        if statement.effects.intersects(Effects::SETTINGS) && statement.query.contains(&b'$') {
+        if effects.intersects(Effects::SETTINGS | Effects::CODE) && statement.query.contains(&b'$') {
             if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
                 return Some(Step::NeedBytes);
             }
             named = named_by_parameters(message.body(), names);
         }
-        named.extend(if statement.effects.intersects(Effects::SETTINGS) {
-            pgweir_sql::hidden_settings(&statement.query)
-        } else {
-            Vec::new()
-        });
+        named.extend(self.settings_named(id, effects, &statement.query));
         let effects = without_mere_ends(effects, &statement.verdict);
         self.suspect(now, id, effects, &statement.query, named);
         None

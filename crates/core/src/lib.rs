@@ -14,6 +14,9 @@
 mod admin;
 mod backend_start;
 mod cancel;
+mod catalog;
+mod catalog_query;
+mod catalog_reading;
 pub mod channels;
 mod client;
 mod client_messages;
@@ -26,6 +29,7 @@ mod handover;
 mod held;
 pub mod ids;
 mod inspection;
+mod known_code;
 mod leaving;
 mod link;
 mod listener;

@@ -233,13 +233,16 @@ impl Pooler {
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
+        let discards = std::mem::replace(&mut server.cleanup, Cleanup::Nothing) == Cleanup::Discard
+            && server.close_reason.is_none();
+        let mut listens = None;
         if let Some(client) = client_id.and_then(|c| self.clients.get_mut(c.0)) {
             client.link = None;
             client.pins = Pins::default();
             client.pinned = None;
             client.request_time = now;
+            listens = client_id.filter(|_| client.channels.is_some());
         }
-        let listens = client_id.filter(|c| self.clients.get(c.0).is_some_and(|c| c.channels.is_some()));
         let session = pool.settings.mode == PoolMode::Session;
         let used_by_clients = pool.key.kind == PoolKind::Clients;
         let replication = pool.key.kind.is_replication();
@@ -249,9 +252,7 @@ impl Pooler {
         if replication {
             return self.close_server(now, server_id, "replication client was closed");
         }
-        let server = self.server_mut(server_id);
-        if std::mem::replace(&mut server.cleanup, Cleanup::Nothing) == Cleanup::Discard && server.close_reason.is_none()
-        {
+        if discards {
             self.state_stats.discards += 1;
             return self.own_query(now, server_id, ServerPhase::Resetting, "DISCARD ALL");
         }
@@ -281,6 +282,9 @@ impl Pooler {
         }
         if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");
+        }
+        if self.catalogs.any_due && self.pool(pool_id).reading_due.is_some() && self.read_catalog(now, server_id) {
+            return;
         }
         if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
             let server = self.servers.get_mut(server_id.0).expect("nobody took it");

@@ -34,6 +34,8 @@ pub enum PinReason {
     Sequences,
     /// A setting whose value is not text in the pooler's reading (UTF-8), so that it cannot be made again elsewhere.
     UnreadableSetting,
+    /// A function in C that belongs to no extension: it may keep state in the server process.
+    NativeCode,
 }
 
 /// What frees a server of a reason, when the client leaves.
@@ -49,7 +51,7 @@ pub(crate) enum Cleanup {
 
 impl PinReason {
     /// All of them, in the order of their bits.
-    pub const ALL: [PinReason; 12] = [
+    pub const ALL: [PinReason; 13] = [
         PinReason::SessionPooling,
         PinReason::LongStatement,
         PinReason::TemporaryObjects,
@@ -62,6 +64,7 @@ impl PinReason {
         PinReason::ServerBound,
         PinReason::Sequences,
         PinReason::UnreadableSetting,
+        PinReason::NativeCode,
     ];
 
     /// The words of SHOW PINS and the log.
@@ -79,6 +82,7 @@ impl PinReason {
             PinReason::ServerBound => "replication slot, backup, origin or dblink",
             PinReason::Sequences => "current values of sequences",
             PinReason::UnreadableSetting => "setting that is not UTF-8",
+            PinReason::NativeCode => "function in C outside an extension",
         }
     }
 
@@ -93,7 +97,11 @@ impl PinReason {
             | PinReason::PreparedStatements
             | PinReason::Sequences
             | PinReason::UnreadableSetting => Cleanup::Discard,
-            PinReason::LongStatement | PinReason::Library | PinReason::Seed | PinReason::ServerBound => Cleanup::Close,
+            PinReason::LongStatement
+            | PinReason::Library
+            | PinReason::Seed
+            | PinReason::ServerBound
+            | PinReason::NativeCode => Cleanup::Close,
         }
     }
 

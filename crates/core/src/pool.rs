@@ -1,6 +1,7 @@
 //! Pools: one per database and user, and more where clients ask for settings that only a new connection can have.
 
 use crate::ids::{ClientId, ServerId};
+use crate::known_code::Known;
 use crate::sequences::Sequences;
 use crate::session_state::Shape;
 use crate::settings::PoolSettings;
@@ -86,6 +87,10 @@ pub(crate) struct Pool {
     pub(crate) welcome: Option<Arc<Shape>>,
     /// Startup parameter values that a server has accepted, and how it reports them.
     pub(crate) known_startup_values: HashMap<StartupValue, Reported, RandomState>,
+    /// What functions of its database do; `None` while no statement's mention of a name matters.
+    pub(crate) catalog: Option<Box<Known>>,
+    /// When one of its servers is to read the catalog.
+    pub(crate) reading_due: Option<Time>,
     pub(crate) failure: Option<LoginFailure>,
     pub(crate) failures_in_a_row: u32,
     /// No new connection is tried before this.
@@ -112,6 +117,8 @@ impl Pool {
             clients: 0,
             welcome: None,
             known_startup_values: HashMap::default(),
+            catalog: None,
+            reading_due: None,
             failure: None,
             failures_in_a_row: 0,
             retry_at: None,

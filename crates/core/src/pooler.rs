@@ -58,6 +58,7 @@ pub struct Pooler {
     pub(crate) statements: StatementTable,
     pub(crate) own_statements: OwnStatements,
     pub(crate) shapes: ShapeTable,
+    pub(crate) catalogs: crate::catalog_reading::Catalogs,
     pub(crate) state_stats: crate::state_stats::StateStats,
     pub(crate) listeners: crate::listener::Listeners,
     pub(crate) outbox: Outbox,
@@ -98,6 +99,7 @@ impl Pooler {
             statements: StatementTable::new(),
             own_statements: OwnStatements::new(),
             shapes: ShapeTable::new(),
+            catalogs: Default::default(),
             state_stats: Default::default(),
             listeners,
             outbox: Outbox::default(),
@@ -217,6 +219,14 @@ impl Pooler {
 
     /// The server closed its connection or it broke. Its id is dead.
     pub fn handle_server_closed(&mut self, now: Time, server: ServerId) {
+        if let Some(pool_id) = self
+            .servers
+            .get(server.0)
+            .filter(|s| s.reading.is_none())
+            .map(|s| s.pool)
+        {
+            self.doubt_catalog(now, pool_id);
+        }
         self.server_lost(now, server, "server conn crashed?", None);
     }
 

@@ -232,6 +232,10 @@ pub(crate) struct OwnStatements {
     pub(crate) discard_sequences: Arc<Statement>,
     /// Every channel that the session listens to.
     pub(crate) listening_channels: Arc<Statement>,
+    /// Routines of the database, and what runs them: see [`crate::catalog_query`].
+    pub(crate) catalog_objects: Arc<Statement>,
+    /// The source of routines.
+    pub(crate) catalog_sources: Arc<Statement>,
 }
 
 /// See [`OwnStatements::probe_pins`]. Temporary objects of every kind depend on their schema (recording E11).
@@ -286,6 +290,8 @@ impl OwnStatements {
             probe_settings: own(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             discard_sequences: own(12, b"DISCARD SEQUENCES", &[0, 0]),
             listening_channels: own(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
+            catalog_objects: own(9, crate::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
+            catalog_sources: own(10, crate::catalog_query::SOURCES.as_bytes(), &[0, 0]),
             set_for_parse: own(
                 14,
                 b"SELECT pg_catalog.set_config($3, pg_catalog.current_setting($1), true), \

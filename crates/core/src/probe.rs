@@ -19,11 +19,11 @@ use crate::request::{LogLevel, Request};
 use crate::session_state::{Difference, Shape};
 use crate::time::Time;
 use pgweir_sql::Effects;
-use pgweir_wire::{HEADER_BYTES, Writer, backend};
+use pgweir_wire::{ErrorFields, HEADER_BYTES, Writer, backend};
 use std::sync::Arc;
 
 /// Settings that one client's session may have beyond those `pg_settings` shows; one that names more is pinned.
-const HIDDEN_SETTINGS_MAX: usize = 64;
+const HIDDEN_SETTINGS_MAX: usize = 256;
 
 /// What a transaction may have done to the session, since the last probe.
 #[derive(Debug, Default)]
@@ -71,11 +71,12 @@ const MAY_PIN: [(Effects, PinReason); PROBED.len()] = [
 ];
 
 /// Effects that no probe can see: they pin until the client leaves.
-const PIN_FOR_GOOD: [(Effects, PinReason); 4] = [
+const PIN_FOR_GOOD: [(Effects, PinReason); 5] = [
     (Effects::LOAD, PinReason::Library),
     (Effects::SEED, PinReason::Seed),
     (Effects::SERVER_BOUND, PinReason::ServerBound),
     (Effects::SEQUENCE, PinReason::Sequences),
+    (Effects::NATIVE, PinReason::NativeCode),
 ];
 
 impl Pooler {
@@ -88,6 +89,11 @@ impl Pooler {
             if effects.intersects(effect) {
                 self.pin_by(now, id, reason, text);
             }
+        }
+        if effects.intersects(Effects::DEFINES)
+            && let Some(server_id) = self.client_mut(id).link
+        {
+            self.server_mut(server_id).defines = true;
         }
         let client = self.client_mut(id);
         let suspicion = client.suspicion.get_or_insert_with(|| {
@@ -273,6 +279,9 @@ impl Pooler {
 
     /// A whole row of a probe's answer.
     pub(crate) fn probe_row(&mut self, server_id: ServerId, message: &[u8]) {
+        if self.servers.get(server_id.0).is_some_and(|s| s.reading.is_some()) {
+            return self.catalog_row(server_id, message);
+        }
         let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) else {
             return self.channel_row(server_id, message);
         };
@@ -302,10 +311,15 @@ impl Pooler {
     }
 
     /// The server refused a probe.
-    pub(crate) fn probe_failed(&mut self, server_id: ServerId, message: &str) {
-        if let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) {
-            probe.failed = Some(message.into());
-        } else if let Some(server) = self.servers.get_mut(server_id.0) {
+    pub(crate) fn probe_failed(&mut self, server_id: ServerId, fields: &ErrorFields<'_>) {
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        if let Some(probe) = &mut server.probe {
+            probe.failed = Some(String::from_utf8_lossy(fields.message).into());
+        } else if let Some(reading) = &mut server.reading {
+            reading.fails(fields.sqlstate, fields.message);
+        } else {
             server.move_failed = true;
         }
     }

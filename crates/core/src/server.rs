@@ -36,6 +36,8 @@ pub(crate) enum ServerPhase {
     Draining,
     /// Runs server_reset_query.
     Resetting,
+    /// Reads the catalog: see [`crate::catalog_reading`].
+    Reading,
     /// It was told to end, to make a place under a limit that it shares; it counts until its backend has gone.
     Closing,
     /// Clean, but a cancel request is still on its way to it.
@@ -81,6 +83,10 @@ pub(crate) struct Server {
     pub(crate) probe: Option<Box<Probe>>,
     /// A step of moving channels has failed (see [`crate::handover`]); its ReadyForQuery follows.
     pub(crate) move_failed: bool,
+    /// The catalog it is reading to the pooler.
+    pub(crate) reading: Option<Box<crate::catalog_reading::Reading>>,
+    /// What was sent to it may make something that runs code.
+    pub(crate) defines: bool,
     /// What must be done before another client gets it.
     pub(crate) cleanup: Cleanup,
     /// Who had it last.

@@ -48,14 +48,17 @@ impl Pooler {
         }
     }
 
-    /// Servers that are being tested for a waiter.
+    /// Servers that are being tested for a waiter, or read the catalog before they serve.
     fn servers_soon_free(&self, pool_id: PoolId) -> usize {
         // Tests are rare: the count of servers is small, and clients that wait have time.
-        let testing = |s: &Server| s.pool == pool_id && matches!(s.phase, ServerPhase::Testing);
-        if self.settings.server_check_query.is_none() {
+        let soon = |s: &Server| {
+            let reads_first = matches!(s.phase, ServerPhase::Reading) && !s.has_served;
+            s.pool == pool_id && (reads_first || matches!(s.phase, ServerPhase::Testing))
+        };
+        if self.settings.server_check_query.is_none() && !self.catalogs.any_is_read() {
             0
         } else {
-            self.servers.iter().filter(|(_, s)| testing(s)).count()
+            self.servers.iter().filter(|(_, s)| soon(s)).count()
         }
     }
 
@@ -155,6 +158,8 @@ impl Pooler {
             fatal: None,
             probe: None,
             move_failed: false,
+            reading: None,
+            defines: false,
             cleanup: Cleanup::Nothing,
             last_client: None,
             stranger: false,
@@ -374,6 +379,7 @@ impl Pooler {
         if self.pool(pool_id).key.kind == PoolKind::Listener {
             return self.listener_logged_in(now, id);
         }
+        self.look_after_catalog(now, pool_id);
         self.server_is_free(now, id);
     }
 
@@ -415,6 +421,12 @@ impl Pooler {
             {
                 self.listener_refused(now, pool_id, &failure);
             }
+        }
+        if server.defines {
+            self.doubt_catalog(now, pool_id);
+        }
+        if let Some(reading) = server.reading.take() {
+            self.catalog_lost(now, pool_id, *reading);
         }
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);

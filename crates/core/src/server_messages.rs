@@ -4,7 +4,7 @@
 //! front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that says
 //! idle, empties the queue, and that no byte of a further message follows.
 
-use crate::client::{ClientPhase, Passing, Waiting};
+use crate::client::{Client, ClientPhase, Passing, Waiting};
 use crate::errors::Trouble;
 use crate::held::Rows;
 use crate::ids::{ClientId, ServerId};
@@ -350,7 +350,8 @@ impl Pooler {
         };
         let entry = server.queue.pop().expect("checked above");
         let in_block = std::mem::replace(&mut server.status, status) != TransactionStatus::Idle;
-        let undone = status == TransactionStatus::Failed || !in_block && server.held.has_failed();
+        let undone = entry.ready == Ready::Decides
+            && (status == TransactionStatus::Failed || !in_block && server.held.has_failed());
         if server.queue.is_empty() {
             let between = status == TransactionStatus::Idle;
             server.held.note_ready(self.statements.now(), between, in_block);
@@ -359,8 +360,12 @@ impl Pooler {
         server.copy_both = false;
         server.settings_in_doubt &= !server.queue.is_empty();
         let worked = now.us_since(server.request_time);
+        let defined = server.defines && status == TransactionStatus::Idle;
         server.ready_time = now;
         server.request_time = now;
+        if defined {
+            self.note_definitions(now, id);
+        }
         self.replies_came(id);
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         if matches!(server.phase, ServerPhase::Listening) {
@@ -448,30 +453,27 @@ impl Pooler {
                 Passed::Closed
             };
         }
-        let (client, listens) = (server.link, client.channels.is_some());
-        if let (true, TransactionStatus::Idle, Some(client)) = (listens, status, client) {
+        let linked = server.link;
+        let mut rest = Rest::of(server, client);
+        if let (true, TransactionStatus::Idle, Some(client)) = (client.channels.is_some(), status, linked) {
             self.flush_run(id, run);
             if self.transaction_ended(now, client, id) {
                 return Passed::Skip;
             }
+            let server = self.servers.get(id.0).expect("looked up above");
+            rest = Rest::of(server, self.clients.get(client.0).expect("looked up above"));
         }
-        let server = self.servers.get(id.0).expect("looked up above");
-        let client = client.and_then(|c| self.clients.get(c.0)).expect("looked up above");
-        if !server.is_clean() || client.passing != Passing::None {
+        if !rest.is_done {
             return Passed::Forward;
         }
-        let pinned = !client.pins.is_empty();
-        let client = server.link;
         if self.settings.probe_always
-            && let Some(client) = client.and_then(|c| self.clients.get_mut(c.0))
+            && let Some(client) = linked.and_then(|c| self.clients.get_mut(c.0))
         {
             client.used_server = true;
         }
-        let suspected = self.settings.probe_always
-            || client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.suspicion.is_some()));
-        if suspected && self.probe(id) {
+        if (self.settings.probe_always || rest.suspected) && self.probe(id) {
             Passed::Forward
-        } else if pinned {
+        } else if rest.pinned {
             self.move_on(now, id);
             Passed::Forward
         } else {
@@ -525,6 +527,7 @@ impl Pooler {
             ServerPhase::Draining => self.drained(now, id),
             ServerPhase::Resetting => self.reset_done(now, id),
             ServerPhase::Testing => self.server_is_free(now, id),
+            ServerPhase::Reading => self.catalog_read(now, id),
             ServerPhase::ConnectQuery => self.login_finished(now, id),
             ServerPhase::Linked => {
                 let client = server.link;
@@ -673,7 +676,7 @@ impl Pooler {
             return Passed::Skip;
         }
         if probe {
-            self.probe_failed(id, &String::from_utf8_lossy(fields.message));
+            self.probe_failed(id, &fields);
             return Passed::Skip;
         }
         let server = self.servers.get_mut(id.0).expect("still there");
@@ -787,6 +790,25 @@ impl Pooler {
         );
         self.requests.push_back(crate::request::Request::Close(id.into()));
         self.server_lost(now, id, "bad packet from server", None);
+    }
+}
+
+/// What is left of a transaction whose ReadyForQuery has come.
+struct Rest {
+    /// Nothing is owed any more, by either side.
+    is_done: bool,
+    pinned: bool,
+    suspected: bool,
+}
+
+impl Rest {
+    #[inline]
+    fn of(server: &Server, client: &Client) -> Self {
+        Rest {
+            is_done: server.is_clean() && client.passing == Passing::None,
+            pinned: !client.pins.is_empty(),
+            suspected: client.suspicion.is_some(),
+        }
     }
 }
 

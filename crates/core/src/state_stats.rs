@@ -31,6 +31,10 @@ pub(crate) struct StateStats {
     pub(crate) listens_moved: u64,
     /// Notifications told by listener connections, once for each client that got it.
     pub(crate) notifications: u64,
+    /// Catalogs read for what functions do.
+    pub(crate) catalog_reads: u64,
+    /// Statements that mentioned a name known from a catalog.
+    pub(crate) mentions: u64,
     /// Pins by reason, in the order of [`PinReason::ALL`].
     pub(crate) pins: [u64; PinReason::ALL.len()],
 }
@@ -56,6 +60,8 @@ impl StateStats {
             ("discards", self.discards),
             ("listens_moved", self.listens_moved),
             ("notifications", self.notifications),
+            ("catalog_reads", self.catalog_reads),
+            ("mentions", self.mentions),
         ]
         .map(|(name, count)| (name.to_string(), count))
         .into();

@@ -265,6 +265,9 @@ impl Pooler {
         let last = !self
             .live_pools()
             .any(|(_, other)| other.key.database == pool.key.database);
+        if last {
+            self.catalogs.forget(&pool.key.database);
+        }
         self.admin.periods.keep(&pool.key.database, &pool.stats, last);
     }
 }

@@ -136,7 +136,7 @@ impl Pooler {
             // See time_listeners.
             ServerPhase::Listening => {}
             ServerPhase::Linked => self.time_linked_server(now, id),
-            ServerPhase::Draining | ServerPhase::Resetting | ServerPhase::ConnectQuery => {
+            ServerPhase::Draining | ServerPhase::Resetting | ServerPhase::Reading | ServerPhase::ConnectQuery => {
                 if now - server.since > DRAIN_TIME_MAX {
                     self.close_server(now, id, "server did not become idle in time");
                 }

@@ -46,8 +46,13 @@ impl Effects {
     pub const DRAWS: Effects = Effects(1 << 13);
     /// Looks at the session's prepared statements: `pg_prepared_statements`, `pg_prepared_statement()`.
     pub const STATEMENTS: Effects = Effects(1 << 14);
+    /// Makes, changes or drops what runs code (functions, triggers, views, extensions, ...), and that code may do something
+    /// to the session.
+    pub const DEFINES: Effects = Effects(1 << 15);
+    /// Runs, or makes, a function in C of whose state nothing is known.
+    pub const NATIVE: Effects = Effects(1 << 16);
     /// Everything: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 15) - 1);
+    pub const ALL: Effects = Effects((1 << 17) - 1);
 
     /// One of the bits that a caller never sees, for what is no effect by itself.
     pub(crate) const fn private(number: u32) -> Effects {
@@ -100,7 +105,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 17] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -116,6 +121,8 @@ const NAMES: [&str; 15] = [
     "ENDS",
     "DRAWS",
     "STATEMENTS",
+    "DEFINES",
+    "NATIVE",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

@@ -6,7 +6,10 @@
 //! ([`effects`])?
 #![forbid(unsafe_code)]
 
+mod bodies;
+mod definitions;
 pub mod effects;
+mod known_names;
 mod lexer;
 mod names;
 mod prefilter;
@@ -16,9 +19,12 @@ mod split;
 pub mod statement;
 mod verbs;
 
+pub use bodies::{Language, body_effects};
+pub use definitions::is_definition;
 pub use effects::Effects;
+pub use known_names::{KnownNames, word_of, words};
 pub use scan::{Scanner, effects};
-pub use settings::{hidden_settings, setting_parameters};
+pub use settings::{body_settings, hidden_settings, setting_parameters};
 pub use split::statements;
 pub use statement::{Statement, classify};
 pub use verbs::belongs_to_session;

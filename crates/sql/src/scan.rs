@@ -1,5 +1,6 @@
 //! The effects of a whole text.
 
+use crate::definitions;
 use crate::effects::Effects;
 use crate::lexer::Lexer;
 use crate::names::{self, SETTINGS_VIEW, Search, TEMP_WORD};
@@ -48,7 +49,7 @@ fn effects_of_statements(text: &[u8]) -> Effects {
             break;
         }
     }
-    effects.public()
+    (effects | definitions::effects(text, found)).public()
 }
 
 /// [`effects`] of a text that comes in pieces and is too long to keep.

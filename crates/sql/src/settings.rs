@@ -4,6 +4,9 @@ use crate::lexer::{Lexer, Token};
 use crate::split::Statements;
 use memchr::{memchr, memmem};
 
+/// Names found in one text; it is looked through all of them for each that is added.
+const HIDDEN_NAMES_MAX: usize = 1024;
+
 /// How long a SET lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -30,16 +33,11 @@ pub(crate) enum Target {
 /// custom ones (with a dot), `role`, `session_authorization`. In lower case, each once, in order of appearance; those of
 /// SET LOCAL too, as they leave traces of custom settings (recording F2).
 ///
-/// `set_config()` is looked for in constants as well, and SET in the code of a DO, whatever stands before it.
+/// `set_config()` is looked for in constants as well, and SET in the code of a DO and in the body of a function, whatever
+/// stands before it.
 pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
     let mut names: Vec<Box<str>> = Vec::new();
-    let mut add = |name: &[u8]| {
-        let hidden = name.contains(&b'.') || name == b"role" || name == b"session_authorization";
-        let name = std::str::from_utf8(name).ok().filter(|_| hidden);
-        if let Some(name) = name.filter(|name| !names.iter().any(|known| known.as_ref() == *name)) {
-            names.push(name.into());
-        }
-    };
+    let mut add = |name: &[u8]| add_hidden(&mut names, name);
     for backslashes in [false, true] {
         let mut statements = Statements::new(text, backslashes);
         for statement in statements.by_ref() {
@@ -49,7 +47,7 @@ pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
             } else if lexer.accept("reset") {
                 read_setting(&mut lexer)
             } else {
-                if lexer.accept("do") {
+                if lexer.accept("do") || lexer.accept("create") {
                     set_in_code(statement, &mut add);
                 }
                 None
@@ -68,6 +66,24 @@ pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
         }
     }
     names
+}
+
+/// [`hidden_settings`] of the source of a function.
+pub fn body_settings(body: &[u8]) -> Vec<Box<str>> {
+    let mut names = hidden_settings(body);
+    set_in_code(body, &mut |name| add_hidden(&mut names, name));
+    names
+}
+
+/// Adds the name of a setting, in lower case, to `names` if `pg_settings` does not show it.
+fn add_hidden(names: &mut Vec<Box<str>>, name: &[u8]) {
+    let hidden = name.contains(&b'.') || name == b"role" || name == b"session_authorization";
+    let name = std::str::from_utf8(name).ok().filter(|_| hidden);
+    if let Some(name) = name.filter(|name| !names.iter().any(|known| known.as_ref() == *name))
+        && names.len() < HIDDEN_NAMES_MAX
+    {
+        names.push(name.into());
+    }
 }
 
 /// Numbers of the parameters (`$1` is 1) that name the setting in a `set_config($1, ..)` of this text, each once.
@@ -212,6 +228,21 @@ fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn settings_of_bodies_are_named() {
+        let named = |body: &str| body_settings(body.as_bytes()).join(" ");
+        assert_eq!(
+            named("begin set app.one = 1; perform set_config('app.two', 'x', false); end"),
+            "app.two app.one"
+        );
+        assert_eq!(
+            named("begin if x then reset app.three; end if; set role to y; end"),
+            "role app.three"
+        );
+        assert_eq!(named("begin execute 'set app.four = 1'; end"), "app.four");
+        assert_eq!(named("begin set work_mem = '1MB'; end"), "");
+    }
+
     fn hidden(text: &str) -> Vec<String> {
         hidden_settings(text.as_bytes()).iter().map(|n| n.to_string()).collect()
     }
@@ -241,6 +272,7 @@ mod tests {
                 &["a.b"],
             ),
             ("do $$begin perform set_config('a.b', '', false); end$$", &["a.b"]),
+            ("do language plpgsql $$begin set a.b = 1; end$$", &["a.b"]),
             ("do 'begin perform set_config(''a.b'', '''', false); end'", &["a.b"]),
             ("do $$begin set a.b = 'x'; reset role; end$$", &["a.b", "role"]),
             ("do $x$set session authorization y$x$", &["session_authorization"]),

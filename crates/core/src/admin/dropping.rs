@@ -21,6 +21,7 @@ impl Pooler {
     }
 
     pub(super) fn replace_servers(&mut self, now: Time, reason: &'static str, of: impl Fn(&Pooler, PoolId) -> bool) {
+        self.doubt_catalogs(now, &of);
         for slot in self.servers.slots() {
             let Some(server) = self.servers.get(slot) else { continue };
             if !of(self, server.pool) {
@@ -61,6 +62,7 @@ impl Pooler {
         message: &'static str,
         of: impl Fn(&Pooler, PoolId) -> bool,
     ) {
+        self.doubt_catalogs(now, &of);
         for slot in self.clients.slots() {
             let pool = self.clients.get(slot).and_then(|client| client.pool);
             if pool.is_some_and(|pool| of(self, pool)) {
@@ -73,6 +75,15 @@ impl Pooler {
                 self.close_server(now, ServerId(slot), message);
                 // That was no failure of the server's.
                 self.forget_failures(pool);
+            }
+        }
+    }
+
+    /// The servers that follow may be those of another database, or functions were changed where the pooler cannot see.
+    fn doubt_catalogs(&mut self, now: Time, of: impl Fn(&Pooler, PoolId) -> bool) {
+        for pool_id in self.pool_ids() {
+            if of(self, pool_id) {
+                self.doubt_catalog(now, pool_id);
             }
         }
     }

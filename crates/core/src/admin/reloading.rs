@@ -72,6 +72,7 @@ impl Pooler {
         databases.disabled.retain(|name| config.database(name).is_some());
         self.make_pools_to_keep_warm(now);
         for pool_id in self.pool_ids() {
+            self.look_after_catalog(now, pool_id);
             self.open_servers_for_waiters(now, pool_id);
         }
     }

@@ -42,6 +42,8 @@ pub struct Rig {
     pub configured: Option<Arc<Config>>,
     /// Who wants the configuration read again.
     pub reloads: VecDeque<Option<ClientId>>,
+    /// Servers that are asked for their catalog when they log in answer at once that nothing in it matters.
+    pub catalogs_are_empty: bool,
 }
 
 impl Rig {
@@ -79,6 +81,7 @@ impl Rig {
             stopped_listening: false,
             configured: None,
             reloads: VecDeque::new(),
+            catalogs_are_empty: true,
         }
     }
 
@@ -232,6 +235,44 @@ impl Rig {
             w.backend_key_data(4711 + id.0.index, b"key!");
             w.ready_for_query(TransactionStatus::Idle);
         });
+        let asked = messages(self.written.get(&id.into()).map_or(&[], Vec::as_slice))
+            .iter()
+            .any(|(tag, body)| line(true, *tag, body) == "Bind  pgweir_9");
+        if asked && self.catalogs_are_empty {
+            self.tells_catalog(id, &[], &[]);
+        }
+    }
+
+    /// A server answers what it was told: the segment that reads the catalog.
+    pub fn tells_catalog(&mut self, id: ServerId, objects: &[[&str; 4]], sources: &[[&str; 3]]) {
+        fn row<'a>(values: &[&'a str]) -> Vec<Option<&'a [u8]>> {
+            values.iter().map(|v| Some(v.as_bytes())).collect()
+        }
+        let mut rows: Vec<Vec<Option<&[u8]>>> = Vec::new();
+        let mut answer = Vec::new();
+        let mut writer = Writer::new(&mut answer);
+        for message in self.told(id) {
+            match message.split_once(' ').unwrap_or((&message, "")) {
+                ("Parse", _) => writer.empty(b'1'),
+                ("Close", _) => writer.empty(b'3'),
+                ("Bind", statement) => {
+                    writer.empty(b'2');
+                    rows = match statement.trim() {
+                        "pgweir_3" => vec![row(&["a_setting", "before", "after"])],
+                        "pgweir_9" => objects.iter().map(|r| row(r)).collect(),
+                        "pgweir_a" => sources.iter().map(|r| row(r)).collect(),
+                        other => panic!("{other} is no part of it"),
+                    };
+                }
+                ("Execute", _) => {
+                    rows.drain(..).for_each(|row| writer.data_row(row.len(), row));
+                    writer.command_complete("SELECT 1");
+                }
+                ("Sync", _) => writer.ready_for_query(TransactionStatus::Idle),
+                other => panic!("{other:?} is no part of it"),
+            }
+        }
+        self.comes(id, &answer);
     }
 
     /// The messages written to a connection since the last look, one line each.

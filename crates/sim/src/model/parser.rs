@@ -6,7 +6,7 @@ use super::lexer::{Kind, Token, tokens};
 use super::objects::{Announcement, HeldCursor, Temporary, missing_relation};
 use super::settings::Settings;
 use super::statement::{Column, Prepared, Raise, Select, SetTo, Source, Statement};
-use super::views::{CHANNELS_COLUMNS, MADE_COLUMNS, TIES_COLUMNS, question};
+use super::views::{CHANNELS_COLUMNS, MADE_COLUMNS, TIES_COLUMNS, in_other_words, question};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement>, ServerError> {
         return Ok(vec![question]);
     }
     let mut parser = Parser {
-        tokens: tokens(text)?,
+        tokens: tokens(in_other_words(text))?,
         at: 0,
     };
     let mut statements = Vec::new();

@@ -39,7 +39,7 @@ const fn definition(name: &'static str, kind: Kind, default: &'static str, repor
 }
 
 /// In the order PostgreSQL 15 reports them: by name, case-blind.
-const DEFINITIONS: [Definition; 19] = [
+const DEFINITIONS: [Definition; 21] = [
     definition("application_name", Kind::Text, "", 1),
     definition("client_encoding", Kind::Encoding, "UTF8", 1),
     definition("DateStyle", Kind::DateStyle, "ISO, MDY", 1),
@@ -55,7 +55,14 @@ const DEFINITIONS: [Definition; 19] = [
         1,
     ),
     definition("is_superuser", Kind::Internal, "on", 1),
+    definition("jit", Kind::Bool, "on", 0),
     definition("lock_timeout", Kind::Milliseconds, "0", 0),
+    definition(
+        "max_parallel_workers_per_gather",
+        Kind::Int { min: 0, max: 1024 },
+        "2",
+        0,
+    ),
     definition(
         "scram_iterations",
         Kind::Int {

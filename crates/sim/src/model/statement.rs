@@ -33,7 +33,7 @@
 //!
 //! Between concurrent sessions there are no locks: each sees what others committed, and the last writer wins; advisory locks
 //! on keys below 0 are held by a session that is not modelled; a session hears notifications
-//! between its transactions. What a pooler asks about the session is known by its text (`views.rs`).
+//! between its transactions. What a pooler asks about the session, and about functions, is known by its text (`views.rs`).
 
 use super::error::ServerError;
 use super::expression::{Expression, Type, Value};

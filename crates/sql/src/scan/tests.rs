@@ -60,12 +60,9 @@ fn ordinary_statements_have_none() {
         "alter role x set work_mem = '1MB'",
         "alter database d reset all",
         "alter system set work_mem = '1MB'",
-        "create function f() returns int language sql set work_mem = '1MB' as 'select 1; set x = 1'",
         "create function f() returns int begin atomic select 1; select 2; end",
         "create table t (temp int, local text)",
-        "create trigger t after insert on x for each row execute function f()",
         "create temperature",
-        "create rule r as on insert to t do also (notify x; select 1)",
         "declare c cursor for select 1",
         "declare c cursor without hold for select hold from t with x",
         "fetch all in c",
@@ -143,14 +140,50 @@ fn settings() {
 }
 
 #[test]
+fn what_makes_code_is_told() {
+    check(&[
+        (
+            "create function f() returns int language sql set work_mem = '1MB' as 'select 1; set x = 1'",
+            Effects::DEFINES,
+        ),
+        (
+            "create rule r as on insert to t do also (notify x; select 1)",
+            Effects::DEFINES,
+        ),
+        (
+            "create trigger t after insert on x for each row execute function f()",
+            Effects::DEFINES,
+        ),
+        (
+            "select 1; create view v as select set_config('a', 'b', false)",
+            Effects::DEFINES | Effects::SETTINGS,
+        ),
+        (
+            "do $$begin create function f() returns int return 1; listen x; end$$",
+            Effects::DEFINES | Effects::CODE,
+        ),
+        (
+            "create function f() returns int language c as 'a', 'b'",
+            Effects::DEFINES | Effects::NATIVE,
+        ),
+    ]);
+}
+
+#[test]
 fn objects_locks_and_the_rest() {
     check(&[
         ("create temp table t (a int)", Effects::TEMPORARY),
         ("CREATE TEMPORARY SEQUENCE s", Effects::TEMPORARY),
         ("create local temp table t (a int) on commit drop", Effects::TEMPORARY),
         ("create global temporary table t (a int)", Effects::TEMPORARY),
-        ("create or replace temp view v as select 1", Effects::TEMPORARY),
-        ("create temp recursive view v (a) as select 1", Effects::TEMPORARY),
+        (
+            "create or replace temp view v as select 1",
+            Effects::TEMPORARY | Effects::DEFINES,
+        ),
+        (
+            "create temp recursive view v (a) as select 1",
+            Effects::TEMPORARY | Effects::DEFINES,
+        ),
         ("create function pg_temp.f() returns int return 1", Effects::TEMPORARY),
         ("select 1 into temp t", Effects::TEMPORARY),
         ("select 1 into/**/temp\"t\"", Effects::TEMPORARY),
@@ -244,7 +277,7 @@ fn names_in_unicode_escapes_may_be_any() {
 fn a_function_called_begin_hides_nothing() {
     check(&[(
         "create function begin() returns int return 1; set a = 1",
-        Effects::SETTINGS,
+        Effects::SETTINGS | Effects::DEFINES,
     )]);
 }
 
