@@ -6,7 +6,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::login::Login;
 use crate::pins::{Pinned, Pins};
 use crate::pool::PoolId;
-use crate::prepared::{Names, Statement};
+use crate::prepared::{Bound, Names, Statement};
 use crate::probe::Suspicion;
 use crate::request::Accepted;
 use crate::resetting::Returns;
@@ -108,6 +108,8 @@ pub(crate) struct Client {
     pub(crate) base: Arc<Shape>,
     pub(crate) names: Option<Box<Names>>,
     pub(crate) unnamed: Option<Arc<Statement>>,
+    /// The latest portal, where Describe of it would be the first to tell the rows of its statement.
+    pub(crate) bound: Option<Box<Bound>>,
     /// The portal that is bound to a DEALLOCATE ALL or DISCARD ALL.
     pub(crate) bound_discard: Option<Box<[u8]>>,
     /// The portal that is bound to a RESET, and what that returns to its startup value.
@@ -146,6 +148,7 @@ impl Client {
             shape,
             names: None,
             unnamed: None,
+            bound: None,
             bound_discard: None,
             bound_reset: None,
             reset_among: None,

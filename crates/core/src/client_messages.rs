@@ -39,6 +39,8 @@ pub(crate) struct Message<'a> {
     pub(crate) total: usize,
     /// As much of it as is there, header included.
     pub(crate) bytes: &'a [u8],
+    /// What is there behind it.
+    pub(crate) behind: &'a [u8],
 }
 
 impl<'a> Message<'a> {
@@ -48,6 +50,13 @@ impl<'a> Message<'a> {
 
     pub(crate) fn body(&self) -> &'a [u8] {
         &self.bytes[HEADER_BYTES..]
+    }
+
+    /// Whether Describe of this portal follows; `None` where what follows has not come.
+    pub(crate) fn describes_next(&self, portal: &[u8]) -> Option<bool> {
+        let behind = self.behind.get(..HEADER_BYTES + portal.len() + 2)?;
+        let (named, end) = behind[HEADER_BYTES..].split_at(1 + portal.len());
+        Some(behind[0] == b'D' && named[0] == b'P' && named[1..] == *portal && end == [0])
     }
 }
 
@@ -95,13 +104,20 @@ impl Pooler {
                 }
             };
             let total = header.message_bytes as usize;
-            let bytes = &input[at..input.len().min(at + total)];
+            let (bytes, behind) = input[at..].split_at(total.min(input.len() - at));
             let Some(tag) = FrontendTag::from_byte(header.tag) else {
                 let message = format!("invalid frontend message type {}", header.tag);
                 self.fail_client(now, id, Trouble::ProtocolViolation, &message, "", "");
                 return input.len();
             };
-            match self.client_message(now, id, Message { tag, at, total, bytes }, input) {
+            let message = Message {
+                tag,
+                at,
+                total,
+                bytes,
+                behind,
+            };
+            match self.client_message(now, id, message, input) {
                 Step::Progress(bytes) => at += bytes,
                 Step::NeedBytes | Step::Wait => return at,
                 Step::Closed => return input.len(),

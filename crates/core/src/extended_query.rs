@@ -9,7 +9,7 @@ use crate::held::Moment;
 use crate::ids::{ClientId, ServerId};
 use crate::pins::PinReason;
 use crate::pooler::Pooler;
-use crate::prepared::{Meaning, STATEMENT_BYTES_MAX, Statement};
+use crate::prepared::{Bound, Meaning, STATEMENT_BYTES_MAX, Statement};
 use crate::replanning::Use;
 use crate::reply_queue::{Effect, Entry, Expect, Instead, To};
 use crate::server::{Server, Unnamed};
@@ -198,7 +198,16 @@ impl Pooler {
             }
         };
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let statement = client.statement(names.statement).cloned();
+        client.bound = None;
+        let (statement, untold) = if names.statement.is_empty() {
+            (client.unnamed.clone(), false)
+        } else {
+            let meaning = client.names.as_ref().and_then(|n| n.get(names.statement));
+            (
+                meaning.map(|m| m.statement.clone()),
+                meaning.is_some_and(|m| m.told.is_none()),
+            )
+        };
         if statement.as_ref().is_some_and(|s| s.discards_all()) {
             client.bound_discard = Some(names.portal.into());
         } else if client.bound_discard.as_deref() == Some(names.portal) {
@@ -216,7 +225,9 @@ impl Pooler {
             self.may_change_settings(server_id, statement.as_ref());
             return self.plain(id, server_id, message, Expect::Bind);
         }
-        match self.before_use(id, server_id, names.statement, Expect::Bind) {
+        let describes_next = message.describes_next(names.portal);
+        let described = describes_next == Some(true);
+        match self.before_use(id, server_id, names.statement, Expect::Bind, described) {
             Use::GoesOn => {}
             Use::Waits => return Step::Wait,
             Use::Refused => return self.refuse_rows(id, server_id, message),
@@ -225,6 +236,13 @@ impl Pooler {
             return self.plain(id, server_id, message, Expect::Bind);
         };
         self.may_change_settings(server_id, Some(&statement));
+        if untold && describes_next != Some(false) && keeps_rows(&statement) {
+            self.client_mut(id).bound = Some(Box::new(Bound {
+                portal: names.portal.into(),
+                name: names.statement.into(),
+                statement: statement.id,
+            }));
+        }
         let server_name = statement.server_name();
         let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.as_bytes().len() + 2;
         self.outbox.insert(server_id.into(), |bytes| {
@@ -307,30 +325,48 @@ impl Pooler {
                 let Some(statement) = self.client_mut(id).statement(name).cloned() else {
                     return self.plain(id, server_id, message, Expect::Describe);
                 };
-                if self.before_use(id, server_id, name, Expect::Describe) == Use::Waits {
+                if self.before_use(id, server_id, name, Expect::Describe, false) == Use::Waits {
                     return Step::Wait;
                 }
-                // What it was told before does not bind it any more.
-                let meaning = self.client_mut(id).names.as_mut().and_then(|n| n.get_mut(name));
-                let before = meaning.and_then(|m| m.told.take());
-                let effect = Effect {
-                    describes: Some((name.into(), before)),
-                    ..Effect::default()
-                };
-                let asked = self.statements.tick();
-                let entry = Entry {
-                    asked,
-                    ..Entry::forward(Expect::Describe).using(statement.id).with(effect)
-                };
-                self.server_mut(server_id).queue.push(entry);
+                self.tells_rows(id, server_id, name, statement.id, false);
                 let server_name = statement.server_name();
                 self.outbox.insert(server_id.into(), |b| {
                     Writer::new(b).describe(b'S', server_name.as_bytes())
                 });
                 self.drop_message(id, message)
             }
-            _ => self.plain(id, server_id, message, Expect::Describe),
+            Some(Named {
+                target: Target::Portal,
+                name,
+            }) => match self.client_mut(id).bound.take() {
+                Some(bound) if *bound.portal == *name => {
+                    self.tells_rows(id, server_id, &bound.name, bound.statement, true);
+                    self.forward(id, server_id, message)
+                }
+                _ => self.plain(id, server_id, message, Expect::Describe),
+            },
+            None => self.plain(id, server_id, message, Expect::Describe),
         }
+    }
+
+    /// The answer to a Describe that follows will tell the client the rows of a statement.
+    fn tells_rows(&mut self, id: ClientId, server_id: ServerId, name: &[u8], statement: u64, by_portal: bool) {
+        // What it was told before does not bind it any more.
+        let meaning = self.client_mut(id).names.as_mut().and_then(|n| n.get_mut(name));
+        let before = meaning.filter(|m| m.statement.id == statement).and_then(|m| {
+            m.told_by_portal = by_portal;
+            m.told.take()
+        });
+        let effect = Effect {
+            describes: Some((name.into(), before)),
+            ..Effect::default()
+        };
+        let asked = self.statements.tick();
+        let entry = Entry {
+            asked,
+            ..Entry::forward(Expect::Describe).using(statement).with(effect)
+        };
+        self.server_mut(server_id).queue.push(entry);
     }
 
     /// Close of a statement ends the client's name for it; servers keep the statement for whoever needs it next.
@@ -458,6 +494,11 @@ impl Pooler {
             client.unnamed = before;
         }
     }
+}
+
+/// Whether a client that has been told the rows of a statement may rely on them.
+fn keeps_rows(statement: &Statement) -> bool {
+    statement.may_return_rows && !pgweir_sql::belongs_to_session(&statement.query)
 }
 
 /// Whether a reply may be given without asking: nothing that is still unanswered can fail the transaction this message

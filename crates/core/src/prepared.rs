@@ -316,8 +316,11 @@ pub(crate) struct Meaning {
     pub(crate) statement: Arc<Statement>,
     /// When the client prepared it, or was told its rows last.
     pub(crate) since: Moment,
-    /// The rows that Describe of the statement has told the client.
+    /// The rows that Describe has told the client.
     pub(crate) told: Option<Rows>,
+    /// It was Describe of a portal that told them. Drivers differ in whether they describe each portal, or keep in mind what
+    /// the first was like.
+    pub(crate) told_by_portal: bool,
 }
 
 impl Meaning {
@@ -326,8 +329,18 @@ impl Meaning {
             statement,
             since,
             told: None,
+            told_by_portal: false,
         }
     }
+}
+
+/// A portal that the client has not been told the rows of.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) portal: Box<[u8]>,
+    /// The client's name for its statement, and the statement's id.
+    pub(crate) name: StatementName,
+    pub(crate) statement: u64,
 }
 
 /// A client's names for its statements.

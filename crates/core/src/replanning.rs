@@ -53,13 +53,22 @@ enum Need {
 
 impl Pooler {
     /// Makes sure that the server holds a client's named statement, and that its plan is the client's, before it is used.
-    pub(crate) fn before_use(&mut self, id: ClientId, server_id: ServerId, name: &[u8], by: Expect) -> Use {
+    /// `described` is whether the client describes the portal that is bound.
+    pub(crate) fn before_use(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        name: &[u8],
+        by: Expect,
+        described: bool,
+    ) -> Use {
         let now = self.statements.now();
         let Some(meaning) = self.clients.get(id.0).and_then(|c| c.names.as_ref()?.get(name)) else {
             return Use::GoesOn;
         };
         // Describe tells the client whatever the rows are.
-        let (told, since) = (meaning.told.filter(|_| by == Expect::Bind), meaning.since);
+        let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.told_by_portal);
+        let (told, since) = (meaning.told.filter(binds_by), meaning.since);
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let doubted = server.held.doubted;
         let need = match server.held.using(meaning.statement.id, now) {
@@ -135,7 +144,8 @@ impl Pooler {
         statement: &Arc<Statement>,
         told: Option<Rows>,
     ) -> Use {
-        if told.is_none() {
+        // Describing a FETCH without its cursor would end the server.
+        if told.is_none() || pgweir_sql::belongs_to_session(&statement.query) {
             return Use::GoesOn;
         }
         self.describe_for_us(server_id, statement, To::Skip);

@@ -267,6 +267,120 @@ fn a_client_is_not_sent_other_rows_than_it_was_told() {
     );
 }
 
+/// A client that has prepared the statement on one server and described its first portal there, and another server that
+/// does not hold it; the first is busy.
+fn portal_described_elsewhere(describes: impl Fn(&mut Rig, ClientId)) -> (Rig, ClientId, ServerId) {
+    let mut rig = Rig::new("default_pool_size = 2");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| w.parse(b"s", TEXT, NO_TYPES));
+    describes(&mut rig, a);
+    let first = rig.server_of(a).unwrap();
+    rig.told(first);
+    rig.says(first, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.row_description(&[Column {
+            name: "a",
+            type_oid: 23,
+            type_bytes: 4,
+        }]);
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    rig.told(a);
+    rig.says(b, |w| w.query(b"select pg_sleep(9)"));
+    binds(&mut rig, a);
+    let second = rig.servers_log_in()[0];
+    (rig, a, second)
+}
+
+fn binds_and_describes(rig: &mut Rig, client: ClientId) {
+    rig.says(client, |w| {
+        w.bind_text(b"s", &[]);
+        w.describe(b'P', b"");
+        w.execute();
+        w.sync();
+    });
+}
+
+/// Guards against rows of a shape that the JDBC driver does not know: it describes the first portal of a statement alone.
+#[test]
+fn a_client_that_has_described_a_portal_is_not_sent_other_rows_through_the_next() {
+    let one_by_one = |rig: &mut Rig, client: ClientId| {
+        rig.says(client, |w| w.bind_text(b"s", &[]));
+        rig.says(client, |w| w.describe(b'P', b""));
+        rig.says(client, |w| {
+            w.execute();
+            w.sync();
+        });
+    };
+    for describes in [binds_and_describes, one_by_one] {
+        let (mut rig, a, second) = portal_described_elsewhere(describes);
+        assert_eq!(
+            rig.told(second),
+            ["Parse pgweir_10 select * from t", "Describe Spgweir_10", "Flush"]
+        );
+        rig.says(second, |w| w.empty(b'1'));
+        describes_rows_and_refuses(&mut rig, second);
+        assert_eq!(
+            rig.told(a),
+            [format!("Error 0A000 {CHANGED}"), "ReadyForQuery I".into()]
+        );
+        // It prepares again and is told what the rows are now.
+        rig.says(a, |w| {
+            w.close(b'S', b"s");
+            w.parse(b"s", TEXT, NO_TYPES);
+        });
+        binds_and_describes(&mut rig, a);
+        assert_eq!(rig.told(second), ["Describe Spgweir_10", "Sync"]);
+        rig.says(second, |w| {
+            rows(w, &["a", "b"]);
+            w.ready_for_query(Idle);
+        });
+        assert_eq!(rig.told(second), ["Bind  pgweir_10", "Describe P", "Execute", "Sync"]);
+    }
+}
+
+fn describes_rows_and_refuses(rig: &mut Rig, server: ServerId) {
+    describes(rig, server, &["a", "b"]);
+    assert_eq!(rig.told(server), ["Bind  pgweir_changed", "Execute", "Sync"]);
+    rig.says(server, |w| {
+        w.error(&error("26000", "prepared statement \"pgweir_changed\" does not exist"));
+        w.ready_for_query(Idle);
+    });
+}
+
+/// libpq describes each portal: whatever the rows are, it is told, so nobody need ask.
+#[test]
+fn whoever_describes_each_portal_waits_for_no_description_of_ours() {
+    let mut rig = Rig::new("default_pool_size = 2");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| w.parse(b"s", TEXT, NO_TYPES));
+    binds_and_describes(&mut rig, a);
+    let first = rig.server_of(a).unwrap();
+    rig.told(first);
+    rig.says(first, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.empty(b'n');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    rig.says(b, |w| w.query(b"select pg_sleep(9)"));
+    binds_and_describes(&mut rig, a);
+    let second = rig.servers_log_in()[0];
+    assert_eq!(
+        rig.told(second),
+        [
+            "Parse pgweir_10 select * from t",
+            "Bind  pgweir_10",
+            "Describe P",
+            "Execute",
+            "Sync"
+        ]
+    );
+}
+
 #[test]
 fn a_client_that_was_told_the_same_rows_goes_on() {
     let (mut rig, a, _, server) = shared();
