@@ -44,6 +44,8 @@ pub(crate) struct Probe {
     pub(crate) settings: bool,
     /// Name and value of every setting the session has made.
     rows: Vec<(Box<str>, Option<Box<str>>)>,
+    /// The text of what ran may have made temporary objects.
+    temporary: bool,
     /// Time limits that the probe lifted for itself, with the session's own values.
     lifted: Vec<(Box<str>, Option<Box<str>>)>,
     /// One for each of [`PROBED`].
@@ -197,6 +199,9 @@ impl Pooler {
             suspicion.statement,
             suspicion.before,
         );
+        if let Some(probe) = &mut self.server_mut(server_id).probe {
+            probe.temporary = effects.intersects(Effects::TEMPORARY);
+        }
         true
     }
 
@@ -360,8 +365,13 @@ impl Pooler {
             if !client.pins.of_session() {
                 client.pinned = None;
             }
-            if before.of_session() && !client.pins.of_session() {
+            let pins = client.pins;
+            if before.of_session() && !pins.of_session() {
                 self.state_stats.unpinned += 1;
+            }
+            let had_temporary = probe.temporary || before.contains(PinReason::TemporaryObjects);
+            if had_temporary && !pins.contains(PinReason::TemporaryObjects) {
+                self.temporary_schema_stays(server_id);
             }
         }
         if probe.unreadable {

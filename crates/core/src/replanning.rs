@@ -18,6 +18,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::reply_queue::{Entry, Expect, Instead, To};
+use crate::server::Unnamed;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
@@ -252,6 +253,17 @@ impl Pooler {
             self.prepare_anew(server_id, statement);
         } else {
             self.ensure_held(server_id, statement);
+        }
+    }
+
+    /// A client's temporary objects are gone; their schema stays in the server's search path for good. PostgreSQL analyses
+    /// statements from before again at their next use, under the settings of whoever uses them (recording E12): they are
+    /// prepared again under their own. Once for a server.
+    pub(crate) fn temporary_schema_stays(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        if !std::mem::replace(&mut server.temporary_schema, true) {
+            server.held.outdate_all();
+            server.unnamed = Unnamed::Foreign;
         }
     }
 

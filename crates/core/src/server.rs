@@ -106,6 +106,8 @@ pub(crate) struct Server {
     /// What it looked like after its login: what RESET returns to.
     pub(crate) base: Arc<Shape>,
     pub(crate) held: Held,
+    /// It has a schema for temporary objects since a client made some: see [`crate::replanning`].
+    pub(crate) temporary_schema: bool,
     pub(crate) unnamed: Unnamed,
     pub(crate) cancel_key: Option<CancelKey>,
     /// Cancel requests on their way to it.

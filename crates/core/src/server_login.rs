@@ -169,6 +169,7 @@ impl Pooler {
             base: shape.clone(),
             shape,
             held: Held::new(),
+            temporary_schema: false,
             unnamed: Unnamed::Nothing,
             cancel_key: None,
             cancels_in_flight: 0,

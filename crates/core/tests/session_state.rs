@@ -199,6 +199,46 @@ fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
     }
 }
 
+/// Guards against constants read under the wrong TimeZone: with a server's first temporary object its search path changes,
+/// and PostgreSQL analyses again what was prepared before, under the settings of whoever uses it next.
+#[test]
+fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() {
+    let mut rig = full("");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| {
+        w.parse(b"z", b"select timestamptz '2020-01-01 00:00'", &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(a).expect("linked");
+    answers_all(&mut rig, server, NOTHING);
+    let uses = |rig: &mut Rig| {
+        rig.says(a, |w| {
+            w.bind_text(b"z", &[]);
+            w.execute();
+            w.sync();
+        });
+        answers_all(rig, server, NOTHING)
+    };
+    let prepared_again = [
+        "Close Spgweir_10",
+        "Parse pgweir_10 select timestamptz '2020-01-01 00:00'",
+        "Bind  pgweir_10",
+        "Execute",
+        "Sync",
+    ];
+    let bound = &prepared_again[2..];
+    assert_eq!(uses(&mut rig), bound);
+    does(&mut rig, b, "create temp table t (a int)");
+    answers_all(&mut rig, server, TEMPORARY);
+    does(&mut rig, b, "drop table t");
+    answers_all(&mut rig, server, NOTHING);
+    assert_eq!(uses(&mut rig), prepared_again);
+    // Its schema is there to stay.
+    does(&mut rig, b, "create temp table t (a int); drop table t");
+    answers_all(&mut rig, server, NOTHING);
+    assert_eq!(uses(&mut rig), bound);
+}
+
 #[test]
 fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again() {
     let mut rig = full("");
