@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from harness import wire
+from harness.answers import answer
 from harness.pooler import kind
 from harness.waiting import eventually
 
@@ -98,14 +99,6 @@ def code(pg):
 
 def connect(host, port, database, **more):
     return psycopg.connect(host=host, port=port, user="postgres", dbname=database, autocommit=True, **more)
-
-
-def answer(connection, statement):
-    try:
-        cursor = connection.execute(statement)
-        return cursor.fetchall() if cursor.description else cursor.statusmessage
-    except psycopg.Error as error:
-        return error.sqlstate
 
 
 def run(host, port, database, script, between=lambda: None, threshold=None):

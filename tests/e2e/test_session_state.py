@@ -7,6 +7,7 @@ has to be put right (`link = adversarial`) and two neighbours change settings be
 import psycopg
 import pytest
 
+from harness.answers import answer
 from harness.pooler import kind
 from harness.waiting import eventually
 
@@ -72,14 +73,6 @@ def connect(host, port, **more):
     return psycopg.connect(
         host=host, port=port, user="postgres", dbname="postgres", autocommit=True, prepare_threshold=None, **more
     )
-
-
-def answer(connection, statement):
-    try:
-        cursor = connection.execute(statement)
-        return cursor.fetchall() if cursor.description else cursor.statusmessage
-    except psycopg.Error as error:
-        return error.sqlstate
 
 
 def run(host, port, script, between=lambda: None):

@@ -9,10 +9,11 @@ use crate::held::Moment;
 use crate::ids::{ClientId, ServerId};
 use crate::pins::PinReason;
 use crate::pooler::Pooler;
-use crate::prepared::{Bound, Meaning, STATEMENT_BYTES_MAX, Statement};
+use crate::prepared::{Bound, Meaning, STATEMENT_BYTES_MAX, Statement, StatementTable};
 use crate::replanning::Use;
 use crate::reply_queue::{Effect, Entry, Expect, Instead, To};
 use crate::server::{Server, Unnamed};
+use crate::session_state::ParseSettings;
 use crate::simple_query::DEALLOCATE_VICTIM;
 use crate::time::Time;
 use pgweir_sql::Effects;
@@ -61,11 +62,7 @@ impl Pooler {
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
         let mut effect = None;
         if !same {
-            let statement = if server.settings_in_doubt || pgweir_sql::belongs_to_session(parse.query) {
-                self.statements.intern_for_one(parse.query, parse.types, settings)
-            } else {
-                self.statements.intern(parse.query, parse.types, settings)
-            };
+            let statement = interned(&mut self.statements, server, &parse, settings);
             if let pgweir_sql::Statement::Deallocate(name) = &statement.verdict
                 && client.statement(name).is_some()
             {
@@ -111,11 +108,7 @@ impl Pooler {
         }
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
-        let statement = if server.settings_in_doubt || pgweir_sql::belongs_to_session(parse.query) {
-            self.statements.intern_for_one(parse.query, parse.types, settings)
-        } else {
-            self.statements.intern(parse.query, parse.types, settings)
-        };
+        let statement = interned(&mut self.statements, server, &parse, settings);
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         client.names_mut().set(parse.name, Some(meaning));
         let name = Some((parse.name.into(), None));
@@ -493,6 +486,20 @@ impl Pooler {
         } else if let (Some(before), false) = (effect.unnamed, expect == Expect::Query && failed) {
             client.unnamed = before;
         }
+    }
+}
+
+/// The statement of a Parse: shared with others who prepare the same, where it means the same to them.
+fn interned(
+    statements: &mut StatementTable,
+    server: &Server,
+    parse: &Parse<'_>,
+    settings: &ParseSettings,
+) -> Arc<Statement> {
+    if server.settings_in_doubt || pgweir_sql::belongs_to_session(parse.query) {
+        statements.intern_for_one(parse.query, parse.types, settings)
+    } else {
+        statements.intern(parse.query, parse.types, settings)
     }
 }
 

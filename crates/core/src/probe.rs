@@ -196,36 +196,26 @@ impl Pooler {
             server_id,
             ask_pins.then_some(ask_locks),
             ask_settings.then_some(hidden),
-            suspicion.statement,
-            suspicion.before,
+            Probe {
+                settings: ask_settings,
+                temporary: effects.intersects(Effects::TEMPORARY),
+                statement: suspicion.statement,
+                before: suspicion.before,
+                ..Probe::default()
+            },
         );
-        if let Some(probe) = &mut self.server_mut(server_id).probe {
-            probe.temporary = effects.intersects(Effects::TEMPORARY);
-        }
         true
     }
 
     /// `locks`: whether to look at pg_locks, which visits every backend; `None` asks for no pins at all.
-    fn send_probe(
-        &mut self,
-        server_id: ServerId,
-        locks: Option<bool>,
-        hidden: Option<Vec<Box<str>>>,
-        statement: Box<str>,
-        before: Option<Arc<Shape>>,
-    ) {
+    fn send_probe(&mut self, server_id: ServerId, locks: Option<bool>, hidden: Option<Vec<Box<str>>>, probe: Probe) {
         let (pins, settings, set_config) = (
             self.own_statements.probe_pins.clone(),
             self.own_statements.probe_settings.clone(),
             self.own_statements.set_config_local.clone(),
         );
         let server = self.server_mut(server_id);
-        server.probe = Some(Box::new(Probe {
-            settings: hidden.is_some(),
-            statement,
-            before,
-            ..Probe::default()
-        }));
+        server.probe = Some(Box::new(probe));
         let hurried = server.shape.is_hurried();
         let deferrable = server.shape.is_deferrable();
         if deferrable {

@@ -22,7 +22,7 @@ pub(crate) enum Returns {
     All,
     /// The setting of this name, which may be none that a client can give at startup.
     One(Box<[u8]>),
-    /// What remains of these, the later before the earlier: statements of one Query.
+    /// What remains of these, in their order: statements of one Query.
     Among(Vec<Change>),
 }
 
@@ -51,14 +51,15 @@ impl Returns {
         for text in pgweir_sql::statements(text)? {
             let verdict = pgweir_sql::classify(text);
             match (Returns::of(&verdict, text), verdict) {
-                (Some(returns), _) => changes.insert(0, Change::Returns(returns)),
-                (None, Statement::Set(name)) => changes.insert(0, Change::Sets(name)),
+                (Some(_), _) | (None, Statement::Set(_)) if changes.len() == CHANGES_MAX => return None,
+                (Some(returns), _) => changes.push(Change::Returns(returns)),
+                (None, Statement::Set(name)) => changes.push(Change::Sets(name)),
                 (None, Statement::Other)
                     if !pgweir_sql::effects(text).intersects(Effects::SETTINGS.union(Effects::CODE)) => {}
                 _ => return None,
             }
         }
-        (changes.len() <= CHANGES_MAX).then_some(Returns::Among(changes))
+        Some(Returns::Among(changes))
     }
 
     fn includes(&self, name: &str) -> bool {
@@ -67,6 +68,7 @@ impl Returns {
             Returns::One(one) => one.eq_ignore_ascii_case(name.as_bytes()),
             Returns::Among(changes) => changes
                 .iter()
+                .rev()
                 .find_map(|change| match change {
                     Change::Returns(returns) => returns.includes(name).then_some(true),
                     Change::Sets(set) => set.eq_ignore_ascii_case(name.as_bytes()).then_some(false),

@@ -86,7 +86,7 @@ impl Pooler {
             effect.get_or_insert_default().may_end_statements = true;
         }
         // The statements to come depend on settings, too.
-        let sets = may.union(found.unwrap_or(Effects::NONE)).intersects(Effects::SETTINGS);
+        let sets = found.unwrap_or(may).intersects(Effects::SETTINGS);
         self.server_mut(server_id).settings_in_doubt |= sets;
         if may.intersects(Effects::CODE) || begins_code(message.body()) {
             self.doubt_statements(server_id);
