@@ -190,7 +190,9 @@ impl Pooler {
         server.since = now;
         server.ready_time = now;
         client.link = Some(server_id);
-        server.stranger |= server.last_client.replace(id).is_some_and(|last| last != id);
+        let changed_hands = server.last_client.replace(id).is_some_and(|last| last != id);
+        server.stranger |= changed_hands;
+        self.state_stats.server_changes += u64::from(changed_hands);
         let waited = match client.waiting {
             Waiting::ForServer { since, .. } => now.us_since(since),
             _ => 0,

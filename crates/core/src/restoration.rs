@@ -46,14 +46,21 @@ impl Pooler {
         Acquired::Server(server_id)
     }
 
+    /// Begins a segment that [`Pooler::send_settings`] ends, unless it has begun. Of what is in it nothing comes sooner:
+    /// a BEGIN is refused once anything has taken a snapshot, as Parse may.
+    pub(crate) fn begin_restoring(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        if server.shape.is_deferrable() && !server.queue.segment_open() {
+            self.own_begin(server_id);
+        }
+    }
+
     /// One segment that makes settings.
     pub(crate) fn send_settings(&mut self, server_id: ServerId, set: &[(Arc<str>, Option<Arc<str>>)]) {
+        self.begin_restoring(server_id);
         let statement = self.own_statements.set_config.clone();
         self.ensure_held(server_id, &statement);
         let deferrable = self.server_mut(server_id).shape.is_deferrable();
-        if deferrable {
-            self.own_begin(server_id);
-        }
         let server = self.server_mut(server_id);
         server.restoring = true;
         server.refused = None;

@@ -55,13 +55,15 @@ impl Pooler {
             .as_ref()
             .expect("a server's pool lives");
         let asked = pool.sequences == Sequences::Asked;
-        server.claimed = asked || server.claimed && !server.stranger;
+        // Adversarial linking gives way to none but those who name a sequence.
+        server.claimed = asked && !self.settings.link_adversarial || server.claimed && !server.stranger;
         if asked && server.stranger {
             self.discard_sequences(server_id);
         }
     }
 
     fn discard_sequences(&mut self, server_id: ServerId) {
+        self.begin_restoring(server_id);
         let statement = self.own_statements.discard_sequences.clone();
         self.ensure_held(server_id, &statement);
         let server = self.server_mut(server_id);

@@ -675,15 +675,16 @@ impl Pooler {
             }
             return Passed::Skip;
         }
-        if probe {
-            self.probe_failed(id, &fields);
-            return Passed::Skip;
-        }
         let server = self.servers.get_mut(id.0).expect("still there");
         if server.restoring {
+            // Whatever failed in it, none of the settings is made.
             let text = String::from_utf8_lossy(fields.message).into_owned();
             let sqlstate = String::from_utf8_lossy(fields.sqlstate).into_owned();
             server.refused = Some(Box::new((sqlstate, text)));
+            return Passed::Skip;
+        }
+        if probe {
+            self.probe_failed(id, &fields);
             return Passed::Skip;
         }
         match (client, replaced) {

@@ -5,6 +5,8 @@ use crate::pins::PinReason;
 /// Counts since the start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StateStats {
+    /// Links to servers whose last client was another one.
+    pub(crate) server_changes: u64,
     /// Segments of restored settings.
     pub(crate) restorations: u64,
     /// Settings sent in them.
@@ -47,6 +49,7 @@ impl StateStats {
     /// Names and values, in the order of SHOW STATE_STATS.
     pub(crate) fn rows(&self) -> Vec<(String, u64)> {
         let mut rows: Vec<(String, u64)> = [
+            ("server_changes", self.server_changes),
             ("restorations", self.restorations),
             ("settings_sent", self.settings_sent),
             ("restorations_refused", self.refused),

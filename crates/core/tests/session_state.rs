@@ -264,6 +264,69 @@ fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again(
     assert!(set.is_some_and(|set| set < query), "{told:?}");
 }
 
+/// A server whose client has left it with transactions deferrable by default, and a client that has other settings.
+fn deferrable_server(rig: &mut Rig) -> (ServerId, ClientId) {
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| w.query(b"set default_transaction_deferrable = on"));
+    let server = rig.server_of(a).expect("linked");
+    let deferrable = Session {
+        settings: &[("default_transaction_deferrable", "on")],
+        ..NOTHING
+    };
+    answers_all(rig, server, deferrable);
+    (server, b)
+}
+
+/// Guards against settings that were neither made nor missed: a Parse of the pooler's own took a snapshot, behind which
+/// PostgreSQL refuses `BEGIN .. NOT DEFERRABLE`.
+#[test]
+fn nothing_comes_before_the_begin_of_restored_settings() {
+    let mut rig = full("");
+    let (server, b) = deferrable_server(&mut rig);
+    rig.says(b, |w| w.query(b"select 1"));
+    let told = answers_all(&mut rig, server, NOTHING);
+    let begin = "Parse pgweir_4 BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
+    assert_eq!(told[..3], [begin, "Bind  pgweir_4", "Execute"]);
+    assert!(told.iter().any(|line| line.starts_with("Parse pgweir_1 ")), "{told:?}");
+    assert_eq!(told.last().unwrap(), "Query select 1");
+}
+
+/// The same with what is made clean for a pool that asks for current values of sequences.
+#[test]
+fn nothing_comes_before_the_begin_of_discarded_sequences() {
+    let mut rig = full("");
+    let asks = rig.client();
+    let server = does(&mut rig, asks, "select lastval()");
+    answers_all(&mut rig, server, NOTHING);
+    rig.client_leaves(asks);
+    answers_all(&mut rig, server, NOTHING);
+    let (server, b) = deferrable_server(&mut rig);
+    rig.says(b, |w| w.query(b"select 1"));
+    let told = answers_all(&mut rig, server, NOTHING);
+    assert!(told[0].starts_with("Parse pgweir_4 BEGIN"), "{told:?}");
+    assert!(told.iter().any(|line| line == "Bind  pgweir_c"), "{told:?}");
+    assert_eq!(told.iter().filter(|line| *line == "Bind  pgweir_4").count(), 1);
+}
+
+#[test]
+fn a_begin_of_restored_settings_that_is_refused_costs_client_and_server() {
+    let mut rig = full("");
+    let (server, b) = deferrable_server(&mut rig);
+    rig.says(b, |w| w.query(b"select 1"));
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.error(&error("25001", "must be called before any query"));
+        w.ready_for_query(Idle);
+    });
+    let told = rig.told(b);
+    assert_eq!(told, ["Error 55000 cannot restore the session's settings"]);
+    rig.completes(server, "SELECT 1");
+    rig.cancel_arrives(server);
+    assert!(rig.closed.contains(&server.into()));
+}
+
 #[test]
 fn a_try_lock_that_failed_does_not_pin() {
     let mut rig = full("");
