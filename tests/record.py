@@ -15,7 +15,7 @@ from pgthrow import Cluster  # noqa: E402
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TRANSCRIPTS = os.path.join(ROOT, "tests", "transcripts")
 # The recordings show time zones, encodings and defaults; these are the same on every machine.
-PORTS = {15: 54331, 18: 54332}
+PORTS = {15: 24331, 18: 24332}
 
 
 def record() -> int:

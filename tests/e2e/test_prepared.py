@@ -409,12 +409,11 @@ def test_eviction_between_clients(pg, make_pooler):
         for i in (0, 4, 2, 1, 3, 0, 0, 4):
             for number, c in enumerate(clients):
                 assert run(c, f"s{i}") == [(f"{number}-{i}",)]
-        if kind() != "direct":
-            # The pooler may have a few of its own beside them.
-            held = int(
-                clients[0].value("select count(*) from pg_prepared_statements where statement ~ '^select ''[0-9]-'")
-            )
+        if kind() == "pgweir":
+            held = int(pooler.console("show servers")[0]["prepared_statements"])
             assert held <= 3, f"{held} statements on a server that may hold 3"
+            own = "select count(*) from pg_prepared_statements where statement ~ '^select ''[0-9]-'"
+            assert clients[0].value(own) == "5", "the view shows the client's own, all of them"
     finally:
         for c in clients:
             c.close()
@@ -568,14 +567,73 @@ def test_close_of_a_portal_keeps_the_statement(pg, make_pooler):
 
 def test_sql_prepare_does_not_keep_the_server(pg, make_pooler):
     """PREPARE could prevent reuse: the server is free after the transaction, and the next client finds it in order."""
-    # With session_state = full it keeps the statement for its client: see test_session_state.py.
-    pooler = make_pooler(pg, settings={**ONE_SERVER, "session_state": "pgbouncer"} if kind() == "pgweir" else ONE_SERVER)
+    pooler = make_pooler(pg, settings=ONE_SERVER)
     if kind() == "direct":
         pytest.skip("there is no pooler")
     with pooler.connect() as a, pooler.connect() as b:
         a.query("prepare by_sql as select 1")
         assert b.value("select 1", timeout=3) == "1"
         a.query("deallocate by_sql")
+
+
+@pytest.mark.beyond_pgbouncer
+def test_clients_with_sql_prepared_statements_share_servers(pg, make_pooler):
+    """SQL-level PREPARE without a server of one's own: each client EXECUTEs its own statement of the same name."""
+    pooler = make_pooler(pg, settings={"default_pool_size": 2})
+    clients = [pooler.connect() for _ in range(20)]
+    for number, c in enumerate(clients):
+        c.query(f"prepare q (int) as select $1 + {number}")
+    for _ in range(3):
+        for number, c in enumerate(clients):
+            assert c.value("execute q (100)") == str(100 + number)
+            assert c.value("select name from pg_prepared_statements") == "q"
+            assert run(c, "q", ["1"]) == [(str(1 + number),)], "by Bind, too"
+    if kind() == "pgweir":
+        assert pooler.console("show pins") == []
+    clients[0].query("deallocate q")
+    with pytest.raises(wire.ServerError) as gone:
+        clients[0].value("execute q (1)")
+    assert gone.value.code == "26000"
+    with pooler.connect() as stranger, pytest.raises(wire.ServerError) as foreign:
+        stranger.value("execute q (1)")
+    assert foreign.value.code == "26000"
+    # What was prepared in a transaction that is rolled back is still there; code finds it.
+    last = clients[-1]
+    last.query("begin; select 1")
+    last.query("prepare rolled_back as select 'still there'")
+    last.query("rollback")
+    assert last.value("execute rolled_back") == "still there"
+    last.rows("do $$begin execute 'execute rolled_back'; end$$")
+    # Constants are those of the PREPARE, wherever it is run again.
+    last.query("set datestyle = 'ISO, DMY'; set timezone = 'UTC'")
+    last.query("prepare on_day as select '01/02/2003'::date")
+    last.query("set datestyle = 'ISO, MDY'")
+    for c in (*clients[1:-1], last):
+        if c is not last:
+            c.value("execute q (1)")
+    assert last.value("execute on_day") == "2003-02-01"
+    for c in clients:
+        c.close()
+
+
+@pytest.mark.beyond_pgbouncer
+def test_a_prepared_statement_that_fails_elsewhere_says_why(pg, make_pooler):
+    """A table that is gone is what EXECUTE complains about, not the statement."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    pg.psql("drop table if exists to_go; create table to_go (a int)")
+    with pooler.connect() as a, pooler.connect() as b:
+        a.query("prepare q as select * from to_go")
+        b.query("prepare q as select 2")
+        pg.psql("drop table to_go")
+        for in_block in (False, True):
+            if in_block:
+                a.query("begin; select 1")
+            with pytest.raises(wire.ServerError) as error:
+                a.value("execute q")
+            assert error.value.code == "42P01"
+            if in_block:
+                a.query("rollback")
+            assert b.value("execute q") == "2"
 
 
 # ---- many statements

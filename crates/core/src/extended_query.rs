@@ -9,12 +9,11 @@ use crate::held::Moment;
 use crate::ids::{ClientId, ServerId};
 use crate::pins::PinReason;
 use crate::pooler::Pooler;
-use crate::prepared::{Bound, Meaning, STATEMENT_BYTES_MAX, Statement, StatementTable};
+use crate::prepared::{Bound, Kind, Meaning, STATEMENT_BYTES_MAX, Statement, StatementTable};
 use crate::replanning::Use;
 use crate::reply_queue::{Effect, Entry, Expect, Instead, To};
 use crate::server::{Server, Unnamed};
 use crate::session_state::ParseSettings;
-use crate::simple_query::DEALLOCATE_VICTIM;
 use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
@@ -63,12 +62,6 @@ impl Pooler {
         let mut effect = None;
         if !same {
             let statement = interned(&mut self.statements, server, &parse, settings);
-            if let pgweir_sql::Statement::Deallocate(name) = &statement.verdict
-                && client.statement(name).is_some()
-            {
-                let name = name.clone();
-                return self.parse_deallocate(id, server_id, message, &name);
-            }
             effect = Some(Effect {
                 unnamed: Some(client.unnamed.replace(statement)),
                 ..Effect::default()
@@ -83,35 +76,42 @@ impl Pooler {
         self.forward(id, server_id, message)
     }
 
-    /// DEALLOCATE of one of the client's own statements as an unnamed statement: see [`crate::simple_query`].
-    fn parse_deallocate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, name: &[u8]) -> Step {
-        let mut effect = self.forget_name(id, name).unwrap_or_default();
-        self.inject_victim(server_id);
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let statement = self
-            .statements
-            .intern(DEALLOCATE_VICTIM, &[0, 0], client.shape.parse_settings());
-        effect.unnamed = Some(client.unnamed.replace(statement.clone()));
-        let server = self.server_mut(server_id);
-        server.unnamed = Unnamed::Statement(statement.id);
-        server.queue.push(Entry::forward(Expect::ParseUnnamed).with(effect));
-        self.outbox.insert(server_id.into(), |bytes| {
-            Writer::new(bytes).parse(b"", DEALLOCATE_VICTIM, &[0, 0])
-        });
-        self.drop_message(id, message)
-    }
-
     fn parse_named(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         if let Some(existing) = client.statement(parse.name).cloned() {
             return self.refuse_duplicate(id, server_id, message, parse, &existing);
         }
+        let probes = self.servers.get(server_id.0).is_some_and(|s| s.probe.is_some());
+        if probes || client.suspicion.is_some() || !client.pins.is_empty() {
+            return self.parse_pinned(id, server_id, message, parse);
+        }
+        self.parse_shared(id, server_id, message, parse)
+    }
+
+    /// Parse of a client that has done more than prepare statements by Parse.
+    #[cold]
+    fn parse_pinned(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        if !self.may_meet_prepare(id, server_id) {
+            return self.parse_shared(id, server_id, message, parse);
+        }
+        let settings = self.client_mut(id).shape.parse_settings().clone();
+        let statement = self
+            .statements
+            .make_own(Kind::Own, parse.name, parse.query, parse.types, &settings);
+        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        self.client_mut(id).names_mut().set(parse.name, Some(meaning));
+        self.server_mut(server_id).lends_to = Some(id);
+        self.parse_on_server(id, server_id, message, parse, &statement)
+    }
+
+    #[inline]
+    fn parse_shared(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
         let statement = interned(&mut self.statements, server, &parse, settings);
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         client.names_mut().set(parse.name, Some(meaning));
-        let name = Some((parse.name.into(), None));
         self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives")
@@ -120,7 +120,7 @@ impl Pooler {
         if server.held.touch(statement.id) {
             if may_fake(server) && server.held.usable(statement.id) {
                 let effect = Effect {
-                    name,
+                    name: Some((parse.name.into(), None)),
                     ..Effect::default()
                 };
                 let mut reply = Vec::new();
@@ -132,11 +132,23 @@ impl Pooler {
             self.inject_close(server_id, &statement);
         }
         self.make_room(server_id);
+        self.parse_on_server(id, server_id, message, parse, &statement)
+    }
+
+    /// A Parse that gives its client a name and the server a statement.
+    fn parse_on_server(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        parse: Parse<'_>,
+        statement: &Arc<Statement>,
+    ) -> Step {
         let now = self.statements.now();
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
         let effect = Effect {
-            name,
+            name: Some((parse.name.into(), None)),
             server_gains: Some(statement.clone()),
             ..Effect::default()
         };
@@ -145,7 +157,7 @@ impl Pooler {
         self.pool_mut(pool).stats.server_parse_count += 1;
         let server_name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
-            Writer::new(bytes).parse(server_name.as_bytes(), parse.query, parse.types)
+            Writer::new(bytes).parse(server_name, parse.query, parse.types)
         });
         self.drop_message(id, message)
     }
@@ -168,7 +180,7 @@ impl Pooler {
         self.server_mut(server_id).queue.push(entry);
         let name = existing.server_name();
         self.outbox.insert(server_id.into(), |b| {
-            Writer::new(b).parse(name.as_bytes(), parse.query, parse.types)
+            Writer::new(b).parse(name, parse.query, parse.types)
         });
         self.drop_message(id, message)
     }
@@ -212,6 +224,11 @@ impl Pooler {
             if let Some(step) = self.suspect_bound(now, id, server_id, &statement, &names, message) {
                 return step;
             }
+            if let pgweir_sql::Statement::Deallocate(name) = &statement.verdict
+                && self.client_mut(id).statement(name).is_some()
+            {
+                return self.bind_deallocate(id, server_id, message, &names, &statement, name);
+            }
         }
         if names.statement.is_empty() {
             self.ensure_unnamed(id, server_id);
@@ -236,21 +253,58 @@ impl Pooler {
                 statement: statement.id,
             }));
         }
+        let entry = Entry::forward(Expect::Bind).using(statement.id);
+        self.forward_bind(id, server_id, message, &names, &statement, entry)
+    }
+
+    /// Forwards a Bind with the server's name for its statement.
+    #[inline(always)]
+    fn forward_bind(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        names: &BindNames<'_>,
+        statement: &Statement,
+        entry: Entry,
+    ) -> Step {
         let server_name = statement.server_name();
-        let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.as_bytes().len() + 2;
+        let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.len() + 2;
         self.outbox.insert(server_id.into(), |bytes| {
             bytes.push(b'B');
             bytes.extend((length as u32).to_be_bytes());
             bytes.extend_from_slice(names.portal);
             bytes.push(0);
-            bytes.extend_from_slice(server_name.as_bytes());
+            bytes.extend_from_slice(server_name);
             bytes.push(0);
         });
         let server = self.server_mut(server_id);
-        server.queue.push(Entry::forward(Expect::Bind).using(statement.id));
+        server.queue.push(entry);
         let pool = server.pool;
         self.pool_mut(pool).stats.bind_count += 1;
         self.forward_rest(id, server_id, message, HEADER_BYTES + names.wire_bytes())
+    }
+
+    /// A statement that is a DEALLOCATE of one of the client's names.
+    #[cold]
+    fn bind_deallocate(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        names: &BindNames<'_>,
+        statement: &Arc<Statement>,
+        name: &[u8],
+    ) -> Step {
+        let effect = self.deallocates(id, server_id, name, Effect::default());
+        let entry = Entry::forward(Expect::Bind).with(effect);
+        if names.statement.is_empty() {
+            self.ensure_unnamed(id, server_id);
+            self.server_mut(server_id).queue.push(entry);
+            return self.forward(id, server_id, message);
+        }
+        self.ensure_exists(server_id, statement);
+        self.forward_bind(id, server_id, message, names, statement, entry.using(statement.id))
     }
 
     /// This statement is going to be executed.
@@ -308,6 +362,7 @@ impl Pooler {
                 target: Target::Statement,
                 name: b"",
             }) => {
+                self.describes_execute(id, server_id, b"");
                 self.ensure_unnamed(id, server_id);
                 self.plain(id, server_id, message, Expect::Describe)
             }
@@ -318,14 +373,14 @@ impl Pooler {
                 let Some(statement) = self.client_mut(id).statement(name).cloned() else {
                     return self.plain(id, server_id, message, Expect::Describe);
                 };
+                self.describes_execute(id, server_id, name);
                 if self.before_use(id, server_id, name, Expect::Describe, false) == Use::Waits {
                     return Step::Wait;
                 }
                 self.tells_rows(id, server_id, name, statement.id, false);
                 let server_name = statement.server_name();
-                self.outbox.insert(server_id.into(), |b| {
-                    Writer::new(b).describe(b'S', server_name.as_bytes())
-                });
+                self.outbox
+                    .insert(server_id.into(), |b| Writer::new(b).describe(b'S', server_name));
                 self.drop_message(id, message)
             }
             Some(Named {
@@ -339,6 +394,16 @@ impl Pooler {
                 _ => self.plain(id, server_id, message, Expect::Describe),
             },
             None => self.plain(id, server_id, message, Expect::Describe),
+        }
+    }
+
+    /// Describe of an EXECUTE tells the rows of what it executes.
+    fn describes_execute(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) {
+        let statement = self.client_mut(id).statement(name);
+        if let Some(statement) = statement.filter(|s| s.effects.intersects(Effects::PREPARE)).cloned()
+            && self.keeps_session(id)
+        {
+            self.lend_names(id, server_id, Effects::PREPARE, &statement.query);
         }
     }
 
@@ -375,9 +440,12 @@ impl Pooler {
         else {
             return self.plain(id, server_id, message, Expect::Close);
         };
-        let effect = self.forget_name(id, name);
+        let effect = self.end_name(id, server_id, name);
         if name.is_empty() || effect.is_none() {
             // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
+            if !name.is_empty() && self.may_meet_prepare(id, server_id) {
+                self.suspect(now, id, Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
+            }
             let server = self.server_mut(server_id);
             let mut effect = effect.unwrap_or_default();
             if name.is_empty() {
@@ -392,6 +460,15 @@ impl Pooler {
         let entry = Entry::fake(Expect::Close, reply).with(effect.expect("checked above"));
         self.server_mut(server_id).queue.push(entry);
         self.drop_message(id, message)
+    }
+
+    /// Ends a client's name, on its server as well.
+    pub(crate) fn end_name(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Effect> {
+        let effect = self.forget_name(id, name)?;
+        if let Some((_, Some(before))) = &effect.name {
+            self.close_own(server_id, before);
+        }
+        Some(effect)
     }
 
     /// Ends a client's name; what is needed to bring it back, if it had a meaning.

@@ -169,6 +169,14 @@ impl Held {
         self.own.iter().chain(copies).cloned().collect()
     }
 
+    /// Those it knows by a client's own names; in the order of their names, so that it is always the same.
+    pub(crate) fn own_names(&self) -> Vec<Arc<Statement>> {
+        let own = self.copies.iter().map(|(_, c)| &c.statement).filter(|s| s.is_own());
+        let mut own: Vec<_> = own.cloned().collect();
+        own.sort_unstable_by(|a, b| a.server_name().cmp(b.server_name()));
+        own
+    }
+
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
         let mut all = std::mem::take(&mut self.own);
         all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));

@@ -6,6 +6,7 @@
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
+use crate::own_names::Mentioned;
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::reply_queue::{Entry, Expect, Ready};
@@ -72,12 +73,23 @@ impl Pooler {
         verdict: &pgweir_sql::Statement,
     ) {
         let effects = effects | self.effects_of_names(server_id, text, effects);
-        let effects = self.prepare_for(id, server_id, effects, None);
-        if self.keeps_session(id) {
-            let effects = without_mere_ends(effects, verdict);
-            if !effects.is_empty() {
-                self.suspect_text(now, id, effects, text);
-            }
+        if !self.keeps_session(id) {
+            self.prepare_for(id, server_id, effects, None);
+            return;
+        }
+        let mentioned = if ends_statements(verdict) {
+            Mentioned::default()
+        } else {
+            self.lend_names(id, server_id, effects, text)
+        };
+        let effects = self.prepare_for(id, server_id, effects | mentioned.effects, None);
+        let effects = if self.follows_names_in(id, verdict) {
+            effects.without(Effects::PREPARE)
+        } else {
+            effects
+        };
+        if !effects.is_empty() {
+            self.suspect_text(now, id, effects, text, mentioned.hidden);
         }
     }
 
@@ -97,14 +109,14 @@ impl Pooler {
     /// again when they are used next.
     fn hide_statements(&mut self, server_id: ServerId, but: Option<u64>) {
         for statement in self.server_mut(server_id).held.all() {
-            if Some(statement.id) != but {
+            if Some(statement.id) != but && !statement.is_own() {
                 self.inject_close(server_id, &statement);
             }
         }
     }
 
-    fn suspect_text(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8]) {
-        let hidden = self.settings_named(id, effects, text);
+    fn suspect_text(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
+        hidden.extend(self.settings_named(id, effects, text));
         self.suspect(now, id, effects, text, hidden);
     }
 
@@ -142,16 +154,21 @@ impl Pooler {
             self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
         }
         let effects = statement.effects | self.effects_of_names_in(server_id, statement);
-        let effects = self.prepare_for(id, server_id, effects, Some(statement.id));
+        let mentioned = if self.keeps_session(id) && !ends_statements(&statement.verdict) {
+            self.lend_names(id, server_id, effects, &statement.query)
+        } else {
+            Mentioned::default()
+        };
+        let effects = self.prepare_for(id, server_id, effects | mentioned.effects, Some(statement.id));
         if !self.keeps_session(id) || effects.is_empty() {
             return None;
         }
-        let mut named = Vec::new();
+        let mut named = mentioned.hidden;
         if effects.intersects(Effects::SETTINGS | Effects::CODE) && statement.query.contains(&b'$') {
             if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
                 return Some(Step::NeedBytes);
             }
-            named = named_by_parameters(message.body(), names);
+            named.extend(named_by_parameters(message.body(), names));
         }
         named.extend(self.settings_named(id, effects, &statement.query));
         let effects = without_mere_ends(effects, &statement.verdict);
@@ -235,6 +252,12 @@ fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effec
         Deallocate(_) | DeallocateAll => effects.without(Effects::PREPARE),
         _ => effects,
     }
+}
+
+/// Whether a text, as a whole, ends statements: it acts on the client's names without the server's knowing them.
+fn ends_statements(verdict: &pgweir_sql::Statement) -> bool {
+    use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
+    matches!(verdict, Deallocate(_) | DeallocateAll | DiscardAll)
 }
 
 /// Custom settings that the parameters of a Bind name, as in `select set_config($1, $2, false)`.

@@ -35,6 +35,7 @@ mod link;
 mod listener;
 mod login;
 pub mod outbox;
+mod own_names;
 pub mod pins;
 mod pool;
 pub mod pooler;

@@ -208,7 +208,11 @@ impl Pooler {
         pool.stats.server_assignment_count += 1;
         pool.stats.wait_time += waited;
         let in_session = matches!(client.phase, ClientPhase::Session);
-        if in_session && pool.sequences != Sequences::Unused {
+        let uses_sequences = pool.sequences != Sequences::Unused;
+        if in_session && server.lends_to.is_some() {
+            self.take_names_back(id, server_id);
+        }
+        if in_session && uses_sequences {
             self.sequences_on_link(server_id);
         }
         let client = self.clients.get(id.0).expect("looked up above");

@@ -7,7 +7,7 @@
 
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::prepared::{OWN_ID_MAX, Statement};
+use crate::prepared::{Kind, OWN_ID_MAX, Statement};
 use crate::reply_queue::{Effect, Entry, Expect};
 use crate::server::Unnamed;
 use pgweir_wire::Writer;
@@ -64,11 +64,14 @@ impl Pooler {
     /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close messages
     /// that belong to this.
     fn hold(&mut self, server_id: ServerId, statement: &Arc<Statement>, open: bool) {
-        if statement.id > OWN_ID_MAX {
+        if statement.id > OWN_ID_MAX && !statement.is_own() {
             self.make_room(server_id);
         }
         let now = self.statements.now();
         let server = self.server_mut(server_id);
+        if statement.is_own() {
+            server.lends_to = server.link;
+        }
         server.held.insert(statement.clone(), now);
         let pool = server.pool;
         let counts = u64::from(statement.id > OWN_ID_MAX);
@@ -79,24 +82,40 @@ impl Pooler {
             ..Effect::default()
         };
         let entry = Entry::skip(Expect::Parse).with(effect);
-        self.parse_again(server_id, statement, statement.server_name().as_bytes(), entry, open);
+        self.parse_again(server_id, statement, statement.server_name(), entry, open);
     }
 
     /// A Parse of our own, under the settings that the statement was first parsed under.
     fn parse_again(&mut self, server_id: ServerId, statement: &Arc<Statement>, name: &[u8], entry: Entry, open: bool) {
         let then = self.settings_to_parse_under(server_id, statement);
-        let apart = !then.is_empty() && !open;
+        // In front of a Query a Parse that fails must not take the Query along.
+        let apart = (!then.is_empty() || statement.is_own()) && !open;
         self.set_for_parse(server_id, &then);
-        self.server_mut(server_id).queue.push(entry);
-        self.outbox.insert(server_id.into(), |b| {
-            Writer::new(b).parse(name, &statement.query, &statement.types)
-        });
+        if statement.kind == Kind::Sql {
+            self.close_whatever(server_id, statement.server_name());
+            self.prepare_by_sql(server_id, statement, entry.effect.map(|e| *e).unwrap_or_default());
+        } else {
+            if statement.is_own() {
+                self.close_whatever(server_id, statement.server_name());
+            }
+            self.server_mut(server_id).queue.push(entry);
+            self.outbox.insert(server_id.into(), |b| {
+                Writer::new(b).parse(name, &statement.query, &statement.types)
+            });
+        }
         self.set_back(server_id, &then);
         if apart {
             let queue = &mut self.server_mut(server_id).queue;
             queue.push(Entry::skip(Expect::Sync).using(statement.id));
             self.send(server_id, |w| w.sync());
         }
+    }
+
+    /// Closes what a client's name may still mean to its server: a statement that was made to be deallocated and was not.
+    fn close_whatever(&mut self, server_id: ServerId, name: &[u8]) {
+        self.server_mut(server_id).queue.push(Entry::skip(Expect::Close));
+        self.outbox
+            .insert(server_id.into(), |b| Writer::new(b).close(b'S', name));
     }
 
     /// The settings, with their values then, in which the present differs or may differ from when a statement was first
@@ -144,7 +163,7 @@ impl Pooler {
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
-            writer.bind_portal(OWN_PORTAL, name.as_bytes(), values);
+            writer.bind_portal(OWN_PORTAL, name, values);
             writer.execute_portal(OWN_PORTAL);
             writer.close(b'P', OWN_PORTAL);
         });
@@ -169,7 +188,7 @@ impl Pooler {
         server.queue.push(Entry::skip(Expect::Close).with(effect));
         let name = statement.server_name();
         self.outbox
-            .insert(server_id.into(), |b| Writer::new(b).close(b'S', name.as_bytes()));
+            .insert(server_id.into(), |b| Writer::new(b).close(b'S', name));
     }
 }
 

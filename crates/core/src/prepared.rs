@@ -23,11 +23,25 @@ const NAME_PREFIX: &str = "pgweir_";
 /// Ids up to this are the pooler's own statements; they do not count among those of clients.
 pub(crate) const OWN_ID_MAX: u64 = 15;
 
+/// Whose a statement is, and how it is made on a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Anybody's who prepares the same: servers know it by a name of the pooler's.
+    Shared,
+    /// One client's: its servers know it by the client's own name, for SQL that names it (see [`crate::own_names`]).
+    Own,
+    /// One client's, made by SQL-level PREPARE, which is its query text.
+    Sql,
+}
+
 /// One statement, shared by every client that prepared it.
 #[derive(Debug)]
 pub(crate) struct Statement {
     /// Never used twice in a process.
     pub(crate) id: u64,
+    pub(crate) kind: Kind,
+    /// See [`Statement::server_name`].
+    name: Box<[u8]>,
     /// Query text.
     pub(crate) query: Box<[u8]>,
     /// Parameter types as in Parse: count and OIDs.
@@ -44,8 +58,14 @@ pub(crate) struct Statement {
 
 impl Statement {
     /// The name servers know it by.
-    pub(crate) fn server_name(&self) -> ServerName {
-        ServerName::new(self.id)
+    #[inline]
+    pub(crate) fn server_name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Whether servers know it by its client's name for it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.kind != Kind::Shared
     }
 
     /// Whether it ends all statements of its session.
@@ -174,6 +194,8 @@ impl StatementTable {
     pub(crate) fn intern_for_one(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
         let statement = Arc::new(Statement {
             id: self.next_id,
+            kind: Kind::Shared,
+            name: ServerName::new(self.next_id).as_bytes().into(),
             query: query.into(),
             types: types.into(),
             settings: settings.clone(),
@@ -183,6 +205,33 @@ impl StatementTable {
         });
         self.next_id += 1;
         statement
+    }
+
+    /// A statement that servers know by its client's name for it.
+    pub(crate) fn make_own(
+        &mut self,
+        kind: Kind,
+        name: &[u8],
+        query: &[u8],
+        types: &[u8],
+        settings: &ParseSettings,
+    ) -> Arc<Statement> {
+        let statement = Arc::into_inner(self.intern_for_one(query, types, settings)).expect("it is nobody's yet");
+        let verdict = match kind {
+            Kind::Sql => pgweir_sql::Statement::Other,
+            Kind::Own | Kind::Shared => statement.verdict,
+        };
+        Arc::new(Statement {
+            kind,
+            name: name.into(),
+            verdict,
+            // It has been prepared.
+            effects: match kind {
+                Kind::Sql => statement.effects.without(pgweir_sql::Effects::PREPARE),
+                Kind::Own | Kind::Shared => statement.effects,
+            },
+            ..statement
+        })
     }
 
     /// Now, for comparing what clients know of statements with what servers hold.
@@ -223,8 +272,8 @@ pub(crate) struct OwnStatements {
     pub(crate) begin_plain: Arc<Statement>,
     /// Ends it.
     pub(crate) commit: Arc<Statement>,
-    /// One row: what ties the session to its server, a column for each of [`crate::pins::PROBED`]; the parameter says
-    /// whether to look for locks.
+    /// One row: what ties the session to its server, a column for each of [`crate::pins::PROBED`]; the parameters say
+    /// whether to look for locks, and which statements of SQL-level PREPARE can be made again anywhere.
     pub(crate) probe_pins: Arc<Statement>,
     /// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
     pub(crate) probe_settings: Arc<Statement>,
@@ -248,7 +297,8 @@ const PROBE_PINS: &str = "SELECT \
         AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) ELSE false END, \
     EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
     EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
-    EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.from_sql)";
+    EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p \
+        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2))";
 
 /// See [`OwnStatements::probe_settings`].
 const PROBE_SETTINGS: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
@@ -260,6 +310,8 @@ impl OwnStatements {
         let own = |id, query: &[u8], types: &[u8]| {
             Arc::new(Statement {
                 id,
+                kind: Kind::Shared,
+                name: ServerName::new(id).as_bytes().into(),
                 query: query.into(),
                 types: types.into(),
                 settings: ParseSettings::default(),
@@ -284,8 +336,8 @@ impl OwnStatements {
                 &[0, 0],
             ),
             commit: own(5, b"COMMIT", &[0, 0]),
-            // One parameter of type bool (OID 16).
-            probe_pins: own(6, PROBE_PINS.as_bytes(), &[0, 1, 0, 0, 0, 16]),
+            // Parameters of types bool (OID 16) and text[] (OID 1009).
+            probe_pins: own(6, PROBE_PINS.as_bytes(), &[0, 2, 0, 0, 0, 16, 0, 0, 3, 0xf1]),
             // One parameter of type text[] (OID 1009).
             probe_settings: own(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             discard_sequences: own(12, b"DISCARD SEQUENCES", &[0, 0]),
@@ -321,6 +373,8 @@ pub(crate) struct Meaning {
     /// It was Describe of a portal that told them. Drivers differ in whether they describe each portal, or keep in mind what
     /// the first was like.
     pub(crate) told_by_portal: bool,
+    /// The same statement as servers know it by this name, once SQL has come to it.
+    pub(crate) own: Option<Arc<Statement>>,
 }
 
 impl Meaning {
@@ -330,6 +384,7 @@ impl Meaning {
             since,
             told: None,
             told_by_portal: false,
+            own: None,
         }
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Probe {
     rows: Vec<(Box<str>, Option<Box<str>>)>,
     /// The text of what ran may have made temporary objects.
     temporary: bool,
+    /// What ran may have made statements by SQL-level PREPARE.
+    pub(crate) prepares: bool,
     /// Time limits that the probe lifted for itself, with the session's own values.
     lifted: Vec<(Box<str>, Option<Box<str>>)>,
     /// One for each of [`PROBED`].
@@ -172,7 +174,9 @@ impl Pooler {
         let ask_locks = unknown_code || effects.intersects(Effects::LOCKS) || pins.contains(PinReason::AdvisoryLocks);
         let mut hidden = suspicion.hidden;
         if ask_settings {
-            for setting in client.shape.settings().iter().filter(|s| s.is_hidden()) {
+            // What DISCARD ALL has returned to its startup value was made again behind it.
+            let made = client.shape.settings().iter().chain(client.base.settings());
+            for setting in made.filter(|s| s.is_hidden()) {
                 if !hidden.iter().any(|h| h.eq_ignore_ascii_case(&setting.name)) {
                     hidden.push((&*setting.name).into());
                 }
@@ -199,6 +203,7 @@ impl Pooler {
             Probe {
                 settings: ask_settings,
                 temporary: effects.intersects(Effects::TEMPORARY),
+                prepares: effects.intersects(Effects::PREPARE),
                 statement: suspicion.statement,
                 before: suspicion.before,
                 ..Probe::default()
@@ -214,6 +219,7 @@ impl Pooler {
             self.own_statements.probe_settings.clone(),
             self.own_statements.set_config_local.clone(),
         );
+        let followed = self.names_by_sql(server_id);
         let server = self.server_mut(server_id);
         server.probe = Some(Box::new(probe));
         let hurried = server.shape.is_hurried();
@@ -227,11 +233,17 @@ impl Pooler {
             }
         }
         if let Some(locks) = locks {
-            self.probe_with(server_id, &pins, &[Some(if locks { b"t" } else { b"f" })]);
+            let followed = array_literal(&followed);
+            self.probe_with(
+                server_id,
+                &pins,
+                &[Some(if locks { b"t" } else { b"f" }), Some(&followed)],
+            );
         }
         if let Some(hidden) = hidden {
+            let hidden: Vec<&[u8]> = hidden.iter().map(|name| name.as_bytes()).collect();
             let array = array_literal(&hidden);
-            self.probe_with(server_id, &settings, &[Some(array.as_bytes())]);
+            self.probe_with(server_id, &settings, &[Some(&array)]);
         }
         if deferrable {
             self.own_commit(server_id);
@@ -255,7 +267,7 @@ impl Pooler {
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
-            writer.bind_text(name.as_bytes(), values);
+            writer.bind_text(name, values);
             writer.execute();
         });
     }
@@ -480,10 +492,21 @@ fn beginning(text: &[u8]) -> Box<str> {
 }
 
 /// `{"a","b"}`, as an array of text reads.
-fn array_literal(names: &[Box<str>]) -> String {
-    let quoted: Vec<String> = names
-        .iter()
-        .map(|n| format!("\"{}\"", n.replace('\\', "\\\\").replace('"', "\\\"")))
-        .collect();
-    format!("{{{}}}", quoted.join(","))
+fn array_literal(names: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut array = vec![b'{'];
+    for name in names {
+        if array.len() > 1 {
+            array.push(b',');
+        }
+        array.push(b'"');
+        for &byte in name.as_ref() {
+            if matches!(byte, b'"' | b'\\') {
+                array.push(b'\\');
+            }
+            array.push(byte);
+        }
+        array.push(b'"');
+    }
+    array.push(b'}');
+    array
 }

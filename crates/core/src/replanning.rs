@@ -168,9 +168,8 @@ impl Pooler {
         };
         server.queue.push(entry);
         let name = statement.server_name();
-        self.outbox.insert(server_id.into(), |bytes| {
-            Writer::new(bytes).describe(b'S', name.as_bytes())
-        });
+        self.outbox
+            .insert(server_id.into(), |bytes| Writer::new(bytes).describe(b'S', name));
     }
 
     /// A statement has been described.

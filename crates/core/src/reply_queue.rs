@@ -87,6 +87,8 @@ pub(crate) struct Effect {
     pub(crate) server_unnamed: bool,
     /// Its text may end statements in a way that only the reply tells: DEALLOCATE among other statements of a Query.
     pub(crate) may_end_statements: bool,
+    /// The names it deallocates one by one, in the order of their command tags.
+    pub(crate) deallocates: VecDeque<StatementName>,
     /// A name of the client's, and what it meant up to here.
     pub(crate) name: Option<(StatementName, Option<Meaning>)>,
     /// All names of the client's, and what they meant up to here.
@@ -404,14 +406,21 @@ impl ReplyQueue {
     }
 
     /// The segment that was ours alone has failed: the message behind its Sync gets this error where it finds the statement
-    /// missing. `false` if the front is not the end of such a segment.
-    pub(crate) fn replace_behind_own_parse(&mut self, error: impl FnOnce() -> Vec<u8>) -> bool {
+    /// missing, or the transaction failed that it is `in_block` of. `false` if the front is not the end of such a segment.
+    pub(crate) fn replace_behind_own_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {
             return false;
         }
-        if let Some(next) = self.entries.get_mut(1) {
-            next.to = To::Replace(*b"26000", Instead::Error(error()));
+        // Several such segments may stand one behind the other.
+        let skipped = self.entries.iter().take_while(|e| e.to == To::Skip);
+        let behind = skipped.enumerate().filter(|(_, e)| e.expect == Expect::Sync).last();
+        let last = behind.map_or(0, |(sync, _)| sync);
+        if let Some(next) = self.entries.get_mut(last + 1) {
+            // Bind looks for its statement before it looks at the transaction.
+            let failed = in_block && next.expect == Expect::Query;
+            let sqlstate = if failed { *b"25P02" } else { *b"26000" };
+            next.to = To::Replace(sqlstate, Instead::Error(error()));
         }
         true
     }

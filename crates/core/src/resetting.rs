@@ -173,7 +173,7 @@ impl Pooler {
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, to be executed once more.
                 let values = [Some(setting.as_bytes()), Some(value.as_bytes())];
-                writer.bind_portal(PORTAL, name.as_bytes(), &values);
+                writer.bind_portal(PORTAL, name, &values);
                 writer.execute_portal(PORTAL);
                 writer.close(b'P', PORTAL);
             }

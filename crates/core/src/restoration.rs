@@ -73,7 +73,7 @@ impl Pooler {
             let mut writer = Writer::new(bytes);
             for (setting, value) in set {
                 let value = value.as_ref().map(|v| v.as_bytes());
-                writer.bind_text(name.as_bytes(), &[Some(setting.as_bytes()), value]);
+                writer.bind_text(name, &[Some(setting.as_bytes()), value]);
                 writer.execute();
             }
         });

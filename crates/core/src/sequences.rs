@@ -73,7 +73,7 @@ impl Pooler {
         let name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
-            writer.bind_text(name.as_bytes(), &[]);
+            writer.bind_text(name, &[]);
             writer.execute();
         });
     }

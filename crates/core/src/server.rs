@@ -106,6 +106,8 @@ pub(crate) struct Server {
     /// What it looked like after its login: what RESET returns to.
     pub(crate) base: Arc<Shape>,
     pub(crate) held: Held,
+    /// Whose statements it may know by the client's own names.
+    pub(crate) lends_to: Option<ClientId>,
     /// It has a schema for temporary objects since a client made some: see [`crate::replanning`].
     pub(crate) temporary_schema: bool,
     pub(crate) unnamed: Unnamed,

@@ -169,6 +169,7 @@ impl Pooler {
             base: shape.clone(),
             shape,
             held: Held::new(),
+            lends_to: None,
             temporary_schema: false,
             unnamed: Unnamed::Nothing,
             cancel_key: None,

@@ -542,10 +542,13 @@ impl Pooler {
         }
     }
 
-    /// DEALLOCATE ALL and DISCARD ALL, seen by their tags where their text did not show them.
+    /// DEALLOCATE ALL and DISCARD ALL, seen by their tags where their text did not show them; and DEALLOCATE among other
+    /// statements of a Query.
     fn command_complete(&mut self, id: ServerId, body: &[u8]) {
-        let Ok(tag @ (b"DEALLOCATE ALL" | b"DISCARD ALL")) = backend::command_tag(body) else {
-            return;
+        let tag = match backend::command_tag(body) {
+            Ok(b"DEALLOCATE") => return self.deallocated(id),
+            Ok(tag @ (b"DEALLOCATE ALL" | b"DISCARD ALL")) => tag,
+            _ => return,
         };
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         let seen_coming = server
@@ -564,6 +567,19 @@ impl Pooler {
         let client = server.link.and_then(|c| self.clients.get_mut(c.0));
         if let Some(names) = client.and_then(|c| c.names.as_mut()) {
             names.keep_only(&later.names);
+        }
+    }
+
+    fn deallocated(&mut self, id: ServerId) {
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        let effect = server.queue.front_mut().and_then(|e| e.effect.as_mut());
+        let name = effect.and_then(|e| e.deallocates.pop_front());
+        let client = server.link.and_then(|c| self.clients.get_mut(c.0));
+        if let (Some(name), Some(client)) = (name, client)
+            && let Some(meaning) = client.names.as_mut().and_then(|names| names.set(&name, None))
+        {
+            let own = Some(&meaning.statement).filter(|s| s.is_own()).or(meaning.own.as_ref());
+            own.iter().for_each(|own| server.held.remove(own.id));
         }
     }
 
@@ -625,7 +641,8 @@ impl Pooler {
             self.check_failed(id, fields.sqlstate);
             return Passed::Skip;
         }
-        if fields.sqlstate == b"42P05" && front.effect.as_ref().is_some_and(|e| e.server_gains.is_some()) {
+        let gains = front.effect.as_ref().and_then(|e| e.server_gains.as_ref());
+        if fields.sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_own()) {
             // It holds a statement that we believed it does not: what else it holds is not known either.
             server.close_reason.get_or_insert("prepared statements out of step");
         }
@@ -636,9 +653,9 @@ impl Pooler {
             To::Replace(sqlstate, Instead::Error(reply)) if fields.sqlstate == sqlstate => Some(reply.clone()),
             To::Replace(sqlstate, Instead::Named(id, name)) if fields.sqlstate == sqlstate => {
                 if whole {
-                    renamed(bytes, &ServerName::new(*id), name)
+                    renamed(bytes, ServerName::new(*id).as_bytes(), name)
                 } else {
-                    renamed(&in_short(&fields), &ServerName::new(*id), name)
+                    renamed(&in_short(&fields), ServerName::new(*id).as_bytes(), name)
                 }
             }
             _ => None,
@@ -657,8 +674,13 @@ impl Pooler {
             // A Query behind a deferred BEGIN that failed: the client waits for a ReadyForQuery of its own.
             let begin_failed = skipped && server.ignoring_to_sync && taken.iter().any(|e| e.expect == Expect::Query);
             self.undo(client, id, taken);
-            let queue = &mut self.server_mut(id).queue;
-            if queue.replace_behind_own_parse(|| if whole { bytes.to_vec() } else { in_short(&fields) }) {
+            let server = self.server_mut(id);
+            // What is wrong with statements of our own, or with the transaction, is no answer to a Query.
+            let of_statement = !matches!(fields.sqlstate, b"26000" | b"25P02");
+            let in_block = server.status != TransactionStatus::Idle && of_statement;
+            let queue = &mut server.queue;
+            let error = || if whole { bytes.to_vec() } else { in_short(&fields) };
+            if queue.replace_behind_own_parse(in_block, error) {
                 return Passed::Skip;
             }
             // The ReadyForQuery that a held-back message waited for may have been among what was taken.
@@ -727,7 +749,7 @@ impl Pooler {
         // It may have closed the statement meanwhile.
         let queue = &self.servers.get(client.link?.0)?.queue;
         let (name, statement) = present.or_else(|| queue.name_given_up(uses))?;
-        renamed(bytes, &statement.server_name(), name)
+        renamed(bytes, statement.server_name(), name)
     }
 
     /// FATAL and PANIC: the server says why it closes. Its client hears it; then both connections end.
@@ -837,8 +859,7 @@ fn read_fields(body: &[u8]) -> ErrorFields<'_> {
 }
 
 /// An error with a statement's name on servers, in whatever quotes, replaced by its client's name for it.
-fn renamed(message: &[u8], ours: &ServerName, theirs: &[u8]) -> Option<Vec<u8>> {
-    let ours = ours.as_bytes();
+fn renamed(message: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let body = &message[HEADER_BYTES..];
     let is_ours = |at: &usize| {
         let rest = body[*at..].strip_prefix(ours);

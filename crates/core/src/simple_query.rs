@@ -1,5 +1,6 @@
 //! Query messages.
 
+use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
 use crate::inspection::INSPECT_BYTES_MAX;
@@ -11,7 +12,7 @@ use crate::server::Unnamed;
 use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
-use pgweir_wire::{HEADER_BYTES, Writer};
+use pgweir_wire::HEADER_BYTES;
 
 impl Pooler {
     pub(crate) fn query(
@@ -39,6 +40,22 @@ impl Pooler {
             _ => None,
         };
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
+        if tracked
+            && let pgweir_sql::Statement::Prepare(_) = verdict
+            && self
+                .servers
+                .get(server_id.0)
+                .is_some_and(|s| s.queue.segment_outstanding() && s.awaits_settings())
+        {
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
+        // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
+        // XX000, whoever sends it. Our own messages in front of the Query are no such case.
+        let server = self.server_mut(server_id);
+        if tracked && server.queue.segment_open() && server.queue.back().is_none_or(|e| e.to != To::Skip) {
+            server.close_reason.get_or_insert("a query inside a pipeline");
+        }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
         let may = looks.then(|| self.inspect_text(now, id, server_id, text, &verdict));
         if returns.is_none() && may.is_some_and(|may| may.intersects(Effects::RESETS)) {
@@ -55,12 +72,6 @@ impl Pooler {
             };
             return self.send_query(id, server_id, message, entry, returns);
         }
-        // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
-        // XX000, whoever sends it. Our own BEGIN in front of the Query is no such case.
-        let server = self.server_mut(server_id);
-        if server.queue.segment_open() && server.queue.back().is_none_or(|e| e.to != To::Skip) {
-            server.close_reason.get_or_insert("a query inside a pipeline");
-        }
         // A Query destroys the unnamed statement (recording E15).
         let mut effect = None;
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
@@ -73,17 +84,25 @@ impl Pooler {
         self.server_mut(server_id).unnamed = Unnamed::Nothing;
         match verdict {
             pgweir_sql::Statement::Deallocate(name) if self.client_mut(id).statement(&name).is_some() => {
-                return self.deallocate_by_query(id, server_id, message, &name, effect);
+                effect = Some(self.deallocates(id, server_id, &name, effect.unwrap_or_default()));
             }
             pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
                 effect = Some(self.discard_all_statements(id, server_id, effect.unwrap_or_default()));
+            }
+            pgweir_sql::Statement::Prepare(name) if self.keeps_session(id) => {
+                let text = text.expect("it has been classified");
+                effect = Some(self.prepares(id, server_id, &name, text, effect.unwrap_or_default()));
             }
             _ => {}
         }
         let found = may;
         let may = self.may_do(id, message, found);
         if may.intersects(Effects::PREPARE) && effect.as_ref().is_none_or(|e| e.server_lost_all.is_none()) {
-            effect.get_or_insert_default().may_end_statements = true;
+            let effect = effect.get_or_insert_default();
+            effect.may_end_statements = true;
+            if let Some(text) = text {
+                effect.deallocates = pgweir_sql::deallocated(text);
+            }
         }
         // The statements to come depend on settings, too.
         let sets = found.unwrap_or(may).intersects(Effects::SETTINGS);
@@ -113,44 +132,4 @@ impl Pooler {
             Effects::ALL
         }
     }
-
-    /// DEALLOCATE of a statement that the client made by Parse. The client's name for it ends; servers keep it for others.
-    /// What the server deallocates is a statement made for the purpose, so that the reply is the server's own, and an error
-    /// where there must be one (in a failed transaction).
-    fn deallocate_by_query(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        name: &[u8],
-        effect: Option<Effect>,
-    ) -> Step {
-        let mut effect = effect.unwrap_or_default();
-        effect.name = self.forget_name(id, name).and_then(|e| e.name);
-        self.inject_victim(server_id);
-        self.server_mut(server_id)
-            .queue
-            .push(Entry::forward(Expect::Query).with(effect));
-        self.outbox
-            .insert(server_id.into(), |bytes| Writer::new(bytes).query(DEALLOCATE_VICTIM));
-        self.drop_message(id, message)
-    }
-
-    /// Makes the statement that [`DEALLOCATE_VICTIM`] deallocates. Neither message can fail, in whatever transaction.
-    pub(crate) fn inject_victim(&mut self, server_id: ServerId) {
-        let queue = &mut self.server_mut(server_id).queue;
-        queue.push(Entry::skip(Expect::Close));
-        queue.push(Entry::skip(Expect::Parse));
-        self.outbox.insert(server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.close(b'S', VICTIM);
-            writer.parse(VICTIM, b"", &[0, 0]);
-        });
-    }
 }
-
-/// Name of a statement that exists to be deallocated.
-const VICTIM: &[u8] = b"pgweir_gone";
-
-/// Deallocates it.
-pub(crate) const DEALLOCATE_VICTIM: &[u8] = b"DEALLOCATE pgweir_gone";

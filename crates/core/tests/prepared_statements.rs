@@ -324,7 +324,7 @@ fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
     rig.says(a, |w| w.query(b"DEALLOCATE s"));
     let server = rig.server_of(a).unwrap();
     let asked = rig.told(server);
-    assert_eq!(asked.last().unwrap(), "Query DEALLOCATE pgweir_gone");
+    assert_eq!(asked.last().unwrap(), "Query DEALLOCATE s");
     rig.says(server, |w| {
         w.empty(b'3');
         w.empty(b'1');

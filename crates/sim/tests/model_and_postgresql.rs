@@ -34,9 +34,10 @@ const QUESTIONS: [(&str, &str, &str); 2] = [
         AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) ELSE false END, \
         EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
         EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
-        EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.from_sql)",
-        "16",
-        "values \"t\"",
+        EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p \
+        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2))",
+        "16 1009",
+        "values \"t\" \"{\\\"s1\\\"}\"",
     ),
     (
         "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
@@ -179,7 +180,7 @@ impl Script {
             17 => self.pick(&["listen a", "listen b"]),
             18 => format!("notify a, '{n}'"),
             19 => self.pick(&["unlisten *", "unlisten a", "notify b, 'x'; notify b, 'x'"]),
-            20 => format!("prepare sp as select '{n}'"),
+            20 => format!("prepare {} as select '{n}'", self.pick(&["sp", "s1"])),
             21 => self.pick(&["execute sp", "deallocate sp"]),
             22 => self.pick(&[
                 "do $$begin perform set_config('work_mem', '64kB', false); end$$",

@@ -25,6 +25,6 @@ pub use effects::Effects;
 pub use known_names::{KnownNames, word_of, words};
 pub use scan::{Scanner, effects};
 pub use settings::{body_settings, hidden_settings, setting_parameters};
-pub use split::statements;
+pub use split::{deallocated, statements};
 pub use statement::{Statement, classify};
 pub use verbs::belongs_to_session;

@@ -1,12 +1,22 @@
 //! A text, statement by statement.
 
 use crate::lexer::{Lexer, Token};
+use crate::statement::{Statement, classify};
 
 /// The statements of a Query, if the settings of the session do not decide where they end, and the text ends between two.
 pub fn statements(text: &[u8]) -> Option<Vec<&[u8]>> {
     let mut statements = Statements::new(text, false);
     let found = statements.by_ref().collect();
     (!statements.is_ambiguous() && !statements.is_unterminated()).then_some(found)
+}
+
+/// The prepared statements that a text deallocates one by one, in order.
+pub fn deallocated<C: FromIterator<Box<[u8]>>>(text: &[u8]) -> C {
+    let name = |statement: &[u8]| match classify(statement) {
+        Statement::Deallocate(name) => Some(name),
+        _ => None,
+    };
+    Statements::new(text, false).filter_map(name).collect()
 }
 
 /// The statements of a text, each without the semicolon that ends it and without white space and comments around it;

@@ -6,7 +6,7 @@ use super::objects::{Announcement, HeldCursor, Locks, missing_cursor, missing_re
 use super::parser::{analyse, analyse_select};
 use super::session::{Caller, Phase, PortalState, Session};
 use super::settings::Settings;
-use super::statement::{Column, Raise, Select, SetTo, Source, Statement};
+use super::statement::{Column, Prepared, Raise, Select, SetTo, Source, Statement};
 use super::transaction::{Block, Shared};
 use pgweir_wire::Writer;
 use std::collections::VecDeque;
@@ -43,9 +43,10 @@ enum Rows {
     Table(VecDeque<[Value; 2]>),
     /// So many without columns.
     Same(u64),
-    /// What ties the session to its server; whether locks count.
+    /// What ties the session to its server; whether locks count, and which statements do not.
     Ties {
         locks: bool,
+        but: Vec<String>,
     },
     /// Settings the session has made, and these custom ones.
     Made(Vec<String>),
@@ -138,7 +139,7 @@ impl Session {
                 },
                 is_show: false,
             }),
-            Some(Statement::TiesOf { locks }) => rows_alone(Rows::Ties { locks }),
+            Some(Statement::TiesOf { locks, but }) => rows_alone(Rows::Ties { locks, but }),
             Some(Statement::MadeAnd(names)) => rows_alone(Rows::Made(names)),
             Some(Statement::Channels) => {
                 let channels = self.channels.iter().map(|c| vec![Value::Text(c.clone())]);
@@ -148,7 +149,11 @@ impl Session {
                 let prepared = self.statements.get(name.as_bytes()).cloned();
                 let planned = prepared
                     .ok_or_else(|| missing_statement(name.as_bytes()))
-                    .and_then(|prepared| prepared.plan(&[]));
+                    .and_then(|prepared| {
+                        can_be_executed(&name, &prepared)?;
+                        self.still_there(&prepared)?;
+                        prepared.plan(&[])
+                    });
                 match planned {
                     Ok(statement) => self.plan(shared, statement),
                     Err(e) => Plan::Utility(Statement::Invalid(e)),
@@ -310,15 +315,16 @@ impl Session {
                 *left -= 1;
                 Vec::new()
             }
-            Rows::Ties { locks } => {
+            Rows::Ties { locks, but } => {
                 let (ties, locks) = (self.ties(), *locks);
+                let prepared = self.has_prepared_but(but);
                 cursor.rows = Rows::End;
                 let all = [
                     ties.temporary,
                     locks && ties.locks,
                     ties.cursors,
                     ties.listening,
-                    ties.prepared,
+                    prepared,
                 ];
                 return Ok(Some(all.map(|held| (Value::Bool(held), Type::Bool)).into()));
             }
@@ -800,6 +806,24 @@ pub(super) fn failed_transaction() -> ServerError {
         "25P02",
         "current transaction is aborted, commands ignored until end of transaction block",
     )
+}
+
+/// EXECUTE gives no parameters here, and what it does to statements other than queries is beyond the model.
+fn can_be_executed(name: &str, prepared: &Prepared) -> Result<(), ServerError> {
+    if !prepared.params.is_empty() {
+        let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+        return Err(ServerError::error("42601", message));
+    }
+    match prepared.statement {
+        Some(
+            Statement::Select(_)
+            | Statement::Insert { .. }
+            | Statement::Update { .. }
+            | Statement::Delete { .. }
+            | Statement::InsertTemporary { .. },
+        ) => Ok(()),
+        _ => Err(ServerError::error("0A000", "the model executes queries only")),
+    }
 }
 
 pub(super) fn missing_statement(name: &[u8]) -> ServerError {

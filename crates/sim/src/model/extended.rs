@@ -201,7 +201,7 @@ impl Session {
     }
 
     /// `RevalidateCachedQuery`, as far as the model's statements can become invalid.
-    fn still_there(&self, prepared: &Prepared) -> Result<(), ServerError> {
+    pub(super) fn still_there(&self, prepared: &Prepared) -> Result<(), ServerError> {
         match prepared.statement.as_ref().and_then(Statement::temporary_table) {
             Some(name) => self.catalog().temporary_table(name),
             None => Ok(()),

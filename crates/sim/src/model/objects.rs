@@ -3,7 +3,7 @@
 use super::error::ServerError;
 use super::expression::{Type, Value};
 use super::session::Session;
-use super::statement::Column;
+use super::statement::{Column, Prepared};
 use super::transaction::{Notification, Shared};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -57,6 +57,14 @@ pub struct Ties {
 }
 
 impl Ties {
+    /// All but statements of SQL-level PREPARE.
+    pub fn without_prepared(self) -> Ties {
+        Ties {
+            prepared: false,
+            ..self
+        }
+    }
+
     /// None of them.
     pub fn is_empty(self) -> bool {
         self == Ties::default()
@@ -105,8 +113,15 @@ impl Session {
             locks: !self.locks.0.is_empty(),
             cursors: !self.cursors.is_empty(),
             listening: !self.channels.is_empty(),
-            prepared: self.statements.values().any(|s| s.from_sql),
+            prepared: self.has_prepared_but(&[]),
         }
+    }
+
+    /// Whether SQL-level PREPARE has made statements other than these.
+    pub(super) fn has_prepared_but(&self, names: &[String]) -> bool {
+        let counts =
+            |(name, s): (&Vec<u8>, &Rc<Prepared>)| s.from_sql && !names.iter().any(|n| n.as_bytes() == &**name);
+        self.statements.iter().any(counts)
     }
 
     pub(super) fn create_temporary(&mut self, name: String, drop_on_commit: bool) -> Result<(), ServerError> {

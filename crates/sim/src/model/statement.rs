@@ -118,9 +118,10 @@ pub(super) enum Statement {
     Ties,
     Made,
     Channels,
-    /// `Ties` with its parameter: whether to look for locks.
+    /// `Ties` with its parameters: whether to look for locks, and which statements not to count.
     TiesOf {
         locks: bool,
+        but: Vec<String>,
     },
     /// `Made` with its parameter.
     MadeAnd(Vec<String>),
@@ -252,8 +253,9 @@ impl Prepared {
     /// The statement with parameters in their places and constants folded.
     pub(super) fn plan(&self, params: &[Value]) -> Result<Option<Statement>, ServerError> {
         let mut statement = match (&self.statement, params) {
-            (Some(Statement::Ties), [locks]) => Some(Statement::TiesOf {
+            (Some(Statement::Ties), [locks, Value::Text(names)]) => Some(Statement::TiesOf {
                 locks: *locks == Value::Bool(true),
+                but: elements(names),
             }),
             (Some(Statement::Made), [Value::Text(names)]) => Some(Statement::MadeAnd(elements(names))),
             (statement, _) => statement.clone(),

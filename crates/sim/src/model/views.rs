@@ -4,7 +4,8 @@
 
 use super::statement::{SetTo, Statement};
 
-/// What ties the session to its server, a column for each of [`super::Ties`]; the parameter says whether to look for locks.
+/// What ties the session to its server, a column for each of [`super::Ties`]; the parameters say whether to look
+/// for locks, and which statements not to count.
 const TIES: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_depend d \
         WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
@@ -14,7 +15,8 @@ const TIES: &str = "SELECT \
         AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) ELSE false END, \
     EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
     EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
-    EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.from_sql)";
+    EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p \
+        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2))";
 
 /// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
 const MADE: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \

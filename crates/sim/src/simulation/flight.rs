@@ -116,14 +116,15 @@ impl Author {
         self.lines.push(line.into());
     }
 
-    /// A statement that may stand anywhere: DEALLOCATE of one name is known to poolers only as a Query of its own.
+    /// A statement that may stand anywhere: without session state, DEALLOCATE of one name is known to poolers only as a
+    /// Query of its own.
     fn statement(&mut self) -> String {
         if self.has_session && !self.plain && self.random.percent(35) {
             return self.session_statement();
         }
         loop {
             let text = self.statement_alone();
-            if !["deallocate a", "deallocate b"].contains(&text.as_str()) {
+            if self.keeps_sessions || !["deallocate a", "deallocate b"].contains(&text.as_str()) {
                 return text;
             }
         }
@@ -241,8 +242,16 @@ impl Author {
                 let one = format!("unlisten {}", self.token);
                 self.pick(&["unlisten *", &one])
             }
-            35 => format!("prepare sp as select '{value}'"),
-            36 => self.pick(&["deallocate sp", "deallocate all"]),
+            // Names of SQL-level and protocol-level statements are the same ones.
+            35 => {
+                let name = self.pick(&["sp", "sp", "a", "b"]);
+                self.pick(&[
+                    &format!("prepare {name} as select '{value}'"),
+                    &format!("prepare {name} as select k, v from kv where k = {key}"),
+                    &format!("prepare {name} as insert into kv values ({key}, '{value}')"),
+                ])
+            }
+            36 => self.pick(&["deallocate sp", "deallocate all", "deallocate a", "deallocate b"]),
             37 => format!("do $$begin perform set_config('{name}', '{setting}', false); end$$"),
             38 => {
                 let quoted = setting.replace('\'', "''");
@@ -272,7 +281,7 @@ impl Author {
     /// What works only where the session's objects are; only as a Query, because its columns are not known before it runs.
     fn use_of_session(&mut self) -> String {
         match self.random.below(6) {
-            0..=1 => "execute sp".into(),
+            0..=1 => self.pick(&["execute sp", "execute sp", "execute a", "execute b"]),
             2..=3 => self.pick(&["fetch from hc", "fetch 2 from hc"]),
             4 => self.pick(&["select count(*) from tmp_a", "select count(*) from tmp_b"]),
             _ => self.shown(),

@@ -1,0 +1,266 @@
+//! Prepared statements under their client's own names, for SQL that names them.
+//!
+//! In PostgreSQL, statements of Parse and of SQL-level PREPARE share one namespace: EXECUTE runs either, DEALLOCATE and
+//! Close end either, `pg_prepared_statements` shows both. Servers know what a client has made by Parse under names of the
+//! pooler's, so in front of a text that may name statements, those it mentions are made once more on its server, under their
+//! own names: they are *lent*. They stay there while nobody else gets the server, and are closed in front of the next
+//! client's first message.
+//!
+//! What a client makes by a PREPARE alone in a Query is one of its names like any other, and does not tie it to its server:
+//! its text is run again where it is missing. PREPARE in other company (several statements in a Query, the extended
+//! protocol, code) is found by a probe and pins ([`crate::pins::PinReason::PreparedStatements`]); until then, and while it
+//! does, what the client prepares goes to the server under its own name, so that the server sees whether that is taken.
+
+use crate::ids::{ClientId, ServerId};
+use crate::pins::PinReason;
+use crate::pooler::Pooler;
+use crate::prepared::{Kind, Meaning, Statement};
+use crate::reply_queue::{Effect, Entry, Expect};
+use pgweir_sql::Effects;
+use pgweir_wire::{TransactionStatus, Writer};
+use std::sync::Arc;
+
+/// Bytes of a name that SQL knows: NAMEDATALEN - 1.
+const NAME_BYTES_MAX: usize = 63;
+
+/// The statement in which a PREPARE of ours runs; the client's unnamed one may be in use.
+const PREPARING: &[u8] = b"pgweir_preparing";
+
+/// What is known of the statements that a text mentions.
+#[derive(Debug, Default)]
+pub(crate) struct Mentioned {
+    /// What they may do, all together.
+    pub(crate) effects: Effects,
+    /// Settings they name that `pg_settings` does not show.
+    pub(crate) hidden: Vec<Box<str>>,
+}
+
+impl Pooler {
+    /// A text with these effects is about to run: what it may name is made available under the client's own names.
+    pub(crate) fn lend_names(&mut self, id: ClientId, server_id: ServerId, effects: Effects, text: &[u8]) -> Mentioned {
+        let mut mentioned = Mentioned::default();
+        let naming = effects.intersects(Effects::PREPARE | Effects::STATEMENTS);
+        if !naming && !effects.intersects(Effects::CODE) {
+            return mentioned;
+        }
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let Some(names) = client.names.as_ref().filter(|names| names.len() > 0) else {
+            return mentioned;
+        };
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        if server.status == TransactionStatus::Failed || server.ignoring_to_sync || server.copy_in {
+            return mentioned;
+        }
+        let all = effects.intersects(Effects::STATEMENTS);
+        let open = server.queue.segment_open();
+        let wanted = |name: &[u8], statement: &Statement| match naming {
+            true => all || may_mention(text, name),
+            // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline.
+            false => statement.kind == Kind::Sql && !open,
+        };
+        let mut found: Vec<Box<[u8]>> = names
+            .iter()
+            .filter(|(name, statement)| wanted(name, statement))
+            .map(|(name, _)| name.into())
+            .collect();
+        found.sort_unstable();
+        for name in found {
+            let Some(own) = self.own_statement(id, &name) else {
+                continue;
+            };
+            mentioned.effects |= own.effects | self.effects_of_names_in(server_id, &own);
+            mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
+            self.lend(server_id, &own);
+        }
+        mentioned
+    }
+
+    /// The statement of this name as servers know it by the client's own name.
+    fn own_statement(&mut self, id: ClientId, name: &[u8]) -> Option<Arc<Statement>> {
+        let client = self.clients.get_mut(id.0)?;
+        let meaning = client.names.as_mut()?.get_mut(name)?;
+        if meaning.statement.is_own() {
+            return Some(meaning.statement.clone());
+        }
+        if meaning.own.is_none() {
+            let of = &meaning.statement;
+            let own = self
+                .statements
+                .make_own(Kind::Own, name, &of.query, &of.types, &of.settings);
+            meaning.own = Some(own);
+        }
+        meaning.own.clone()
+    }
+
+    fn lend(&mut self, server_id: ServerId, own: &Arc<Statement>) {
+        let held = &mut self.server_mut(server_id).held;
+        if !held.touch(own.id) {
+            self.ensure_held(server_id, own);
+        } else if !held.usable(own.id) {
+            self.prepare_anew(server_id, own);
+        }
+    }
+
+    /// Whether what a Query does to statements is followed here: no probe need tell what became of them.
+    pub(crate) fn follows_names_in(&self, id: ClientId, verdict: &pgweir_sql::Statement) -> bool {
+        use pgweir_sql::Statement::{Deallocate, DeallocateAll, Execute, Prepare};
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        match verdict {
+            Deallocate(_) | DeallocateAll => true,
+            Prepare(_) => self.settings.max_prepared_statements > 0,
+            Execute(name) => client.statement(name).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the server may hold statements of SQL-level PREPARE that are not among the client's names.
+    pub(crate) fn may_meet_prepare(&self, id: ClientId, server_id: ServerId) -> bool {
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let suspicion = client.suspicion.as_ref();
+        let probe = self.servers.get(server_id.0).and_then(|s| s.probe.as_ref());
+        client.pins.contains(PinReason::PreparedStatements)
+            || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
+            || probe.is_some_and(|p| p.prepares)
+    }
+
+    /// PREPARE alone in a Query: the client has one more name, unless the server refuses it.
+    pub(crate) fn prepares(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        name: &[u8],
+        text: &[u8],
+        mut effect: Effect,
+    ) -> Effect {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        if client.statement(name).is_some() {
+            // Lent; the server refuses a second one.
+            return effect;
+        }
+        let settings = client.shape.parse_settings().clone();
+        let statement = self.statements.make_own(Kind::Sql, name, text, &[0, 0], &settings);
+        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        client.names_mut().set(name, Some(meaning));
+        let now = self.statements.now();
+        let server = self.server_mut(server_id);
+        server.held.insert(statement.clone(), now);
+        server.lends_to = Some(id);
+        effect.name = Some((name.into(), None));
+        effect.server_gains = Some(statement);
+        effect
+    }
+
+    /// Runs the PREPARE that a statement is, in statements and portals of our own.
+    pub(crate) fn prepare_by_sql(&mut self, server_id: ServerId, statement: &Arc<Statement>, effect: Effect) {
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry::skip(Expect::Close));
+        queue.push(Entry::skip(Expect::Parse));
+        queue.push(Entry::skip(Expect::Bind));
+        queue.push(Entry::skip(Expect::Execute).with(effect));
+        queue.push(Entry::skip(Expect::Close));
+        queue.push(Entry::skip(Expect::Close));
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            // A Parse that failed in front of its Execute may have left it there.
+            writer.close(b'S', PREPARING);
+            writer.parse(PREPARING, &statement.query, &statement.types);
+            writer.bind_portal(PREPARING, PREPARING, &[]);
+            writer.execute_portal(PREPARING);
+            writer.close(b'P', PREPARING);
+            writer.close(b'S', PREPARING);
+        });
+    }
+
+    /// A DEALLOCATE of one of the client's names is about to run; what it changes if it succeeds. Servers keep for others what
+    /// the name means; what is deallocated is an empty statement made for the purpose, so that the reply is the server's own,
+    /// and an error where there must be one (in a failed transaction).
+    pub(crate) fn deallocates(&mut self, id: ClientId, server_id: ServerId, name: &[u8], mut effect: Effect) -> Effect {
+        effect.name = self.end_name(id, server_id, name).and_then(|e| e.name);
+        let settings = self.client_mut(id).shape.parse_settings().clone();
+        let empty = self.statements.make_own(Kind::Own, name, b"", &[0, 0], &settings);
+        let server = self.server_mut(server_id);
+        server.lends_to = Some(id);
+        // Neither can fail, in whatever transaction.
+        server.queue.push(Entry::skip(Expect::Close));
+        server.queue.push(Entry::skip(Expect::Parse));
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.close(b'S', name);
+            writer.parse(name, b"", &[0, 0]);
+        });
+        effect.server_loses = Some(empty);
+        effect
+    }
+
+    /// A client's name has ended: so has what its server knows by it.
+    pub(crate) fn close_own(&mut self, server_id: ServerId, meaning: &Meaning) {
+        let own = Some(&meaning.statement).filter(|s| s.is_own()).or(meaning.own.as_ref());
+        if let Some(own) = own.cloned()
+            && self.server_mut(server_id).held.touch(own.id)
+        {
+            self.inject_close(server_id, &own);
+        }
+    }
+
+    /// A server that has lent names was just linked to a client: what it knows by names that are not this client's, or not
+    /// any more, is closed. What is sent begins a segment of restored settings, which the caller ends.
+    #[cold]
+    pub(crate) fn take_names_back(&mut self, id: ClientId, server_id: ServerId) {
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let names = client.names.as_ref();
+        let is_its_own = |own: &Statement| {
+            let meaning = names.and_then(|names| names.get(own.server_name()));
+            meaning.is_some_and(|m| m.statement.id == own.id || m.own.as_ref().is_some_and(|o| o.id == own.id))
+        };
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let all = server.held.own_names();
+        let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|own| is_its_own(own));
+        server.lends_to = (!kept.is_empty()).then_some(id);
+        for own in gone {
+            self.inject_close(server_id, &own);
+        }
+    }
+
+    /// The names of statements that a probe must not take for something that ties the client to its server; those that are
+    /// not ASCII do.
+    pub(crate) fn names_by_sql(&mut self, server_id: ServerId) -> Vec<Box<[u8]>> {
+        let own = self.server_mut(server_id).held.own_names();
+        let by_sql = own.iter().filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
+        by_sql.map(|s| s.server_name().into()).collect()
+    }
+}
+
+/// Whether a text may name this statement. `false` only if it certainly does not.
+fn may_mention(text: &[u8], name: &[u8]) -> bool {
+    let name = &name[..name.len().min(NAME_BYTES_MAX)];
+    // What an escape or another case of such letters spells is not looked into.
+    let plain = name.iter().all(|b| b.is_ascii() && *b != b'"' && *b != b'\\');
+    let escapes = |w: &[u8]| w.eq_ignore_ascii_case(b"u&");
+    let in_word = |at: Option<usize>| {
+        let byte = at.and_then(|at| text.get(at));
+        byte.is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || !b.is_ascii())
+    };
+    let spells = |(at, w): (usize, &[u8])| {
+        w.eq_ignore_ascii_case(name) && !in_word(at.checked_sub(1)) && !in_word(Some(at + name.len()))
+    };
+    name.is_empty() || !plain || text.windows(name.len()).enumerate().any(spells) || text.windows(2).any(escapes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_mentions_what_it_spells_in_any_case() {
+        assert!(may_mention(b"execute S1 (2)", b"s1"));
+        assert!(may_mention(b"execute \"Mixed Case\"", b"Mixed Case"));
+        assert!(may_mention(b"execute U&\"\\0061\"", b"a"));
+        assert!(may_mention(b"execute \"a\"\"b\"", b"a\"b"));
+        assert!(may_mention("execute é".as_bytes(), "É".as_bytes()));
+        assert!(!may_mention(b"execute s2", b"s1"));
+        assert!(!may_mention(b"execute s11", b"s1"));
+        assert!(!may_mention(b"execute _s1", b"s1"));
+        let long = [b'x'; 80];
+        assert!(may_mention(&[b"execute ", &long[..63]].concat(), &long));
+    }
+}

@@ -1,0 +1,222 @@
+//! SQL that names prepared statements: one namespace with Parse, on servers that are shared.
+
+mod rig;
+
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::{Idle, InTransaction};
+use rig::{Rig, error};
+
+fn one_server() -> (Rig, ClientId, ClientId) {
+    let mut rig = Rig::new("session_state = full\ndefault_pool_size = 1");
+    let (a, b) = (rig.client(), rig.client());
+    rig.told(a);
+    rig.told(b);
+    (rig, a, b)
+}
+
+/// The server answers all that it was sent without an error; what that was.
+fn answers(rig: &mut Rig, server: ServerId, tag: &str) -> Vec<String> {
+    let told = rig.told(server);
+    for line in &told {
+        match line.split(' ').next().unwrap_or_default() {
+            "Parse" => rig.says(server, |w| w.empty(b'1')),
+            "Bind" => rig.says(server, |w| w.empty(b'2')),
+            "Close" => rig.says(server, |w| w.empty(b'3')),
+            "Execute" => rig.says(server, |w| w.command_complete("PREPARE")),
+            "Sync" => rig.says(server, |w| w.ready_for_query(Idle)),
+            "Query" => rig.completes(server, tag),
+            other => panic!("nobody answers {other}"),
+        }
+    }
+    told
+}
+
+fn asks(rig: &mut Rig, client: ClientId, text: &str, tag: &str) -> Vec<String> {
+    rig.says(client, |w| w.query(text.as_bytes()));
+    let server = rig.server_of(client).expect("linked");
+    let mut told = answers(rig, server, tag);
+    while !told.iter().any(|l| l.starts_with("Query")) {
+        told.extend(answers(rig, server, tag));
+    }
+    // A probe.
+    answers(rig, server, tag);
+    told
+}
+
+fn prepares(rig: &mut Rig, client: ClientId, name: &[u8], text: &[u8]) {
+    rig.says(client, |w| {
+        w.parse(name, text, &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(client).expect("linked");
+    answers(rig, server, "");
+    rig.told(client);
+}
+
+#[test]
+fn execute_finds_what_parse_has_prepared() {
+    let (mut rig, a, _) = one_server();
+    prepares(&mut rig, a, b"s", b"select 1");
+    let told = asks(&mut rig, a, "EXECUTE S", "SELECT 1");
+    assert_eq!(told, ["Close Ss", "Parse s select 1", "Sync", "Query EXECUTE S"]);
+    assert_eq!(rig.told(a), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+    assert_eq!(rig.server_of(a), None, "it keeps no server");
+    assert_eq!(
+        asks(&mut rig, a, "execute s", "SELECT 1"),
+        ["Query execute s"],
+        "it is there"
+    );
+}
+
+/// Guards against a client that can run or see what another has prepared on the same server.
+#[test]
+fn what_is_lent_is_closed_in_front_of_the_next_client() {
+    let (mut rig, a, b) = one_server();
+    asks(&mut rig, a, "prepare s as select 'a'", "PREPARE");
+    assert_eq!(rig.server_of(a), None, "PREPARE alone keeps no server");
+    let told = asks(&mut rig, b, "execute s", "SELECT 1");
+    assert_eq!(told[0], "Close Ss");
+    assert!(told.contains(&"Query execute s".to_string()), "{told:?}");
+    let told = asks(&mut rig, a, "execute s", "SELECT 1");
+    let made = told
+        .iter()
+        .position(|l| l == "Parse pgweir_preparing prepare s as select 'a'");
+    assert!(
+        made.is_some_and(|at| told[at..].iter().any(|l| l.starts_with("Execute"))),
+        "{told:?}"
+    );
+    assert_eq!(told.last().unwrap(), "Query execute s");
+}
+
+#[test]
+fn a_prepare_that_the_server_refuses_gives_no_name() {
+    let (mut rig, a, b) = one_server();
+    rig.says(a, |w| w.query(b"prepare s as selec"));
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("42601", "syntax error"));
+        w.ready_for_query(Idle);
+    });
+    asks(&mut rig, b, "select 1", "SELECT 1");
+    assert_eq!(asks(&mut rig, a, "execute s", "x"), ["Query execute s"]);
+    rig.told(a);
+    rig.says(a, |w| {
+        w.parse(b"s", b"select 2", &[0, 0]);
+        w.sync();
+    });
+    assert_eq!(rig.told(server)[0], "Parse pgweir_11 select 2", "the name is free");
+}
+
+/// Guards against "prepared statement does not exist" where its table does not.
+#[test]
+fn what_cannot_be_made_again_is_the_error_of_its_execute() {
+    for in_block in [false, true] {
+        let (mut rig, a, b) = one_server();
+        asks(&mut rig, a, "prepare s as select * from gone", "PREPARE");
+        asks(&mut rig, b, "select 1", "SELECT 1");
+        rig.told(a);
+        let mut status = Idle;
+        if in_block {
+            rig.says(a, |w| w.query(b"begin isolation level serializable"));
+            let server = rig.server_of(a).unwrap();
+            begins(&mut rig, server);
+            status = pgweir_wire::TransactionStatus::Failed;
+            rig.told(a);
+        }
+        rig.says(a, |w| w.query(b"execute s"));
+        let server = rig.server_of(a).unwrap();
+        let told = rig.told(server);
+        assert_eq!(told.last().unwrap(), "Query execute s");
+        rig.says(server, |w| {
+            if !in_block {
+                w.empty(b'3');
+            }
+            w.empty(b'3');
+            w.empty(b'1');
+            w.empty(b'2');
+            w.error(&error("42P01", "relation \"gone\" does not exist"));
+            w.ready_for_query(status);
+            let (sqlstate, message) = if in_block {
+                ("25P02", "aborted")
+            } else {
+                ("26000", "no such")
+            };
+            w.error(&error(sqlstate, message));
+            w.ready_for_query(status);
+        });
+        let heard = rig.told(a);
+        assert!(heard[0].contains("42P01"), "{heard:?}");
+        assert_eq!(heard.len(), 2, "{heard:?}");
+    }
+}
+
+/// The server says that a transaction block is open.
+fn begins(rig: &mut Rig, server: ServerId) {
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("BEGIN");
+        w.ready_for_query(InTransaction);
+    });
+}
+
+#[test]
+fn deallocate_among_other_statements_ends_the_name() {
+    let (mut rig, a, _) = one_server();
+    prepares(&mut rig, a, b"s", b"select 1");
+    prepares(&mut rig, a, b"t", b"select 2");
+    rig.says(a, |w| w.query(b"select 1; deallocate s; deallocate t"));
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        for _ in 0..2 {
+            w.empty(b'3');
+            w.empty(b'1');
+            w.ready_for_query(Idle);
+        }
+        w.command_complete("SELECT 1");
+        w.command_complete("DEALLOCATE");
+        w.error(&error("57014", "canceled"));
+        w.ready_for_query(Idle);
+    });
+    rig.told(server);
+    for (name, bound) in [(b"s", "Bind  s"), (b"t", "Bind  pgweir_11")] {
+        rig.says(a, |w| w.bind_text(name, &[]));
+        let server = rig.server_of(a).unwrap();
+        let told = rig.told(server);
+        assert_eq!(told.last().unwrap(), bound, "{told:?}");
+        rig.says(a, |w| w.sync());
+    }
+}
+
+#[test]
+fn the_view_shows_the_clients_own_names() {
+    let (mut rig, a, b) = one_server();
+    prepares(&mut rig, b, b"other", b"select 'b'");
+    prepares(&mut rig, a, b"s", b"select 1");
+    let told = asks(&mut rig, a, "table pg_prepared_statements", "SELECT 1");
+    for wanted in ["Close Spgweir_10", "Close Spgweir_11", "Parse s select 1"] {
+        assert!(told.iter().any(|l| l == wanted), "{wanted} in {told:?}");
+    }
+    assert!(!told.iter().any(|l| l.contains("other")), "{told:?}");
+}
+
+/// Guards against two statements of one name: the server decides where what a text has made is not known yet.
+#[test]
+fn a_parse_behind_a_prepare_in_other_company_goes_under_its_own_name() {
+    let (mut rig, a, _) = one_server();
+    rig.says(a, |w| w.query(b"select 1; prepare s as select 2"));
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("SELECT 1");
+        w.command_complete("PREPARE");
+        w.ready_for_query(Idle);
+    });
+    rig.told(server);
+    rig.says(a, |w| {
+        w.parse(b"s", b"select 3", &[0, 0]);
+        w.sync();
+    });
+    assert_eq!(rig.told(server), ["Parse s select 3", "Sync"]);
+}
