@@ -7,6 +7,7 @@ has to be put right (`link = adversarial`) and two neighbours change settings be
 import psycopg
 import pytest
 
+from harness import wire
 from harness.answers import answer
 from harness.pooler import kind
 from harness.waiting import eventually
@@ -106,6 +107,30 @@ def test_session_is_kept(pg, make_pooler, name):
 
         assert run(pooler.host, pooler.port, SCRIPTS[name], churn) == expected
         assert answer(one, "show datestyle")[0][0].endswith("DMY")
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+@pytest.mark.parametrize("undo", ["reset datestyle", "reset all", "set datestyle to default", "discard all"])
+def test_reset_by_execute(pg, make_pooler, mode, undo):
+    """In the extended protocol, too, RESET goes back to what the startup packet said, and the client hears of nothing else.
+
+    Guards against the pool's own value, in session pooling, and against statements of the pooler's own that DISCARD ALL took.
+    """
+    if kind() == "pgbouncer":
+        pytest.skip("PgBouncer resets to the server's value")
+    pooler = make_pooler(pg, mode=mode, settings={"default_pool_size": 1, "ignore_startup_parameters": ""})
+    with pooler.connect(options={"datestyle": "German, DMY", "options": "-c work_mem=5MB"}) as c:
+        for _ in range(2):
+            c.query("set datestyle = 'SQL, DMY'")
+            # A statement under a name, used twice; what is left of it goes with DISCARD ALL.
+            c.send(wire.parse("undo", undo), wire.bind("", "undo"), wire.execute(), wire.sync())
+            told = [m.body for m in c.read_ready() if m.tag == "S" and m.body.startswith(b"DateStyle")]
+            assert told == [b"DateStyle\0German, DMY\0"]
+            assert c.value("show datestyle") == "German, DMY"
+            c.query("set work_mem = '9MB'")
+            c.send(wire.close("S", "undo"), wire.parse("", "reset all"), wire.bind(), wire.execute(), wire.sync())
+            assert wire.error_codes(c.read_ready()) == []
+            assert c.value("show work_mem") == "5MB"
 
 
 def test_pins_are_shown_and_end(pg, make_pooler):

@@ -12,6 +12,7 @@ use crate::request::Accepted;
 use crate::resetting::Returns;
 use crate::session_state::Shape;
 use crate::time::Time;
+use crate::untracked::Followed;
 use std::sync::Arc;
 
 /// Where a client connection stands.
@@ -114,6 +115,8 @@ pub(crate) struct Client {
     pub(crate) bound_discard: Option<Box<[u8]>>,
     /// The portal that is bound to a RESET, and what that returns to its startup value.
     pub(crate) bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
+    /// Statements that reset settings or end all statements, where statements are not tracked otherwise.
+    pub(crate) followed: Vec<Followed>,
     /// What a Query that the server has not answered returns to its startup value, unless the server refuses it.
     pub(crate) reset_among: Option<Box<Returns>>,
     /// Bytes of its cancel key: 4, or 32 under protocol 3.2.
@@ -151,6 +154,7 @@ impl Client {
             bound: None,
             bound_discard: None,
             bound_reset: None,
+            followed: Vec::new(),
             reset_among: None,
             cancel_key_bytes: 4,
             counted: false,

@@ -267,12 +267,11 @@ impl Pooler {
             FrontendTag::Bind if tracked => self.bind(now, id, server_id, &message),
             FrontendTag::Describe if tracked => self.describe(now, id, server_id, &message),
             FrontendTag::Close if tracked => self.close(now, id, server_id, &message),
-            FrontendTag::Execute if tracked => self.execute(id, server_id, &message),
+            FrontendTag::Execute => self.execute(id, server_id, &message),
             FrontendTag::Parse => self.parse_untracked(now, id, server_id, &message),
-            FrontendTag::Bind => self.plain(id, server_id, &message, Expect::Bind),
+            FrontendTag::Bind => self.bind_untracked(id, server_id, &message),
             FrontendTag::Describe => self.plain(id, server_id, &message, Expect::Describe),
-            FrontendTag::Close => self.plain(id, server_id, &message, Expect::Close),
-            FrontendTag::Execute => self.plain(id, server_id, &message, Expect::Execute),
+            FrontendTag::Close => self.close_untracked(id, server_id, &message),
             FrontendTag::FunctionCall => {
                 if self.keeps_session(id) {
                     let hidden = self.settings_of_functions(id);

@@ -9,12 +9,12 @@ use crate::ids::{ClientId, ServerId};
 use crate::own_names::Mentioned;
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
-use crate::reply_queue::{Entry, Expect, Ready};
+use crate::reply_queue::{Entry, Ready};
 use crate::resetting::Returns;
 use crate::settings::PoolMode;
 use crate::time::Time;
 use pgweir_sql::Effects;
-use pgweir_wire::frontend::{BindNames, Parse};
+use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
 /// The longest message whose text is read, bytes; a longer one is passed on as it comes.
@@ -174,27 +174,6 @@ impl Pooler {
         let effects = without_mere_ends(effects, &statement.verdict);
         self.suspect(now, id, effects, &statement.query, named);
         None
-    }
-
-    /// Parse where prepared statements are not tracked: what may run later is judged now.
-    pub(crate) fn parse_untracked(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-    ) -> Step {
-        if self.keeps_session(id) {
-            if message.total > INSPECT_BYTES_MAX {
-                self.inspect_text(now, id, server_id, None, &pgweir_sql::Statement::Other);
-            } else if !message.is_whole() {
-                return Step::NeedBytes;
-            } else if let Ok(parse) = Parse::read(message.body()) {
-                let verdict = pgweir_sql::classify(parse.query);
-                self.inspect_text(now, id, server_id, Some(parse.query), &verdict);
-            }
-        }
-        self.plain(id, server_id, message, Expect::Parse)
     }
 
     /// Execute of what may be a portal that resets settings: the client's startup values are made again behind it.

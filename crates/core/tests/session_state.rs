@@ -595,3 +595,67 @@ fn discard_all_in_session_pooling_ends_the_poolers_own_statements_too() {
     assert!(at("Query discard all") < at("Parse pgweir_1"), "{told:?}");
     assert!(at("Parse pgweir_1").is_some(), "{told:?}");
 }
+
+/// Guards against a RESET of the extended protocol that left the client with the pool's value.
+#[test]
+fn a_reset_by_execute_in_session_pooling_returns_to_the_startup_value() {
+    let mut rig = full("pool_mode = session");
+    let client = client_with_startup_value(&mut rig);
+    let server_is_told = |rig: &mut Rig| {
+        let server = rig.server_of(client).unwrap();
+        answers_all(rig, server, NOTHING)
+    };
+    let made = |told: &[String]| told.iter().any(|line| line == "Bind pgweir_set pgweir_1");
+    rig.says(client, |w| {
+        w.parse(b"r", b"reset work_mem", &[0, 0]);
+        w.parse(b"n", b"select 1", &[0, 0]);
+        w.sync();
+    });
+    server_is_told(&mut rig);
+    let uses = |rig: &mut Rig, name: &[u8]| {
+        rig.says(client, |w| {
+            w.bind_text(name, &[]);
+            w.execute();
+            w.sync();
+        });
+        server_is_told(rig)
+    };
+    let told = uses(&mut rig, b"r");
+    assert!(made(&told), "{told:?}");
+    assert_eq!(
+        told.last().map(String::as_str),
+        Some("Sync"),
+        "before the ReadyForQuery, so that nothing of it is reported"
+    );
+    let told = uses(&mut rig, b"n");
+    assert!(!made(&told), "{told:?}");
+    // The name has come to mean something else.
+    rig.says(client, |w| {
+        w.close(b'S', b"r");
+        w.parse(b"r", b"select 2", &[0, 0]);
+        w.sync();
+    });
+    server_is_told(&mut rig);
+    let told = uses(&mut rig, b"r");
+    assert!(!made(&told), "{told:?}");
+}
+
+/// Guards against the use of the pooler's own statement after an Execute has deallocated it with the client's.
+#[test]
+fn deallocate_all_by_execute_in_session_pooling_ends_the_poolers_own_statements_too() {
+    let mut rig = full("pool_mode = session");
+    let client = client_with_startup_value(&mut rig);
+    for text in [&b"deallocate all"[..], b"reset work_mem"] {
+        rig.says(client, |w| {
+            w.parse(b"", text, &[0, 0]);
+            w.bind_text(b"", &[]);
+            w.execute();
+            w.sync();
+        });
+    }
+    let server = rig.server_of(client).unwrap();
+    let told = answers_all(&mut rig, server, NOTHING);
+    let at = |start: &str| told.iter().position(|line| line.starts_with(start));
+    assert!(at("Parse pgweir_1").is_some(), "{told:?}");
+    assert!(at("Parse pgweir_1") < at("Bind pgweir_set pgweir_1"), "{told:?}");
+}
