@@ -98,6 +98,10 @@ pub(crate) struct Client {
     pub(crate) suspicion: Option<Box<Suspicion>>,
     /// What it listens to, once it has listened.
     pub(crate) channels: Option<Box<Channels>>,
+    /// Its session has had temporary objects, and so a schema for them.
+    pub(crate) had_temporary: bool,
+    /// It waits for a server that shows no traces of other sessions: see [`crate::traces`].
+    pub(crate) minds_traces: bool,
     /// It has used its server since the last probe.
     pub(crate) used_server: bool,
     /// A BEGIN that no server has seen yet.
@@ -144,6 +148,8 @@ impl Client {
             pinned: None,
             suspicion: None,
             channels: None,
+            had_temporary: false,
+            minds_traces: false,
             used_server: false,
             deferred_begin: None,
             dropping: Dropping::Nothing,

@@ -193,7 +193,7 @@ impl Pooler {
             }
             _ => {}
         }
-        let (server_id, attends) = match client.link {
+        let (mut server_id, attends) = match client.link {
             Some(server_id) => (server_id, client.attends()),
             None => {
                 if let Some(step) = self.without_server(now, id, &message, input) {
@@ -206,6 +206,12 @@ impl Pooler {
                 }
             }
         };
+        if self.servers.get(server_id.0).is_some_and(|s| s.temporary_schema) {
+            if let Some(step) = self.mind_traces(now, id, server_id, &message) {
+                return step;
+            }
+            server_id = self.clients.get(id.0).and_then(|c| c.link).unwrap_or(server_id);
+        }
         if attends {
             if let Some(step) = self.mind_channels(now, id, server_id, &message) {
                 return step;

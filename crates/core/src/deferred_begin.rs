@@ -131,7 +131,7 @@ impl Pooler {
     /// Reads `[Parse] Bind [Describe] Execute Sync` of the unnamed portal, all of it present.
     fn read_segment<'a>(&self, id: ClientId, bytes: &'a [u8]) -> Option<Segment<'a>> {
         let client = self.clients.get(id.0)?;
-        let mut rest = Messages { bytes, at: 0 };
+        let mut rest = Messages::new(bytes);
         let (mut tag, mut body) = rest.next()?;
         let mut parse = None;
         if tag == b'P' {
@@ -238,13 +238,18 @@ impl Pooler {
 }
 
 /// Whole messages from the front of some bytes.
-struct Messages<'a> {
+pub(crate) struct Messages<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Messages<'a> {
-    fn next(&mut self) -> Option<(u8, &'a [u8])> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Messages { bytes, at: 0 }
+    }
+
+    /// Tag and body of the next one.
+    pub(crate) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let rest = &self.bytes[self.at..];
         let header = Header::read(rest).ok()??;
         let message = rest.get(..header.message_bytes as usize)?;

@@ -75,7 +75,7 @@ impl Pooler {
         let effects = effects | self.effects_of_names(server_id, text, effects);
         if !self.keeps_session(id) {
             self.prepare_for(id, server_id, effects, None);
-            return;
+            return self.note_traces(server_id, effects);
         }
         let mentioned = if ends_statements(verdict) {
             Mentioned::default()
@@ -102,7 +102,7 @@ impl Pooler {
         if effects.intersects(Effects::DRAWS | Effects::SEQUENCE) && self.keeps_session(id) {
             self.uses_sequences(id, server_id, effects);
         }
-        effects.without(Effects::DRAWS | Effects::STATEMENTS)
+        effects.without(Effects::DRAWS | Effects::STATEMENTS | Effects::TEMPORARY_SCHEMA)
     }
 
     /// The session is about to look at its prepared statements: those under the pooler's names are closed, to be prepared

@@ -90,7 +90,11 @@ impl Pooler {
         let Some(query) = self.settings.server_reset_query.clone() else {
             return;
         };
-        self.own_query(now, id, ServerPhase::Resetting, &query);
+        if self.settings.keeps_sessions && self.is_in_session_pooling(id) {
+            self.reset_session(now, id, &query);
+        } else {
+            self.own_query(now, id, ServerPhase::Resetting, &query);
+        }
     }
 
     /// server_reset_query is through: the server looks as it did after its login, but for what it reports otherwise.
@@ -100,7 +104,10 @@ impl Pooler {
             return self.close_server(now, id, "reset query failed");
         }
         debug_assert!(server.is_clean());
-        self.server_is_free(now, id);
+        match self.shows_traces(id) {
+            Some(reason) => self.close_server(now, id, reason),
+            None => self.server_is_free(now, id),
+        }
     }
 
     /// Runs the check query on a server that has been idle for long.

@@ -60,6 +60,7 @@ mod state_stats;
 pub mod stats;
 pub mod time;
 pub mod timers;
+mod traces;
 mod untracked;
 mod wait_queue;
 

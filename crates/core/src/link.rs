@@ -52,7 +52,12 @@ impl Pooler {
         if self.pool(pool_id).waiting.is_empty() {
             let check_after = self.settings.server_check_delay;
             let checks = self.settings.server_check_query.is_some();
-            let found = self.take_idle(pool_id, id, &shape);
+            let mut found = self.take_idle(pool_id, id, &shape);
+            if let Some(chosen) = found
+                && self.servers.get(chosen.0).is_some_and(|s| s.temporary_schema)
+            {
+                found = self.instead_of_traces(now, id, pool_id, chosen);
+            }
             if let Some(server_id) = found {
                 let server = self.servers.get(server_id.0).expect("idle servers live");
                 if checks && now - server.since > check_after {
@@ -198,6 +203,7 @@ impl Pooler {
             _ => 0,
         };
         client.waiting = Waiting::No;
+        client.minds_traces = false;
         client.xact_start = now;
         let pool = self.pools[server.pool as usize]
             .as_mut()
@@ -249,6 +255,7 @@ impl Pooler {
             client.request_time = now;
             listens = client_id.filter(|_| client.channels.is_some());
         }
+        let leaves_traces = server.leaves_traces;
         let session = pool.settings.mode == PoolMode::Session;
         let used_by_clients = pool.key.kind == PoolKind::Clients;
         let replication = pool.key.kind.is_replication();
@@ -258,9 +265,12 @@ impl Pooler {
         if replication {
             return self.close_server(now, server_id, "replication client was closed");
         }
+        if leaves_traces {
+            return self.close_server(now, server_id, TRACES);
+        }
         if discards {
             self.state_stats.discards += 1;
-            return self.own_query(now, server_id, ServerPhase::Resetting, "DISCARD ALL");
+            return self.reset_session(now, server_id, "DISCARD ALL");
         }
         let reset = used_by_clients && (session || self.settings.server_reset_query_always);
         if reset && self.settings.server_reset_query.is_some() {
@@ -301,8 +311,12 @@ impl Pooler {
         }
     }
 
-    /// Gives a free server to the first client that waits.
+    /// Gives a free server to the first client that waits; or closes it, where that client needs another.
     fn serve_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
+        let traces = self.servers.get(server_id.0).is_some_and(|s| s.temporary_schema);
+        if traces && self.replaced_for_waiter(now, pool_id, server_id) {
+            return true;
+        }
         while let Some((client_id, _)) = self.pool_mut(pool_id).waiting.pop() {
             if self.clients.get(client_id.0).is_none() {
                 continue;
@@ -344,6 +358,7 @@ impl Pooler {
         self.stop_waiting(id);
         self.log_disconnect(now, id, reason);
         let cleanup = self.cleanup_after(id);
+        self.note_temporary_schema(id);
         self.forget_channels(now, id);
         let client = self.clients.remove(id.0).expect("looked up above");
         self.admin.client_gone(id);

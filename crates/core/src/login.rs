@@ -417,6 +417,7 @@ impl Pooler {
         if pool.welcome.is_some() && unknown.is_empty() {
             return self.welcome(now, id);
         }
+        self.client_mut(id).minds_traces = unknown.iter().any(|(name, _)| crate::traces::is_bound(name));
         self.login_mut(id).expect("looked up above").stage = Some(Stage::Welcome(unknown));
         self.acquire(now, id);
     }

@@ -272,8 +272,9 @@ pub(crate) struct OwnStatements {
     pub(crate) begin_plain: Arc<Statement>,
     /// Ends it.
     pub(crate) commit: Arc<Statement>,
-    /// One row: what ties the session to its server, a column for each of [`crate::pins::PROBED`]; the parameters say
-    /// whether to look for locks, and which statements of SQL-level PREPARE can be made again anywhere.
+    /// One row: what ties the session to its server, a column for each of [`crate::pins::PROBED`], and whether it has a
+    /// schema for temporary objects; the parameters say whether to look for locks, and which statements of SQL-level PREPARE
+    /// can be made again anywhere.
     pub(crate) probe_pins: Arc<Statement>,
     /// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
     pub(crate) probe_settings: Arc<Statement>,
@@ -298,7 +299,8 @@ const PROBE_PINS: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
     EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
     EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p \
-        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2))";
+        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
+    pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 /// See [`OwnStatements::probe_settings`].
 const PROBE_SETTINGS: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \

@@ -52,6 +52,8 @@ pub(crate) struct Probe {
     lifted: Vec<(Box<str>, Option<Box<str>>)>,
     /// One for each of [`PROBED`].
     pins: Option<[bool; PROBED.len()]>,
+    /// The session has a schema for temporary objects.
+    temporary_schema: bool,
     /// A name or value was not UTF-8.
     unreadable: bool,
     /// Why it failed.
@@ -297,12 +299,14 @@ impl Pooler {
             return;
         };
         match row[..] {
+            [temporary_schema] => probe.temporary_schema = temporary_schema == Some(b"t"),
             [name, value] => match (name.map(std::str::from_utf8), value.map(std::str::from_utf8)) {
                 (Some(Ok(name)), None) => probe.rows.push((name.into(), None)),
                 (Some(Ok(name)), Some(Ok(value))) => probe.rows.push((name.into(), Some(value.into()))),
                 _ => probe.unreadable = true,
             },
-            _ if row.len() == PROBED.len() => {
+            [.., temporary_schema] if row.len() == PROBED.len() + 1 => {
+                probe.temporary_schema = temporary_schema == Some(b"t");
                 let mut held = [false; PROBED.len()];
                 for (held, value) in held.iter_mut().zip(&row) {
                     *held = *value == Some(b"t");
@@ -337,7 +341,9 @@ impl Pooler {
             return;
         };
         let Some(mut probe) = server.probe.take() else { return };
-        let Some(id) = server.link else { return };
+        let Some(id) = server.link else {
+            return self.remains_told(server_id, probe.temporary_schema || probe.failed.is_some());
+        };
         let client = self.client_mut(id);
         if client.waiting == Waiting::ForProbe {
             client.waiting = Waiting::No;
@@ -371,9 +377,13 @@ impl Pooler {
             if before.of_session() && !pins.of_session() {
                 self.state_stats.unpinned += 1;
             }
-            let had_temporary = probe.temporary || before.contains(PinReason::TemporaryObjects);
-            if had_temporary && !pins.contains(PinReason::TemporaryObjects) {
-                self.temporary_schema_stays(server_id);
+            if probe.temporary_schema {
+                let another_s = self.server_mut(server_id).temporary_schema;
+                let has_objects = pins.contains(PinReason::TemporaryObjects);
+                self.client_mut(id).had_temporary |= has_objects || probe.temporary || !another_s;
+                if !has_objects {
+                    self.temporary_schema_stays(server_id);
+                }
             }
         }
         if probe.unreadable {
@@ -459,6 +469,18 @@ impl Pooler {
         }
         self.server_mut(server_id).shape = server_shape;
         self.client_mut(id).shape = client_shape;
+    }
+
+    /// A client leaves: its server may have got a schema for temporary objects that no probe has told of.
+    pub(crate) fn note_temporary_schema(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        let Some(server) = client.link.and_then(|s| self.servers.get_mut(s.0)) else {
+            return;
+        };
+        let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
+        server.temporary_schema |= client.pins.contains(PinReason::TemporaryObjects)
+            || client.suspicion.as_ref().is_some_and(|s| may_make(s))
+            || server.probe.as_ref().is_some_and(|p| p.temporary);
     }
 
     /// What must be done to a server whose client leaves, before anyone else gets it.

@@ -110,6 +110,8 @@ pub(crate) struct Server {
     pub(crate) lends_to: Option<ClientId>,
     /// It has a schema for temporary objects since a client made some: see [`crate::replanning`].
     pub(crate) temporary_schema: bool,
+    /// In session pooling: its client did what only the end of the connection undoes.
+    pub(crate) leaves_traces: bool,
     pub(crate) unnamed: Unnamed,
     pub(crate) cancel_key: Option<CancelKey>,
     /// Cancel requests on their way to it.

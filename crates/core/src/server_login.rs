@@ -171,6 +171,7 @@ impl Pooler {
             held: Held::new(),
             lends_to: None,
             temporary_schema: false,
+            leaves_traces: false,
             unnamed: Unnamed::Nothing,
             cancel_key: None,
             cancels_in_flight: 0,

@@ -29,6 +29,8 @@ pub(crate) struct StateStats {
     pub(crate) returns_to_startup: u64,
     /// Servers cleaned with DISCARD ALL behind a pinned client.
     pub(crate) discards: u64,
+    /// Servers closed for a new one, because a client would have noticed the schema that temporary objects of others left.
+    pub(crate) servers_replaced: u64,
     /// Times that what a client listens to has moved to a listener connection.
     pub(crate) listens_moved: u64,
     /// Notifications told by listener connections, once for each client that got it.
@@ -61,6 +63,7 @@ impl StateStats {
             ("retries", self.retries),
             ("returns_to_startup", self.returns_to_startup),
             ("discards", self.discards),
+            ("servers_replaced", self.servers_replaced),
             ("listens_moved", self.listens_moved),
             ("notifications", self.notifications),
             ("catalog_reads", self.catalog_reads),

@@ -50,7 +50,8 @@ impl Pooler {
         message: &Message<'_>,
     ) -> Step {
         let inspects = self.keeps_session(id);
-        if self.settings.keeps_sessions && (inspects || message.total <= FOLLOWED_BYTES_MAX) {
+        let short = message.total <= FOLLOWED_BYTES_MAX || message.is_whole() && message.total <= INSPECT_BYTES_MAX;
+        if self.settings.keeps_sessions && (inspects || short) {
             if message.total > INSPECT_BYTES_MAX {
                 self.inspect_text(now, id, server_id, None, &Statement::Other);
             } else if !message.is_whole() {
@@ -58,9 +59,7 @@ impl Pooler {
             } else if let Ok(parse) = Parse::read(message.body()) {
                 let verdict = pgweir_sql::classify(parse.query);
                 self.follow(id, &parse, &verdict);
-                if inspects {
-                    self.inspect_text(now, id, server_id, Some(parse.query), &verdict);
-                }
+                self.inspect_text(now, id, server_id, Some(parse.query), &verdict);
             }
         }
         self.plain(id, server_id, message, Expect::Parse)

@@ -65,7 +65,7 @@ impl Servers {
                         self.rig.says(server, |w| {
                             if bound.contains("EXISTS") {
                                 let yes: &[u8] = if listens.is_empty() { b"f" } else { b"t" };
-                                w.data_row(5, [&b"f"[..], b"f", b"f", yes, b"f"].map(Some));
+                                w.data_row(6, [&b"f"[..], b"f", b"f", yes, b"f", b"f"].map(Some));
                             } else if bound.contains("pg_listening_channels") {
                                 listens.iter().for_each(|c| w.data_row(1, [Some(c.as_bytes())]));
                             }

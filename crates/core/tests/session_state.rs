@@ -11,12 +11,15 @@ use std::time::Duration;
 #[derive(Clone, Copy, Default)]
 struct Session {
     temporary: bool,
+    /// There is a schema for temporary objects, as there is where there are some.
+    schema: bool,
     locks: bool,
     settings: &'static [(&'static str, &'static str)],
 }
 
 const NOTHING: Session = Session {
     temporary: false,
+    schema: false,
     locks: false,
     settings: &[],
 };
@@ -24,6 +27,13 @@ const NOTHING: Session = Session {
 const LOCKED: Session = Session { locks: true, ..NOTHING };
 const TEMPORARY: Session = Session {
     temporary: true,
+    schema: true,
+    ..NOTHING
+};
+
+/// The last temporary object has been dropped.
+const EMPTIED: Session = Session {
+    schema: true,
     ..NOTHING
 };
 
@@ -66,6 +76,7 @@ fn answers(rig: &mut Rig, server: ServerId, session: Session) -> Vec<String> {
                         bit(false),
                         bit(false),
                         bit(false),
+                        bit(session.schema),
                     ];
                     w.data_row(row.len(), row);
                 } else if bound.ends_with("pgweir_7") {
@@ -106,6 +117,20 @@ fn does(rig: &mut Rig, client: ClientId, text: &str) -> ServerId {
     rig.completes(server, "DONE");
     server
 }
+
+/// A server is cleaned behind its client.
+fn is_discarded(rig: &mut Rig, server: ServerId) {
+    assert_eq!(rig.told(server), ["Query DISCARD ALL", QUESTION]);
+    rig.completes(server, "DISCARD ALL");
+    rig.says(server, |w| {
+        w.data_row(1, [Some(&b"t"[..])]);
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+}
+
+/// What is asked behind DISCARD ALL.
+const QUESTION: &str = "Query SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 /// Whether what was sent holds a probe of pins.
 fn probes(told: &[String]) -> bool {
@@ -231,11 +256,11 @@ fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() 
     does(&mut rig, b, "create temp table t (a int)");
     answers_all(&mut rig, server, TEMPORARY);
     does(&mut rig, b, "drop table t");
-    answers_all(&mut rig, server, NOTHING);
+    answers_all(&mut rig, server, EMPTIED);
     assert_eq!(uses(&mut rig), prepared_again);
     // Its schema is there to stay.
     does(&mut rig, b, "create temp table t (a int); drop table t");
-    answers_all(&mut rig, server, NOTHING);
+    answers_all(&mut rig, server, EMPTIED);
     assert_eq!(uses(&mut rig), bound);
 }
 
@@ -362,8 +387,7 @@ fn a_client_that_leaves_under_a_probe_leaves_nothing_behind() {
     let told = answers(&mut rig, server, TEMPORARY);
     assert!(probes(&told));
     assert_eq!(rig.server_of(next), None, "not before it is cleaned");
-    assert_eq!(rig.told(server), ["Query DISCARD ALL"]);
-    rig.completes(server, "DISCARD ALL");
+    is_discarded(&mut rig, server);
     assert_eq!(rig.server_of(next), Some(server));
     assert_eq!(rig.told(server).last().map(String::as_str), Some("Query select 1"));
 }
@@ -376,9 +400,8 @@ fn a_pinned_client_that_leaves_has_its_server_discarded_before_anyone_gets_it() 
     answers(&mut rig, server, LOCKED);
     rig.says(next, |w| w.query(b"select 1"));
     rig.client_leaves(client);
-    assert_eq!(rig.told(server), ["Query DISCARD ALL"]);
     assert_eq!(rig.server_of(next), None);
-    rig.completes(server, "DISCARD ALL");
+    is_discarded(&mut rig, server);
     assert_eq!(rig.server_of(next), Some(server));
 }
 
@@ -428,7 +451,7 @@ fn pin_idle_timeout_ends_who_holds_a_pin_and_does_nothing() {
     assert!(!rig.closed.contains(&client.into()));
     rig.wait(Duration::from_secs(3));
     assert_eq!(rig.told(client), ["Error 57P05 pin_idle_timeout"]);
-    assert_eq!(rig.told(server), ["Query DISCARD ALL"]);
+    assert_eq!(rig.told(server), ["Query DISCARD ALL", QUESTION]);
 }
 
 /// A client whose work_mem is its own, and the server it logged in with.

@@ -58,9 +58,10 @@ const COMMANDS: [&str; 24] = [
 /// for the names in its constants.
 pub fn body_effects(language: Language, body: &[u8]) -> Effects {
     let of_language = match language {
-        Language::Internal => return names::search(body).public(),
-        // It has queries only.
-        Language::SqlStandard => return names::search(body).public(),
+        // The latter has queries only.
+        Language::Internal | Language::SqlStandard => {
+            return names::search(body).public().without(Effects::TEMPORARY_SCHEMA);
+        }
         Language::Sql => effects(body),
         Language::Plpgsql => effects_of_plpgsql(body),
     };
@@ -70,7 +71,8 @@ pub fn body_effects(language: Language, body: &[u8]) -> Effects {
     } else {
         of_language
     };
-    readable.without(Effects::DEFINES | Effects::NATIVE) | definitions::effects_of_body(body)
+    readable.without(Effects::DEFINES | Effects::NATIVE | Effects::TEMPORARY_SCHEMA)
+        | definitions::effects_of_body(body)
 }
 
 fn effects_of_plpgsql(body: &[u8]) -> Effects {

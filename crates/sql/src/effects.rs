@@ -51,8 +51,11 @@ impl Effects {
     pub const DEFINES: Effects = Effects(1 << 15);
     /// Runs, or makes, a function in C of whose state nothing is known.
     pub const NATIVE: Effects = Effects(1 << 16);
+    /// May show whether the session has a schema for temporary objects: `pg_my_temp_schema()`, `current_schemas(true)`,
+    /// `pg_temp` anywhere but in a CREATE, `temp_buffers`. What functions of the database ask is not known.
+    pub const TEMPORARY_SCHEMA: Effects = Effects(1 << 17);
     /// Everything: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 17) - 1);
+    pub const ALL: Effects = Effects((1 << 18) - 1);
 
     /// One of the bits that a caller never sees, for what is no effect by itself.
     pub(crate) const fn private(number: u32) -> Effects {
@@ -105,7 +108,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -123,6 +126,7 @@ const NAMES: [&str; 17] = [
     "STATEMENTS",
     "DEFINES",
     "NATIVE",
+    "TEMPORARY_SCHEMA",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

@@ -15,6 +15,9 @@ pub(crate) const TEMP_WORD: Effects = Effects::private(0);
 /// Found: `pg_settings`, which is an effect only in an UPDATE: its rule calls `set_config()`.
 pub(crate) const SETTINGS_VIEW: Effects = Effects::private(1);
 
+/// Found: `pg_temp`, which shows whether there is such a schema unless something is created in it.
+pub(crate) const PG_TEMP: Effects = Effects::private(2);
+
 /// What any name may stand for.
 const ANY_NAME: Effects = Effects::SETTINGS
     .union(Effects::TEMPORARY)
@@ -25,17 +28,27 @@ const ANY_NAME: Effects = Effects::SETTINGS
     .union(Effects::ENDS)
     .union(Effects::DRAWS)
     .union(Effects::STATEMENTS)
+    .union(Effects::TEMPORARY_SCHEMA)
     .union(SETTINGS_VIEW);
 
 /// Parts of names, in lower case, short enough to stand for all variants and long enough for no others.
 ///
 /// `pg_advisory_xact_lock()` and its kin contain none of them: they end with the transaction.
-pub(crate) const NAMES: [(&str, Effects); 21] = [
+pub(crate) const NAMES: [(&str, Effects); 28] = [
     ("set_config", Effects::SETTINGS),
     // Of pg_trgm: sets pg_trgm.similarity_threshold.
     ("set_limit", Effects::SETTINGS),
     ("pg_settings", SETTINGS_VIEW),
-    ("pg_temp", Effects::TEMPORARY),
+    ("pg_temp", Effects::TEMPORARY.union(PG_TEMP)),
+    // pg_my_temp_schema() and pg_is_other_temp_schema().
+    ("temp_schema", Effects::TEMPORARY_SCHEMA),
+    ("temp_buffers", Effects::TEMPORARY_SCHEMA),
+    // current_schemas(false), which is frequent, leaves it out.
+    ("current_schemas(t", Effects::TEMPORARY_SCHEMA),
+    ("current_schemas('", Effects::TEMPORARY_SCHEMA),
+    ("current_schemas($", Effects::TEMPORARY_SCHEMA),
+    ("current_schemas( ", Effects::TEMPORARY_SCHEMA),
+    ("current_schemas (", Effects::TEMPORARY_SCHEMA),
     ("advisory_lock", Effects::LOCKS),
     ("advisory_unlock", Effects::LOCKS.union(Effects::ENDS)),
     ("setseed", Effects::SEED),
@@ -116,13 +129,13 @@ impl Search {
         }
     }
 
-    /// What was found so far; includes [`TEMP_WORD`] and [`SETTINGS_VIEW`].
+    /// What was found so far; includes [`TEMP_WORD`], [`SETTINGS_VIEW`] and [`PG_TEMP`].
     pub(crate) fn found(&self) -> Effects {
         self.found
     }
 }
 
-/// What the names in this text stand for; includes [`TEMP_WORD`] and [`SETTINGS_VIEW`].
+/// What the names in this text stand for; includes [`TEMP_WORD`], [`SETTINGS_VIEW`] and [`PG_TEMP`].
 pub(crate) fn search(text: &[u8]) -> Effects {
     let mut search = Search::new();
     search.feed(text);
@@ -153,7 +166,10 @@ mod tests {
             ("pg_replication_origin_xact_setup", Effects::NONE),
             ("pg_start_backup, pg_backup_start", Effects::SERVER_BOUND),
             ("dblink_connect_u", Effects::SERVER_BOUND),
-            ("pg_temp_3", Effects::TEMPORARY),
+            ("pg_temp_3", Effects::TEMPORARY | PG_TEMP),
+            ("pg_my_temp_schema()", Effects::TEMPORARY_SCHEMA),
+            ("CURRENT_SCHEMAS(TRUE)", Effects::TEMPORARY_SCHEMA),
+            ("current_schemas(false), current_schema()", Effects::NONE),
             ("attempt, x.temp", Effects::NONE),
             ("into/**/temporary", TEMP_WORD),
             ("u&\"x", ANY_NAME),

@@ -7,13 +7,16 @@
 use memchr::{memchr, memmem};
 
 /// Six bytes of every name in [`crate::names::NAMES`].
-const CORES: [&[u8; 6]; 14] = [
+const CORES: [&[u8; 6]; 15] = [
     b"t_conf", b"et_lim", b"etting", b"g_temp", b"adviso", b"etseed", b"currva", b"lastva", b"nextva", b"setval",
-    b"d_stat", b"replic", b"backup", b"dblink",
+    b"d_stat", b"replic", b"backup", b"dblink", b"p_buff",
 ];
 
 /// A key that several cores share; nothing around it is compared.
 const SHARED_KEY: [u8; 3] = *b"tva";
+
+/// Of `temp_schema` and `current_schemas`, where no six bytes are without the "em" of "temp": five, and the one before them.
+const SCHEMA: (&[u8; 6], [&[u8; 6]; 2]) = (b"_schem", [b"p_sche", b"t_sche"]);
 
 /// What may stand between INTO and TEMP, right before TEMP: white space, the end of a comment.
 const BEFORE_TEMP: &[u8] = b" \t\n\r\x0b\x0c/";
@@ -137,6 +140,13 @@ impl Table {
             }
             core += 1;
         }
+        let mut at = 0;
+        while at < 3 {
+            table.add(*SCHEMA.0, at, 0, 6);
+            at += 1;
+        }
+        table.add(*SCHEMA.1[0], 0, 0, 6);
+        table.add(*SCHEMA.1[1], 0, 0, 6);
         let mut side = 0;
         while side < BEFORE_TEMP.len() {
             table.add([BEFORE_TEMP[side], b't', b'e', b'm', b'p', b' '], 0, 1, 5);

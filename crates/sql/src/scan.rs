@@ -3,7 +3,7 @@
 use crate::definitions;
 use crate::effects::Effects;
 use crate::lexer::Lexer;
-use crate::names::{self, SETTINGS_VIEW, Search, TEMP_WORD};
+use crate::names::{self, PG_TEMP, SETTINGS_VIEW, Search, TEMP_WORD};
 use crate::prefilter::is_harmless;
 use crate::split::Statements;
 use crate::verbs::{begins_ordinary, effects_of_verb};
@@ -35,11 +35,15 @@ fn effects_of_statements(text: &[u8]) -> Effects {
         return Effects::NONE;
     }
     let found = names::search(text);
+    let begins_create = text[lexer.position()..]
+        .get(..6)
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"create"));
     let single = memchr::memchr(b';', text).is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
     if ordinary && single && !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
-        return found;
+        return asking(found).public();
     }
-    let mut effects = found;
+    // Of a schema that something is created in, it does not show whether it was there.
+    let mut effects = if single && begins_create { found } else { asking(found) };
     for backslashes in [false, true] {
         let mut statements = Statements::new(text, backslashes);
         for statement in statements.by_ref() {
@@ -50,6 +54,14 @@ fn effects_of_statements(text: &[u8]) -> Effects {
         }
     }
     (effects | definitions::effects(text, found)).public()
+}
+
+/// With what the mention of `pg_temp` in a statement that creates nothing in it means.
+fn asking(found: Effects) -> Effects {
+    match found.contains(PG_TEMP) {
+        true => found | Effects::TEMPORARY_SCHEMA,
+        false => found,
+    }
 }
 
 /// [`effects`] of a text that comes in pieces and is too long to keep.
@@ -108,7 +120,7 @@ impl Scanner {
             return Effects::ALL;
         }
         let found = self.search.found();
-        let mut effects = found;
+        let mut effects = asking(found);
         if found.contains(TEMP_WORD) {
             effects |= Effects::TEMPORARY;
         }

@@ -48,6 +48,8 @@ enum Rows {
         locks: bool,
         but: Vec<String>,
     },
+    /// Whether the session has a schema for temporary objects.
+    Remains,
     /// Settings the session has made, and these custom ones.
     Made(Vec<String>),
     Given(VecDeque<Vec<Value>>),
@@ -140,6 +142,7 @@ impl Session {
                 is_show: false,
             }),
             Some(Statement::TiesOf { locks, but }) => rows_alone(Rows::Ties { locks, but }),
+            Some(Statement::Remains) => rows_alone(Rows::Remains),
             Some(Statement::MadeAnd(names)) => rows_alone(Rows::Made(names)),
             Some(Statement::Channels) => {
                 let channels = self.channels.iter().map(|c| vec![Value::Text(c.clone())]);
@@ -325,8 +328,14 @@ impl Session {
                     ties.cursors,
                     ties.listening,
                     prepared,
+                    self.transaction.temporary_schema,
                 ];
                 return Ok(Some(all.map(|held| (Value::Bool(held), Type::Bool)).into()));
+            }
+            Rows::Remains => {
+                let schema = self.transaction.temporary_schema;
+                cursor.rows = Rows::End;
+                return Ok(Some(vec![(Value::Bool(schema), Type::Bool)]));
             }
             Rows::Made(names) => {
                 let mut rows = VecDeque::new();
@@ -364,6 +373,7 @@ impl Session {
             | Statement::Sleep { .. }
             | Statement::Execute(_)
             | Statement::Ties
+            | Statement::Remains
             | Statement::Made
             | Statement::Channels
             | Statement::TiesOf { .. }

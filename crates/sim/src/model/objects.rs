@@ -134,6 +134,7 @@ impl Session {
             drop_on_commit,
         };
         Rc::make_mut(&mut self.transaction.temporary).insert(name, table);
+        self.transaction.temporary_schema = true;
         Ok(())
     }
 

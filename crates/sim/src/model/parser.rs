@@ -6,7 +6,7 @@ use super::lexer::{Kind, Token, tokens};
 use super::objects::{Announcement, HeldCursor, Temporary, missing_relation};
 use super::settings::Settings;
 use super::statement::{Column, Prepared, Raise, Select, SetTo, Source, Statement};
-use super::views::{CHANNELS_COLUMNS, MADE_COLUMNS, TIES_COLUMNS, in_other_words, question};
+use super::views::{CHANNELS_COLUMNS, MADE_COLUMNS, REMAINS_COLUMNS, TIES_COLUMNS, in_other_words, question};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -115,6 +115,7 @@ pub(super) fn analyse(
             None
         }
         Statement::Ties => Some(TIES_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
+        Statement::Remains => Some(REMAINS_COLUMNS.map(|name| column(name, Type::Bool)).to_vec()),
         Statement::Channels => Some(CHANNELS_COLUMNS.map(|name| column(name, Type::Text)).to_vec()),
         Statement::Made => Some(MADE_COLUMNS.map(|name| column(name, Type::Text)).to_vec()),
         Statement::Invalid(e) => return Err(e.clone()),

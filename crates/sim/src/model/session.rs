@@ -523,11 +523,15 @@ impl Session {
     /// Undoes all of the transaction and ends it.
     pub(super) fn abort_all(&mut self) {
         if let Some(Level {
-            settings, temporary, ..
+            settings,
+            temporary,
+            temporary_schema,
+            ..
         }) = self.transaction.levels.first()
         {
             self.settings.restore(settings);
             self.transaction.temporary = temporary.clone();
+            self.transaction.temporary_schema = *temporary_schema;
         }
         self.cursors.retain(|_, cursor| cursor.level_id.is_none());
         self.end_transaction();
@@ -568,6 +572,7 @@ impl Session {
             self.settings.restore(&level.settings);
             self.transaction.writes = level.writes.clone();
             self.transaction.temporary = level.temporary.clone();
+            self.transaction.temporary_schema = level.temporary_schema;
             self.transaction.announced = level.announced.clone();
             let innermost = level.id;
             self.cursors

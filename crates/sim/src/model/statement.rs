@@ -116,6 +116,7 @@ pub(super) enum Statement {
     DoExecute(Box<Statement>),
     /// See `views.rs`.
     Ties,
+    Remains,
     Made,
     Channels,
     /// `Ties` with its parameters: whether to look for locks, and which statements not to count.

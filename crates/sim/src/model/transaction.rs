@@ -62,6 +62,7 @@ pub(super) struct Level {
     pub(super) settings: Snapshot,
     pub(super) writes: Rc<Writes>,
     pub(super) temporary: Rc<Temporary>,
+    pub(super) temporary_schema: bool,
     pub(super) announced: Rc<Vec<Announcement>>,
 }
 
@@ -78,6 +79,8 @@ pub(super) struct Transaction {
     pub(super) writes: Rc<Writes>,
     /// Temporary tables: what is rolled back with the transaction, and stays when it commits.
     pub(super) temporary: Rc<Temporary>,
+    /// There is a schema for them, as there is from the first one on that has not been rolled back.
+    pub(super) temporary_schema: bool,
     /// What comes about when it commits.
     pub(super) announced: Rc<Vec<Announcement>>,
     pub(super) next_level_id: u32,
@@ -92,6 +95,7 @@ impl Transaction {
             levels: Vec::new(),
             writes: Rc::default(),
             temporary: Rc::default(),
+            temporary_schema: false,
             announced: Rc::default(),
             next_level_id: 0,
         }
@@ -104,6 +108,7 @@ impl Transaction {
             settings,
             writes: self.writes.clone(),
             temporary: self.temporary.clone(),
+            temporary_schema: self.temporary_schema,
             announced: self.announced.clone(),
         });
         self.next_level_id += 1;

@@ -4,8 +4,8 @@
 
 use super::statement::{SetTo, Statement};
 
-/// What ties the session to its server, a column for each of [`super::Ties`]; the parameters say whether to look
-/// for locks, and which statements not to count.
+/// What ties the session to its server, a column for each of [`super::Ties`], and whether it has a schema for temporary
+/// objects; the parameters say whether to look for locks, and which statements not to count.
 const TIES: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_depend d \
         WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
@@ -16,12 +16,16 @@ const TIES: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_cursors c WHERE c.is_holdable), \
     EXISTS (SELECT FROM pg_catalog.pg_listening_channels()), \
     EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p \
-        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2))";
+        WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
+    pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 /// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
 const MADE: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
     WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
+
+/// Whether the session has a schema for temporary objects: what DISCARD ALL leaves.
+const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 /// Every channel that the session listens to.
 const CHANNELS: &str = "SELECT c FROM pg_catalog.pg_listening_channels() AS c";
@@ -34,7 +38,10 @@ const NO_LIMITS: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_
 pub(super) const CHANNELS_COLUMNS: [&str; 1] = ["c"];
 
 /// Columns of [`TIES`], as PostgreSQL names them.
-pub(super) const TIES_COLUMNS: [&str; 5] = ["exists", "case", "exists", "exists", "exists"];
+pub(super) const TIES_COLUMNS: [&str; 6] = ["exists", "case", "exists", "exists", "exists", "?column?"];
+
+/// Columns of [`REMAINS`].
+pub(super) const REMAINS_COLUMNS: [&str; 1] = ["?column?"];
 
 /// Columns of [`MADE`].
 pub(super) const MADE_COLUMNS: [&str; 2] = ["name", "setting"];
@@ -55,6 +62,7 @@ pub(super) fn in_other_words(text: &str) -> &str {
 pub(super) fn question(text: &str) -> Option<Statement> {
     match text {
         TIES => Some(Statement::Ties),
+        REMAINS => Some(Statement::Remains),
         MADE => Some(Statement::Made),
         CHANNELS => Some(Statement::Channels),
         NO_LIMITS => Some(Statement::Set {
