@@ -64,8 +64,8 @@ impl Canary {
 /// The statement with which the core makes settings.
 const SET_CONFIG: &[u8] = b"\0pgweir_1\0";
 
-/// Columns of the probe of pins.
-const PINS: usize = 5;
+/// Columns of the probe of pins, and of the schema for temporary objects.
+const PINS: usize = 6;
 
 /// The core's cleanup behind a client that left.
 const DISCARD_ALL: &[u8] = b"DISCARD ALL\0";
