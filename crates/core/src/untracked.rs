@@ -17,7 +17,7 @@ use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 /// The most names kept for one client; a statement beyond them is not followed.
 const FOLLOWED_MAX: usize = 64;
 
-/// The longest Parse that is looked at for it, bytes: a name of 63 and a text of 512 have room.
+/// The longest Parse whose end is awaited for it, bytes: a name of 63 and a text of 512 have room.
 const FOLLOWED_BYTES_MAX: usize = 640;
 
 /// A client's prepared statement, by name, that resets settings or ends all prepared statements.
