@@ -163,3 +163,27 @@ def test_pin_idle_timeout(pg15, make_pooler):
         assert other.execute("select 1").fetchall() == [(1,)]
         with pytest.raises(psycopg.Error):
             idle.execute("select 1")
+
+
+def test_startup_values_do_not_depend_on_whom_the_server_served_before(pg, make_pooler):
+    """Settings of the startup packet were tried under another client's role and DateStyle, and what came of it was kept."""
+    if kind() == "direct":
+        pytest.skip("nobody has used the session before")
+    pooler = make_pooler(pg, settings={"default_pool_size": 1, "ignore_startup_parameters": "none"})
+    pg.psql("drop role if exists startup_bob; create role startup_bob")
+    with pooler.connect() as other:
+        other.rows("set session authorization startup_bob")
+        other.rows("set datestyle = 'SQL, DMY'")
+        other.rows("set bytea_output = 'escape'")
+        options = {"DateStyle": "ISO", "options": "-c role=startup_bob"}
+        with pooler.connect(options=options) as c, wire.Connection(port=pg.port, options=options) as direct:
+            for name in ("DateStyle", "is_superuser", "session_authorization"):
+                assert c.parameters[name] == direct.parameters[name], name
+            for shown in ("datestyle", "bytea_output", "role", "session_authorization"):
+                assert c.value(f"show {shown}") == direct.value(f"show {shown}"), shown
+        assert other.value("show datestyle") == "SQL, DMY"
+        assert other.value("select session_user") == "startup_bob"
+        # What is refused leaves the server in order.
+        with pytest.raises(wire.ServerError):
+            pooler.connect(options={"options": "-c role=nobody_of_this_name"})
+        assert other.value("show bytea_output") == "escape"

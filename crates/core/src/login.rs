@@ -19,7 +19,7 @@ use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
 use crate::request::{Address, LogLevel, Request};
 use crate::server::Unnamed;
-use crate::session_state::Shape;
+use crate::session_state::{Difference, Shape};
 use crate::startup::Wishes;
 use crate::time::Time;
 use pgweir_auth::{
@@ -53,6 +53,8 @@ pub(crate) struct Login {
     found: Option<Secret>,
     /// AuthenticationSASLFinal, due with AuthenticationOk.
     closing: Option<Vec<u8>>,
+    /// Its server is on its way back to what a new one looks like.
+    server_returns: bool,
 }
 
 impl std::fmt::Debug for Login {
@@ -73,6 +75,7 @@ impl Login {
             stage: None,
             found: None,
             closing: None,
+            server_returns: false,
         }
     }
 
@@ -463,18 +466,35 @@ impl Pooler {
                 });
             }
             Some(Stage::Welcome(unknown)) if !unknown.is_empty() => {
-                let set: Vec<(Arc<str>, Option<Arc<str>>)> = unknown
-                    .iter()
-                    .map(|(n, v)| (n.as_str().into(), Some(v.as_str().into())))
-                    .collect();
+                let set = as_difference(unknown);
                 self.client_mut(id).waiting = Waiting::ForRestoration;
-                self.send_settings(server_id, &set);
+                if !self.returns_to_base(id, server_id) {
+                    self.send_settings(server_id, &set);
+                }
             }
             _ => {
                 self.release(now, server_id);
                 self.welcome_late(now, id);
             }
         }
+    }
+
+    /// What a server makes of startup parameters must not depend on whom it served before: a role may be refused to another
+    /// session authorization, and `DateStyle = ISO` keeps the order of day and month. Says whether there is anything to do.
+    fn returns_to_base(&mut self, id: ClientId, server_id: ServerId) -> bool {
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let home = server.base.get("session_authorization").map(|s| s.value.clone());
+        let base = server.base.clone();
+        let way = Difference::on(&server.shape, &base, home.as_deref().unwrap_or_default(), |_| true);
+        server.shape = base;
+        if way.set.is_empty() {
+            return false;
+        }
+        self.send_settings(server_id, &way.set);
+        if let Some(login) = self.login_mut(id) {
+            login.server_returns = true;
+        }
+        true
     }
 
     /// A row of auth_query: user name and secret.
@@ -527,6 +547,18 @@ impl Pooler {
         server_id: ServerId,
         refused: Option<(String, String)>,
     ) {
+        let Some(login) = self.login_mut(id) else { return };
+        let returned = std::mem::take(&mut login.server_returns);
+        if let (true, Some(Stage::Welcome(unknown))) = (returned, &login.stage) {
+            let set = as_difference(unknown);
+            if refused.is_some() {
+                // What it looks like now is not known.
+                self.server_mut(server_id)
+                    .close_reason
+                    .get_or_insert("invalid server parameter");
+            }
+            return self.send_settings(server_id, &set);
+        }
         let Some(Stage::Welcome(unknown)) = self.login_mut(id).and_then(|l| l.stage.take()) else {
             return;
         };
@@ -659,6 +691,12 @@ impl Pooler {
 
 /// What a role or a session authorization changes beside itself.
 const BROUGHT_BY_ROLE: [&str; 2] = ["is_superuser", "session_authorization"];
+
+/// Settings to make, as a server is sent them.
+fn as_difference(wished: &[(String, String)]) -> Vec<(Arc<str>, Option<Arc<str>>)> {
+    let set = |(name, value): &(String, String)| (name.as_str().into(), Some(value.as_str().into()));
+    wished.iter().map(set).collect()
+}
 
 fn is_role(name: &str) -> bool {
     name.eq_ignore_ascii_case("role") || name.eq_ignore_ascii_case("session_authorization")
