@@ -12,7 +12,7 @@ help:
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
 	@echo 'make simulate  the simulation, 20,000 seeds'
-	@echo 'make conformance  the regression suite of PostgreSQL through pgweir (about five minutes)'
+	@echo 'make conformance  the regression and isolation suites of PostgreSQL through pgweir (about ten minutes)'
 	@echo 'make docs      generated documentation: settings, errors, man page'
 
 demo:
@@ -50,8 +50,7 @@ simulate:
 conformance:
 	scripts/setup
 	$(CARGO) build --release -p pgweir
-	tests/conformance/run --session
-	tests/conformance/run
+	tests/conformance/all
 
 docs:
 	$(CARGO) run -q -p pgweir-config --example settings_doc > docs/settings.md

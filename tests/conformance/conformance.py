@@ -1,4 +1,4 @@
-"""Runs the regression suite through a pooler, or directly, and says what differs. Called by `run`, which see."""
+"""Runs PostgreSQL's own suites through a pooler, or directly, and says what differs. Called by `run`, which see."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
+from typing import NamedTuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
+import isolation  # noqa: E402
 import pgthrow  # noqa: E402
+from pooler import Pooler  # noqa: E402
+from scramblers import Scramblers  # noqa: E402
 
 MAJOR = 15
-PG_REGRESS = f"/usr/lib/postgresql/{MAJOR}/lib/pgxs/src/test/regress/pg_regress"
+PGXS = f"/usr/lib/postgresql/{MAJOR}/lib/pgxs/src/test"
 
 # What pg_regress gives the server that it makes itself, as far as tests show it.
 SERVER_SETTINGS = {"max_prepared_transactions": "2", "max_connections": "300", "log_line_prefix": "%m [%p] %q%u@%d "}
 
 # What pg_regress sets for the database that it makes itself.
 DATABASE = """
-create database regression template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C';
-alter database regression set lc_messages to 'C';
-alter database regression set lc_monetary to 'C';
-alter database regression set lc_numeric to 'C';
-alter database regression set lc_time to 'C';
-alter database regression set bytea_output to 'hex';
-alter database regression set timezone_abbreviations to 'Default';
+create database {0} template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C';
+alter database {0} set lc_messages to 'C';
+alter database {0} set lc_monetary to 'C';
+alter database {0} set lc_numeric to 'C';
+alter database {0} set lc_time to 'C';
+alter database {0} set bytea_output to 'hex';
+alter database {0} set timezone_abbreviations to 'Default';
 """
 
 # Tests whose tables, functions and indexes others use; with --only these run first.
@@ -44,8 +46,14 @@ FOUNDATIONS = (
 
 # Tests that run side by side, as in `make installcheck-parallel`.
 CONCURRENT_TESTS = 20
-START_SECONDS_MAX = 10
-STOP_SECONDS_MAX = 10
+
+# Other clients of the same database and user, who leave on the servers whatever a session can have.
+SCRAMBLERS = 3
+
+# What a whole run in transaction pooling with link = adversarial has to reach at least: about half of what it did reach. A
+# suite that always got its own servers back would prove nothing. The first two are the suite's own, after everything that
+# the scramblers can have had a share in is taken off.
+AT_LEAST = {"restorations": 8_000, "server_changes": 8_000, "parses_injected": 400}
 
 # A run takes one to five minutes. When no test ends for this long, what the server waits for is ended; a lock that another
 # client holds for good would hang the run.
@@ -56,97 +64,39 @@ RUN_SECONDS_MAX = 1800
 TERMINATE = """
 select 'stalled, terminated: ' || application_name || ': ' || left(regexp_replace(query, '\\s+', ' ', 'g'), 90)
 from pg_stat_activity
-where datname = 'regression' and state <> 'idle' and state_change < now() - interval '30 s' and pg_terminate_backend(pid)
+where datname in ('regression', 'isolation_regression') and state <> 'idle' and state_change < now() - interval '30 s' and pg_terminate_backend(pid)
 """
 
 # Lines shown of each difference.
 DIFFERENCE_LINES = 8
 
-# What tells of a crash in the log of the server, and of a pooler.
-SERVER_CRASH = re.compile(r".*(?:PANIC:|was terminated by signal|terminating any other active server processes).*")
-POOLER_CRASH = re.compile(r".*panicked at.*")
+# A test that has ended, in what pg_regress prints.
+OUTCOME = re.compile(r"^(?:test|    )\s*(\S+)\s+\.\.\. (ok|FAILED|failed)", re.M)
+
+# What tells of a crash in the log of the server.
+CRASH = re.compile(r".*(?:PANIC:|was terminated by signal|terminating any other active server processes).*")
 
 
-class Pooler:
-    """PgBouncer or pgweir in front of a cluster; its files are in `folder`."""
+class Suite(NamedTuple):
+    """One of the two suites."""
 
-    def __init__(
-        self, program: str, bouncer: bool, cluster: pgthrow.Cluster, folder: str, port: int, settings: dict[str, str]
-    ):
-        self.program, self.bouncer, self.port, self.folder = program, bouncer, port, folder
-        self.ini, self.output = os.path.join(folder, "pooler.ini"), os.path.join(folder, "pooler.log")
-        # Roles come and go during the suite: they are looked up.
-        lines = {
-            "listen_addr": "127.0.0.1",
-            "listen_port": str(port),
-            "unix_socket_dir": "",
-            "auth_type": "trust",
-            "auth_user": cluster.superuser,
-            "auth_dbname": "postgres",
-            "auth_file": os.path.join(folder, "userlist.txt"),
-            "admin_users": cluster.superuser,
-            "max_client_conn": "400",
-            "server_tls_sslmode": "disable",
-            "ignore_startup_parameters": "extra_float_digits",
-            **settings,
-        }
-        self.write("userlist.txt", f'"{cluster.superuser}" ""\n')
-        databases = f"[databases]\n* = host={cluster.host} port={cluster.port}\n\n[pgbouncer]\n"
-        self.write("pooler.ini", databases + "".join(f"{k} = {v}\n" for k, v in lines.items()))
+    folder: str
+    program: str
+    database: str
+    schedule: str
 
-    def write(self, name: str, text: str) -> None:
-        path = os.path.join(self.folder, name)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        pgthrow.give_to_server_user(path)
-
-    def __enter__(self) -> Pooler:
-        command = self.program
-        if not self.bouncer:
-            # Another user runs it, who may not be able to reach the program where it was built.
-            command = shutil.copy(self.program, os.path.join(self.folder, "pgweir"))
-            os.chmod(command, 0o755)
-        with open(self.output, "wb") as output:
-            self.process = subprocess.Popen(
-                pgthrow.as_server_user([command, self.ini], die_with_parent="KILL"),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.folder,
-                env={**os.environ, "RUST_BACKTRACE": "1"},
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while True:
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the pooler did not start:\n{self.log()[-2000:]}")
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return self
-            except OSError:
-                time.sleep(0.05)
-
-    def __exit__(self, *_exc) -> None:
-        if self.running:
-            self.process.terminate()
-            try:
-                self.process.wait(STOP_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-    @property
-    def running(self) -> bool:
-        return self.process.poll() is None
-
-    def log(self) -> str:
-        with open(self.output, encoding="utf-8", errors="replace") as file:
-            return file.read()
+    @staticmethod
+    def of(options: argparse.Namespace) -> Suite:
+        if options.isolation:
+            folder, program = os.path.join(options.suite, "src/test/isolation"), f"{PGXS}/isolation/pg_isolation_regress"
+            return Suite(folder, program, isolation.DATABASE, "isolation_schedule")
+        folder, program = os.path.join(options.suite, "src/test/regress"), f"{PGXS}/regress/pg_regress"
+        return Suite(folder, program, "regression", "parallel_schedule")
 
 
-def schedule(suite: str, only: list[str] | None) -> tuple[str, list[str]]:
+def schedule(suite: Suite, only: list[str] | None) -> tuple[str, list[str]]:
     """The text of the schedule, and the tests in it; with `only`, what is named and what others build on."""
-    with open(os.path.join(suite, "src", "test", "regress", "parallel_schedule"), encoding="utf-8") as file:
+    with open(os.path.join(suite.folder, suite.schedule), encoding="utf-8") as file:
         groups = [line.split()[1:] for line in file if line.startswith("test:")]
     known = {test for group in groups for test in group}
     for test in only or []:
@@ -158,28 +108,31 @@ def schedule(suite: str, only: list[str] | None) -> tuple[str, list[str]]:
     return text, [test for group in groups for test in group]
 
 
-def run_suite(options: argparse.Namespace, cluster: pgthrow.Cluster, port: int, results: str, tests: str) -> int:
+def run_suite(
+    options: argparse.Namespace, cluster: pgthrow.Cluster, port: int, results: str, tests: str, scramblers: Scramblers
+) -> int:
     """Runs pg_regress, which leaves regression.out and regression.diffs in `results`; how often it had to be helped on."""
-    regress = os.path.join(options.suite, "src", "test", "regress")
+    suite = Suite.of(options)
     schedule_path = os.path.join(results, "schedule")
     with open(schedule_path, "w", encoding="utf-8") as file:
         file.write(tests)
     command = [
-        PG_REGRESS,
+        suite.program,
         "--use-existing",
-        f"--inputdir={regress}",
+        f"--inputdir={suite.folder}",
         f"--outputdir={results}",
         f"--dlpath={options.suite}/lib",
         f"--bindir=/usr/lib/postgresql/{MAJOR}/bin",
         "--host=127.0.0.1",
         f"--port={port}",
         f"--user={pgthrow.SUPERUSER}",
-        "--dbname=regression",
+        f"--dbname={suite.database}",
         f"--schedule={schedule_path}",
         f"--max-concurrent-tests={CONCURRENT_TESTS}",
         *(["--max-connections=1"] if options.serial else []),
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_", "LANG"))}
+    environment["PGISOLATIONTIMEOUT"] = str(isolation.STEP_SECONDS_MAX)
     with open(os.path.join(results, "pg_regress.log"), "wb") as log:
         process = subprocess.Popen(
             pgthrow.as_server_user(command, die_with_parent="TERM"),
@@ -190,10 +143,10 @@ def run_suite(options: argparse.Namespace, cluster: pgthrow.Cluster, port: int, 
             env=environment,
             start_new_session=True,
         )
-        return watch(process, cluster, log.name)
+        return watch(process, cluster, log.name, scramblers)
 
 
-def watch(process: subprocess.Popen, cluster: pgthrow.Cluster, log: str) -> int:
+def watch(process: subprocess.Popen, cluster: pgthrow.Cluster, log: str, scramblers: Scramblers) -> int:
     """Waits for pg_regress; how often nothing ended for too long, so that the backends at work were terminated."""
     stalls = 0
     started = grown = time.monotonic()
@@ -202,6 +155,9 @@ def watch(process: subprocess.Popen, cluster: pgthrow.Cluster, log: str) -> int:
         now = time.monotonic()
         if os.path.getsize(log) != length:
             length, grown = os.path.getsize(log), now
+            # Not beside the first: its VACUUM decides the plans of others, and must see its tables as everybody does.
+            if tests_ended(log) > 0:
+                scramblers.start()
         if now - started > RUN_SECONDS_MAX:
             os.killpg(process.pid, signal.SIGKILL)
         elif now - grown > STALL_SECONDS_MAX:
@@ -214,10 +170,15 @@ def watch(process: subprocess.Popen, cluster: pgthrow.Cluster, log: str) -> int:
     return stalls
 
 
+def tests_ended(log: str) -> int:
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return len(OUTCOME.findall(file.read()))
+
+
 def outcomes(results: str, tests: list[str]) -> dict[str, bool]:
     """Whether each test passed; those that never ran did not."""
     with open(os.path.join(results, "pg_regress.log"), encoding="utf-8", errors="replace") as file:
-        lines = re.findall(r"^(?:test|    )\s*(\S+)\s+\.\.\. (ok|FAILED|failed)", file.read(), re.M)
+        lines = OUTCOME.findall(file.read())
     ended = {test: word == "ok" for test, word in lines}
     return {test: ended.get(test, False) for test in tests}
 
@@ -246,64 +207,126 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--pgbouncer", action="store_true")
     parser.add_argument("--session", action="store_true")
+    parser.add_argument("--isolation", action="store_true")
+    parser.add_argument("--matching", action="store_true")
+    parser.add_argument("--scramblers", type=int)
     parser.add_argument("--serial", action="store_true")
     parser.add_argument("--pool-size", type=int, default=2 * CONCURRENT_TESTS)
     parser.add_argument("--ini", action="append", default=[])
     parser.add_argument("--only", type=str.split)
     parser.add_argument("--port", type=int, default=21800)
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.pgweir = not (options.direct or options.pgbouncer)
+    if options.scramblers is None:
+        options.scramblers = 0 if options.matching or options.isolation or not options.pgweir else SCRAMBLERS
+    return options
+
+
+def label_of(options: argparse.Namespace) -> str:
+    """What is under test, in the name of its results."""
+    mode = "session" if options.session else "transaction"
+    words = ["direct"] if options.direct else ["pgweir" if options.pgweir else "pgbouncer", mode]
+    words += [name for name in ("isolation", "matching", "serial") if getattr(options, name)]
+    return "-".join(words)
+
+
+def pooler_settings(options: argparse.Namespace) -> dict[str, str]:
+    settings = {
+        "pool_mode": "session" if options.session else "transaction",
+        "default_pool_size": str(options.pool_size),
+    }
+    if options.pgweir and not options.matching:
+        settings["link"] = "adversarial"
+    for line in options.ini:
+        name, _, value = line.partition("=")
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def main() -> int:
     options = parse()
-    mode = "session" if options.session else "transaction"
-    label = "direct" if options.direct else f"{'pgbouncer' if options.pgbouncer else 'pgweir'}-{mode}"
+    label = label_of(options)
     results = os.path.join(options.cache, f"results-{label}")
     shutil.rmtree(results, ignore_errors=True)
     os.makedirs(results)
     pgthrow.give_to_server_user(results)
-    text, tests = schedule(options.suite, options.only)
+    suite = Suite.of(options)
+    text, tests = schedule(suite, options.only)
+    settings = pooler_settings(options)
 
+    # What went wrong besides tests that differ.
     crashes: list[str] = []
+    shortcomings: list[str] = []
+    figures: dict[str, int] = {}
     started = time.monotonic()
-    with pgthrow.Cluster(version=MAJOR, port=options.port, settings=SERVER_SETTINGS) as cluster:
-        for statement in filter(str.strip, DATABASE.split(";")):
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(pgthrow.Cluster(version=MAJOR, port=options.port, settings=SERVER_SETTINGS))
+        stack.callback(lambda: shutil.copy(cluster.log_path, os.path.join(results, "server.log")))
+        for statement in filter(str.strip, DATABASE.format(suite.database).split(";")):
             cluster.psql(statement)
+        if options.isolation:
+            isolation.prepare(cluster, suite.folder, translated=not options.direct)
+        port, pooler = cluster.port, None
+        if not options.direct:
+            port = options.port + 1
+            pooler = stack.enter_context(Pooler(options.program, options.pgbouncer, cluster, results, port, settings))
+        them = Scramblers(port, pgthrow.SUPERUSER, suite.database, options.scramblers)
         try:
-            if options.direct:
-                stalls = run_suite(options, cluster, cluster.port, results, text)
-            else:
-                settings = {"pool_mode": mode, "default_pool_size": str(options.pool_size)}
-                for line in options.ini:
-                    name, _, value = line.partition("=")
-                    settings[name.strip()] = value.strip()
-                with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-                    os.chmod(folder, 0o755)
-                    pgthrow.give_to_server_user(folder)
-                    pooler = Pooler(options.program, options.pgbouncer, cluster, folder, options.port + 1, settings)
-                    with pooler:
-                        stalls = run_suite(options, cluster, pooler.port, results, text)
-                        if not pooler.running:
-                            crashes.append(f"the pooler ended with {pooler.process.returncode}")
-                        crashes += [match.group() for match in POOLER_CRASH.finditer(pooler.log())]
-                    shutil.copy(pooler.output, results)
+            stalls = run_suite(options, cluster, port, results, text, them)
         finally:
-            shutil.copy(cluster.log_path, os.path.join(results, "server.log"))
-        crashes += [match.group() for match in SERVER_CRASH.finditer(cluster.log())]
+            them.stop()
+        shortcomings += them.failures[:10]
+        if pooler:
+            crashes += pooler.crashes()
+            figures = pooler.state_stats()
+        crashes += [match.group() for match in CRASH.finditer(cluster.log())]
     if stalls:
         print(f"{stalls} times no test ended for {STALL_SECONDS_MAX} s, and the statements that were waiting were ended")
-    return report(label, results, tests, crashes, time.monotonic() - started)
+    adversarial = settings.get("link") == "adversarial" and settings["pool_mode"] == "transaction"
+    demanded = AT_LEAST if adversarial and not (options.only or options.isolation) else {}
+    told, short = proof(figures, them.links_max, demanded)
+    seconds = time.monotonic() - started
+    return report(label, results, tests, told, crashes, shortcomings + short, seconds)
 
 
-def report(label: str, results: str, tests: list[str], crashes: list[str], seconds: float) -> int:
-    """Prints what differs and the counts, also into summary.txt; the exit status."""
+def proof(figures: dict[str, int], links_of_scramblers_max: int, demanded: dict[str, int]) -> tuple[list[str], list[str]]:
+    """Lines that say how often sessions were made again on other servers, and where that was less than `demanded`."""
+    if not figures:
+        return [], []
+    lines, short = [], []
+    for name in AT_LEAST:
+        count = figures[name]
+        if demanded and name != "parses_injected":
+            lines += [f"{name}: {count}, of which the scramblers had {links_of_scramblers_max} at most"]
+            count -= links_of_scramblers_max
+        else:
+            lines += [f"{name}: {count}"]
+        if demanded and count < demanded[name]:
+            short += [f"{name}: {count}, where a proof needs {demanded[name]} at least"]
+    others = ("settings_sent", "probes", "re_prepares", "discards", "listens_moved")
+    lines += [f"{name}: {count}" for name, count in figures.items() if name in others or count and name.startswith("pins: ")]
+    return lines, short
+
+
+def report(
+    label: str,
+    results: str,
+    tests: list[str],
+    figures: list[str],
+    crashes: list[str],
+    shortcomings: list[str],
+    seconds: float,
+) -> int:
+    """Prints what differs, the figures and the counts, also into summary.txt; the exit status."""
     passed = outcomes(results, tests)
     failed = [test for test in tests if not passed[test]]
     first_lines = differences(results)
     lines = []
     for test in failed:
         lines += [test, *(f"    {line}" for line in first_lines.get(test, ["(no output to compare)"])), ""]
+    lines += figures
     lines += [f"crash: {line}" for line in crashes[:20]]
+    lines += [f"not as it has to be: {line}" for line in shortcomings]
     lines += [f"{label}: {len(tests) - len(failed)} of {len(tests)} tests passed in {seconds:.0f} s"]
     if failed:
         lines += [f"failed: {' '.join(failed)}", f"all differences: {results}/regression.diffs"]
@@ -313,7 +336,7 @@ def report(label: str, results: str, tests: list[str], crashes: list[str], secon
     print(summary)
     if crashes:
         return 2
-    return 1 if failed else 0
+    return 1 if failed or shortcomings else 0
 
 
 if __name__ == "__main__":
