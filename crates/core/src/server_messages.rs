@@ -455,7 +455,12 @@ impl Pooler {
         }
         let linked = server.link;
         let mut rest = Rest::of(server, client);
-        if let (true, TransactionStatus::Idle, Some(client)) = (client.channels.is_some(), status, linked) {
+        let (listens, creates) = (client.channels.is_some(), client.shape.creates_temporary());
+        if let (true, Some(client)) = (creates, linked) {
+            self.suspect_creation(now, client);
+            rest.suspected |= self.keeps_session(client);
+        }
+        if let (true, TransactionStatus::Idle, Some(client)) = (listens, status, linked) {
             self.flush_run(id, run);
             if self.transaction_ended(now, client, id) {
                 return Passed::Skip;

@@ -103,6 +103,8 @@ impl ParseSettings {
 pub(crate) struct Shape {
     settings: Vec<Setting>,
     parse: ParseSettings,
+    /// See [`Shape::creates_temporary`].
+    creates_temporary: bool,
 }
 
 impl Shape {
@@ -119,6 +121,12 @@ impl Shape {
     /// What distinguishes statements parsed under this shape.
     pub(crate) fn parse_settings(&self) -> &ParseSettings {
         &self.parse
+    }
+
+    /// Whether `pg_temp` is in its search_path: what is created without a schema may be temporary.
+    #[inline]
+    pub(crate) fn creates_temporary(&self) -> bool {
+        self.creates_temporary
     }
 
     /// The setting of this name, compared without case as PostgreSQL does.
@@ -219,6 +227,7 @@ impl ShapeTable {
         let empty = Arc::new(Shape {
             settings: Vec::new(),
             parse: ParseSettings::default(),
+            creates_temporary: false,
         });
         let mut shapes = hashbrown::HashSet::default();
         shapes.insert(ByContent(empty.clone()));
@@ -263,7 +272,14 @@ impl ShapeTable {
         } else {
             ParseSettings(parse)
         };
-        let shape = Arc::new(Shape { settings, parse });
+        let creates_temporary = settings
+            .iter()
+            .any(|s| s.name.eq_ignore_ascii_case("search_path") && s.value.contains("pg_temp"));
+        let shape = Arc::new(Shape {
+            settings,
+            parse,
+            creates_temporary,
+        });
         self.shapes.insert(ByContent(shape.clone()));
         shape
     }

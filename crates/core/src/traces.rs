@@ -169,17 +169,20 @@ impl Pooler {
             return false;
         };
         // There the schema is part of what every name means.
-        if client
-            .shape
-            .get("search_path")
-            .is_some_and(|s| s.value.contains("pg_temp"))
-        {
+        if client.shape.creates_temporary() {
             return true;
         }
         let asks = |effects: Effects| effects.intersects(Effects::TEMPORARY_SCHEMA);
         let of_message = |tag: u8, body: &[u8]| match FrontendTag::from_byte(tag) {
             _ if body.len() > INSPECT_BYTES_MAX => false,
-            Some(FrontendTag::Query) => asks(pgweir_sql::effects(body.strip_suffix(&[0]).unwrap_or(body))),
+            Some(FrontendTag::Query) => {
+                let text = body.strip_suffix(&[0]).unwrap_or(body);
+                let executed = match pgweir_sql::classify(text) {
+                    pgweir_sql::Statement::Execute(name) => client.statement(&name),
+                    _ => None,
+                };
+                asks(pgweir_sql::effects(text)) || executed.is_some_and(|s| asks(s.effects))
+            }
             Some(FrontendTag::Parse) => Parse::read(body).is_ok_and(|parse| asks(pgweir_sql::effects(parse.query))),
             Some(FrontendTag::Bind) => BindNames::read(body)
                 .ok()
@@ -195,6 +198,15 @@ impl Pooler {
         (0..MESSAGES_AHEAD_MAX)
             .map_while(|_| behind.next())
             .any(|(tag, body)| of_message(tag, body))
+    }
+
+    /// What a client with `pg_temp` in its search_path creates may be temporary, whatever the text says.
+    #[cold]
+    pub(crate) fn suspect_creation(&mut self, now: Time, id: ClientId) {
+        if self.keeps_session(id) {
+            let text = b"(with pg_temp in search_path)";
+            self.suspect(now, id, Effects::TEMPORARY, text, Vec::new());
+        }
     }
 
     /// A text with these effects goes to a server of a pool that keeps clients and servers together.

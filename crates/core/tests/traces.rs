@@ -388,3 +388,29 @@ fn in_session_pooling_a_server_with_traces_serves_nobody_else() {
         }
     }
 }
+
+/// Guards against a table that is lost between two transactions: with `pg_temp` first in search_path, CREATE TABLE makes a
+/// temporary one, and nothing in its text says so.
+#[test]
+fn what_is_created_under_a_search_path_with_pg_temp_pins() {
+    let mut rig = pool_of(1);
+    let client = rig.client();
+    let text = "set search_path = pg_temp, public";
+    asks(&mut rig, client, text);
+    let server = done(&mut rig, client, text, Nothing, &[("search_path", "pg_temp, public")]);
+    assert_eq!(rig.server_of(client), None, "the path alone is restored elsewhere");
+    asks(&mut rig, client, "create table t (a int)");
+    rig.told(server);
+    rig.completes(server, "CREATE TABLE");
+    answers(&mut rig, server, Objects, &[]);
+    assert_eq!(rig.server_of(client), Some(server), "pinned");
+    does(&mut rig, client, "drop table t", Schema);
+    assert_eq!(rig.server_of(client), None);
+    let other = rig.client();
+    asks(&mut rig, other, "select pg_my_temp_schema()");
+    // Its search_path has been restored, which is answered first.
+    assert!(answers(&mut rig, server, Nothing, &[]).is_empty());
+    assert!(is_closed(&rig, server), "it is known to have the schema");
+    rig.servers_log_in();
+    does_query_on_new(&mut rig, other, server);
+}

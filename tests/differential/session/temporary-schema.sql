@@ -8,7 +8,6 @@ select current_schema() ~ 'pg_temp'
 rollback
 select current_schemas(false)
 reset search_path
-select pg_my_temp_schema() > 0
 create temp table residue (a int)
 drop table residue
 \connect
