@@ -204,6 +204,11 @@ impl Pooler {
         };
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         client.bound = None;
+        let meaning = client.names.as_ref().and_then(|n| n.get(names.statement));
+        if meaning.is_some_and(|m| !m.statement.settings.is_surely(client.shape.parse_settings())) {
+            self.share_no_longer(id, names.statement);
+        }
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let (statement, untold) = if names.statement.is_empty() {
             (client.unnamed.clone(), false)
         } else {
@@ -283,6 +288,24 @@ impl Pooler {
         let pool = server.pool;
         self.pool_mut(pool).stats.bind_count += 1;
         self.forward_rest(id, server_id, message, HEADER_BYTES + names.wire_bytes())
+    }
+
+    /// A client uses a statement under other settings than it was parsed under. DDL may make PostgreSQL read its constants
+    /// again at any time, under the settings of whoever uses it then (recording E12): as on a direct connection, if nobody
+    /// else uses it.
+    #[cold]
+    fn share_no_longer(&mut self, id: ClientId, name: &[u8]) {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let Some(meaning) = client.names.as_mut().and_then(|names| names.get_mut(name)) else {
+            return;
+        };
+        let shared = &meaning.statement;
+        if shared.is_own() || shared.is_private || shared.settings.reads_alike(client.shape.parse_settings()) {
+            return;
+        }
+        meaning.statement = self
+            .statements
+            .intern_for_one(&shared.query, &shared.types, &shared.settings);
     }
 
     /// A statement that is a DEALLOCATE of one of the client's names.

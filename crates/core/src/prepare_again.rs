@@ -129,7 +129,7 @@ impl Pooler {
         let differs = |(name, then): &&(Arc<str>, Arc<str>)| {
             server.shape.get(name).is_some_and(|now| in_doubt || now.value != *then)
         };
-        statement.settings.pairs().iter().filter(differs).cloned().collect()
+        statement.settings.pairs().filter(differs).cloned().collect()
     }
 
     /// Makes settings for a Parse of our own, in the same segment. What they were is kept on the server: something in

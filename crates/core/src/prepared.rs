@@ -40,6 +40,8 @@ pub(crate) struct Statement {
     /// Never used twice in a process.
     pub(crate) id: u64,
     pub(crate) kind: Kind,
+    /// It is in no table: one client has it.
+    pub(crate) is_private: bool,
     /// See [`Statement::server_name`].
     name: Box<[u8]>,
     /// Query text.
@@ -185,16 +187,21 @@ impl StatementTable {
             self.sweep_at = (self.statements.len() * 2).max(SWEEP_STATEMENTS_MIN);
             self.statements.shrink_to(self.sweep_at);
         }
-        let statement = self.intern_for_one(query, types, settings);
+        let statement = Arc::new(self.make(query, types, settings, false));
         self.statements.insert(ByContent(statement.clone()));
         statement
     }
 
     /// A statement with this content that nobody shares: what it was parsed under is not known for certain.
     pub(crate) fn intern_for_one(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
-        let statement = Arc::new(Statement {
+        Arc::new(self.make(query, types, settings, true))
+    }
+
+    fn make(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings, is_private: bool) -> Statement {
+        let statement = Statement {
             id: self.next_id,
             kind: Kind::Shared,
+            is_private,
             name: ServerName::new(self.next_id).as_bytes().into(),
             query: query.into(),
             types: types.into(),
@@ -202,7 +209,7 @@ impl StatementTable {
             verdict: pgweir_sql::classify(query),
             effects: pgweir_sql::effects(query),
             may_return_rows: may_return_rows(query),
-        });
+        };
         self.next_id += 1;
         statement
     }
@@ -216,7 +223,7 @@ impl StatementTable {
         types: &[u8],
         settings: &ParseSettings,
     ) -> Arc<Statement> {
-        let statement = Arc::into_inner(self.intern_for_one(query, types, settings)).expect("it is nobody's yet");
+        let statement = self.make(query, types, settings, true);
         let verdict = match kind {
             Kind::Sql => pgweir_sql::Statement::Other,
             Kind::Own | Kind::Shared => statement.verdict,
@@ -313,6 +320,7 @@ impl OwnStatements {
             Arc::new(Statement {
                 id,
                 kind: Kind::Shared,
+                is_private: false,
                 name: ServerName::new(id).as_bytes().into(),
                 query: query.into(),
                 types: types.into(),

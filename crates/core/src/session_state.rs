@@ -87,9 +87,25 @@ fn is_custom(name: &str) -> bool {
 }
 
 impl ParseSettings {
-    /// Names and values.
-    pub(crate) fn pairs(&self) -> &[(Arc<str>, Arc<str>)] {
-        &self.0
+    /// Names and values, but for the role: a Parse cannot be made as somebody else.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+        self.0.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(WHO[0]))
+    }
+
+    /// Whether both are the same, as a comparison of pointers tells: `false` need not mean anything.
+    #[inline]
+    pub(crate) fn is_surely(&self, other: &ParseSettings) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether constants in a text are read the same way. The path and the role, which tell what names mean, do not matter:
+    /// PostgreSQL looks at both itself whenever it uses a plan.
+    pub(crate) fn reads_alike(&self, other: &ParseSettings) -> bool {
+        let is_constant = |(name, _): &&(Arc<str>, Arc<str>)| {
+            let of_names = ["search_path", WHO[0]];
+            !of_names.iter().any(|n| n.eq_ignore_ascii_case(name))
+        };
+        self == other || self.0.iter().filter(is_constant).eq(other.0.iter().filter(is_constant))
     }
 
     #[cfg(test)]
@@ -215,6 +231,8 @@ impl hashbrown::Equivalent<ByContent> for Vec<Setting> {
 #[derive(Debug)]
 pub(crate) struct ShapeTable {
     shapes: hashbrown::HashSet<ByContent, RandomState>,
+    /// What changes parsing in them, each once.
+    parses: hashbrown::HashSet<ParseSettings, RandomState>,
     sweep_at: usize,
     empty: Arc<Shape>,
 }
@@ -233,6 +251,7 @@ impl ShapeTable {
         shapes.insert(ByContent(empty.clone()));
         ShapeTable {
             shapes,
+            parses: hashbrown::HashSet::default(),
             sweep_at: SWEEP_SHAPES_MIN,
             empty,
         }
@@ -261,16 +280,25 @@ impl ShapeTable {
             self.shapes.retain(|s| Arc::strong_count(&s.0) > 1);
             self.sweep_at = (self.shapes.len() * 2).max(SWEEP_SHAPES_MIN);
             self.shapes.shrink_to(self.sweep_at);
+            self.parses.retain(|p| Arc::strong_count(&p.0) > 1);
+            self.parses.shrink_to(self.sweep_at);
         }
+        // "$user" is who acts. Where the path is not known, it is the default, which names it.
+        let path = settings.iter().find(|s| s.name.eq_ignore_ascii_case("search_path"));
+        let follows_role = path.is_none_or(|s| s.value.contains("$user"));
+        let changes_parsing = |s: &&Setting| {
+            let is_role = follows_role && s.name.eq_ignore_ascii_case(WHO[0]);
+            is_role || CHANGE_PARSING.iter().any(|n| n.eq_ignore_ascii_case(&s.name))
+        };
         let parse: Arc<[_]> = settings
             .iter()
-            .filter(|s| CHANGE_PARSING.iter().any(|n| n.eq_ignore_ascii_case(&s.name)))
+            .filter(changes_parsing)
             .map(|s| (s.name.clone(), s.value.clone()))
             .collect();
         let parse = if *parse == *likely.0 {
             likely.clone()
         } else {
-            ParseSettings(parse)
+            self.parses.get_or_insert(ParseSettings(parse)).clone()
         };
         let creates_temporary = settings
             .iter()
@@ -373,6 +401,24 @@ mod tests {
         let b = table.change(&a, [("DateStyle", Some("ISO, MDY"), true)]);
         assert!(Shape::same(&base, &b) && !Shape::same(&base, &a));
         assert_eq!(&*a.get("dAtEsTyLe").unwrap().name, "DateStyle");
+    }
+
+    #[test]
+    fn a_role_matters_where_the_path_names_it_and_constants_do_not_depend_on_either() {
+        let (mut table, base) = table_and_base();
+        let bob = table.change(&base, [("role", Some("bob"), false)]);
+        assert_ne!(bob.parse_settings(), base.parse_settings());
+        assert!(bob.parse_settings().reads_alike(base.parse_settings()));
+        assert!(bob.parse_settings().pairs().all(|(name, _)| &**name != "role"));
+        let fixed = table.change(&base, [("search_path", Some("a"), false)]);
+        let fixed_bob = table.change(&fixed, [("role", Some("bob"), false)]);
+        assert_eq!(fixed_bob.parse_settings(), fixed.parse_settings());
+        let other_day = table.change(&base, [("DateStyle", Some("SQL, DMY"), true)]);
+        assert!(!other_day.parse_settings().reads_alike(base.parse_settings()));
+        // One object for all who read texts alike, however they came to.
+        let named = table.change(&base, [("application_name", Some("x"), true)]);
+        let again = table.change(&named, [("DateStyle", Some("SQL, DMY"), true)]);
+        assert!(!Shape::same(&again, &other_day) && again.parse_settings().is_surely(other_day.parse_settings()));
     }
 
     #[test]

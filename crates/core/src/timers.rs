@@ -287,8 +287,14 @@ impl Pooler {
                 continue;
             };
             if limit.is_some_and(|l| now - *since > l) {
-                let hint = "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.";
-                self.fail_client(now, id, Trouble::QueryWaitTimeout, "query_wait_timeout", "", hint);
+                let hint = match self.pinned_servers(pool_id) {
+                    0 => "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.".into(),
+                    pinned => format!(
+                        "All servers of the pool are busy, and sessions keep {pinned} of them: see SHOW PINS, \
+                         pin_idle_timeout, reserve_pool_size and query_wait_timeout."
+                    ),
+                };
+                self.fail_client(now, id, Trouble::QueryWaitTimeout, "query_wait_timeout", "", &hint);
             } else if !*notified && session && notify.is_some_and(|l| now - *since > l) {
                 *notified = true;
                 let notice = pgweir_wire::write::ErrorText {
@@ -325,9 +331,13 @@ impl Pooler {
                     .get(waiter.0)
                     .map(|c| self.client_label(waiter, c))
                     .unwrap_or_default();
+                let why = match self.pinned_servers(pool_id) {
+                    0 => String::new(),
+                    pinned => format!(", as sessions keep {pinned} of the pool's servers (SHOW PINS)"),
+                };
                 self.log(
                     LogLevel::Warning,
-                    format!("{label} taking connection from reserve_pool"),
+                    format!("{label} taking connection from reserve_pool{why}"),
                 );
             }
         }
@@ -335,6 +345,13 @@ impl Pooler {
         if waited > STARVED_AFTER && pool.servers == 0 && pool.retry_at.is_none_or(|t| t <= now) {
             self.make_way(now, pool_id);
         }
+    }
+
+    /// Servers of a pool whose clients keep them beyond the end of their transactions.
+    fn pinned_servers(&self, pool_id: PoolId) -> usize {
+        let servers = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
+        let clients = servers.filter_map(|(_, s)| self.clients.get(s.link?.0));
+        clients.filter(|c| c.pinned.is_some()).count()
     }
 
     /// A pool gets no server because others hold all that a shared limit allows: the largest of them gives one up when it

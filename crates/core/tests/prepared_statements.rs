@@ -567,14 +567,40 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     });
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
-    let parse = asked.iter().position(|l| l == "Parse pgweir_10 select $1").unwrap();
+    let parse = asked.iter().position(|l| l == "Parse pgweir_11 select $1").unwrap();
     let in_own_portal = |statement: &str| {
         let bind = format!("Bind pgweir_portal {statement}");
         [bind, "Execute".into(), "Close Ppgweir_portal".into()]
     };
     assert_eq!(asked[parse - 3..parse], in_own_portal("pgweir_e"), "recording E12");
     assert_eq!(asked[parse + 2..parse + 5], in_own_portal("pgweir_f"));
-    assert_eq!(asked[parse + 5..parse + 7], ["Sync", "Bind  pgweir_10"]);
+    assert_eq!(asked[parse + 5..parse + 7], ["Sync", "Bind  pgweir_11"]);
+}
+
+/// Guards against constants that DDL makes PostgreSQL read again under the settings of one client, and others get so.
+#[test]
+fn a_statement_that_is_used_under_other_settings_is_shared_no_longer() {
+    let settings = [
+        ("DateStyle", "ISO, DMY", "Bind  pgweir_11"),
+        ("application_name", "x", "Bind  pgweir_10"),
+    ];
+    for (name, value, bound) in settings {
+        let mut rig = Rig::new("");
+        let (a, b) = (rig.client(), rig.client());
+        prepares(&mut rig, a, b"s", SELECT);
+        prepares(&mut rig, b, b"s", SELECT);
+        rig.says(a, |w| w.query(format!("set {name} = '{value}'").as_bytes()));
+        let server = rig.server_of(a).unwrap();
+        rig.told(server);
+        rig.says(server, |w| {
+            w.command_complete("SET");
+            w.parameter_status(name.as_bytes(), value.as_bytes());
+            w.ready_for_query(Idle);
+        });
+        binds(&mut rig, a, b"s");
+        let told = rig.told(server);
+        assert!(told.iter().any(|l| l == bound), "{name}: {told:?}");
+    }
 }
 
 /// A copy in the pipeline is no reason not to wait: either CopyInResponse comes, and the Sync in front of it is swallowed,
@@ -755,7 +781,7 @@ fn a_parse_under_other_settings_is_a_segment_of_its_own_whose_error_is_the_clien
     let own = asked.iter().position(|l| l == "Sync").unwrap();
     assert_eq!(
         asked[own + 1..],
-        ["Bind  pgweir_10", "Execute", "Sync"],
+        ["Bind  pgweir_11", "Execute", "Sync"],
         "the client's segment holds nothing of ours"
     );
     rig.says(second, |w| {
@@ -765,7 +791,7 @@ fn a_parse_under_other_settings_is_a_segment_of_its_own_whose_error_is_the_clien
         w.empty(b'3');
         w.error(&error("42P01", "relation \"t\" does not exist"));
         w.ready_for_query(Idle);
-        w.error(&error("26000", "prepared statement \"pgweir_10\" does not exist"));
+        w.error(&error("26000", "prepared statement \"pgweir_11\" does not exist"));
         w.ready_for_query(Idle);
     });
     assert_eq!(
