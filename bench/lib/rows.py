@@ -70,8 +70,8 @@ LOAD_ROWS = (
     ),
     LoadRow(
         "sql-execute",
-        "EXECUTE of a statement prepared in SQL, 16 clients",
-        16,
+        "EXECUTE of a statement prepared in SQL, 32 clients",
+        32,
         ("-M", "simple", "-D", "set=0", "-f", os.path.join(SCRIPTS, "execute.sql")),
         0.1,
         not_through=("pgweir-plain", "pgbouncer"),

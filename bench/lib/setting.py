@@ -20,9 +20,18 @@ import targets  # noqa: E402
 # pgweir-plain keeps of a session what PgBouncer keeps: what keeping all of it costs is the difference.
 TARGET_NAMES = ("pgweir", "pgweir-plain", "pgbouncer", "relay", "direct")
 
+# Named variants of pgweir, and the line of pgbouncer.ini that makes them. Those that ask after every transaction run only
+# when named.
+VARIANTS = {
+    "pgweir-plain": "session_state = pgbouncer\n",
+    "pgweir-probing": "session_state_probe = always\n",
+    "pgweir-probing-locks": "session_state_probe = always_locks\n",
+}
+KNOWN_TARGETS = (*TARGET_NAMES, *(name for name in VARIANTS if name not in TARGET_NAMES))
+
 
 def add_arguments(parser: argparse.ArgumentParser, default_only: str) -> None:
-    parser.add_argument("--only", default=default_only, metavar="NAMES", help="through what, of: %(default)s")
+    parser.add_argument("--only", default=default_only, metavar="NAMES", help="through what, of: " + ",".join(KNOWN_TARGETS))
     parser.add_argument("--pgweir", metavar="PATH", help="binary to measure (default: target/release/pgweir)")
     parser.add_argument("--pgbouncer", metavar="PATH", help="PgBouncer to compare with (default: fetched, once)")
     parser.add_argument("--scale", type=int, default=20, help="pgbench scale (default: %(default)s)")
@@ -67,11 +76,11 @@ def set_up(
 
 def find_targets(arguments: argparse.Namespace, work_dir: str) -> list[targets.Target]:
     found = []
-    for name in chosen(arguments.only, TARGET_NAMES, "target"):
+    for name in chosen(arguments.only, KNOWN_TARGETS, "target"):
         if name == "pgweir":
             found.append(targets.pgweir(arguments.pgweir, CHECKOUT, work_dir))
-        elif name == "pgweir-plain":
-            found.append(targets.pgweir(arguments.pgweir, CHECKOUT, work_dir, name, "session_state = pgbouncer\n"))
+        elif name in VARIANTS:
+            found.append(targets.pgweir(arguments.pgweir, CHECKOUT, work_dir, name, VARIANTS[name]))
         elif name == "pgbouncer":
             found.append(targets.pgbouncer(arguments.pgbouncer, CHECKOUT))
         elif name == "relay":

@@ -100,7 +100,7 @@ impl Pooler {
             .make_own(Kind::Own, parse.name, parse.query, parse.types, &settings);
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         self.client_mut(id).names_mut().set(parse.name, Some(meaning));
-        self.server_mut(server_id).lends_to = Some(id);
+        self.lends(server_id);
         self.parse_on_server(id, server_id, message, parse, &statement)
     }
 

@@ -78,7 +78,7 @@ impl Pooler {
     /// Takes the idle server that suits a client best out of the list.
     fn take_idle(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        if pool.sequences != Sequences::Unused || self.settings.link_adversarial {
+        if pool.sequences != Sequences::Unused || pool.lends || self.settings.link_adversarial {
             return self.take_idle_with_care(pool_id, id, shape);
         }
         if self.settings.server_round_robin {
@@ -93,11 +93,19 @@ impl Pooler {
         }
     }
 
-    /// As [`Pooler::take_idle`], where clients claim servers (see [`crate::sequences`]), or for tests.
+    /// As [`Pooler::take_idle`], where clients claim servers (see [`crate::sequences`]) or have names on them (see
+    /// [`crate::own_names`]), or for tests.
     fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let servers = &self.servers;
         if let Some(own) = own_server(&pool.idle, servers, id) {
+            return pool.idle.remove(own);
+        }
+        let lent = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.lends_to == Some(id) && !s.claimed);
+        if pool.lends
+            && !self.settings.link_adversarial
+            && let Some(own) = pool.idle.iter().rposition(lent)
+        {
             return pool.idle.remove(own);
         }
         let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.claimed);
@@ -116,6 +124,8 @@ impl Pooler {
                     .map_or(0, |s| Difference::between(&s.shape, shape).set.len())
             };
             likely.max_by_key(|(_, s)| effort(s))
+        } else if self.settings.server_round_robin {
+            pool.idle.iter().enumerate().find(free)
         } else {
             let latest = likely.clone().next();
             let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, shape));

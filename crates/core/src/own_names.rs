@@ -144,10 +144,18 @@ impl Pooler {
         let now = self.statements.now();
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
-        server.lends_to = Some(id);
+        self.lends(server_id);
         effect.name = Some((name.into(), None));
         effect.server_gains = Some(statement);
         effect
+    }
+
+    /// A server is to know statements by its client's own names.
+    pub(crate) fn lends(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        server.lends_to = server.link;
+        let pool = server.pool;
+        self.pool_mut(pool).lends = true;
     }
 
     /// Runs the PREPARE that a statement is, in statements and portals of our own.
@@ -178,8 +186,8 @@ impl Pooler {
         effect.name = self.end_name(id, server_id, name).and_then(|e| e.name);
         let settings = self.client_mut(id).shape.parse_settings().clone();
         let empty = self.statements.make_own(Kind::Own, name, b"", &[0, 0], &settings);
+        self.lends(server_id);
         let server = self.server_mut(server_id);
-        server.lends_to = Some(id);
         // Neither can fail, in whatever transaction.
         server.queue.push(Entry::skip(Expect::Close));
         server.queue.push(Entry::skip(Expect::Parse));

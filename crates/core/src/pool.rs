@@ -74,6 +74,8 @@ pub(crate) struct Pool {
     pub(crate) credential: pgweir_auth::Credential,
     /// What its clients do with sequences.
     pub(crate) sequences: Sequences,
+    /// Clients have had names on its servers: see [`crate::own_names`].
+    pub(crate) lends: bool,
     /// Idle servers, longest idle first.
     pub(crate) idle: VecDeque<ServerId>,
     pub(crate) waiting: WaitQueue,
@@ -110,6 +112,7 @@ impl Pool {
             settings,
             credential,
             sequences: Sequences::Unused,
+            lends: false,
             idle: VecDeque::new(),
             waiting: WaitQueue::default(),
             servers: 0,

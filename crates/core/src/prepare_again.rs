@@ -68,10 +68,10 @@ impl Pooler {
             self.make_room(server_id);
         }
         let now = self.statements.now();
-        let server = self.server_mut(server_id);
         if statement.is_own() {
-            server.lends_to = server.link;
+            self.lends(server_id);
         }
+        let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
         let pool = server.pool;
         let counts = u64::from(statement.id > OWN_ID_MAX);
