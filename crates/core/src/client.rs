@@ -98,6 +98,8 @@ pub(crate) struct Client {
     pub(crate) suspicion: Option<Box<Suspicion>>,
     /// What it listens to, once it has listened.
     pub(crate) channels: Option<Box<Channels>>,
+    /// Custom settings that its session has made or tried to make.
+    pub(crate) custom_names: Vec<Box<str>>,
     /// Its session has had temporary objects, and so a schema for them.
     pub(crate) had_temporary: bool,
     /// It waits for a server that shows no traces of other sessions: see [`crate::traces`].
@@ -148,6 +150,7 @@ impl Client {
             pinned: None,
             suspicion: None,
             channels: None,
+            custom_names: Vec::new(),
             had_temporary: false,
             minds_traces: false,
             used_server: false,

@@ -206,7 +206,7 @@ impl Pooler {
                 }
             }
         };
-        if self.servers.get(server_id.0).is_some_and(|s| s.temporary_schema) {
+        if self.servers.get(server_id.0).is_some_and(Server::has_traces) {
             if let Some(step) = self.mind_traces(now, id, server_id, &message) {
                 return step;
             }

@@ -29,6 +29,12 @@ const NAMED_SETTINGS_MAX: usize = 32;
 /// What a text that nobody has read may have done.
 const UNREAD: Effects = Effects::CODE.union(Effects::SETTINGS).union(Effects::ENDS);
 
+/// What leaves nothing to ask about behind it.
+const ONLY_ASKS: Effects = Effects::DRAWS
+    .union(Effects::STATEMENTS)
+    .union(Effects::TEMPORARY_SCHEMA)
+    .union(Effects::CURRENT_SETTING);
+
 impl Pooler {
     /// Whether this client's session is kept for it from server to server.
     pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
@@ -55,6 +61,9 @@ impl Pooler {
             }
             return Effects::ALL;
         };
+        if let pgweir_sql::Statement::SetLocal(name) = verdict {
+            self.note_custom_setting(id, std::str::from_utf8(name).unwrap_or_default());
+        }
         let effects = pgweir_sql::effects(text);
         if !effects.is_empty() || self.knows_names(server_id) {
             self.inspect_effects(now, id, server_id, effects, text, verdict);
@@ -102,7 +111,7 @@ impl Pooler {
         if effects.intersects(Effects::DRAWS | Effects::SEQUENCE) && self.keeps_session(id) {
             self.uses_sequences(id, server_id, effects);
         }
-        effects.without(Effects::DRAWS | Effects::STATEMENTS | Effects::TEMPORARY_SCHEMA)
+        effects.without(ONLY_ASKS)
     }
 
     /// The session is about to look at its prepared statements: those under the pooler's names are closed, to be prepared
@@ -262,7 +271,7 @@ fn named_by_parameters(body: &[u8], names: &BindNames<'_>) -> Vec<Box<str>> {
 }
 
 /// `app.tenant`, `role`: a name that pg_settings does not show.
-fn setting_name(value: &[u8]) -> Option<Box<str>> {
+pub(crate) fn setting_name(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value)
         .ok()
         .filter(|t| t.len() <= SETTING_NAME_BYTES_MAX)?;

@@ -101,6 +101,9 @@ impl Pooler {
         {
             self.server_mut(server_id).defines = true;
         }
+        for name in &hidden {
+            self.note_custom_setting(id, name);
+        }
         let client = self.client_mut(id);
         let suspicion = client.suspicion.get_or_insert_with(|| {
             Box::new(Suspicion {

@@ -35,6 +35,7 @@ impl Pooler {
         for (name, value) in &difference.set {
             if value.is_some() && name.contains('.') {
                 server.custom_settings.insert(name.clone());
+                server.note_custom_setting(name);
             }
         }
         // Read-only settings stay the server's own: see tell_differences.

@@ -55,6 +55,9 @@ pub(crate) enum Unnamed {
     Foreign,
 }
 
+/// Names of custom settings kept for one server; what goes beyond them may show.
+const CUSTOM_NAMES_MAX: usize = 1024;
+
 /// One server connection.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -97,6 +100,8 @@ pub(crate) struct Server {
     pub(crate) claimed: bool,
     /// Custom settings that it has accepted: it will accept them again.
     pub(crate) custom_settings: HashSet<Arc<str>, RandomState>,
+    /// Custom settings that sessions have made or tried to make there: since then they are empty there instead of unknown.
+    pub(crate) custom_names: HashSet<Box<str>, RandomState>,
     /// A segment of restored settings is at the front of the queue; its ParameterStatus are not the client's.
     pub(crate) restoring: bool,
     /// What it looks like, with everything that has been sent to it.
@@ -153,6 +158,19 @@ impl Server {
     /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.
     pub(crate) fn is_expired(&self, now: Time) -> bool {
         self.expires <= now && (self.has_served || self.expires > self.connect_time)
+    }
+
+    /// Whether it may show something of sessions that it has served before.
+    #[inline]
+    pub(crate) fn has_traces(&self) -> bool {
+        self.temporary_schema || !self.custom_names.is_empty()
+    }
+
+    /// A session on it names a custom setting that it makes.
+    pub(crate) fn note_custom_setting(&mut self, name: &str) {
+        if !self.custom_names.contains(name) && self.custom_names.len() < CUSTOM_NAMES_MAX {
+            self.custom_names.insert(name.into());
+        }
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -165,6 +165,7 @@ impl Pooler {
             stranger: false,
             claimed: false,
             custom_settings: Default::default(),
+            custom_names: Default::default(),
             restoring: false,
             base: shape.clone(),
             shape,

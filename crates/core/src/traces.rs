@@ -4,18 +4,21 @@
 //! `current_schemas(true)` lists it, `temp_buffers` can be set no more. So a client that looks there, and whose own session
 //! has had no such objects, is given another server when its transaction begins: an idle one without the schema, or a new
 //! one in its place. That happens at most once for each server that gets the schema.
+//!
+//! Likewise a custom setting (`app.tenant`) that anyone has ever made there is empty for all others, and no longer unknown
+//! (recording F2). Whoever asks for one that is not its own goes to an idle server that does not know it, if there is one.
 
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::deferred_begin::Messages;
 use crate::ids::{ClientId, ServerId};
-use crate::inspection::INSPECT_BYTES_MAX;
+use crate::inspection::{INSPECT_BYTES_MAX, setting_name};
 use crate::link::Acquired;
 use crate::pool::{PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
-use crate::server::ServerPhase;
-use crate::session_state::Shape;
+use crate::server::{Server, ServerPhase};
+use crate::session_state::{SETTINGS_MAX, Shape};
 use crate::settings::PoolMode;
 use crate::time::Time;
 use pgweir_sql::Effects;
@@ -121,7 +124,7 @@ impl Pooler {
                 || buffers(&client.shape).is_some_and(|wanted| buffers(&server.shape) != Some(wanted)))
     }
 
-    /// A client's message for a server with a temporary schema: it may have to go to another one. `None`: it goes on.
+    /// A client's message for a server with traces: it may have to go to another one. `None`: it goes on.
     #[cold]
     pub(crate) fn mind_traces(
         &mut self,
@@ -137,14 +140,24 @@ impl Pooler {
             && !server.copy_in
             && !server.ignoring_to_sync
             && client.pins.is_empty();
-        if !begins || client.had_temporary || !self.keeps_session(id) || !self.may_replace(now, server.pool) {
+        let pool_id = server.pool;
+        let shows_schema = server.temporary_schema && !client.had_temporary && self.may_replace(now, pool_id);
+        let shows_names = !server.custom_names.is_empty();
+        if !begins || !(shows_schema || shows_names) || !self.keeps_session(id) {
             return None;
         }
         if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
             return Some(Step::NeedBytes);
         }
-        if !self.asks_for_traces(id, message) {
-            return None;
+        let mut names = Vec::new();
+        if !(shows_schema && self.asks_for_traces(id, message)) {
+            if !shows_names {
+                return None;
+            }
+            names = self.unknown_settings(id, server_id, message);
+            if names.is_empty() || self.untouched_by(pool_id, &names).is_none() {
+                return None;
+            }
         }
         // What has been sent must be answered first: a transaction may have begun.
         if self.server_mut(server_id).is_clean() {
@@ -155,8 +168,19 @@ impl Pooler {
             client.waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
-        client.minds_traces = true;
-        match self.acquire(now, id) {
+        let acquired = if names.is_empty() {
+            client.minds_traces = true;
+            self.acquire(now, id)
+        } else {
+            match self.untouched_by(pool_id, &names) {
+                Some(found) => {
+                    self.pool_mut(pool_id).forget_idle(found);
+                    self.link(now, id, found)
+                }
+                None => self.acquire(now, id),
+            }
+        };
+        match acquired {
             Acquired::Server(_) => None,
             Acquired::Wait => Some(Step::Wait),
             Acquired::Closed => Some(Step::Closed),
@@ -198,6 +222,62 @@ impl Pooler {
         (0..MESSAGES_AHEAD_MAX)
             .map_while(|_| behind.next())
             .any(|(tag, body)| of_message(tag, body))
+    }
+
+    /// Custom settings that a message asks for, which this server knows and the client's own session does not.
+    fn unknown_settings(&self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Vec<Box<str>> {
+        let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
+            return Vec::new();
+        };
+        let text = match message.tag {
+            FrontendTag::Query => message.body().strip_suffix(&[0]),
+            FrontendTag::Parse => Parse::read(message.body()).ok().map(|p| p.query),
+            FrontendTag::Bind => BindNames::read(message.body())
+                .ok()
+                .and_then(|names| client.statement(names.statement))
+                .map(|statement| &*statement.query),
+            _ => None,
+        };
+        let text = text.filter(|text| text.len() <= INSPECT_BYTES_MAX).unwrap_or_default();
+        let strange = |name: &str| {
+            server.custom_names.contains(name)
+                && !client.custom_names.iter().any(|n| **n == *name)
+                && client.shape.get(name).is_none()
+        };
+        let words = text.trim_ascii();
+        let words = words.strip_suffix(b";").unwrap_or(words);
+        if words.get(..5).is_some_and(|verb| verb.eq_ignore_ascii_case(b"show ")) {
+            return setting_name(words[5..].trim_ascii())
+                .into_iter()
+                .filter(|n| strange(n))
+                .collect();
+        }
+        if !pgweir_sql::effects(text).intersects(Effects::CURRENT_SETTING) {
+            return Vec::new();
+        }
+        let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
+        constants.filter_map(setting_name).filter(|n| strange(n)).collect()
+    }
+
+    /// An idle server on which nobody has made any of these settings.
+    fn untouched_by(&self, pool_id: PoolId, names: &[Box<str>]) -> Option<ServerId> {
+        let knows_none = |s: &Server| !s.claimed && names.iter().all(|name| !s.custom_names.contains(name));
+        let mut idle = self.pool(pool_id).idle.iter().rev();
+        idle.find(|id| self.servers.get(id.0).is_some_and(knows_none)).copied()
+    }
+
+    /// A client makes a custom setting, or tries to.
+    pub(crate) fn note_custom_setting(&mut self, id: ClientId, name: &str) {
+        if !name.contains('.') || !self.keeps_session(id) {
+            return;
+        }
+        let client = self.client_mut(id);
+        if client.custom_names.len() < SETTINGS_MAX && !client.custom_names.iter().any(|n| **n == *name) {
+            client.custom_names.push(name.into());
+        }
+        if let Some(server) = client.link.and_then(|s| self.servers.get_mut(s.0)) {
+            server.note_custom_setting(name);
+        }
     }
 
     /// What a client with `pg_temp` in its search_path creates may be temporary, whatever the text says.

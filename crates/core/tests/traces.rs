@@ -414,3 +414,34 @@ fn what_is_created_under_a_search_path_with_pg_temp_pins() {
     rig.servers_log_in();
     does_query_on_new(&mut rig, other, server);
 }
+
+/// Guards against `current_setting('app.x', true)` being empty for a client that has never made such a setting, while a
+/// server on which nobody has is idle.
+#[test]
+fn a_strange_custom_setting_is_asked_for_where_nobody_has_made_it() {
+    for makes in [
+        "set app.x = 'v'",
+        "set local app.x = 'v'",
+        "select set_config('app.x', 'v', true)",
+    ] {
+        for asks_for in ["select current_setting('app.x', true)", "show app.x;"] {
+            let mut rig = pool_of(2);
+            let (a, b) = (rig.client(), rig.client());
+            // Two idle servers, of which that of `a` is taken first.
+            asks(&mut rig, a, "select 1");
+            asks(&mut rig, b, "select 1");
+            let (first, second) = (rig.server_of(a).unwrap(), rig.server_of(b).unwrap());
+            done(&mut rig, b, "select 1", Nothing, &[]);
+            done(&mut rig, a, "select 1", Nothing, &[]);
+            asks(&mut rig, a, makes);
+            assert_eq!(done(&mut rig, a, makes, Nothing, &[]), first);
+            assert_eq!(does(&mut rig, b, asks_for, Nothing), second, "{makes}, {asks_for}");
+            let other = "select current_setting('app.y', true)";
+            assert_eq!(does(&mut rig, b, other, Nothing), second, "the one used last");
+            does(&mut rig, a, makes, Nothing);
+            // Now both of them know it, and neither is closed for that.
+            asks(&mut rig, b, asks_for);
+            assert!(rig.server_of(b).is_some() && rig.connects.is_empty());
+        }
+    }
+}

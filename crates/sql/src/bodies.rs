@@ -54,13 +54,16 @@ const COMMANDS: [&str; 24] = [
     "import",
 ];
 
+/// What only asks: it matters where a transaction begins, and that is seen of statements alone.
+const ASKS: Effects = Effects::TEMPORARY_SCHEMA.union(Effects::CURRENT_SETTING);
+
 /// What running this body may do to the session beyond its transaction. Dynamic SQL is code of which nothing is known, but
 /// for the names in its constants.
 pub fn body_effects(language: Language, body: &[u8]) -> Effects {
     let of_language = match language {
         // The latter has queries only.
         Language::Internal | Language::SqlStandard => {
-            return names::search(body).public().without(Effects::TEMPORARY_SCHEMA);
+            return names::search(body).public().without(ASKS);
         }
         Language::Sql => effects(body),
         Language::Plpgsql => effects_of_plpgsql(body),
@@ -71,8 +74,7 @@ pub fn body_effects(language: Language, body: &[u8]) -> Effects {
     } else {
         of_language
     };
-    readable.without(Effects::DEFINES | Effects::NATIVE | Effects::TEMPORARY_SCHEMA)
-        | definitions::effects_of_body(body)
+    readable.without(Effects::DEFINES | Effects::NATIVE | ASKS) | definitions::effects_of_body(body)
 }
 
 fn effects_of_plpgsql(body: &[u8]) -> Effects {

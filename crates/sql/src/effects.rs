@@ -54,8 +54,10 @@ impl Effects {
     /// May show whether the session has a schema for temporary objects: `pg_my_temp_schema()`, `current_schemas(true)`,
     /// `pg_temp` anywhere but in a CREATE, `temp_buffers`. What functions of the database ask is not known.
     pub const TEMPORARY_SCHEMA: Effects = Effects(1 << 17);
+    /// Asks for a setting by name: `current_setting()`.
+    pub const CURRENT_SETTING: Effects = Effects(1 << 18);
     /// Everything: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 18) - 1);
+    pub const ALL: Effects = Effects((1 << 19) - 1);
 
     /// One of the bits that a caller never sees, for what is no effect by itself.
     pub(crate) const fn private(number: u32) -> Effects {
@@ -108,7 +110,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -127,6 +129,7 @@ const NAMES: [&str; 18] = [
     "DEFINES",
     "NATIVE",
     "TEMPORARY_SCHEMA",
+    "CURRENT_SETTING",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

@@ -29,16 +29,18 @@ const ANY_NAME: Effects = Effects::SETTINGS
     .union(Effects::DRAWS)
     .union(Effects::STATEMENTS)
     .union(Effects::TEMPORARY_SCHEMA)
+    .union(Effects::CURRENT_SETTING)
     .union(SETTINGS_VIEW);
 
 /// Parts of names, in lower case, short enough to stand for all variants and long enough for no others.
 ///
 /// `pg_advisory_xact_lock()` and its kin contain none of them: they end with the transaction.
-pub(crate) const NAMES: [(&str, Effects); 28] = [
+pub(crate) const NAMES: [(&str, Effects); 29] = [
     ("set_config", Effects::SETTINGS),
     // Of pg_trgm: sets pg_trgm.similarity_threshold.
     ("set_limit", Effects::SETTINGS),
     ("pg_settings", SETTINGS_VIEW),
+    ("current_setting", Effects::CURRENT_SETTING),
     ("pg_temp", Effects::TEMPORARY.union(PG_TEMP)),
     // pg_my_temp_schema() and pg_is_other_temp_schema().
     ("temp_schema", Effects::TEMPORARY_SCHEMA),
