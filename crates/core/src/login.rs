@@ -486,11 +486,13 @@ impl Pooler {
         let home = server.base.get("session_authorization").map(|s| s.value.clone());
         let base = server.base.clone();
         let way = Difference::on(&server.shape, &base, home.as_deref().unwrap_or_default(), |_| true);
-        server.shape = base;
         if way.set.is_empty() {
+            server.shape = base;
             return false;
         }
+        // Under the settings that it still has.
         self.send_settings(server_id, &way.set);
+        self.server_mut(server_id).shape = base;
         if let Some(login) = self.login_mut(id) {
             login.server_returns = true;
         }

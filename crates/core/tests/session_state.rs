@@ -455,8 +455,52 @@ fn pin_idle_timeout_ends_who_holds_a_pin_and_does_nothing() {
 }
 
 /// A client whose work_mem is its own, and the server it logged in with.
+/// Guards against startup settings that were judged, and remembered for everybody, under the role of whoever had the server
+/// last.
+#[test]
+fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
+    let mut rig = full("");
+    let a = rig.client();
+    let server = does(&mut rig, a, "set role bob");
+    answers_all(
+        &mut rig,
+        server,
+        Session {
+            settings: &[("role", "bob")],
+            ..NOTHING
+        },
+    );
+    let binds = |told: &[String]| told.iter().filter(|line| *line == "Bind  pgweir_1").count();
+    let refused = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "much")]);
+    assert_eq!(binds(&answers(&mut rig, server, NOTHING)), 1, "RESET ROLE");
+    assert_eq!(
+        binds(&rig.told(server)),
+        1,
+        "and what is judged, when the server has reported what that came to"
+    );
+    rig.says(server, |w| {
+        w.empty(b'2');
+        w.error(&error("22023", "invalid value for parameter \"work_mem\": \"much\""));
+        w.ready_for_query(Idle);
+    });
+    assert!(rig.told(refused).last().unwrap().starts_with("Error 22023"));
+    let accepted = client_begins_with_work_mem(&mut rig);
+    assert_eq!(binds(&answers_all(&mut rig, server, NOTHING)), 1, "the role is gone");
+    assert!(rig.told(accepted).ends_with(&["ReadyForQuery I".into()]));
+    rig.says(a, |w| w.query(b"select 1"));
+    assert_eq!(
+        binds(&answers_all(&mut rig, server, NOTHING)),
+        2,
+        "work_mem, and the role again"
+    );
+}
+
+fn client_begins_with_work_mem(rig: &mut Rig) -> ClientId {
+    rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "8MB")])
+}
+
 fn client_with_startup_value(rig: &mut Rig) -> ClientId {
-    let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "8MB")]);
+    let client = client_begins_with_work_mem(rig);
     let server = rig.connects.pop_front().expect("a server for the login");
     rig.server_logs_in(server);
     answers_all(rig, server, NOTHING);
