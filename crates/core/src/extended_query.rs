@@ -118,7 +118,7 @@ impl Pooler {
             .stats
             .client_parse_count += 1;
         if server.held.touch(statement.id) {
-            if may_fake(server) && server.held.usable(statement.id) {
+            if may_fake(server) && server.held.answers_parse(statement.id) {
                 let effect = Effect {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()

@@ -59,6 +59,8 @@ pub(crate) struct Copy {
     pub(crate) outdated: bool,
     /// A Describe of ours is on its way.
     pub(crate) asked: bool,
+    /// It was prepared while its client had temporary objects, and may speak of them.
+    beside_temporary: bool,
 }
 
 /// The statements one server holds, least recently used first to go.
@@ -75,6 +77,8 @@ pub(crate) struct Held {
     provisional: Vec<u64>,
     /// Copies whose plan has not been seen to be good since may not even exist: code of unknown effect has run.
     pub(crate) doubted: Moment,
+    /// Its client has temporary objects, or may have.
+    temporary: bool,
     /// There was an error since the server was last idle.
     failed: bool,
     /// Something of the present transaction has been undone: DDL, maybe, that plans were made after.
@@ -92,6 +96,7 @@ impl Held {
             erred: Moment::default(),
             provisional: Vec::new(),
             doubted: Moment::default(),
+            temporary: false,
             failed: false,
             rolled_back: false,
             committed: false,
@@ -131,6 +136,20 @@ impl Held {
             .is_some_and(|c| !c.outdated && c.good >= self.doubted)
     }
 
+    /// Whether a Parse of it need not be asked of the server: temporary objects come and go with any statement.
+    pub(crate) fn answers_parse(&self, id: u64) -> bool {
+        !self.temporary && self.usable(id)
+    }
+
+    /// Its client has temporary objects from now on, or has none. What was prepared beside those that are gone may not be
+    /// there for PostgreSQL's parser any more: its next use, and its next Parse, prepare it again.
+    pub(crate) fn temporary_objects(&mut self, are_there: bool) {
+        if std::mem::replace(&mut self.temporary, are_there) && !are_there {
+            let beside = self.copies.iter_mut().filter(|(_, c)| c.beside_temporary);
+            beside.for_each(|(_, c)| c.outdated = true);
+        }
+    }
+
     /// A statement that was prepared at this moment, or earlier than anybody knows (moment 0).
     pub(crate) fn insert(&mut self, statement: Arc<Statement>, now: Moment) {
         if statement.id <= OWN_ID_MAX {
@@ -143,6 +162,7 @@ impl Held {
             rows: None,
             outdated: false,
             asked: false,
+            beside_temporary: self.temporary,
             statement,
         };
         self.provisional.push(copy.statement.id);
@@ -323,6 +343,22 @@ mod tests {
             held.note_ready(Moment(7), true, true);
             assert_eq!(good(&mut held, id), expected);
         }
+    }
+
+    #[test]
+    fn what_was_prepared_beside_temporary_objects_is_prepared_again_without_them() {
+        let s = statements(3);
+        let (mut held, now) = (Held::new(), Moment(1));
+        held.insert(s[0].clone(), now);
+        held.temporary_objects(true);
+        held.insert(s[1].clone(), now);
+        assert!(held.usable(s[0].id) && !held.answers_parse(s[0].id));
+        held.temporary_objects(true);
+        assert!(held.usable(s[1].id));
+        held.temporary_objects(false);
+        held.insert(s[2].clone(), now);
+        let answers = s.iter().map(|s| held.answers_parse(s.id));
+        assert_eq!(answers.collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]

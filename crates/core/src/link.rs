@@ -280,6 +280,7 @@ impl Pooler {
         }
         if discards {
             self.state_stats.discards += 1;
+            self.server_mut(server_id).held.temporary_objects(false);
             return self.reset_session(now, server_id, "DISCARD ALL");
         }
         let reset = used_by_clients && (session || self.settings.server_reset_query_always);

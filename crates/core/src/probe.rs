@@ -96,10 +96,14 @@ impl Pooler {
                 self.pin_by(now, id, reason, text);
             }
         }
-        if effects.intersects(Effects::DEFINES)
+        if effects.intersects(Effects::DEFINES | Effects::TEMPORARY)
             && let Some(server_id) = self.client_mut(id).link
         {
-            self.server_mut(server_id).defines = true;
+            let server = self.server_mut(server_id);
+            server.defines |= effects.intersects(Effects::DEFINES);
+            if effects.intersects(Effects::TEMPORARY) {
+                server.held.temporary_objects(true);
+            }
         }
         for name in &hidden {
             self.note_custom_setting(id, name);
@@ -377,12 +381,17 @@ impl Pooler {
                 client.pinned = None;
             }
             let pins = client.pins;
+            let has_objects = pins.contains(PinReason::TemporaryObjects);
+            let suspicion = client.suspicion.as_ref();
+            let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
+            self.server_mut(server_id)
+                .held
+                .temporary_objects(has_objects || may_make_more);
             if before.of_session() && !pins.of_session() {
                 self.state_stats.unpinned += 1;
             }
             if probe.temporary_schema {
                 let another_s = self.server_mut(server_id).temporary_schema;
-                let has_objects = pins.contains(PinReason::TemporaryObjects);
                 self.client_mut(id).had_temporary |= has_objects || probe.temporary || !another_s;
                 if !has_objects {
                     self.temporary_schema_stays(server_id);
