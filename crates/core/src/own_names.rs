@@ -11,6 +11,7 @@
 //! protocol, code) is found by a probe and pins ([`crate::pins::PinReason::PreparedStatements`]); until then, and while it
 //! does, what the client prepares goes to the server under its own name, so that the server sees whether that is taken.
 
+use crate::held::Moment;
 use crate::ids::{ClientId, ServerId};
 use crate::pins::PinReason;
 use crate::pooler::Pooler;
@@ -65,39 +66,54 @@ impl Pooler {
             .collect();
         found.sort_unstable();
         for name in found {
-            let Some(own) = self.own_statement(id, &name) else {
+            let Some((own, since)) = self.own_statement(id, &name) else {
                 continue;
             };
             mentioned.effects |= own.effects | self.effects_of_names_in(server_id, &own);
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
-            self.lend(server_id, &own);
+            self.lend(server_id, &own, since);
         }
         mentioned
     }
 
-    /// The statement of this name as servers know it by the client's own name.
-    fn own_statement(&mut self, id: ClientId, name: &[u8]) -> Option<Arc<Statement>> {
+    /// The statement of this name as servers know it by the client's own name, and since when the client has it. It is not
+    /// shared with others while the client would have constants in it read otherwise.
+    fn own_statement(&mut self, id: ClientId, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
         let client = self.clients.get_mut(id.0)?;
         let meaning = client.names.as_mut()?.get_mut(name)?;
-        if meaning.statement.is_own() {
-            return Some(meaning.statement.clone());
+        let since = meaning.since;
+        let alone = !meaning.statement.settings.reads_alike(client.shape.parse_settings());
+        let known = Some(&meaning.statement).filter(|s| s.is_own()).or(meaning.own.as_ref());
+        if let Some(known) = known.filter(|own| !alone || own.is_private) {
+            return Some((known.clone(), since));
         }
-        if meaning.own.is_none() {
-            let of = &meaning.statement;
-            let own = self
+        let of = &meaning.statement;
+        let kind = if of.is_own() { of.kind } else { Kind::Own };
+        let own = match alone || of.is_private {
+            true => self
                 .statements
-                .make_own(Kind::Own, name, &of.query, &of.types, &of.settings);
-            meaning.own = Some(own);
+                .intern_own_for_one(kind, name, &of.query, &of.types, &of.settings),
+            false => self
+                .statements
+                .intern_own(kind, name, &of.query, &of.types, &of.settings),
+        };
+        if of.is_own() {
+            meaning.statement = own.clone();
+        } else {
+            meaning.own = Some(own.clone());
         }
-        meaning.own.clone()
+        Some((own, since))
     }
 
-    fn lend(&mut self, server_id: ServerId, own: &Arc<Statement>) {
+    /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
+    fn lend(&mut self, server_id: ServerId, own: &Arc<Statement>, since: Moment) {
         let held = &mut self.server_mut(server_id).held;
-        if !held.touch(own.id) {
-            self.ensure_held(server_id, own);
-        } else if !held.usable(own.id) {
-            self.prepare_anew(server_id, own);
+        match held.copy_mut(own.id).map(|copy| copy.good >= since) {
+            None => self.ensure_held(server_id, own),
+            Some(young) if !young || !held.usable(own.id) => self.prepare_anew(server_id, own),
+            Some(_) => {
+                held.touch(own.id);
+            }
         }
     }
 
@@ -132,13 +148,19 @@ impl Pooler {
         text: &[u8],
         mut effect: Effect,
     ) -> Effect {
+        let in_doubt = self.server_mut(server_id).settings_in_doubt;
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         if client.statement(name).is_some() {
             // Lent; the server refuses a second one.
             return effect;
         }
         let settings = client.shape.parse_settings().clone();
-        let statement = self.statements.make_own(Kind::Sql, name, text, &[0, 0], &settings);
+        let statement = match in_doubt {
+            true => self
+                .statements
+                .intern_own_for_one(Kind::Sql, name, text, &[0, 0], &settings),
+            false => self.statements.intern_own(Kind::Sql, name, text, &[0, 0], &settings),
+        };
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         client.names_mut().set(name, Some(meaning));
         let now = self.statements.now();
@@ -185,7 +207,9 @@ impl Pooler {
     pub(crate) fn deallocates(&mut self, id: ClientId, server_id: ServerId, name: &[u8], mut effect: Effect) -> Effect {
         effect.name = self.end_name(id, server_id, name).and_then(|e| e.name);
         let settings = self.client_mut(id).shape.parse_settings().clone();
-        let empty = self.statements.make_own(Kind::Own, name, b"", &[0, 0], &settings);
+        let empty = self
+            .statements
+            .intern_own_for_one(Kind::Own, name, b"", &[0, 0], &settings);
         self.lends(server_id);
         let server = self.server_mut(server_id);
         // Neither can fail, in whatever transaction.

@@ -24,13 +24,13 @@ const NAME_PREFIX: &str = "pgweir_";
 pub(crate) const OWN_ID_MAX: u64 = 15;
 
 /// Whose a statement is, and how it is made on a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Anybody's who prepares the same: servers know it by a name of the pooler's.
+    /// Servers know it by a name of the pooler's.
     Shared,
-    /// One client's: its servers know it by the client's own name, for SQL that names it (see [`crate::own_names`]).
+    /// Servers know it by its client's own name, for SQL that names it (see [`crate::own_names`]).
     Own,
-    /// One client's, made by SQL-level PREPARE, which is its query text.
+    /// The same, made by SQL-level PREPARE, which is its query text.
     Sql,
 }
 
@@ -63,6 +63,11 @@ impl Statement {
     #[inline]
     pub(crate) fn server_name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// How it is made and its client's name for it, where servers know it by that.
+    fn own(&self) -> Option<(Kind, &[u8])> {
+        self.is_own().then_some((self.kind, self.server_name()))
     }
 
     /// Whether servers know it by its client's name for it.
@@ -125,6 +130,7 @@ struct ByContent(Arc<Statement>);
 impl Hash for ByContent {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Content {
+            own: self.0.own(),
             query: &self.0.query,
             types: &self.0.types,
             settings: &self.0.settings,
@@ -135,7 +141,7 @@ impl Hash for ByContent {
 
 impl PartialEq for ByContent {
     fn eq(&self, other: &Self) -> bool {
-        self.0.matches(&other.0.query, &other.0.types, &other.0.settings)
+        self.0.own() == other.0.own() && self.0.matches(&other.0.query, &other.0.types, &other.0.settings)
     }
 }
 
@@ -143,6 +149,8 @@ impl Eq for ByContent {}
 
 #[derive(Hash)]
 struct Content<'a> {
+    /// See [`Statement::own`].
+    own: Option<(Kind, &'a [u8])>,
     query: &'a [u8],
     types: &'a [u8],
     settings: &'a ParseSettings,
@@ -150,7 +158,7 @@ struct Content<'a> {
 
 impl hashbrown::Equivalent<ByContent> for Content<'_> {
     fn equivalent(&self, key: &ByContent) -> bool {
-        key.0.matches(self.query, self.types, self.settings)
+        key.0.own() == self.own && key.0.matches(self.query, self.types, self.settings)
     }
 }
 
@@ -179,17 +187,27 @@ impl StatementTable {
 
     /// The statement with this content.
     pub(crate) fn intern(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
-        if let Some(known) = self.statements.get(&Content { query, types, settings }) {
+        let content = Content {
+            own: None,
+            query,
+            types,
+            settings,
+        };
+        if let Some(known) = self.statements.get(&content) {
             return known.0.clone();
         }
+        self.sweep();
+        let statement = Arc::new(self.make(query, types, settings, false));
+        self.statements.insert(ByContent(statement.clone()));
+        statement
+    }
+
+    fn sweep(&mut self) {
         if self.statements.len() >= self.sweep_at {
             self.statements.retain(|s| Arc::strong_count(&s.0) > 1);
             self.sweep_at = (self.statements.len() * 2).max(SWEEP_STATEMENTS_MIN);
             self.statements.shrink_to(self.sweep_at);
         }
-        let statement = Arc::new(self.make(query, types, settings, false));
-        self.statements.insert(ByContent(statement.clone()));
-        statement
     }
 
     /// A statement with this content that nobody shares: what it was parsed under is not known for certain.
@@ -214,8 +232,9 @@ impl StatementTable {
         statement
     }
 
-    /// A statement that servers know by its client's name for it.
-    pub(crate) fn make_own(
+    /// The statement with this content that servers know by its clients' name for it: clients of one program give the same
+    /// names to the same statements.
+    pub(crate) fn intern_own(
         &mut self,
         kind: Kind,
         name: &[u8],
@@ -223,12 +242,48 @@ impl StatementTable {
         types: &[u8],
         settings: &ParseSettings,
     ) -> Arc<Statement> {
-        let statement = self.make(query, types, settings, true);
+        let content = Content {
+            own: Some((kind, name)),
+            query,
+            types,
+            settings,
+        };
+        if let Some(known) = self.statements.get(&content) {
+            return known.0.clone();
+        }
+        self.sweep();
+        let statement = Arc::new(self.make_own(kind, name, query, types, settings, false));
+        self.statements.insert(ByContent(statement.clone()));
+        statement
+    }
+
+    /// A statement with this content that nobody shares.
+    pub(crate) fn intern_own_for_one(
+        &mut self,
+        kind: Kind,
+        name: &[u8],
+        query: &[u8],
+        types: &[u8],
+        settings: &ParseSettings,
+    ) -> Arc<Statement> {
+        Arc::new(self.make_own(kind, name, query, types, settings, true))
+    }
+
+    fn make_own(
+        &mut self,
+        kind: Kind,
+        name: &[u8],
+        query: &[u8],
+        types: &[u8],
+        settings: &ParseSettings,
+        is_private: bool,
+    ) -> Statement {
+        let statement = self.make(query, types, settings, is_private);
         let verdict = match kind {
             Kind::Sql => pgweir_sql::Statement::Other,
             Kind::Own | Kind::Shared => statement.verdict,
         };
-        Arc::new(Statement {
+        Statement {
             kind,
             name: name.into(),
             verdict,
@@ -238,7 +293,7 @@ impl StatementTable {
                 Kind::Own | Kind::Shared => statement.effects,
             },
             ..statement
-        })
+        }
     }
 
     /// Now, for comparing what clients know of statements with what servers hold.

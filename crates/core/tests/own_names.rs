@@ -88,6 +88,44 @@ fn what_is_lent_is_closed_in_front_of_the_next_client() {
     assert_eq!(told.last().unwrap(), "Query execute s");
 }
 
+/// Clients of one program give the same names to the same statements: the next one need not prepare them again, unless DDL
+/// may have changed them between.
+#[test]
+fn the_same_statement_under_the_same_name_is_there_for_the_next_client() {
+    let (mut rig, a, b) = one_server();
+    asks(&mut rig, a, "prepare s as select 1", "PREPARE");
+    assert_eq!(
+        asks(&mut rig, b, "prepare s as select 1", "PREPARE"),
+        [
+            "Close Ss",
+            "Parse pgweir_1 SELECT pg_catalog.set_config($1, $2, false)",
+            "Sync",
+            "Query prepare s as select 1"
+        ],
+        "b has no such name yet"
+    );
+    assert_eq!(
+        asks(&mut rig, a, "execute s", "SELECT 1"),
+        ["Query execute s"],
+        "made after a has prepared it"
+    );
+    asks(&mut rig, a, "deallocate s", "DEALLOCATE");
+    asks(&mut rig, a, "prepare s as select 1", "PREPARE");
+    assert_eq!(asks(&mut rig, b, "execute s", "SELECT 1"), ["Query execute s"]);
+    rig.told(a);
+    rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
+    let server = rig.server_of(a).unwrap();
+    rig.told(server);
+    rig.says(server, |w| {
+        w.command_complete("SET");
+        w.parameter_status(b"DateStyle", b"ISO, DMY");
+        w.ready_for_query(Idle);
+    });
+    answers(&mut rig, server, "");
+    let told = asks(&mut rig, a, "execute s", "SELECT 1");
+    assert!(told.len() > 1, "under other settings it is a's alone: {told:?}");
+}
+
 #[test]
 fn a_prepare_that_the_server_refuses_gives_no_name() {
     let (mut rig, a, b) = one_server();

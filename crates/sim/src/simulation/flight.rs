@@ -249,6 +249,9 @@ impl Author {
                     &format!("prepare {name} as select '{value}'"),
                     &format!("prepare {name} as select k, v from kv where k = {key}"),
                     &format!("prepare {name} as insert into kv values ({key}, '{value}')"),
+                    // The same of all sessions.
+                    &format!("prepare {name} as select current_setting('TimeZone')"),
+                    &format!("prepare {name} as select current_setting('TimeZone')"),
                 ])
             }
             36 => self.pick(&["deallocate sp", "deallocate all", "deallocate a", "deallocate b"]),
