@@ -193,11 +193,15 @@ impl StatementTable {
             types,
             settings,
         };
-        if let Some(known) = self.statements.get(&content) {
+        self.shared(&content, |table| table.make(query, types, settings, false))
+    }
+
+    fn shared(&mut self, content: &Content<'_>, make: impl FnOnce(&mut Self) -> Statement) -> Arc<Statement> {
+        if let Some(known) = self.statements.get(content) {
             return known.0.clone();
         }
         self.sweep();
-        let statement = Arc::new(self.make(query, types, settings, false));
+        let statement = Arc::new(make(self));
         self.statements.insert(ByContent(statement.clone()));
         statement
     }
@@ -248,13 +252,9 @@ impl StatementTable {
             types,
             settings,
         };
-        if let Some(known) = self.statements.get(&content) {
-            return known.0.clone();
-        }
-        self.sweep();
-        let statement = Arc::new(self.make_own(kind, name, query, types, settings, false));
-        self.statements.insert(ByContent(statement.clone()));
-        statement
+        self.shared(&content, |table| {
+            table.make_own(kind, name, query, types, settings, false)
+        })
     }
 
     /// A statement with this content that nobody shares.
