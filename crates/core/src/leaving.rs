@@ -28,7 +28,9 @@ impl Pooler {
         let hopeless = matches!(passing, Passing::Forward(_))
             || server.copy_both
             || pool.key.kind.is_replication()
-            || server.fatal.is_some();
+            || server.fatal.is_some()
+            // Nothing is asked of it, and it is in the midst of a message all the same.
+            || server.queue.is_empty() && server.passing != Passing::None;
         if hopeless {
             self.cancel_running(id);
             // No Terminate: it would become part of the message that was cut off.

@@ -873,3 +873,20 @@ fn a_sync_among_the_data_of_a_copy_that_its_client_ends_is_no_trouble_to_the_cli
         "a cancel looks the same, so nobody else gets the server"
     );
 }
+
+/// Guards against a server that is handed on while the rest of a message is still to come.
+#[test]
+fn a_server_whose_client_leaves_in_the_midst_of_a_message_that_nothing_asked_for_is_closed() {
+    let mut rig = Rig::new("pool_mode = session");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).unwrap();
+    rig.completes(server, "SELECT 1");
+    // A NoticeResponse of 64 kB, of which a part has come.
+    let mut part = vec![b'N', 0, 1, 0, 0];
+    part.extend([b'x'; 40_000]);
+    rig.comes(server, &part);
+    assert_eq!(rig.server_of(client), Some(server));
+    rig.client_leaves(client);
+    assert!(rig.closed.contains(&server.into()));
+}
