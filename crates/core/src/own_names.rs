@@ -72,7 +72,10 @@ impl Pooler {
             mentioned.effects |= own.effects | self.effects_of_names_in(server_id, &own);
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
             self.lend(server_id, &own, since);
+            self.runs_names_in(server_id, &own);
         }
+        // The statements to come depend on settings, too.
+        self.server_mut(server_id).settings_in_doubt |= mentioned.effects.intersects(Effects::SETTINGS);
         mentioned
     }
 

@@ -252,6 +252,7 @@ impl Author {
                     // The same of all sessions.
                     &format!("prepare {name} as select current_setting('TimeZone')"),
                     &format!("prepare {name} as select current_setting('TimeZone')"),
+                    &format!("prepare {name} as select set_config('DateStyle', 'SQL, DMY', false)"),
                 ])
             }
             36 => self.pick(&["deallocate sp", "deallocate all", "deallocate a", "deallocate b"]),
