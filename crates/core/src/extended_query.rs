@@ -204,12 +204,7 @@ impl Pooler {
         };
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         client.bound = None;
-        let meaning = client.names.as_ref().and_then(|n| n.get(names.statement));
-        if meaning.is_some_and(|m| !m.statement.settings.is_surely(client.shape.parse_settings())) {
-            self.share_no_longer(id, names.statement);
-        }
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let (statement, untold) = if names.statement.is_empty() {
+        let (mut statement, untold) = if names.statement.is_empty() {
             (client.unnamed.clone(), false)
         } else {
             let meaning = client.names.as_ref().and_then(|n| n.get(names.statement));
@@ -218,6 +213,11 @@ impl Pooler {
                 meaning.is_some_and(|m| m.told.is_none()),
             )
         };
+        let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.shape.parse_settings());
+        if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
+            statement = self.share_no_longer(id, names.statement);
+        }
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         if statement.as_ref().is_some_and(|s| s.discards_all()) {
             client.bound_discard = Some(names.portal.into());
         } else if client.bound_discard.as_deref() == Some(names.portal) {
@@ -294,18 +294,14 @@ impl Pooler {
     /// again at any time, under the settings of whoever uses it then (recording E12): as on a direct connection, if nobody
     /// else uses it.
     #[cold]
-    fn share_no_longer(&mut self, id: ClientId, name: &[u8]) {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let Some(meaning) = client.names.as_mut().and_then(|names| names.get_mut(name)) else {
-            return;
-        };
-        let shared = &meaning.statement;
-        if shared.is_own() || shared.is_private || shared.settings.reads_alike(client.shape.parse_settings()) {
-            return;
+    fn share_no_longer(&mut self, id: ClientId, name: &[u8]) -> Option<Arc<Statement>> {
+        let client = self.clients.get_mut(id.0)?;
+        let meaning = client.names.as_mut()?.get_mut(name)?;
+        let of = &meaning.statement;
+        if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.shape.parse_settings()) {
+            meaning.statement = self.statements.intern_for_one(&of.query, &of.types, &of.settings);
         }
-        meaning.statement = self
-            .statements
-            .intern_for_one(&shared.query, &shared.types, &shared.settings);
+        Some(meaning.statement.clone())
     }
 
     /// A statement that is a DEALLOCATE of one of the client's names.
