@@ -6,7 +6,7 @@
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
-use crate::own_names::Mentioned;
+use crate::own_names::{Mentioned, PREPARING};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::reply_queue::{Entry, Ready};
@@ -121,6 +121,11 @@ impl Pooler {
             if Some(statement.id) != but && !statement.is_own() {
                 self.inject_close(server_id, &statement);
             }
+        }
+        let pool = self.server_mut(server_id).pool;
+        if self.pool(pool).lends {
+            // What a PREPARE of ours that failed has left.
+            self.close_whatever(server_id, PREPARING);
         }
     }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 const NAME_BYTES_MAX: usize = 63;
 
 /// The statement in which a PREPARE of ours runs; the client's unnamed one may be in use.
-const PREPARING: &[u8] = b"pgweir_preparing";
+pub(crate) const PREPARING: &[u8] = b"pgweir_preparing";
 
 /// What is known of the statements that a text mentions.
 #[derive(Debug, Default)]

@@ -112,7 +112,7 @@ impl Pooler {
     }
 
     /// Closes what a client's name may still mean to its server: a statement that was made to be deallocated and was not.
-    fn close_whatever(&mut self, server_id: ServerId, name: &[u8]) {
+    pub(crate) fn close_whatever(&mut self, server_id: ServerId, name: &[u8]) {
         self.server_mut(server_id).queue.push(Entry::skip(Expect::Close));
         self.outbox
             .insert(server_id.into(), |b| Writer::new(b).close(b'S', name));

@@ -239,6 +239,15 @@ fn the_view_shows_the_clients_own_names() {
     assert!(!told.iter().any(|l| l.contains("other")), "{told:?}");
 }
 
+/// Guards against a text of another client's in the view: what our PREPARE ran in is left where it failed.
+#[test]
+fn the_view_does_not_show_what_a_prepare_of_ours_has_left() {
+    let (mut rig, a, b) = one_server();
+    asks(&mut rig, a, "prepare s as select * from gone", "PREPARE");
+    let told = asks(&mut rig, b, "table pg_prepared_statements", "SELECT 0");
+    assert!(told.iter().any(|l| l == "Close Spgweir_preparing"), "{told:?}");
+}
+
 /// Guards against two statements of one name: the server decides where what a text has made is not known yet.
 #[test]
 fn a_parse_behind_a_prepare_in_other_company_goes_under_its_own_name() {
