@@ -97,7 +97,7 @@ impl Pooler {
         let settings = self.client_mut(id).shape.parse_settings().clone();
         let statement = self
             .statements
-            .intern_own_for_one(Kind::Own, parse.name, parse.query, parse.types, &settings);
+            .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         self.client_mut(id).names_mut().set(parse.name, Some(meaning));
         self.lends(server_id);

@@ -86,20 +86,14 @@ impl Pooler {
         let meaning = client.names.as_mut()?.get_mut(name)?;
         let since = meaning.since;
         let alone = !meaning.statement.settings.reads_alike(client.shape.parse_settings());
-        let known = Some(&meaning.statement).filter(|s| s.is_own()).or(meaning.own.as_ref());
-        if let Some(known) = known.filter(|own| !alone || own.is_private) {
+        if let Some(known) = meaning.as_own().filter(|own| !alone || own.is_private) {
             return Some((known.clone(), since));
         }
         let of = &meaning.statement;
         let kind = if of.is_own() { of.kind } else { Kind::Own };
-        let own = match alone || of.is_private {
-            true => self
-                .statements
-                .intern_own_for_one(kind, name, &of.query, &of.types, &of.settings),
-            false => self
-                .statements
-                .intern_own(kind, name, &of.query, &of.types, &of.settings),
-        };
+        let own = self
+            .statements
+            .intern_own(kind, name, &of.query, &of.types, &of.settings, alone || of.is_private);
         if of.is_own() {
             meaning.statement = own.clone();
         } else {
@@ -158,12 +152,9 @@ impl Pooler {
             return effect;
         }
         let settings = client.shape.parse_settings().clone();
-        let statement = match in_doubt {
-            true => self
-                .statements
-                .intern_own_for_one(Kind::Sql, name, text, &[0, 0], &settings),
-            false => self.statements.intern_own(Kind::Sql, name, text, &[0, 0], &settings),
-        };
+        let statement = self
+            .statements
+            .intern_own(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         client.names_mut().set(name, Some(meaning));
         let now = self.statements.now();
@@ -212,7 +203,7 @@ impl Pooler {
         let settings = self.client_mut(id).shape.parse_settings().clone();
         let empty = self
             .statements
-            .intern_own_for_one(Kind::Own, name, b"", &[0, 0], &settings);
+            .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
         self.lends(server_id);
         let server = self.server_mut(server_id);
         // Neither can fail, in whatever transaction.
@@ -229,8 +220,7 @@ impl Pooler {
 
     /// A client's name has ended: so has what its server knows by it.
     pub(crate) fn close_own(&mut self, server_id: ServerId, meaning: &Meaning) {
-        let own = Some(&meaning.statement).filter(|s| s.is_own()).or(meaning.own.as_ref());
-        if let Some(own) = own.cloned()
+        if let Some(own) = meaning.as_own().cloned()
             && self.server_mut(server_id).held.touch(own.id)
         {
             self.inject_close(server_id, &own);

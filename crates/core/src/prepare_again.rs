@@ -91,13 +91,12 @@ impl Pooler {
         // In front of a Query a Parse that fails must not take the Query along.
         let apart = (!then.is_empty() || statement.is_own()) && !open;
         self.set_for_parse(server_id, &then);
-        if statement.kind == Kind::Sql {
+        if statement.is_own() {
             self.close_whatever(server_id, statement.server_name());
+        }
+        if statement.kind == Kind::Sql {
             self.prepare_by_sql(server_id, statement, entry.effect.map(|e| *e).unwrap_or_default());
         } else {
-            if statement.is_own() {
-                self.close_whatever(server_id, statement.server_name());
-            }
             self.server_mut(server_id).queue.push(entry);
             self.outbox.insert(server_id.into(), |b| {
                 Writer::new(b).parse(name, &statement.query, &statement.types)

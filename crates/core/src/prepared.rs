@@ -237,7 +237,7 @@ impl StatementTable {
     }
 
     /// The statement with this content that servers know by its clients' name for it: clients of one program give the same
-    /// names to the same statements.
+    /// names to the same statements. Nobody shares one that `is_private`.
     pub(crate) fn intern_own(
         &mut self,
         kind: Kind,
@@ -245,7 +245,11 @@ impl StatementTable {
         query: &[u8],
         types: &[u8],
         settings: &ParseSettings,
+        is_private: bool,
     ) -> Arc<Statement> {
+        if is_private {
+            return Arc::new(self.make_own(kind, name, query, types, settings, true));
+        }
         let content = Content {
             own: Some((kind, name)),
             query,
@@ -255,18 +259,6 @@ impl StatementTable {
         self.shared(&content, |table| {
             table.make_own(kind, name, query, types, settings, false)
         })
-    }
-
-    /// A statement with this content that nobody shares.
-    pub(crate) fn intern_own_for_one(
-        &mut self,
-        kind: Kind,
-        name: &[u8],
-        query: &[u8],
-        types: &[u8],
-        settings: &ParseSettings,
-    ) -> Arc<Statement> {
-        Arc::new(self.make_own(kind, name, query, types, settings, true))
     }
 
     fn make_own(
@@ -451,6 +443,11 @@ impl Meaning {
             told_by_portal: false,
             own: None,
         }
+    }
+
+    /// The statement as servers know it by its client's name for it, if SQL has come to it.
+    pub(crate) fn as_own(&self) -> Option<&Arc<Statement>> {
+        Some(&self.statement).filter(|s| s.is_own()).or(self.own.as_ref())
     }
 }
 

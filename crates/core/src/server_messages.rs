@@ -583,8 +583,7 @@ impl Pooler {
         if let (Some(name), Some(client)) = (name, client)
             && let Some(meaning) = client.names.as_mut().and_then(|names| names.set(&name, None))
         {
-            let own = Some(&meaning.statement).filter(|s| s.is_own()).or(meaning.own.as_ref());
-            own.iter().for_each(|own| server.held.remove(own.id));
+            meaning.as_own().iter().for_each(|own| server.held.remove(own.id));
         }
     }
 
