@@ -63,9 +63,11 @@ pub mod timers;
 mod traces;
 mod untracked;
 mod wait_queue;
+mod weakness;
 
 pub use ids::{ClientId, ConnectionId, ServerId};
 pub use outbox::{Outbox, Part, Source};
 pub use pooler::{Pooler, Surroundings};
 pub use request::{Accepted, Address, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 pub use time::{Time, WallClock};
+pub use weakness::Weakness;

@@ -67,6 +67,9 @@ pub struct Pooler {
     pub(crate) timers: crate::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
+    /// The defect that was brought back.
+    #[cfg(feature = "weaknesses")]
+    pub(crate) weakness: Option<crate::Weakness>,
     /// Clients that are logged in or logging in, the console's not counted.
     pub(crate) client_count: u32,
 }
@@ -107,6 +110,8 @@ impl Pooler {
             admin: crate::admin::Admin::default(),
             timers: crate::timers::Timers::new(now),
             deferred: VecDeque::new(),
+            #[cfg(feature = "weaknesses")]
+            weakness: None,
             client_count: 0,
         };
         pooler.make_pools_to_keep_warm(now);

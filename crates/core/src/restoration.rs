@@ -40,7 +40,7 @@ impl Pooler {
         }
         // Read-only settings stay the server's own: see tell_differences.
         server.shape = target;
-        if difference.may_be_refused {
+        if difference.may_be_refused && !self.is_weak(crate::Weakness::SharesUnconfirmed) {
             self.client_mut(id).waiting = Waiting::ForRestoration;
             return Acquired::Wait;
         }

@@ -24,9 +24,10 @@ fn main() -> ExitCode {
             "--trace" => trace = true,
             "--canary" => {
                 let name = words.next().unwrap_or_default();
-                canary = Canary::ALL.into_iter().find(|c| format!("{c:?}") == name);
+                canary = Canary::all().into_iter().find(|c| c.name() == name);
                 if canary.is_none() {
-                    eprintln!("canaries: {:?}", Canary::ALL);
+                    let names: Vec<String> = Canary::all().into_iter().map(Canary::name).collect();
+                    eprintln!("canaries: {}", names.join(", "));
                     return ExitCode::FAILURE;
                 }
             }
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
 }
 
 fn replay(seed: u64, canary: Option<Canary>) -> String {
-    let canary = canary.map_or(String::new(), |c| format!(" --canary {c:?}"));
+    let canary = canary.map_or(String::new(), |c| format!(" --canary {}", c.name()));
     format!("cargo run -p pgweir-sim --release --bin simulate -- --seed {seed} --trace{canary}")
 }
 

@@ -1,6 +1,7 @@
 //! Drivers that are broken on purpose.
 
 use crate::transcript::split_messages;
+use pgweir_core::Weakness;
 use pgweir_wire::{HEADER_BYTES, Writer, backend};
 
 /// What is broken. Each happens now and then, not always.
@@ -30,11 +31,13 @@ pub enum Canary {
     DropPin,
     /// The DISCARD ALL behind a client that left does nothing.
     SkipCleanup,
+    /// A defect of the core that was mended is back.
+    Weak(Weakness),
 }
 
 impl Canary {
-    /// All of them.
-    pub const ALL: [Canary; 12] = [
+    /// Those that break the driver.
+    pub const OF_DRIVER: [Canary; 12] = [
         Canary::Misroute,
         Canary::FalseIdle,
         Canary::ForgetKept,
@@ -48,6 +51,20 @@ impl Canary {
         Canary::DropPin,
         Canary::SkipCleanup,
     ];
+
+    /// All of them.
+    pub fn all() -> Vec<Canary> {
+        let weak = Weakness::ALL.into_iter().map(Canary::Weak);
+        Canary::OF_DRIVER.into_iter().chain(weak).collect()
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        match self {
+            Canary::Weak(weakness) => format!("{weakness:?}"),
+            of_driver => format!("{of_driver:?}"),
+        }
+    }
 
     /// Once in so many chances.
     pub fn one_in(self) -> u64 {

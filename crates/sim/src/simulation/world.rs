@@ -126,7 +126,10 @@ impl World {
             own_uid: 1000,
             open_files_max: 1024,
         };
-        let pooler = Pooler::new(config, surroundings, Time(0));
+        let mut pooler = Pooler::new(config, surroundings, Time(0));
+        if let Some(Canary::Weak(weakness)) = canary {
+            pooler.weaken(weakness);
+        }
         let postgres = Postgres::new(topology.version);
         let mut world = World {
             now_us: 0,

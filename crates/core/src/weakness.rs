@@ -1,0 +1,38 @@
+//! Defects that were mended, to be brought back on purpose: the simulation must find each of them.
+//!
+//! A weakness can be switched on only where the crate is built with the feature `weaknesses`, which nothing but the
+//! simulation asks for. Without it [`Pooler::is_weak`] is `false` at compile time.
+
+use crate::pooler::Pooler;
+
+/// What the pooler does wrong when it is told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weakness {
+    /// A server counts as looking like its client as soon as the settings have been sent, not when it has confirmed them.
+    SharesUnconfirmed,
+}
+
+impl Weakness {
+    /// All that the simulation must find.
+    pub const ALL: [Weakness; 0] = [];
+}
+
+impl Pooler {
+    /// Brings a defect back.
+    #[cfg(feature = "weaknesses")]
+    pub fn weaken(&mut self, weakness: Weakness) {
+        self.weakness = Some(weakness);
+    }
+
+    /// Whether this defect was brought back.
+    #[inline(always)]
+    pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {
+        #[cfg(feature = "weaknesses")]
+        return self.weakness == Some(weakness);
+        #[cfg(not(feature = "weaknesses"))]
+        {
+            let _ = weakness;
+            false
+        }
+    }
+}
