@@ -1,16 +1,18 @@
 //! Cancel requests: from clients to the server that works for them, and to nothing else.
 //!
 //! A request names its client by the process id and secret we gave it at login. It is passed on only while that client's
-//! server owes it an answer, and a server with a cancel on its way is not handed out before that has arrived: PostgreSQL
+//! server works on a request of the client's. While the server works on something of the pooler's own, the cancel waits for
+//! its end; and nothing of the pooler's own is sent, nor is the server handed out, while a cancel is on its way: PostgreSQL
 //! delivers the signal before it closes the cancel connection, and ignores it while idle.
 
-use crate::client::{Dropping, Waiting, cancel_process_id};
+use crate::client::{Dropping, Passing, Waiting, cancel_process_id};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::request::Request;
 use crate::server::ServerPhase;
 use crate::time::Time;
+use crate::weakness::Weakness;
 use hmac::{Hmac, KeyInit, Mac};
 use pgweir_wire::CancelKey;
 use sha2::Sha256;
@@ -51,27 +53,72 @@ impl Pooler {
         if !client.is_session() {
             return self.cancel_console(id);
         }
+        // Nothing has been asked for where the BEGIN goes to a server only because its time is up.
+        let asks = client.deferred_begin.is_none_or(|begin| !begin.expired);
         match (client.link, client.waiting) {
-            (Some(server_id), Waiting::No | Waiting::ForReplies)
-                if self.servers.get(server_id.0).is_some_and(|s| !s.queue.is_empty()) =>
-            {
-                self.send_cancel(server_id);
+            (Some(server_id), Waiting::No | Waiting::ForReplies) => self.cancel_request_of(server_id),
+            (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
+            (Some(server_id), Waiting::ForRestoration) if asks && client.pins.is_empty() => {
+                self.cancel_waiting(now, id);
+                self.leave_unused(now, id, server_id);
             }
-            (None, Waiting::ForServer { .. }) if client.deferred_begin.is_none() => self.cancel_waiting(now, id),
             _ => {}
         }
     }
 
-    /// Ends the wait of a client: the request at the front of what it has sent fails, up to its ReadyForQuery.
+    /// Cancels what a server does for its client, now or when it gets to it.
+    fn cancel_request_of(&mut self, server_id: ServerId) {
+        if self.is_weak(Weakness::CancelsQuestions) && !self.server_mut(server_id).queue.is_empty() {
+            return self.send_cancel(server_id);
+        }
+        let server = self.server_mut(server_id);
+        let Some(segment) = server.queue.next_of_client() else {
+            return;
+        };
+        if segment == server.queue.segments_answered() && server.cancels_in_flight == 0 {
+            return self.send_cancel(server_id);
+        }
+        server.cancel_wanted = Some(segment);
+    }
+
+    /// A cancel that had to wait: its segment may be at work now, or over.
+    pub(crate) fn cancel_what_was_wanted(&mut self, server_id: ServerId) {
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        let Some(segment) = server.cancel_wanted else { return };
+        let at = server.queue.segments_answered();
+        let is_over = segment < at || server.queue.is_empty();
+        if is_over {
+            server.cancel_wanted = None;
+        } else if segment == at && server.cancels_in_flight == 0 {
+            server.cancel_wanted = None;
+            self.send_cancel(server_id);
+        }
+    }
+
+    /// Ends the wait of a client: the request at the front of what it has sent fails, up to its ReadyForQuery. So does the
+    /// transaction that no server has begun yet.
     fn cancel_waiting(&mut self, now: Time, id: ClientId) {
         self.stop_waiting(id);
-        self.client_mut(id).dropping = Dropping::Request;
-        self.client_mut(id).request_time = now;
+        let client = self.client_mut(id);
+        client.waiting = Waiting::No;
+        client.dropping = Dropping::Request;
+        client.request_time = now;
+        if let Some(begin) = &mut client.deferred_begin {
+            begin.failed = true;
+        }
         self.requests.push_back(Request::Resume(id.into()));
         let message = "canceling statement due to user request";
         self.send(id, |w| {
             w.error(&Trouble::CancelledWhileWaiting.text(message, "it was waiting for a server", ""))
         });
+    }
+
+    /// A client goes away from the server that it was given and has sent nothing to.
+    fn leave_unused(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        self.client_mut(id).link = None;
+        self.abandon(now, server_id, Passing::None);
     }
 
     /// Passes a cancel on, unless one is already on its way: the second would find nothing else than the first.
@@ -91,8 +138,18 @@ impl Pooler {
             return;
         };
         server.cancels_in_flight = server.cancels_in_flight.saturating_sub(1);
-        if server.cancels_in_flight == 0 && matches!(server.phase, ServerPhase::CancelPending) {
-            self.server_is_free(now, server_id);
+        if server.cancels_in_flight > 0 {
+            return;
+        }
+        match server.phase {
+            ServerPhase::CancelPending => self.server_is_free(now, server_id),
+            ServerPhase::Draining => self.drained(now, server_id),
+            // What the pooler wanted to ask has waited.
+            ServerPhase::Linked => {
+                self.cancel_what_was_wanted(server_id);
+                self.release_if_clean(now, server_id);
+            }
+            _ => {}
         }
     }
 }

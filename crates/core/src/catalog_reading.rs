@@ -154,14 +154,15 @@ impl Catalogs {
 }
 
 impl Pooler {
-    fn reads_catalog(&self, pool_id: PoolId) -> bool {
+    /// Whether the servers of a pool pass from session to session, each of which is kept.
+    pub(crate) fn shares_sessions(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
         self.settings.keeps_sessions && pool.settings.mode != PoolMode::Session && pool.key.kind == PoolKind::Clients
     }
 
     /// A server of this pool has logged in, or the pool has other settings: what is known of its database may be too old.
     pub(crate) fn look_after_catalog(&mut self, now: Time, pool_id: PoolId) {
-        if self.reads_catalog(pool_id) {
+        if self.shares_sessions(pool_id) {
             let database = self.pool(pool_id).key.database.clone();
             let state = self.catalogs.by_database.entry(database).or_default();
             if state.reader.is_none() && state.tried_at.is_none_or(|at| now - at > AGE_MAX) {
@@ -189,7 +190,7 @@ impl Pooler {
         // Requests behind it may make more.
         server.defines = !server.queue.is_empty();
         let pool_id = server.pool;
-        if self.reads_catalog(pool_id) {
+        if self.shares_sessions(pool_id) {
             self.doubt_catalog(now, pool_id);
         }
     }
@@ -198,7 +199,7 @@ impl Pooler {
     #[cold]
     pub(crate) fn read_catalog(&mut self, now: Time, server_id: ServerId) -> bool {
         let pool_id = self.server_mut(server_id).pool;
-        if !self.reads_catalog(pool_id) || self.pool_takes_no_clients_now(pool_id) || self.admin.is_ending() {
+        if !self.shares_sessions(pool_id) || self.pool_takes_no_clients_now(pool_id) || self.admin.is_ending() {
             return false;
         }
         let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
@@ -369,7 +370,7 @@ impl Pooler {
     }
 
     fn tell_one_pool(&mut self, pool_id: PoolId) {
-        let reads = self.reads_catalog(pool_id);
+        let reads = self.shares_sessions(pool_id);
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
         let state = self.catalogs.by_database.get(&pool.key.database).filter(|_| reads);
         pool.reading_due = state.and_then(|state| state.due.filter(|_| state.reader.is_none()));

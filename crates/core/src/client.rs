@@ -104,6 +104,8 @@ pub(crate) struct Client {
     pub(crate) had_temporary: bool,
     /// It waits for a server that shows no traces of other sessions: see [`crate::traces`].
     pub(crate) minds_traces: bool,
+    /// Servers in a row that have refused its settings.
+    pub(crate) servers_refused: u8,
     /// It has used its server since the last probe.
     pub(crate) used_server: bool,
     /// A BEGIN that no server has seen yet.
@@ -153,6 +155,7 @@ impl Client {
             custom_names: Vec::new(),
             had_temporary: false,
             minds_traces: false,
+            servers_refused: 0,
             used_server: false,
             deferred_begin: None,
             dropping: Dropping::Nothing,

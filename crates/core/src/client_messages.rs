@@ -401,7 +401,7 @@ impl Pooler {
         let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
             return;
         };
-        if !server.is_clean() || client.passing != Passing::None || server.restoring {
+        if !server.is_clean() || client.passing != Passing::None || server.restoration.is_some() {
             return;
         }
         let pinned = !client.pins.is_empty();
@@ -425,10 +425,10 @@ fn touches_statements(tag: FrontendTag) -> bool {
 
 /// The transaction status of a client without a server.
 pub(crate) fn idle_status(client: &Client) -> TransactionStatus {
-    if client.deferred_begin.is_some() {
-        TransactionStatus::InTransaction
-    } else {
-        TransactionStatus::Idle
+    match client.deferred_begin {
+        None => TransactionStatus::Idle,
+        Some(begin) if begin.failed => TransactionStatus::Failed,
+        Some(_) => TransactionStatus::InTransaction,
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::client_messages::{Message, Step, idle_status};
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::reply_queue::{Entry, Expect};
+use crate::reply_queue::{Entry, Expect, To};
 use crate::settings::PoolMode;
 use crate::time::Time;
 use pgweir_sql::Statement;
@@ -18,12 +18,19 @@ use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, Reader, Writer};
 
+/// A portal that does not exist: describing it fails, and with it the transaction.
+const NO_PORTAL: &[u8] = b"the transaction has failed";
+
 /// A BEGIN that no server has seen yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeferredBegin {
     /// When the client sent it.
     pub(crate) since: Time,
     by: By,
+    /// The transaction has failed: a statement in it was cancelled while it waited for a server.
+    pub(crate) failed: bool,
+    /// It goes to a server because its time is up, and not because the client has asked for anything.
+    pub(crate) expired: bool,
 }
 
 /// How a client sent its BEGIN.
@@ -84,11 +91,18 @@ impl Pooler {
         let pool = self.client_mut(id).pool?;
         let transaction_mode = self.pool(pool).settings.mode == PoolMode::Transaction;
         let client = self.client_mut(id);
-        let begun = Some(DeferredBegin { since: now, by });
+        let begun = Some(DeferredBegin {
+            since: now,
+            by,
+            failed: false,
+            expired: false,
+        });
         let (begin, tag) = match (verdict, client.deferred_begin) {
             (Statement::Begin, None) if allowed && transaction_mode => (begun, "BEGIN"),
             (Statement::StartTransaction, None) if allowed && transaction_mode => (begun, "START TRANSACTION"),
-            (Statement::Commit, Some(_)) => (None, "COMMIT"),
+            (Statement::Commit, Some(begin)) if !begin.failed => (None, "COMMIT"),
+            // COMMIT of a failed transaction rolls back.
+            (Statement::Commit, Some(_)) => (None, "ROLLBACK"),
             (Statement::Rollback, Some(_)) => (None, "ROLLBACK"),
             _ => return None,
         };
@@ -218,10 +232,30 @@ impl Pooler {
                 writer.close(b'P', b"");
             }
         });
+        if begin.failed {
+            self.fail_transaction(server_id);
+        }
+    }
+
+    /// Makes the transaction that was just begun a failed one, as the client knows it.
+    fn fail_transaction(&mut self, server_id: ServerId) {
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry {
+            to: To::Swallow,
+            ..Entry::skip(Expect::Describe)
+        });
+        queue.push(Entry::skip(Expect::Sync));
+        self.send(server_id, |w| {
+            w.describe(b'P', NO_PORTAL);
+            w.sync();
+        });
     }
 
     /// The time is up: the BEGIN goes to a server alone.
     pub(crate) fn deferral_expired(&mut self, now: Time, id: ClientId) {
+        if let Some(begin) = &mut self.client_mut(id).deferred_begin {
+            begin.expired = true;
+        }
         if let crate::link::Acquired::Server(server_id) = self.acquire(now, id) {
             self.begin_alone(now, id, server_id);
         }

@@ -137,7 +137,8 @@ impl Pooler {
         let Some(id) = server.link.filter(|&id| self.keeps_session(id)) else {
             return;
         };
-        if !server.is_clean() || server.restoring || server.probe.is_some() {
+        let busy = server.restoration.is_some() || server.probe.is_some() || server.cancels_in_flight > 0;
+        if !server.is_clean() || busy {
             return;
         }
         let client = self.client_mut(id);

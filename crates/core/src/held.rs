@@ -189,6 +189,11 @@ impl Held {
         self.own.iter().chain(copies).cloned().collect()
     }
 
+    /// The pooler's own.
+    pub(crate) fn all_own(&self) -> Vec<Arc<Statement>> {
+        self.own.clone()
+    }
+
     /// Those it knows by a client's own names; in the order of their names, so that it is always the same.
     pub(crate) fn own_names(&self) -> Vec<Arc<Statement>> {
         let own = self.copies.iter().map(|(_, c)| &c.statement).filter(|s| s.is_own());

@@ -10,6 +10,10 @@ use crate::request::Request;
 use crate::server::ServerPhase;
 use crate::time::Time;
 use pgweir_wire::{ErrorFields, TransactionStatus};
+use std::time::Duration;
+
+/// How long something of the pooler's own may take on a server whose client has left, before it is cancelled.
+const OWN_WORK_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl Pooler {
     /// The linked client is gone; `passing` says whether it left in the middle of a message.
@@ -17,13 +21,14 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
         };
-        if server.is_clean() && !matches!(passing, Passing::Forward(_)) && !server.restoring {
+        if server.is_clean() && !matches!(passing, Passing::Forward(_)) && server.restoration.is_none() {
             return self.release(now, id);
         }
         let pool = self.pools[server.pool as usize]
             .as_ref()
             .expect("a server's pool lives");
         server.link = None;
+        server.cancel_wanted = None;
         // The rest of a message cannot be made up; a walsender ends with its connection only.
         let hopeless = matches!(passing, Passing::Forward(_))
             || server.copy_both
@@ -58,16 +63,28 @@ impl Pooler {
         if owes_sync {
             let server = self.server_mut(id);
             server.ignoring_to_sync = false;
-            server.queue.push(Entry::skip(Expect::Sync));
+            // It ends what the client began: a cancel may hit it.
+            server.queue.push(Entry::forward(Expect::Sync));
             self.send(id, |w| w.sync());
         }
     }
 
-    /// Cancels what a server without a client is working on.
-    fn cancel_running(&mut self, id: ServerId) {
+    /// Cancels what a server without a client is working on. What the pooler has asked it may end by itself.
+    pub(crate) fn cancel_running(&mut self, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
-        if !server.queue.is_empty() && !server.queue.probe_in_front() {
+        if server.queue.works_for_client() {
             self.send_cancel(id);
+        }
+    }
+
+    /// A server without a client still drains: what it has got to meanwhile is cancelled, too, and so is a question of the
+    /// pooler's that has been left without an answer for long. Nobody gets a server whose restoration has failed.
+    pub(crate) fn cancel_again(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        if now - server.since > OWN_WORK_TIME_MAX && !server.queue.is_empty() {
+            self.send_cancel(id);
+        } else {
+            self.cancel_running(id);
         }
     }
 
@@ -76,7 +93,8 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
         };
-        if !server.queue.is_empty() {
+        // A cancel on its way must not hit what the pooler asks from here on.
+        if !server.queue.is_empty() || server.cancels_in_flight > 0 {
             return;
         }
         if server.status != TransactionStatus::Idle {

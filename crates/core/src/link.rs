@@ -10,7 +10,7 @@ use crate::request::{LogLevel, Request};
 use crate::sequences::{Sequences, own_server};
 use crate::server::ServerPhase;
 use crate::server_login::EVICTED;
-use crate::session_state::{Difference, Shape};
+use crate::session_state::{Shape, difference};
 use crate::settings::PoolMode;
 use crate::time::Time;
 use std::sync::Arc;
@@ -118,11 +118,7 @@ impl Pooler {
             .take(MATCHING_SERVERS_TRIED_MAX);
         let found = if self.settings.link_adversarial {
             // For tests: of all servers the one that has most to be put right.
-            let effort = |s: &ServerId| {
-                servers
-                    .get(s.0)
-                    .map_or(0, |s| Difference::between(&s.shape, shape).set.len())
-            };
+            let effort = |s: &ServerId| servers.get(s.0).map_or(0, |s| difference(&s.shape, shape).len());
             likely.max_by_key(|(_, s)| effort(s))
         } else if self.settings.server_round_robin {
             pool.idle.iter().enumerate().find(free)
@@ -233,19 +229,26 @@ impl Pooler {
         }
         let client = self.clients.get(id.0).expect("looked up above");
         let server = self.servers.get(server_id.0).expect("looked up above");
-        let acquired = match client.phase {
+        match client.phase {
             ClientPhase::Login(_) => {
                 self.login_has_server(now, id, server_id);
                 Acquired::Wait
             }
-            _ if Shape::same(&client.shape, &server.shape) => Acquired::Server(server_id),
-            _ => self.restore(id, server_id),
-        };
-        if self.servers.get(server_id.0).is_some_and(|s| s.queue.segment_open()) {
-            // Nothing else was restored.
-            self.send_settings(server_id, &[]);
+            _ if Shape::same(&client.shape, &server.shape) && !server.queue.segment_open() => {
+                Acquired::Server(server_id)
+            }
+            _ => self.restore(now, id, server_id),
         }
-        acquired
+    }
+
+    /// Closes the server of a client that goes on without it.
+    pub(crate) fn close_linked(&mut self, now: Time, id: ClientId, server_id: ServerId, reason: &str) {
+        let client = self.client_mut(id);
+        client.link = None;
+        client.pins = Pins::default();
+        client.pinned = None;
+        self.server_mut(server_id).link = None;
+        self.close_server(now, server_id, reason);
     }
 
     /// The linked server is clean and its client needs it no longer.

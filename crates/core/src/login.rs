@@ -18,8 +18,9 @@ use crate::pool::{PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
 use crate::request::{Address, LogLevel, Request};
+use crate::restoration::NOT_RESTORED;
 use crate::server::Unnamed;
-use crate::session_state::{Difference, Shape};
+use crate::session_state::{Change, Shape, difference};
 use crate::startup::Wishes;
 use crate::time::Time;
 use pgweir_auth::{
@@ -466,10 +467,9 @@ impl Pooler {
                 });
             }
             Some(Stage::Welcome(unknown)) if !unknown.is_empty() => {
-                let set = as_difference(unknown);
-                self.client_mut(id).waiting = Waiting::ForRestoration;
-                if !self.returns_to_base(id, server_id) {
-                    self.send_settings(server_id, &set);
+                let set = as_changes(unknown);
+                if !self.returns_to_base(now, id, server_id) {
+                    self.try_startup_values(now, id, server_id, &set);
                 }
             }
             _ => {
@@ -481,22 +481,26 @@ impl Pooler {
 
     /// What a server makes of startup parameters must not depend on whom it served before: a role may be refused to another
     /// session authorization, and `DateStyle = ISO` keeps the order of day and month. Says whether there is anything to do.
-    fn returns_to_base(&mut self, id: ClientId, server_id: ServerId) -> bool {
+    fn returns_to_base(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        let home = server.base.get("session_authorization").map(|s| s.value.clone());
-        let base = server.base.clone();
-        let way = Difference::on(&server.shape, &base, home.as_deref().unwrap_or_default(), |_| true);
-        if way.set.is_empty() {
-            server.shape = base;
+        let (shape, base) = (server.shape.clone(), server.base.clone());
+        let way = difference(&shape, &base);
+        if way.is_empty() {
             return false;
         }
-        // Under the settings that it still has.
-        self.send_settings(server_id, &way.set);
-        self.server_mut(server_id).shape = base;
+        let target = self.shape_with(&shape, &way);
+        self.confirm_first(now, id, server_id, &way, target);
         if let Some(login) = self.login_mut(id) {
             login.server_returns = true;
         }
         true
+    }
+
+    /// Asks a server that looks like a new one what it makes of startup values.
+    fn try_startup_values(&mut self, now: Time, id: ClientId, server_id: ServerId, set: &[Change]) {
+        let shape = self.server_mut(server_id).shape.clone();
+        let target = self.shape_with(&shape, set);
+        self.confirm_first(now, id, server_id, set, target);
     }
 
     /// A row of auth_query: user name and secret.
@@ -552,14 +556,15 @@ impl Pooler {
         let Some(login) = self.login_mut(id) else { return };
         let returned = std::mem::take(&mut login.server_returns);
         if let (true, Some(Stage::Welcome(unknown))) = (returned, &login.stage) {
-            let set = as_difference(unknown);
-            if refused.is_some() {
-                // What it looks like now is not known.
-                self.server_mut(server_id)
-                    .close_reason
-                    .get_or_insert("invalid server parameter");
+            let set = as_changes(unknown);
+            if refused.is_none() {
+                return self.try_startup_values(now, id, server_id, &set);
             }
-            return self.send_settings(server_id, &set);
+            // The values have not been tried: another server tells what it makes of them.
+            self.client_mut(id).waiting = Waiting::No;
+            self.close_linked(now, id, server_id, NOT_RESTORED);
+            self.acquire(now, id);
+            return;
         }
         let Some(Stage::Welcome(unknown)) = self.login_mut(id).and_then(|l| l.stage.take()) else {
             return;
@@ -579,17 +584,12 @@ impl Pooler {
                 }
                 self.pool_mut(pool_id).remember_startup_value(name, value, reported);
             }
-            // The server has them now, reported or not.
-            let shape = self.shapes.change(
-                &after,
-                unknown.iter().map(|(n, v)| {
-                    let canonical = after.get(n).filter(|s| s.reported).map_or(&**v, |s| &*s.value);
-                    (&**n, Some(canonical), false)
-                }),
-            );
-            self.server_mut(server_id).shape = shape;
         }
-        self.release(now, server_id);
+        if self.server_mut(server_id).close_reason == Some(NOT_RESTORED) {
+            self.close_linked(now, id, server_id, NOT_RESTORED);
+        } else {
+            self.release(now, server_id);
+        }
         match refused {
             None => self.welcome_late(now, id),
             Some((sqlstate, message)) => {
@@ -695,7 +695,7 @@ impl Pooler {
 const BROUGHT_BY_ROLE: [&str; 2] = ["is_superuser", "session_authorization"];
 
 /// Settings to make, as a server is sent them.
-fn as_difference(wished: &[(String, String)]) -> Vec<(Arc<str>, Option<Arc<str>>)> {
+fn as_changes(wished: &[(String, String)]) -> Vec<Change> {
     let set = |(name, value): &(String, String)| (name.as_str().into(), Some(value.as_str().into()));
     wished.iter().map(set).collect()
 }

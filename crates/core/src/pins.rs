@@ -36,6 +36,8 @@ pub enum PinReason {
     UnreadableSetting,
     /// A function in C that belongs to no extension: it may keep state in the server process.
     NativeCode,
+    /// The server could not tell what the session is like.
+    UnknownState,
 }
 
 /// What frees a server of a reason, when the client leaves.
@@ -51,7 +53,7 @@ pub(crate) enum Cleanup {
 
 impl PinReason {
     /// All of them, in the order of their bits.
-    pub const ALL: [PinReason; 13] = [
+    pub const ALL: [PinReason; 14] = [
         PinReason::SessionPooling,
         PinReason::LongStatement,
         PinReason::TemporaryObjects,
@@ -65,6 +67,7 @@ impl PinReason {
         PinReason::Sequences,
         PinReason::UnreadableSetting,
         PinReason::NativeCode,
+        PinReason::UnknownState,
     ];
 
     /// The words of SHOW PINS and the log.
@@ -83,6 +86,7 @@ impl PinReason {
             PinReason::Sequences => "current values of sequences",
             PinReason::UnreadableSetting => "setting that is not UTF-8",
             PinReason::NativeCode => "function in C outside an extension",
+            PinReason::UnknownState => "session state that the server could not tell",
         }
     }
 
@@ -101,7 +105,8 @@ impl PinReason {
             | PinReason::Library
             | PinReason::Seed
             | PinReason::ServerBound
-            | PinReason::NativeCode => Cleanup::Close,
+            | PinReason::NativeCode
+            | PinReason::UnknownState => Cleanup::Close,
         }
     }
 

@@ -11,15 +11,17 @@
 
 use crate::client::Waiting;
 use crate::ids::{ClientId, ServerId};
-use crate::pins::{Cleanup, PROBED, PinReason, Pinned};
+use crate::pins::{Cleanup, PROBED, PinReason, Pinned, Pins};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::reply_queue::{Entry, Expect, To};
 use crate::request::{LogLevel, Request};
-use crate::session_state::{Difference, Shape};
+use crate::server::ServerPhase;
+use crate::session_state::{Shape, difference};
 use crate::time::Time;
+use crate::weakness::Weakness;
 use pgweir_sql::Effects;
-use pgweir_wire::{ErrorFields, HEADER_BYTES, Writer, backend};
+use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, Writer, backend};
 use std::sync::Arc;
 
 /// Settings that one client's session may have beyond those `pg_settings` shows; one that names more is pinned.
@@ -35,6 +37,8 @@ pub(crate) struct Suspicion {
     pub(crate) statement: Box<str>,
     /// What the session looked like before it.
     before: Option<Arc<Shape>>,
+    /// Probes that were to tell and failed.
+    probes_failed: u8,
 }
 
 /// A probe that has not been answered yet.
@@ -59,13 +63,45 @@ pub(crate) struct Probe {
     /// Why it failed.
     failed: Option<Box<str>>,
     /// What it was about.
-    statement: Box<str>,
-    /// See [`Suspicion`].
-    before: Option<Arc<Shape>>,
+    about: Suspicion,
 }
 
-/// Time limits that are lifted while a probe runs.
-const LIMITS: [&str; 2] = ["statement_timeout", "lock_timeout"];
+/// Failed probes in a row before a client keeps its server, of whose state nothing is known, until it leaves.
+const PROBES_FAILED_MAX: u8 = 3;
+
+/// Time limits that are lifted while a probe runs, with the major version of PostgreSQL that brought them.
+const LIMITS: [(&str, u32); 3] = [
+    ("statement_timeout", 0),
+    ("lock_timeout", 0),
+    ("transaction_timeout", 17),
+];
+
+/// The setting that SET ROLE makes, and its value where no role is taken.
+const ROLE: &str = "role";
+const NO_ROLE: &str = "none";
+
+/// What a probe must look at.
+struct Asks {
+    pins: bool,
+    locks: bool,
+    settings: bool,
+}
+
+impl Asks {
+    /// For a transaction that may have had these effects, of a client that is pinned so.
+    fn of(effects: Effects, pins: Pins) -> Self {
+        let unknown_code = effects.intersects(Effects::CODE);
+        let may_have_ended = effects.intersects(Effects::ENDS) && pins.of_session();
+        let may_pin = MAY_PIN
+            .iter()
+            .any(|(effect, reason)| effects.intersects(*effect) && !pins.contains(*reason));
+        Asks {
+            pins: unknown_code || may_have_ended || may_pin,
+            locks: unknown_code || effects.intersects(Effects::LOCKS) || pins.contains(PinReason::AdvisoryLocks),
+            settings: unknown_code || effects.intersects(Effects::SETTINGS),
+        }
+    }
+}
 
 /// Which reason an effect may bring about.
 const MAY_PIN: [(Effects, PinReason); PROBED.len()] = [
@@ -152,94 +188,99 @@ impl Pooler {
         let always = self.settings.probe_always
             && self.keeps_session(id)
             && self.clients.get(id.0).is_some_and(|c| c.used_server);
-        let with_locks = self.settings.probe_always_locks;
         let Some(client) = self.clients.get_mut(id.0) else {
             return false;
         };
         client.used_server = false;
-        let suspicion = match client.suspicion.take() {
+        let mut about = match client.suspicion.take() {
             Some(suspicion) => *suspicion,
             None if always => Suspicion::default(),
             None => return false,
         };
-        let mut effects = suspicion.effects;
         if always {
-            effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
-            if with_locks {
-                effects |= Effects::LOCKS;
+            about.effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
+            if self.settings.probe_always_locks {
+                about.effects |= Effects::LOCKS;
             }
         }
-        let pins = client.pins;
-        let unknown_code = effects.intersects(Effects::CODE);
-        let may_have_ended = effects.intersects(Effects::ENDS) && pins.of_session();
-        let may_pin = MAY_PIN
-            .iter()
-            .any(|(effect, reason)| effects.intersects(*effect) && !pins.contains(*reason));
-        let ask_pins = unknown_code || may_have_ended || may_pin;
-        let ask_settings = unknown_code || effects.intersects(Effects::SETTINGS);
-        if !ask_pins && !ask_settings {
+        let weak = self.is_weak(Weakness::AsksUnderCancel);
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return false;
+        };
+        let asks = Asks::of(about.effects, client.pins);
+        if !asks.pins && !asks.settings {
             return false;
         }
-        let ask_locks = unknown_code || effects.intersects(Effects::LOCKS) || pins.contains(PinReason::AdvisoryLocks);
-        let mut hidden = suspicion.hidden;
-        if ask_settings {
-            // What DISCARD ALL has returned to its startup value was made again behind it.
-            let made = client.shape.settings().iter().chain(client.base.settings());
-            for setting in made.filter(|s| s.is_hidden()) {
-                if !hidden.iter().any(|h| h.eq_ignore_ascii_case(&setting.name)) {
-                    hidden.push((&*setting.name).into());
-                }
-            }
-            // No report tells of a role, and code that nobody has read may have taken one.
-            if unknown_code && !hidden.iter().any(|h| &**h == "role") {
-                hidden.push("role".into());
-            }
-        }
         // What has been reset must be made again before the client goes on.
-        let resets = unknown_code || effects.intersects(Effects::RESETS);
+        let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
         let other_startup = self
             .servers
             .get(server_id.0)
             .is_some_and(|s| !Arc::ptr_eq(&s.base, &client.base));
-        if ask_settings && resets && other_startup && client.waiting == Waiting::No {
+        if asks.settings && resets && other_startup && client.waiting == Waiting::No {
             client.waiting = Waiting::ForProbe;
         }
+        if self
+            .servers
+            .get(server_id.0)
+            .is_some_and(|s| s.cancels_in_flight > 0 && !weak)
+        {
+            // It would hit the question: the end of the cancel brings us back here.
+            self.client_mut(id).suspicion = Some(Box::new(about));
+            return true;
+        }
+        let hidden = asks.settings.then(|| self.hidden_settings_of(id, &mut about));
         self.state_stats.probes += 1;
-        self.send_probe(
-            server_id,
-            ask_pins.then_some(ask_locks),
-            ask_settings.then_some(hidden),
-            Probe {
-                settings: ask_settings,
-                temporary: effects.intersects(Effects::TEMPORARY),
-                prepares: effects.intersects(Effects::PREPARE),
-                statement: suspicion.statement,
-                before: suspicion.before,
-                ..Probe::default()
-            },
-        );
+        let locks = asks.pins.then_some(asks.locks);
+        self.send_probe(server_id, locks, hidden.as_deref(), about);
         true
     }
 
-    /// `locks`: whether to look at pg_locks, which visits every backend; `None` asks for no pins at all.
-    fn send_probe(&mut self, server_id: ServerId, locks: Option<bool>, hidden: Option<Vec<Box<str>>>, probe: Probe) {
+    /// Names of the settings that no view shows and this client's session may have.
+    fn hidden_settings_of(&self, id: ClientId, about: &mut Suspicion) -> Vec<Box<str>> {
+        let mut names = about.hidden.clone();
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        // What DISCARD ALL has returned to its startup value was made again behind it.
+        let made = client.shape.settings().iter().chain(client.base.settings());
+        for setting in made.filter(|s| s.is_hidden()) {
+            if !names.iter().any(|n| n.eq_ignore_ascii_case(&setting.name)) {
+                names.push((&*setting.name).into());
+            }
+        }
+        // No report tells of a role, whatever has taken it.
+        if !names.iter().any(|n| &**n == ROLE) {
+            names.push(ROLE.into());
+        }
+        names
+    }
+
+    /// `locks`: whether to look at pg_locks, which visits every backend; `None` asks for no pins at all. `hidden` are the
+    /// names of settings to ask for beside those that `pg_settings` shows; `None` asks for no settings at all.
+    fn send_probe(&mut self, server_id: ServerId, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
         let (pins, settings, set_config) = (
             self.own_statements.probe_pins.clone(),
             self.own_statements.probe_settings.clone(),
             self.own_statements.set_config_local.clone(),
         );
+        if about.probes_failed > 0 {
+            self.forget_own_statements(server_id);
+        }
+        let limits = self.time_limits(server_id, &about);
         let followed = self.names_by_sql(server_id);
         let server = self.server_mut(server_id);
-        server.probe = Some(Box::new(probe));
-        let hurried = server.shape.is_hurried();
+        server.probe = Some(Box::new(Probe {
+            settings: hidden.is_some(),
+            temporary: about.effects.intersects(Effects::TEMPORARY),
+            prepares: about.effects.intersects(Effects::PREPARE),
+            about,
+            ..Probe::default()
+        }));
         let deferrable = server.shape.is_deferrable();
         if deferrable {
             self.own_begin(server_id);
         }
-        if hurried {
-            for name in LIMITS {
-                self.probe_with(server_id, &set_config, &[Some(name.as_bytes()), Some(b"0")]);
-            }
+        for name in limits {
+            self.probe_with(server_id, &set_config, &[Some(name.as_bytes()), Some(b"0")]);
         }
         if let Some(locks) = locks {
             let followed = array_literal(&followed);
@@ -257,8 +298,38 @@ impl Pooler {
         if deferrable {
             self.own_commit(server_id);
         }
+        if matches!(self.server_mut(server_id).phase, ServerPhase::ConnectQuery) {
+            // Many a server is never asked again.
+            self.inject_close(server_id, &settings);
+        }
         self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
         self.send(server_id, |w| w.sync());
+    }
+
+    /// The time limits that a probe lifts for itself, where the session may have one: it is known to, code may have made it,
+    /// or an earlier probe has failed.
+    fn time_limits(&self, server_id: ServerId, about: &Suspicion) -> Vec<&'static str> {
+        let shape = &self.servers.get(server_id.0).expect("looked up by the caller").shape;
+        let may_have = about.effects.intersects(Effects::CODE) || about.probes_failed > 0 || shape.is_hurried();
+        let exists = |since: u32| since == 0 || shape.server_major().is_some_and(|major| major >= since);
+        let limits = LIMITS.iter().filter(|(_, since)| may_have && exists(*since));
+        limits.map(|(name, _)| *name).collect()
+    }
+
+    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports.
+    pub(crate) fn ask_new_server(&mut self, server_id: ServerId) {
+        self.send_probe(server_id, None, Some(&[ROLE.into()]), Suspicion::default());
+    }
+
+    /// A statement of the pooler's own may not be on the server any more, whatever has become of it: each is prepared again
+    /// in front of its next use.
+    fn forget_own_statements(&mut self, server_id: ServerId) {
+        for statement in self.server_mut(server_id).held.all_own() {
+            self.inject_close(server_id, &statement);
+            if let Some(close) = self.server_mut(server_id).queue.back_mut() {
+                close.to = To::Probe;
+            }
+        }
     }
 
     /// Runs one of the pooler's own statements as part of a probe.
@@ -301,6 +372,11 @@ impl Pooler {
         let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) else {
             return self.channel_row(server_id, message);
         };
+        if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
+            // A value too long to be kept.
+            probe.unreadable = true;
+            return;
+        }
         let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
             probe.failed = Some("malformed row".into());
             return;
@@ -349,29 +425,22 @@ impl Pooler {
         };
         let Some(mut probe) = server.probe.take() else { return };
         let Some(id) = server.link else {
-            return self.remains_told(server_id, probe.temporary_schema || probe.failed.is_some());
+            return self.told_without_client(server_id, &probe);
         };
+        if let Some(failed) = probe.failed.take() {
+            return self.probe_was_in_vain(now, id, server_id, probe.about, &failed);
+        }
         let client = self.client_mut(id);
         if client.waiting == Waiting::ForProbe {
             client.waiting = Waiting::No;
             self.requests.push_back(Request::Resume(id.into()));
-        }
-        if let Some(failed) = probe.failed {
-            self.log(
-                LogLevel::Warning,
-                format!("{server_id}: cannot tell the state of the session: {failed}"),
-            );
-            self.server_mut(server_id)
-                .close_reason
-                .get_or_insert("the state of its session is not known");
-            return;
         }
         if let Some(held) = probe.pins {
             self.channels_may_have_changed(now, id);
             let before = self.client_mut(id).pins;
             for (reason, held) in PROBED.into_iter().zip(held) {
                 if held {
-                    self.pin_by(now, id, reason, probe.statement.as_bytes());
+                    self.pin_by(now, id, reason, probe.about.statement.as_bytes());
                 } else {
                     self.client_mut(id).pins.set(reason, false);
                 }
@@ -399,7 +468,7 @@ impl Pooler {
             }
         }
         if probe.unreadable {
-            self.pin_by(now, id, PinReason::UnreadableSetting, probe.statement.as_bytes());
+            self.pin_by(now, id, PinReason::UnreadableSetting, probe.about.statement.as_bytes());
         }
         if probe.settings {
             // The view told what the probe made of them.
@@ -407,8 +476,70 @@ impl Pooler {
                 .rows
                 .retain(|(name, _)| probe.lifted.iter().all(|(lifted, _)| lifted != name));
             probe.rows.append(&mut probe.lifted);
-            self.settings_found(id, server_id, &probe.rows, probe.before.as_ref());
+            self.settings_found(id, server_id, &probe.rows, probe.about.before.as_ref());
         }
+    }
+
+    /// A probe has failed, for a reason that need not be the session's: it is asked again. Where that is in vain as well, the
+    /// client keeps the server, which nobody else gets after it.
+    fn probe_was_in_vain(&mut self, now: Time, id: ClientId, server_id: ServerId, mut about: Suspicion, failed: &str) {
+        self.log(
+            LogLevel::Warning,
+            format!("{server_id}: cannot tell the state of the session: {failed}"),
+        );
+        about.probes_failed += 1;
+        if self.is_weak(Weakness::ForgetsFailedProbe) {
+            about.probes_failed = PROBES_FAILED_MAX;
+        }
+        if about.probes_failed < PROBES_FAILED_MAX {
+            return self.suspect_again(id, about);
+        }
+        if !self.is_weak(Weakness::ForgetsFailedProbe) {
+            self.pin_by(now, id, PinReason::UnknownState, about.statement.as_bytes());
+        }
+        let client = self.client_mut(id);
+        if client.waiting == Waiting::ForProbe {
+            client.waiting = Waiting::No;
+            self.requests.push_back(Request::Resume(id.into()));
+        }
+    }
+
+    /// What a failed probe was about, and what has come to it since.
+    fn suspect_again(&mut self, id: ClientId, mut about: Suspicion) {
+        let client = self.client_mut(id);
+        if let Some(newer) = client.suspicion.take() {
+            about.effects |= newer.effects;
+            let known = about.hidden.len();
+            let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
+            about.hidden.extend(new.collect::<Vec<_>>());
+        }
+        client.suspicion = Some(Box::new(about));
+    }
+
+    /// A server without a client has answered: a new one, or one that was reset.
+    fn told_without_client(&mut self, server_id: ServerId, probe: &Probe) {
+        let is_new = matches!(self.server_mut(server_id).phase, ServerPhase::ConnectQuery);
+        if !is_new {
+            return self.remains_told(server_id, probe.temporary_schema || probe.failed.is_some());
+        }
+        if probe.failed.is_some() || probe.unreadable {
+            self.server_mut(server_id)
+                .close_reason
+                .get_or_insert("the state of its session is not known");
+            return;
+        }
+        let shape = self.server_mut(server_id).shape.clone();
+        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
+        let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
+        let rows = probe
+            .rows
+            .iter()
+            .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
+        let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));
+        let shape = self
+            .shapes
+            .change(&shape, rows.map(|(name, value)| (name, Some(value), false)));
+        self.server_mut(server_id).shape = shape;
     }
 
     /// The settings that the session has made, as the server tells them.
@@ -422,10 +553,12 @@ impl Pooler {
         let server = self.servers.get(server_id.0).expect("looked up by the caller");
         let client = self.clients.get(id.0).expect("a linked client lives");
         let now = server.shape.clone();
-        // No role is the same as none set.
+        // No role is the same as none set, unless the server has logged in with one.
+        let starts_with_role = server.base.get(ROLE).is_some();
         let is_made = |name: &str| {
             let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
-                n.eq_ignore_ascii_case(name) && v.as_deref().is_some_and(|v| (name, v) != ("role", "none"))
+                let says = |v: &str| starts_with_role || (name, v) != (ROLE, NO_ROLE);
+                n.eq_ignore_ascii_case(name) && v.as_deref().is_some_and(says)
             };
             rows.iter().any(made)
         };
@@ -458,9 +591,8 @@ impl Pooler {
         let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
         let before = before.unwrap_or(&client.shape);
         let was_made = |name: &str| value_in(before, name) != value_in(&server.base, name);
-        let at_startup = Difference::between(&server.base, &client.base);
+        let at_startup = difference(&server.base, &client.base);
         let returned: Vec<(&str, Option<&str>, bool)> = at_startup
-            .set
             .iter()
             .filter(|(name, value)| value.is_some() && !is_made(name) && was_made(name))
             .map(|(name, value)| (&**name, value.as_deref(), false))

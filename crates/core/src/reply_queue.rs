@@ -58,6 +58,8 @@ pub(crate) enum To {
     Probe,
     /// Nobody; it says whether the plan of a statement can still be used (see [`crate::replanning`]).
     Check,
+    /// Nobody; that it fails is what it is for.
+    Swallow,
     /// The linked client gets these bytes; the server was not asked.
     Fake(Vec<u8>),
     /// The linked client gets the reply, but for an error with this SQLSTATE, whose words would be about something of ours.
@@ -212,6 +214,8 @@ pub(crate) struct ReplyQueue {
     segment_open: bool,
     /// Something of the segment that is open has been sent to the server.
     segment_sent: bool,
+    /// Entries that a ReadyForQuery ended, since the server logged in.
+    segments_answered: u64,
 }
 
 impl ReplyQueue {
@@ -294,7 +298,9 @@ impl ReplyQueue {
     }
 
     fn count_out(&mut self, entry: &Entry) {
-        self.ready_owed -= u32::from(entry.expect.ends_with_ready());
+        let ended = entry.expect.ends_with_ready();
+        self.ready_owed -= u32::from(ended);
+        self.segments_answered += u64::from(ended);
         self.fakes -= u32::from(matches!(entry.to, To::Fake(_)));
     }
 
@@ -318,6 +324,33 @@ impl ReplyQueue {
     pub(crate) fn segment_goes_on(&mut self) {
         self.segment_open = true;
         self.segment_sent = false;
+    }
+
+    /// The number of segments answered so far: the number of the one that the server works on.
+    pub(crate) fn segments_answered(&self) -> u64 {
+        self.segments_answered
+    }
+
+    /// The number of the first segment outstanding that is a client's, and not the pooler's own.
+    pub(crate) fn next_of_client(&self) -> Option<u64> {
+        let own = |e: &Entry| matches!(e.to, To::Skip | To::Probe) || e.ready == Ready::Told;
+        let mut number = self.segments_answered;
+        for entry in &self.entries {
+            if !entry.expect.ends_with_ready() {
+                continue;
+            }
+            if !own(entry) {
+                return Some(number);
+            }
+            number += 1;
+        }
+        // A segment that the client has not ended yet.
+        self.segment_open.then_some(number)
+    }
+
+    /// Whether the server works on something of a client's.
+    pub(crate) fn works_for_client(&self) -> bool {
+        self.next_of_client() == Some(self.segments_answered)
     }
 
     /// Whether the front is a Fake, which must be answered before any further reply of the server's.

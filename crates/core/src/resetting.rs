@@ -10,7 +10,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared;
 use crate::reply_queue::{Entry, Expect, Ready};
-use crate::session_state::Difference;
+use crate::session_state::difference;
 use pgweir_sql::{Effects, Statement};
 use pgweir_wire::Writer;
 use std::sync::Arc;
@@ -101,8 +101,7 @@ impl Pooler {
         if Arc::ptr_eq(&client.base, &server.base) {
             return Vec::new();
         }
-        Difference::between(&server.base, &client.base)
-            .set
+        difference(&server.base, &client.base)
             .into_iter()
             .filter(|(name, _)| returns.includes(name))
             .filter_map(|(name, value)| Some((name, value?)))

@@ -1,8 +1,11 @@
 //! Making a server look like its client.
 //!
-//! Restored settings commit alone: they are a segment of their own, of a named statement, that ends in its own Sync, with
-//! `Skip` entries for its replies (recordings E1 to E6, F1 say why). The client's messages share the write with it only
-//! where no setting in it can be refused.
+//! **Confirmed first.** Restored settings are a segment of their own, of a named statement, that ends in its own Sync, with
+//! `Skip` entries for its replies (recordings E1 to E6, F1 say why). No byte of the client's is sent before the server has
+//! answered the whole of it: a restoration that is refused, cancelled or interrupted leaves the client's statement unrun.
+//!
+//! What a server looks like changes only when it says so. A restoration that ends well has made its target, whether its client
+//! is still there or not; one that fails leaves a server of which nothing is known, and that is closed.
 
 use crate::client::Waiting;
 use crate::errors::Trouble;
@@ -11,44 +14,85 @@ use crate::link::Acquired;
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect, Ready};
 use crate::request::{LogLevel, Request};
-use crate::session_state::{Difference, Shape};
+use crate::session_state::{Change, Shape, difference_on};
 use crate::time::Time;
-use pgweir_wire::{Writer, backend};
+use crate::weakness::Weakness;
+use pgweir_wire::{TransactionStatus, Writer, backend};
 use std::sync::Arc;
 
+/// Why a server is closed that did not become what it should.
+pub(crate) const NOT_RESTORED: &str = "invalid server parameter";
+
+/// Servers that a client's settings are tried on before the client is told that they cannot be restored. One may refuse for
+/// a reason of its own: a library that it has loaded, a time limit that its last client has set.
+const SERVERS_TRIED_MAX: u8 = 3;
+
+/// A segment of restored settings that the server has not answered to the end.
+#[derive(Debug)]
+pub(crate) struct Restoration {
+    /// What the server looks like once it has confirmed. It follows the server's reports meanwhile.
+    target: Arc<Shape>,
+    /// Why the server refused: SQLSTATE and message.
+    refused: Option<Box<(String, String)>>,
+}
+
 impl Pooler {
-    /// Sends what lies between a server and the client just linked to it.
-    pub(crate) fn restore(&mut self, id: ClientId, server_id: ServerId) -> Acquired {
-        let target = self.client_mut(id).shape.clone();
+    /// Makes a server look like the client that was just linked to it.
+    pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
+        let wanted = self.client_mut(id).shape.clone();
         let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let home = server.base.get("session_authorization").map(|s| s.value.clone());
-        let accepted = |name: &str| server.custom_settings.contains(name);
-        let difference = Difference::on(&server.shape, &target, home.as_deref().unwrap_or_default(), accepted);
-        if difference.set.is_empty() {
+        let set = difference_on(&server.shape, &wanted, &server.base.home());
+        if set.is_empty() {
             self.tell_differences(id, server_id);
+            if self.servers.get(server_id.0).is_some_and(|s| s.queue.segment_open()) {
+                let shape = self.server_mut(server_id).shape.clone();
+                self.confirm_first(now, id, server_id, &[], shape);
+                return Acquired::Wait;
+            }
             return Acquired::Server(server_id);
         }
-        self.state_stats.restorations += 1;
-        self.state_stats.settings_sent += difference.set.len() as u64;
-        self.send_settings(server_id, &difference.set);
-        let server = self.server_mut(server_id);
-        for (name, value) in &difference.set {
-            if value.is_some() && name.contains('.') {
-                server.custom_settings.insert(name.clone());
-                server.note_custom_setting(name);
-            }
-        }
         // Read-only settings stay the server's own: see tell_differences.
-        server.shape = target;
-        if difference.may_be_refused && !self.is_weak(crate::Weakness::SharesUnconfirmed) {
-            self.client_mut(id).waiting = Waiting::ForRestoration;
-            return Acquired::Wait;
+        let target = if server.shape.same_fixed(&wanted) {
+            wanted
+        } else {
+            let shape = server.shape.clone();
+            self.shape_with(&shape, &set)
+        };
+        self.state_stats.restorations += 1;
+        self.state_stats.settings_sent += set.len() as u64;
+        self.confirm_first(now, id, server_id, &set, target);
+        if self.is_weak(Weakness::SharesUnconfirmed) {
+            self.client_mut(id).waiting = Waiting::No;
+            return Acquired::Server(server_id);
         }
-        Acquired::Server(server_id)
+        Acquired::Wait
     }
 
-    /// Begins a segment that [`Pooler::send_settings`] ends, unless it has begun. Of what is in it nothing comes sooner:
-    /// a BEGIN is refused once anything has taken a snapshot, as Parse may.
+    /// Sends settings; the client waits for the answer.
+    pub(crate) fn confirm_first(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        set: &[Change],
+        target: Arc<Shape>,
+    ) {
+        self.client_mut(id).waiting = Waiting::ForRestoration;
+        self.server_mut(server_id).request_time = now;
+        self.send_settings(server_id, set, target);
+    }
+
+    /// A shape with settings made, as far as the server has not reported them yet.
+    pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
+        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
+        // What is reset and reported, the server reports.
+        let changes = set.iter().filter(|(name, value)| value.is_some() || !reported(name));
+        self.shapes
+            .change(shape, changes.map(|(name, value)| (&**name, value.as_deref(), false)))
+    }
+
+    /// Begins a segment that [`Pooler::send_settings`] ends, unless it has begun. Nothing precedes a BEGIN in it: a BEGIN is
+    /// refused once anything has taken a snapshot, as Parse may.
     pub(crate) fn begin_restoring(&mut self, server_id: ServerId) {
         let server = self.server_mut(server_id);
         if server.shape.is_deferrable() && !server.queue.segment_open() {
@@ -56,69 +100,111 @@ impl Pooler {
         }
     }
 
-    /// One segment that makes settings.
-    pub(crate) fn send_settings(&mut self, server_id: ServerId, set: &[(Arc<str>, Option<Arc<str>>)]) {
+    /// One segment that makes settings; the server looks like `target` when it has confirmed them.
+    pub(crate) fn send_settings(&mut self, server_id: ServerId, set: &[Change], target: Arc<Shape>) {
         self.begin_restoring(server_id);
-        let statement = self.own_statements.set_config.clone();
-        self.ensure_held(server_id, &statement);
         let deferrable = self.server_mut(server_id).shape.is_deferrable();
-        let server = self.server_mut(server_id);
-        server.restoring = true;
-        server.refused = None;
-        for _ in set {
-            server.queue.push(Entry::skip(Expect::Bind));
-            server.queue.push(Entry::skip(Expect::Execute));
-        }
-        let name = statement.server_name();
-        self.outbox.insert(server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            for (setting, value) in set {
-                let value = value.as_ref().map(|v| v.as_bytes());
-                writer.bind_text(name, &[Some(setting.as_bytes()), value]);
-                writer.execute();
+        if !set.is_empty() {
+            let statement = self.own_statements.set_config.clone();
+            self.ensure_held(server_id, &statement);
+            let server = self.server_mut(server_id);
+            for (name, value) in set {
+                server.queue.push(Entry::skip(Expect::Bind));
+                server.queue.push(Entry::skip(Expect::Execute));
+                if value.is_some() && name.contains('.') {
+                    server.note_custom_setting(name);
+                }
             }
-        });
+            let name = statement.server_name();
+            self.outbox.insert(server_id.into(), |bytes| {
+                let mut writer = Writer::new(bytes);
+                for (setting, value) in set {
+                    let value = value.as_ref().map(|v| v.as_bytes());
+                    writer.bind_text(name, &[Some(setting.as_bytes()), value]);
+                    writer.execute();
+                }
+            });
+        }
         if deferrable {
             self.own_commit(server_id);
         }
-        self.server_mut(server_id).queue.push(Entry::skip(Expect::Sync));
+        let server = self.server_mut(server_id);
+        server.restoration = Some(Box::new(Restoration { target, refused: None }));
+        server.queue.push(Entry::skip(Expect::Sync));
         self.send(server_id, |w| w.sync());
+    }
+
+    /// The server refused something in a segment of restored settings: none of them is made.
+    pub(crate) fn restoration_refused(&mut self, server_id: ServerId, sqlstate: &[u8], message: &[u8]) {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        if let Some(restoration) = &mut self.server_mut(server_id).restoration {
+            let refused = || Box::new((text(sqlstate), text(message)));
+            restoration.refused.get_or_insert_with(refused);
+        }
     }
 
     /// The server has answered a segment of restored settings.
     pub(crate) fn restored(&mut self, now: Time, server_id: ServerId) {
         let server = self.server_mut(server_id);
-        server.restoring = false;
-        let refused = server.refused.take();
-        let Some(id) = server.link else { return };
+        let Some(restoration) = server.restoration.take() else {
+            return;
+        };
+        let Restoration { target, refused } = *restoration;
+        let (link, idle) = (server.link, server.status == TransactionStatus::Idle);
+        // A login's values are refused because they are wrong: the transaction that tried them is undone as a whole.
+        let are_tried = idle && link.is_some_and(|id| self.is_login(id));
+        let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
+        let server = self.server_mut(server_id);
+        if refused.is_none() || trusts {
+            server.shape = target;
+        } else if !are_tried {
+            server.close_reason.get_or_insert(NOT_RESTORED);
+        }
+        if let Some(refused) = &refused {
+            self.state_stats.refused += 1;
+            let text = format!(
+                "{server_id}: server refused restored settings: {} {}",
+                refused.0, refused.1
+            );
+            self.log(LogLevel::Warning, text);
+        }
+        let Some(id) = link else { return };
         if self.is_login(id) {
             return self.login_validated(now, id, server_id, refused.map(|r| *r));
         }
-        if let Some(refused) = refused {
-            self.state_stats.refused += 1;
-            let (sqlstate, message) = *refused;
-            let text = format!("{server_id}: server refused restored settings: {sqlstate} {message}");
-            self.log(LogLevel::Error, text);
-            // What the server looks like now is not known.
-            self.server_mut(server_id)
-                .close_reason
-                .get_or_insert("invalid server parameter");
-            let hint = "Reconnect; the setting was accepted when it was made.";
-            return self.fail_client(
-                now,
-                id,
-                Trouble::RestorationRefused,
-                "cannot restore the session's settings",
-                &message,
-                hint,
-            );
+        match refused {
+            None => self.settings_confirmed(id, server_id),
+            Some(refused) => self.settings_refused(now, id, server_id, &refused.1),
         }
+    }
+
+    fn settings_confirmed(&mut self, id: ClientId, server_id: ServerId) {
         self.tell_differences(id, server_id);
         let client = self.client_mut(id);
+        client.servers_refused = 0;
         if client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
             self.requests.push_back(Request::Resume(id.into()));
         }
+    }
+
+    /// The server is closed, and the client tries another one. Nothing of its own has run.
+    fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str) {
+        let client = self.client_mut(id);
+        client.servers_refused += 1;
+        // What pins it cannot be had anywhere else.
+        let elsewhere = client.servers_refused < SERVERS_TRIED_MAX && !client.pins.of_session();
+        if elsewhere && client.waiting == Waiting::ForRestoration {
+            client.waiting = Waiting::No;
+            self.close_linked(now, id, server_id, NOT_RESTORED);
+            if let Acquired::Server(_) = self.acquire(now, id) {
+                self.requests.push_back(Request::Resume(id.into()));
+            }
+            return;
+        }
+        let hint = "Reconnect; the setting was accepted when it was made.";
+        let text = "cannot restore the session's settings";
+        self.fail_client(now, id, Trouble::RestorationRefused, text, message, hint);
     }
 
     /// Tells a client what its server reports otherwise than it was last told: settings that nobody can set (after an
@@ -151,16 +237,19 @@ impl Pooler {
             return Passed::Forward;
         };
         let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
-        let known = server.shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
-        if !known {
+        let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
+        if !known(&server.shape) {
             server.shape = self.shapes.change(&server.shape, [(name, Some(value), true)]);
+        }
+        if let Some(restoration) = server.restoration.as_mut().filter(|r| !known(&r.target)) {
+            restoration.target = self.shapes.change(&restoration.target, [(name, Some(value), true)]);
         }
         let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
             return Passed::Skip;
         };
         // Where a setting has been reset and is made again, the client hears of the outcome only.
         let in_between = server.queue.front().is_some_and(|e| e.ready != Ready::Passes);
-        if server.restoring || in_between || !client.is_session() {
+        if server.restoration.is_some() || in_between || !client.is_session() {
             return Passed::Skip;
         }
         client.shape = server.shape.clone();

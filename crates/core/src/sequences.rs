@@ -43,7 +43,8 @@ impl Pooler {
         let untouched = server.is_clean() && server.stranger && !self.client_mut(id).pins.of_session();
         if asked && before != Sequences::Asked && untouched {
             self.discard_sequences(server_id);
-            self.send_settings(server_id, &[]);
+            let shape = self.server_mut(server_id).shape.clone();
+            self.send_settings(server_id, &[], shape);
         }
     }
 

@@ -8,6 +8,7 @@ use crate::pool::PoolId;
 use crate::probe::Probe;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{Connected, Endpoint};
+use crate::restoration::Restoration;
 use crate::session_state::Shape;
 use crate::time::Time;
 use foldhash::fast::RandomState;
@@ -22,7 +23,7 @@ pub(crate) enum ServerPhase {
     Connecting,
     /// It logs in; `exchange` is the authentication, until AuthenticationOk.
     Login(Box<pgweir_auth::ServerAuth>),
-    /// Logged in: runs connect_query.
+    /// Logged in: runs connect_query, and tells what it looks like then.
     ConnectQuery,
     /// In the pool's idle list.
     Idle,
@@ -78,8 +79,6 @@ pub(crate) struct Server {
     pub(crate) sync_among_copy_data: bool,
     /// Streaming replication: both sides send CopyData.
     pub(crate) copy_both: bool,
-    /// Why the server refused restored settings: SQLSTATE and message.
-    pub(crate) refused: Option<Box<(String, String)>>,
     /// The FATAL message it has sent its client; its end follows.
     pub(crate) fatal: Option<Box<str>>,
     /// A probe whose answer is due.
@@ -98,13 +97,11 @@ pub(crate) struct Server {
     pub(crate) stranger: bool,
     /// It is left to its last client for what that has drawn from sequences: see [`crate::sequences`].
     pub(crate) claimed: bool,
-    /// Custom settings that it has accepted: it will accept them again.
-    pub(crate) custom_settings: HashSet<Arc<str>, RandomState>,
     /// Custom settings that sessions have made or tried to make there: since then they are empty there instead of unknown.
     pub(crate) custom_names: HashSet<Box<str>, RandomState>,
-    /// A segment of restored settings is at the front of the queue; its ParameterStatus are not the client's.
-    pub(crate) restoring: bool,
-    /// What it looks like, with everything that has been sent to it.
+    /// The segment of restored settings at the front of the queue; its ParameterStatus are not the client's.
+    pub(crate) restoration: Option<Box<Restoration>>,
+    /// What it looks like, by its own word.
     pub(crate) shape: Arc<Shape>,
     /// Something that may change settings was sent, and the ReadyForQuery that reports them has not come.
     pub(crate) settings_in_doubt: bool,
@@ -121,12 +118,16 @@ pub(crate) struct Server {
     pub(crate) cancel_key: Option<CancelKey>,
     /// Cancel requests on their way to it.
     pub(crate) cancels_in_flight: u32,
+    /// The segment that its client wants cancelled, when the server gets to it.
+    pub(crate) cancel_wanted: Option<u64>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
     pub(crate) close_reason: Option<&'static str>,
     /// Close it at this age.
     pub(crate) expires: Time,
     /// Whether a client has had it.
     pub(crate) has_served: bool,
+    /// It has told what it looks like, or need not.
+    pub(crate) introduced: bool,
     /// AuthenticationOk has come.
     pub(crate) authenticated: bool,
     pub(crate) connect_time: Time,

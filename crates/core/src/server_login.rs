@@ -154,7 +154,6 @@ impl Pooler {
             sync_among_copy_data: false,
             settings_in_doubt: false,
             copy_both: false,
-            refused: None,
             fatal: None,
             probe: None,
             move_failed: false,
@@ -164,9 +163,8 @@ impl Pooler {
             last_client: None,
             stranger: false,
             claimed: false,
-            custom_settings: Default::default(),
             custom_names: Default::default(),
-            restoring: false,
+            restoration: None,
             base: shape.clone(),
             shape,
             held: Held::new(),
@@ -176,9 +174,11 @@ impl Pooler {
             unnamed: Unnamed::Nothing,
             cancel_key: None,
             cancels_in_flight: 0,
+            cancel_wanted: None,
             close_reason: None,
             expires: now + lifetime,
             has_served: false,
+            introduced: false,
             authenticated: false,
             connect_time: now,
             since: now,
@@ -352,17 +352,13 @@ impl Pooler {
         server.phase = ServerPhase::ConnectQuery;
         server.base = server.shape.clone();
         server.ready_time = now;
-        let (pool_id, base) = (server.pool, server.base.clone());
+        let pool_id = server.pool;
         let pool = self.pool_mut(pool_id);
         pool.connecting -= 1;
         pool.failures_in_a_row = 0;
         pool.failure = None;
         pool.retry_at = None;
-        let first = pool.welcome.replace(base).is_none();
         let connect_query = pool.settings.connect_query.clone();
-        if first {
-            self.welcome_known(now, pool_id);
-        }
         match connect_query {
             Some(query) => self.own_query(now, id, ServerPhase::ConnectQuery, &query),
             None => self.login_finished(now, id),
@@ -374,12 +370,22 @@ impl Pooler {
         if server.status != TransactionStatus::Idle {
             return self.close_server(now, id, "connect query left a transaction open");
         }
+        if let Some(reason) = server.close_reason {
+            return self.close_server(now, id, reason);
+        }
+        let pool_id = server.pool;
+        if !std::mem::replace(&mut server.introduced, true) && self.shares_sessions(pool_id) {
+            return self.ask_new_server(id);
+        }
         // What connect_query has set is how servers of this pool look.
+        let server = self.server_mut(id);
         server.base = server.shape.clone();
-        let (pool_id, base) = (server.pool, server.base.clone());
+        let base = server.base.clone();
         let text = format!("{} login finished", self.server_label(id));
         self.log(LogLevel::Debug, text);
-        self.pool_mut(pool_id).welcome = Some(base);
+        if self.pool_mut(pool_id).welcome.replace(base).is_none() {
+            self.welcome_known(now, pool_id);
+        }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
             return self.listener_logged_in(now, id);
         }

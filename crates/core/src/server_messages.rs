@@ -12,6 +12,7 @@ use crate::pooler::Pooler;
 use crate::prepared::{OWN_ID_MAX, ServerName};
 use crate::reply_queue::{Expect, Instead, Ready, To};
 use crate::request::{LogLevel, Request};
+use crate::restoration::NOT_RESTORED;
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolMode;
 use crate::time::Time;
@@ -376,8 +377,12 @@ impl Pooler {
                 Passed::Closed
             };
         }
+        if server.cancel_wanted.is_some() {
+            self.cancel_what_was_wanted(id);
+        }
+        let server = self.servers.get_mut(id.0).expect("still there");
         if matches!(entry.to, To::Skip) {
-            if server.restoring {
+            if server.restoration.is_some() {
                 self.flush_run(id, run);
                 self.restored(now, id);
                 return match self.servers.get(id.0) {
@@ -503,7 +508,7 @@ impl Pooler {
         if let Some(server) = self.servers.get(id.0) {
             // Kept, but not as the client wants it.
             if let (true, true, Some(client)) = (server.link == client, server.is_clean(), client) {
-                self.restore(client, id);
+                self.restore(now, client, id);
             }
             Passed::Skip
         } else {
@@ -653,6 +658,7 @@ impl Pooler {
         let front = server.queue.front().expect("looked at above");
         let skipped = matches!(front.to, To::Skip);
         let probe = matches!(front.to, To::Probe);
+        let swallowed = matches!(front.to, To::Swallow);
         let replaced = match &front.to {
             To::Replace(sqlstate, Instead::Error(reply)) if fields.sqlstate == sqlstate => Some(reply.clone()),
             To::Replace(sqlstate, Instead::Named(id, name)) if fields.sqlstate == sqlstate => {
@@ -693,20 +699,21 @@ impl Pooler {
                 self.sync_after_failed_begin(id);
             }
         }
+        if swallowed {
+            return Passed::Skip;
+        }
         let server = self.servers.get_mut(id.0).expect("still there");
         if skipped && server.queue.front().is_some_and(|e| e.ready == Ready::Told) {
-            // In a failed transaction nothing was reset, so there is nothing to make again.
-            if fields.sqlstate != b"25P02" {
-                server.close_reason.get_or_insert("invalid server parameter");
+            // In a failed transaction nothing was reset, so there is nothing to make again. Otherwise a probe finds out.
+            let asks = client.is_some_and(|c| self.client_mut(c).suspicion.is_some());
+            if fields.sqlstate != b"25P02" && !asks {
+                self.server_mut(id).close_reason.get_or_insert(NOT_RESTORED);
             }
             return Passed::Skip;
         }
         let server = self.servers.get_mut(id.0).expect("still there");
-        if server.restoring {
-            // Whatever failed in it, none of the settings is made.
-            let text = String::from_utf8_lossy(fields.message).into_owned();
-            let sqlstate = String::from_utf8_lossy(fields.sqlstate).into_owned();
-            server.refused = Some(Box::new((sqlstate, text)));
+        if server.restoration.is_some() {
+            self.restoration_refused(id, fields.sqlstate, fields.message);
             return Passed::Skip;
         }
         if probe {
@@ -851,7 +858,7 @@ fn server_link(pooler: &Pooler, id: ServerId) -> Option<ClientId> {
 #[inline]
 fn forwards(server: &Server) -> bool {
     match server.queue.front() {
-        Some(entry) => !matches!(entry.to, To::Skip | To::Probe | To::Check),
+        Some(entry) => !matches!(entry.to, To::Skip | To::Probe | To::Check | To::Swallow),
         // Asynchronous messages between requests.
         None => true,
     }

@@ -7,8 +7,8 @@
 //! A shape holds what the server reported (ParameterStatus) and what was set explicitly at startup. Settings that a
 //! client changes with SET and that the server does not report are not known here yet.
 
-use foldhash::fast::RandomState;
-use std::hash::Hash;
+use foldhash::fast::{FixedState, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// The most settings a shape may hold; a client that asks for more at startup is refused.
@@ -48,19 +48,6 @@ const CHANGE_PARSING: [&str; 11] = [
     "TimeZone",
     "transform_null_equals",
     "xmloption",
-];
-
-/// Settings whose known-good values no server of the same database and user can refuse, so that the client's own
-/// messages may share a write with them. Everything else is waited for.
-const NEVER_REFUSED: [&str; 8] = [
-    "application_name",
-    "client_encoding",
-    "DateStyle",
-    "extra_float_digits",
-    "IntervalStyle",
-    "search_path",
-    "standard_conforming_strings",
-    "TimeZone",
 ];
 
 /// The values of the settings that change parsing; equal ones may share prepared statements.
@@ -121,6 +108,8 @@ pub(crate) struct Shape {
     parse: ParseSettings,
     /// See [`Shape::creates_temporary`].
     creates_temporary: bool,
+    /// Hash of the settings that nobody can set.
+    fixed: u64,
 }
 
 impl Shape {
@@ -128,6 +117,24 @@ impl Shape {
     #[inline]
     pub(crate) fn same(a: &Arc<Shape>, b: &Arc<Shape>) -> bool {
         Arc::ptr_eq(a, b)
+    }
+
+    /// Whether what nobody can set is the same in both, so that a server with one can be made to look like the other.
+    pub(crate) fn same_fixed(&self, other: &Shape) -> bool {
+        self.fixed == other.fixed
+    }
+
+    /// The user whom a server that started with this shape has logged in as; empty where the server does not tell.
+    pub(crate) fn home(&self) -> Arc<str> {
+        self.get("session_authorization")
+            .map(|s| s.value.clone())
+            .unwrap_or_default()
+    }
+
+    /// The major version of the server, where it tells.
+    pub(crate) fn server_major(&self) -> Option<u32> {
+        let version = &self.get("server_version")?.value;
+        version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
     pub(crate) fn settings(&self) -> &[Setting] {
@@ -204,6 +211,14 @@ impl Shape {
     }
 }
 
+/// Hash of the settings among these that nobody can set.
+fn fixed_hash(settings: &[Setting]) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    let fixed = settings.iter().filter(|s| READ_ONLY.contains(&&*s.name));
+    fixed.for_each(|s| (&s.name, &s.value).hash(&mut hasher));
+    hasher.finish()
+}
+
 #[derive(Debug, Clone)]
 struct ByContent(Arc<Shape>);
 
@@ -246,6 +261,7 @@ impl ShapeTable {
             settings: Vec::new(),
             parse: ParseSettings::default(),
             creates_temporary: false,
+            fixed: 0,
         });
         let mut shapes = hashbrown::HashSet::default();
         shapes.insert(ByContent(empty.clone()));
@@ -303,10 +319,12 @@ impl ShapeTable {
         let creates_temporary = settings
             .iter()
             .any(|s| s.name.eq_ignore_ascii_case("search_path") && s.value.contains("pg_temp"));
+        let fixed = fixed_hash(&settings);
         let shape = Arc::new(Shape {
             settings,
             parse,
             creates_temporary,
+            fixed,
         });
         self.shapes.insert(ByContent(shape.clone()));
         shape
@@ -317,63 +335,47 @@ impl ShapeTable {
     }
 }
 
-/// What must be sent to make a server look like a client.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Difference {
-    /// Settings to make, in the order to send them; `None` resets to the server's own startup value.
-    pub(crate) set: Vec<(Arc<str>, Option<Arc<str>>)>,
-    /// Whether the server may refuse one of them, so that its answer must be awaited.
-    pub(crate) may_be_refused: bool,
+/// A setting to make on a server; `None` resets it to the server's own startup value.
+pub(crate) type Change = (Arc<str>, Option<Arc<str>>);
+
+/// The settings that make a server with one shape look like a client with another, in the order to send them.
+///
+/// `home` is the user whom the server logged in as.
+pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<Change> {
+    let mut set = Vec::new();
+    let writable = |name: &str| !READ_ONLY.iter().chain(&WHO).any(|n| n.eq_ignore_ascii_case(name));
+    for have in &server.settings {
+        if !have.reported && writable(&have.name) && client.get(&have.name).is_none() {
+            set.push((have.name.clone(), None));
+        }
+    }
+    for want in &client.settings {
+        let have = server.get(&want.name);
+        if writable(&want.name) && have.map(|h| &h.value) != Some(&want.value) {
+            set.push((want.name.clone(), Some(want.value.clone())));
+        }
+    }
+    // Values are read in the encoding that goes before them.
+    set.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case("client_encoding"));
+    // Privileges are taken back first and given up last: the servers' own user makes the settings in between.
+    let (from, to) = (server.who(home), client.who(home));
+    if from == to && set.is_empty() {
+        return set;
+    }
+    let back = WHO.iter().zip(&from).filter(|(_, user)| user.is_some());
+    let mut all: Vec<Change> = back.map(|(name, _)| ((*name).into(), None)).collect();
+    all.append(&mut set);
+    for (name, user) in WHO.iter().zip(&to).rev() {
+        if let Some(user) = user {
+            all.push(((*name).into(), Some(user.clone())));
+        }
+    }
+    all
 }
 
-impl Difference {
-    /// The way from a server's shape to a client's.
-    ///
-    /// `home` is the user whom the server logged in as; `accepted` says whether it is known to accept a custom setting.
-    pub(crate) fn on(server: &Shape, client: &Shape, home: &str, accepted: impl Fn(&str) -> bool) -> Difference {
-        let mut set = Vec::new();
-        let writable = |name: &str| !READ_ONLY.iter().chain(&WHO).any(|n| n.eq_ignore_ascii_case(name));
-        for have in &server.settings {
-            if !have.reported && writable(&have.name) && client.get(&have.name).is_none() {
-                set.push((have.name.clone(), None));
-            }
-        }
-        for want in &client.settings {
-            let have = server.get(&want.name);
-            if writable(&want.name) && have.map(|h| &h.value) != Some(&want.value) {
-                set.push((want.name.clone(), Some(want.value.clone())));
-            }
-        }
-        // Values are read in the encoding that goes before them.
-        set.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case("client_encoding"));
-        let sure = |(name, value): &(Arc<str>, Option<Arc<str>>)| {
-            value.is_none()
-                || NEVER_REFUSED.iter().any(|n| n.eq_ignore_ascii_case(name))
-                || is_custom(name) && accepted(name)
-        };
-        let mut may_be_refused = server.is_hurried() || !set.iter().all(sure);
-        // Privileges are taken back first and given up last: the servers' own user makes the settings in between.
-        let (from, to) = (server.who(home), client.who(home));
-        if from != to || !set.is_empty() {
-            let back = WHO.iter().zip(&from).filter(|(_, user)| user.is_some());
-            let mut all: Vec<(Arc<str>, Option<Arc<str>>)> = back.map(|(name, _)| ((*name).into(), None)).collect();
-            all.append(&mut set);
-            for (name, user) in WHO.iter().zip(&to).rev() {
-                if let Some(user) = user {
-                    may_be_refused = true;
-                    all.push(((*name).into(), Some(user.clone())));
-                }
-            }
-            set = all;
-        }
-        Difference { set, may_be_refused }
-    }
-
-    /// The way from one shape to another of the same user.
-    pub(crate) fn between(server: &Shape, client: &Shape) -> Difference {
-        let home = server.get("session_authorization").map(|s| s.value.clone());
-        Difference::on(server, client, home.as_deref().unwrap_or_default(), |_| false)
-    }
+/// The way from one shape to another of the same user.
+pub(crate) fn difference(server: &Shape, client: &Shape) -> Vec<Change> {
+    difference_on(server, client, &server.home())
 }
 
 #[cfg(test)]
@@ -431,15 +433,11 @@ mod tests {
                 ("server_version", Some("16"), true),
             ],
         );
-        let d = Difference::between(&base, &client);
-        assert_eq!(
-            d,
-            Difference {
-                set: vec![("application_name".into(), Some("x".into()))],
-                may_be_refused: false
-            }
-        );
-        assert!(Difference::between(&client, &client).set.is_empty());
+        let d = difference(&base, &client);
+        assert_eq!(d, [("application_name".into(), Some("x".into()))]);
+        assert!(difference(&client, &client).is_empty());
+        assert!(!base.same_fixed(&client) && client.same_fixed(&client));
+        assert_eq!(base.server_major(), Some(15));
     }
 
     #[test]
@@ -454,8 +452,8 @@ mod tests {
                 ("search_path", Some("a"), false),
             ],
         );
-        let d = Difference::between(&server, &client);
-        let names: Vec<_> = d.set.iter().map(|(n, v)| (&**n, v.is_some())).collect();
+        let d = difference(&server, &client);
+        let names: Vec<_> = d.iter().map(|(n, v)| (&**n, v.is_some())).collect();
         assert_eq!(
             names,
             [
@@ -465,7 +463,6 @@ mod tests {
                 ("role", true)
             ]
         );
-        assert!(d.may_be_refused);
     }
 
     #[test]
@@ -481,8 +478,8 @@ mod tests {
                 ("log_statement", Some("all"), false),
             ],
         );
-        let d = Difference::on(&server, &client, "app", |_| false);
-        let names: Vec<_> = d.set.iter().map(|(n, v)| (&**n, v.as_deref())).collect();
+        let d = difference_on(&server, &client, "app");
+        let names: Vec<_> = d.iter().map(|(n, v)| (&**n, v.as_deref())).collect();
         assert_eq!(
             names,
             [
@@ -492,22 +489,12 @@ mod tests {
                 ("role", Some("bob"))
             ]
         );
-        assert!(d.may_be_refused);
-        let back = Difference::on(&client, &base, "app", |_| false);
-        let names: Vec<_> = back.set.iter().map(|(n, v)| (&**n, v.as_deref())).collect();
+        let back = difference_on(&client, &base, "app");
+        let names: Vec<_> = back.iter().map(|(n, v)| (&**n, v.as_deref())).collect();
         assert_eq!(
             names,
             [("role", None), ("session_authorization", None), ("log_statement", None)]
         );
-        assert!(!back.may_be_refused);
-    }
-
-    #[test]
-    fn a_custom_setting_is_awaited_unless_the_server_has_accepted_it_before() {
-        let (mut table, base) = table_and_base();
-        let client = table.change(&base, [("app.tenant", Some("1"), false)]);
-        assert!(Difference::on(&base, &client, "", |_| false).may_be_refused);
-        assert!(!Difference::on(&base, &client, "", |name| name == "app.tenant").may_be_refused);
     }
 
     #[test]

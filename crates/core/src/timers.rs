@@ -137,8 +137,11 @@ impl Pooler {
             ServerPhase::Listening => {}
             ServerPhase::Linked => self.time_linked_server(now, id),
             ServerPhase::Draining | ServerPhase::Resetting | ServerPhase::Reading | ServerPhase::ConnectQuery => {
+                let drains = matches!(server.phase, ServerPhase::Draining);
                 if now - server.since > DRAIN_TIME_MAX {
                     self.close_server(now, id, "server did not become idle in time");
+                } else if drains {
+                    self.cancel_again(now, id);
                 }
             }
             ServerPhase::Testing | ServerPhase::CancelPending | ServerPhase::Closing => {
@@ -403,7 +406,7 @@ impl Pooler {
             let alive = self
                 .clients
                 .get(id.0)
-                .is_some_and(|c| c.deferred_begin.is_some_and(|b| b.since == since) && c.link.is_none());
+                .is_some_and(|c| c.deferred_begin.is_some_and(|b| b.since == since && !b.failed) && c.link.is_none());
             if alive && now - since <= limit {
                 return;
             }

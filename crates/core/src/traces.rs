@@ -333,8 +333,7 @@ impl Pooler {
 
     /// Whether the server has `pg_stat_force_next_flush()`.
     fn reports_when_told(&self, id: ServerId) -> bool {
-        let version = self.servers.get(id.0).and_then(|s| s.shape.get("server_version"));
-        let major = version.and_then(|v| v.value.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
-        major.is_some_and(|major: u32| major >= 15)
+        let major = self.servers.get(id.0).and_then(|s| s.shape.server_major());
+        major.is_some_and(|major| major >= 15)
     }
 }

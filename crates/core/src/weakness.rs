@@ -8,8 +8,16 @@ use crate::pooler::Pooler;
 /// What the pooler does wrong when it is told to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weakness {
-    /// A server counts as looking like its client as soon as the settings have been sent, not when it has confirmed them.
+    /// A client's statement is sent behind its restored settings, before the server has confirmed them.
     SharesUnconfirmed,
+    /// Settings count as made although the server refused them behind a client that has left.
+    TrustsAbandoned,
+    /// A cancel is passed on whatever the server works on, the pooler's questions included.
+    CancelsQuestions,
+    /// The pooler asks while a cancel is on its way.
+    AsksUnderCancel,
+    /// A question that failed is not asked again, and the client goes on without what it has made.
+    ForgetsFailedProbe,
 }
 
 impl Weakness {

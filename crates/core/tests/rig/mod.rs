@@ -235,12 +235,19 @@ impl Rig {
             w.backend_key_data(4711 + id.0.index, b"key!");
             w.ready_for_query(TransactionStatus::Idle);
         });
-        let asked = messages(self.written.get(&id.into()).map_or(&[], Vec::as_slice))
-            .iter()
-            .any(|(tag, body)| line(true, *tag, body) == "Bind  pgweir_9");
-        if asked && self.catalogs_are_empty {
+        if self.is_asked(id, "Bind  pgweir_7") {
+            self.tells_rows(id, |_| vec![vec![Some(b"role"), Some(b"none")]]);
+        }
+        if self.is_asked(id, "Bind  pgweir_9") && self.catalogs_are_empty {
             self.tells_catalog(id, &[], &[]);
         }
+    }
+
+    /// Whether a message that nobody has looked at yet was written to a server.
+    fn is_asked(&self, id: ServerId, what: &str) -> bool {
+        messages(self.written.get(&id.into()).map_or(&[], Vec::as_slice))
+            .iter()
+            .any(|(tag, body)| line(true, *tag, body) == what)
     }
 
     /// A server answers what it was told: the segment that reads the catalog.
@@ -248,6 +255,16 @@ impl Rig {
         fn row<'a>(values: &[&'a str]) -> Vec<Option<&'a [u8]>> {
             values.iter().map(|v| Some(v.as_bytes())).collect()
         }
+        self.tells_rows(id, |statement| match statement {
+            "pgweir_3" => vec![row(&["a_setting", "before", "after"])],
+            "pgweir_9" => objects.iter().map(|r| row(r)).collect(),
+            "pgweir_a" => sources.iter().map(|r| row(r)).collect(),
+            other => panic!("{other} is no part of it"),
+        });
+    }
+
+    /// A server answers a segment of the pooler's own statements, each with these rows.
+    fn tells_rows<'r>(&mut self, id: ServerId, rows_of: impl Fn(&str) -> Vec<Vec<Option<&'r [u8]>>>) {
         let mut rows: Vec<Vec<Option<&[u8]>>> = Vec::new();
         let mut answer = Vec::new();
         let mut writer = Writer::new(&mut answer);
@@ -257,12 +274,7 @@ impl Rig {
                 ("Close", _) => writer.empty(b'3'),
                 ("Bind", statement) => {
                     writer.empty(b'2');
-                    rows = match statement.trim() {
-                        "pgweir_3" => vec![row(&["a_setting", "before", "after"])],
-                        "pgweir_9" => objects.iter().map(|r| row(r)).collect(),
-                        "pgweir_a" => sources.iter().map(|r| row(r)).collect(),
-                        other => panic!("{other} is no part of it"),
-                    };
+                    rows = rows_of(statement.trim());
                 }
                 ("Execute", _) => {
                     rows.drain(..).for_each(|row| writer.data_row(row.len(), row));

@@ -39,7 +39,7 @@ const fn definition(name: &'static str, kind: Kind, default: &'static str, repor
 }
 
 /// In the order PostgreSQL 15 reports them: by name, case-blind.
-const DEFINITIONS: [Definition; 21] = [
+const DEFINITIONS: [Definition; 22] = [
     definition("application_name", Kind::Text, "", 1),
     definition("client_encoding", Kind::Encoding, "UTF8", 1),
     definition("DateStyle", Kind::DateStyle, "ISO, MDY", 1),
@@ -78,6 +78,8 @@ const DEFINITIONS: [Definition; 21] = [
     definition("session_authorization", Kind::Internal, "postgres", 1),
     definition("standard_conforming_strings", Kind::Bool, "on", 1),
     definition("statement_timeout", Kind::Milliseconds, "0", 0),
+    // Only PostgreSQL 17 and later have it, and only they are asked for it.
+    definition("transaction_timeout", Kind::Milliseconds, "0", 0),
     definition("work_mem", Kind::Kilobytes, "4MB", 0),
 ];
 
@@ -85,7 +87,7 @@ const TIMEZONE: Definition = definition("TimeZone", Kind::TimeZone, "UTC", 1);
 
 fn definitions() -> impl Iterator<Item = &'static Definition> {
     // TimeZone sorts between statement_timeout and work_mem; it is apart only because no test may depend on its place.
-    let place = DEFINITIONS.len() - 1;
+    let place = DEFINITIONS.len() - 2;
     DEFINITIONS[..place]
         .iter()
         .chain(std::iter::once(&TIMEZONE))

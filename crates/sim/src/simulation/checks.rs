@@ -106,7 +106,9 @@ impl World {
                 let is_behind = self.postgres.behind(process_id).contains(&listener);
                 self.postgres.session(listener).is_some_and(hears) && (is_behind || !is_still(c))
             });
-            if is_still(connection) && is_still(server) && at_rest && !listens {
+            // It is asked nothing while a cancel is on its way to it.
+            let is_cancelled = matches!(server.id, ConnectionId::Server(id) if self.cancels.contains_key(&id));
+            if is_still(connection) && is_still(server) && at_rest && !listens && !is_cancelled {
                 wrong = Some(format!(
                     "{:?} keeps {:?}, though nothing ties it to it",
                     connection.id, server.id

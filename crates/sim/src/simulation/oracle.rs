@@ -240,8 +240,15 @@ impl Oracle {
             segment.unfed.clear();
             segment.dropped = true;
         }
+        if self.session.status() == TransactionStatus::InTransaction {
+            // What is cancelled in a transaction fails the transaction.
+            let mut failing = Vec::new();
+            pgweir_wire::Writer::new(&mut failing).query(b"this is no statement");
+            self.session.receive(&mut self.shared, 0, &failing);
+            self.session.take_written();
+        }
         let mut ready = Vec::new();
-        pgweir_wire::Writer::new(&mut ready).ready_for_query(TransactionStatus::Idle);
+        pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());
         self.expected.push_back(ready);
     }
 }
