@@ -449,7 +449,9 @@ impl ReplyQueue {
         let skipped = self.entries.iter().take_while(|e| e.to == To::Skip);
         let behind = skipped.enumerate().filter(|(_, e)| e.expect == Expect::Sync).last();
         let last = behind.map_or(0, |(sync, _)| sync);
-        if let Some(next) = self.entries.get_mut(last + 1) {
+        // Behind it, Close messages of the pooler's own may stand in front of the client's message.
+        let of_client = |e: &&mut Entry| e.to != To::Skip;
+        if let Some(next) = self.entries.iter_mut().skip(last + 1).find(of_client) {
             // Bind looks for its statement before it looks at the transaction.
             let failed = in_block && next.expect == Expect::Query;
             let sqlstate = if failed { *b"25P02" } else { *b"26000" };

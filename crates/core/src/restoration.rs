@@ -82,11 +82,10 @@ impl Pooler {
         self.send_settings(server_id, set, target);
     }
 
-    /// A shape with settings made, as far as the server has not reported them yet.
+    /// A shape with settings made; what becomes of the reported ones the server says itself.
     pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
         let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
-        // What is reset and reported, the server reports.
-        let changes = set.iter().filter(|(name, value)| value.is_some() || !reported(name));
+        let changes = set.iter().filter(|(name, _)| !reported(name));
         self.shapes
             .change(shape, changes.map(|(name, value)| (&**name, value.as_deref(), false)))
     }
