@@ -1,0 +1,201 @@
+"""Attacks on the moments in which a server is made to look like its client, or is asked what it looks like.
+
+One server, and two clients that take turns on it. Whoever vanishes, cancels or is refused in between must neither leave
+anything behind for the other nor lose anything of its own. Moments are hit by a lock on `pg_tablespace`, which nothing but a
+restoration of `default_tablespace` reads.
+"""
+
+import contextlib
+import time
+
+import pytest
+
+from harness import wire
+from harness.pooler import kind
+from harness.scenes import backend_pid
+from harness.waiting import Stopwatch, eventually
+from harness.wire import error_codes, query
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="about sessions that share servers")
+
+ONE_SERVER = {"default_pool_size": 1, "ignore_startup_parameters": "none", "query_wait_timeout": 30}
+
+# What an attacker leaves behind where it can.
+EVIL = {"search_path": "evil", "options": "-c app.tenant=evil -c work_mem=123kB"}
+SHOWN = "select current_setting('search_path'), coalesce(current_setting('app.tenant', true), ''), current_setting('work_mem'), current_user"
+
+
+@contextlib.contextmanager
+def restorations_hang(cluster):
+    """While this lasts, whatever makes default_tablespace waits."""
+    with wire.Connection(port=cluster.port) as locker:
+        locker.query("begin; lock table pg_catalog.pg_tablespace in access exclusive mode")
+        yield
+        locker.query("rollback")
+
+
+def waiting_restorations(cluster) -> int:
+    return int(
+        cluster.psql("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%set_config%'")
+    )
+
+
+@contextlib.contextmanager
+def two(pooler, options):
+    """A plain client, whose session is as the server's own, and one with settings of its own; the plain one was served last."""
+    with pooler.connect() as plain, pooler.connect(options={"default_tablespace": "pg_default", **options}) as other:
+        pid = backend_pid(other)
+        assert backend_pid(plain) == pid, "they share a server"
+        yield plain, other
+
+
+def test_a_login_that_is_abandoned_leaves_nothing_behind(pg, make_pooler):
+    """The client closed behind its startup packet; what the server made of that was not looked at, and stayed."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with pooler.connect() as victim:
+        own = victim.rows(SHOWN)
+        for number in range(20):
+            evil = pooler.connect(login=False, options={**EVIL, "search_path": f"evil{number}"})
+            evil.send(wire.startup(evil.startup_parameters()))
+            if number % 2:
+                time.sleep(0.001 * (number % 5))
+            evil.drop()
+            assert victim.rows(SHOWN) == own, number
+
+
+def test_a_client_that_leaves_while_its_settings_are_restored(own_cluster, make_pooler):
+    """The pooler cancelled its own restoration; the server counted as restored all the same."""
+    cluster = own_cluster()
+    pooler = make_pooler(cluster, settings=ONE_SERVER)
+    with two(pooler, EVIL) as (plain, evil):
+        own = plain.rows(SHOWN)
+        with restorations_hang(cluster):
+            evil.send(query("select 1"))
+            eventually(lambda: waiting_restorations(cluster) == 1, what="a restoration that waits")
+            evil.drop()
+            time.sleep(0.3)
+        assert plain.rows(SHOWN) == own
+
+
+@pytest.mark.parametrize("leaves", (False, True))
+def test_a_cancel_while_settings_are_restored(own_cluster, make_pooler, leaves):
+    """The statement in the same write ran, and committed, under the other client's settings."""
+    cluster = own_cluster()
+    cluster.psql("create table written (by text, tenant text)")
+    pooler = make_pooler(cluster, settings=ONE_SERVER)
+    with two(pooler, EVIL) as (plain, evil):
+        plain.rows("set app.tenant = 'plain'")
+        with restorations_hang(cluster):
+            evil.send(query("insert into public.written values ('evil', current_setting('app.tenant', true))"))
+            eventually(lambda: waiting_restorations(cluster) == 1, what="a restoration that waits")
+            evil.cancel()
+            if leaves:
+                evil.drop()
+            else:
+                assert error_codes(evil.read_ready(timeout=5)) == ["57014"]
+        eventually(lambda: waiting_restorations(cluster) == 0)
+        assert plain.value("show app.tenant") == "plain"
+        assert cluster.psql("select count(*) from written") == "0"
+        if not leaves:
+            assert evil.value("show app.tenant") == "evil", "the client goes on with what it had"
+
+
+def test_a_cancel_in_front_of_a_deferred_begin(own_cluster, make_pooler):
+    """It cost the connection instead of failing the transaction."""
+    cluster = own_cluster()
+    pooler = make_pooler(cluster, settings=ONE_SERVER)
+    with two(pooler, EVIL) as (_plain, evil):
+        evil.query("begin")
+        with restorations_hang(cluster):
+            evil.send(query("select 1"))
+            eventually(lambda: waiting_restorations(cluster) == 1, what="a restoration that waits")
+            evil.cancel()
+            messages = evil.read_ready(timeout=5)
+            assert error_codes(messages) == ["57014"] and messages[-1].body == b"E"
+        assert error_codes(evil.query("select 1")) == ["25P02"]
+        assert wire.command_tags(evil.query("commit")) == ["ROLLBACK"]
+        assert evil.value("show app.tenant") == "evil"
+
+
+def test_a_setting_that_a_used_server_refuses(own_cluster, make_pooler):
+    """A restoration failed on a typo in a library's setting, and what came behind it ran in the other client's session."""
+    cluster = own_cluster()
+    cluster.psql("create table written (by text, tenant text)")
+    pooler = make_pooler(cluster, settings=ONE_SERVER)
+    with pooler.connect() as typo, pooler.connect() as other:
+        typo.query("set plpgsql.extra_warning = 'x'")
+        typo.query("set app.tenant = 'typo'")
+        other.query("set app.tenant = 'other'")
+        other.query("do $$ begin perform 1; end $$")
+        messages = typo.query("insert into written values ('typo', current_setting('app.tenant', true))")
+        assert error_codes(messages) == []
+        assert other.value("show app.tenant") == "other"
+    assert cluster.psql("select * from written where tenant <> by") == ""
+
+
+def test_cancels_of_an_idle_client_cost_it_nothing(pg, make_pooler):
+    """A cancel hit the pooler's question about the session, and what that would have told was dropped: SET ROLE among it."""
+    pg.psql("drop role if exists attack_bob; create role attack_bob")
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with pooler.connect() as c, pooler.connect() as other:
+        for number in range(60):
+            c.query("reset role")
+            assert error_codes(c.query(f"set role attack_bob; set app.number = '{number}'")) == []
+            c.cancel()
+            assert other.value("select current_user") == "postgres"
+            assert c.value("select current_user") == "attack_bob", number
+            assert c.value("show app.number") == str(number)
+
+
+def test_a_session_that_cannot_be_told_at_once_is_not_lost(pg, make_pooler):
+    """The question failed, because what it was asked with had been deallocated, or its answer was too long."""
+    pg.psql("drop role if exists attack_bob; create role attack_bob")
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with pooler.connect() as c:
+        c.query("set work_mem = '2MB'")
+        c.query("do $$ begin execute 'deallocate all'; perform set_config('role', 'attack_bob', false); end $$")
+        assert c.value("show role") == "attack_bob"
+        assert c.value("show work_mem") == "2MB"
+    with pooler.connect() as c:
+        c.query("select length(set_config('app.long', repeat('x', 2000000), false))")
+        assert c.value("select length(current_setting('app.long'))") == "2000000"
+    with pooler.connect() as other:
+        assert other.value("select length(current_setting('app.long', true))") in (None, "0")
+        assert other.value("show role") == "none"
+
+
+def test_what_a_new_server_looks_like_is_there_for_everybody(own_cluster, make_pooler):
+    """A role's default role, and what connect_query had set, were lost for all when one client changed them."""
+    cluster = own_cluster()
+    cluster.psql("create role team; create role worker login; grant team to worker; alter role worker set role = team")
+    pooler = make_pooler(
+        cluster,
+        databases={"*": f"host={cluster.host} port={cluster.port} connect_query='set work_mem = ''7MB'''"},
+        settings={**ONE_SERVER, "auth_type": "trust"},
+        userlist={"worker": "", "postgres": ""},
+    )
+    with pooler.connect(user="worker") as one, pooler.connect(user="worker") as other:
+        shown = "select current_user, current_setting('work_mem')"
+        assert one.rows(shown) == [("team", "7MB")]
+        one.query("set role none")
+        one.query("set work_mem = '1MB'")
+        assert other.rows(shown) == [("team", "7MB")]
+        assert one.rows(shown) == [("worker", "1MB")]
+        one.query("do $$ begin end $$")
+        assert other.rows(shown) == [("team", "7MB")]
+        one.query("reset role")
+        assert one.value("select current_user") == "team"
+
+
+def test_all_that_a_client_has_left_running_is_cancelled(pg, make_pooler):
+    """Of two slow queries in a pipeline only the first was cancelled, and the server was lost for ten seconds."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with pooler.connect() as other:
+        pid = backend_pid(other)
+        gone = pooler.connect()
+        gone.send(query("select pg_sleep(20)"), query("select pg_sleep(20)"), query("select pg_sleep(20)"))
+        eventually(lambda: pg.psql(f"select state from pg_stat_activity where pid = {pid}") == "active")
+        watch = Stopwatch()
+        gone.drop()
+        assert backend_pid(other) == pid
+        assert watch.seconds < 5
