@@ -1,6 +1,7 @@
 # What each target does is in README.md and CONTRIBUTING.md. Every target installs what it needs (scripts/setup).
 
 CARGO ?= cargo
+SEEDS ?= 20000
 
 .PHONY: help demo test check build bench record fuzz simulate conformance docs
 
@@ -11,7 +12,7 @@ help:
 	@echo 'make bench     pgweir, PgBouncer, a blind relay and direct, in one table (about 20 minutes)'
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
-	@echo 'make simulate  the simulation, 20,000 seeds'
+	@echo 'make simulate  the simulation, SEEDS=20000 that nobody has run'
 	@echo 'make conformance  the regression and isolation suites of PostgreSQL through pgweir (about ten minutes)'
 	@echo 'make docs      generated documentation: settings, errors, man page'
 
@@ -45,7 +46,9 @@ fuzz:
 	scripts/fuzz --seconds 60
 
 simulate:
-	$(CARGO) run --release -p pgweir-sim --bin simulate -- --seeds 20000
+	$(CARGO) build --release -p pgweir-sim
+	target/release/simulate --again
+	target/release/simulate --new --seeds $(SEEDS)
 
 conformance:
 	scripts/setup

@@ -78,8 +78,8 @@ impl Pooler {
 
     fn parse_named(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        if let Some(existing) = client.statement(parse.name).cloned() {
-            return self.refuse_duplicate(id, server_id, message, parse, &existing);
+        if client.statement(parse.name).is_some() {
+            return self.refuse_duplicate(id, server_id, message, parse);
         }
         let probes = self.servers.get(server_id.0).is_some_and(|s| s.probe.is_some());
         if probes || client.suspicion.is_some() || !client.pins.is_empty() {
@@ -162,25 +162,24 @@ impl Pooler {
         self.drop_message(id, message)
     }
 
-    /// A Parse that must fail with 42P05, if nothing else is wrong with it: it is given the server's name of a statement
-    /// that the server holds, and only the words of that error are replaced.
-    fn refuse_duplicate(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        parse: Parse<'_>,
-        existing: &Arc<Statement>,
-    ) -> Step {
-        self.ensure_exists(server_id, existing);
+    /// A Parse that must fail with 42P05, if nothing else is wrong with it: it is given a name that an empty statement of
+    /// ours has just taken, and only the words of that error are replaced. An empty statement can be parsed in a failed
+    /// transaction and whatever has become of tables, unlike the one that has the client's name.
+    fn refuse_duplicate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let empty = self.own_statements.scratch.clone();
+        let name = empty.server_name();
+        self.close_whatever(server_id, name);
         let entry = Entry {
-            to: To::Replace(*b"42P05", Instead::Named(existing.id, parse.name.into())),
+            to: To::Replace(*b"42P05", Instead::Named(empty.id, parse.name.into())),
             ..Entry::forward(Expect::Parse)
         };
-        self.server_mut(server_id).queue.push(entry);
-        let name = existing.server_name();
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry::skip(Expect::Parse));
+        queue.push(entry);
         self.outbox.insert(server_id.into(), |b| {
-            Writer::new(b).parse(name, parse.query, parse.types)
+            let mut writer = Writer::new(b);
+            writer.parse(name, &empty.query, &empty.types);
+            writer.parse(name, parse.query, parse.types);
         });
         self.drop_message(id, message)
     }
@@ -222,6 +221,9 @@ impl Pooler {
             client.bound_discard = Some(names.portal.into());
         } else if client.bound_discard.as_deref() == Some(names.portal) {
             client.bound_discard = None;
+        }
+        if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {
+            client.bound_reset = None;
         }
         let knows_names = self.knows_names(server_id);
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {

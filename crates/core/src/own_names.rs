@@ -49,7 +49,8 @@ impl Pooler {
             return mentioned;
         };
         let server = self.servers.get(server_id.0).expect("a linked server lives");
-        if server.status == TransactionStatus::Failed || server.ignoring_to_sync || server.copy_in {
+        let unfit = server.status == TransactionStatus::Failed || server.queried_in_pipeline;
+        if unfit || server.ignoring_to_sync || server.copy_in {
             return mentioned;
         }
         let all = effects.intersects(Effects::STATEMENTS);

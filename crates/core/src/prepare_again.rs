@@ -88,8 +88,10 @@ impl Pooler {
     /// A Parse of our own, under the settings that the statement was first parsed under.
     fn parse_again(&mut self, server_id: ServerId, statement: &Arc<Statement>, name: &[u8], entry: Entry, open: bool) {
         let then = self.settings_to_parse_under(server_id, statement);
-        // In front of a Query a Parse that fails must not take the Query along.
-        let apart = (!then.is_empty() || statement.is_own()) && !open;
+        // In front of a Query a Parse that fails must not take the Query along. A Sync commits what is left open behind a
+        // Query inside a pipeline.
+        let apart =
+            (!then.is_empty() || statement.is_own()) && !open && !self.server_mut(server_id).queried_in_pipeline;
         self.set_for_parse(server_id, &then);
         if statement.is_own() {
             self.close_whatever(server_id, statement.server_name());

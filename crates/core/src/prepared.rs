@@ -340,6 +340,8 @@ pub(crate) struct OwnStatements {
     pub(crate) catalog_objects: Arc<Statement>,
     /// The source of routines.
     pub(crate) catalog_sources: Arc<Statement>,
+    /// A name for what is used once: whatever it means is closed in front of each use. By itself, no statement at all.
+    pub(crate) scratch: Arc<Statement>,
 }
 
 /// See [`OwnStatements::probe_pins`]. Temporary objects of every kind depend on their schema (recording E11).
@@ -401,6 +403,7 @@ impl OwnStatements {
             listening_channels: own(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
             catalog_objects: own(9, crate::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
             catalog_sources: own(10, crate::catalog_query::SOURCES.as_bytes(), &[0, 0]),
+            scratch: own(11, b"", &[0, 0]),
             set_for_parse: own(
                 14,
                 b"SELECT pg_catalog.set_config($3, pg_catalog.current_setting($1), true), \

@@ -414,6 +414,7 @@ impl ReplyQueue {
                     // The copy's end, and a Sync behind it, may have been sent long ago.
                     let last = self.entries.iter().rfind(|e| e.expect != Expect::CopyEnd);
                     self.segment_open = last.is_some_and(|e| !e.expect.ends_with_ready());
+                    self.segment_sent = self.segment_open;
                     begun.sync_among_data |= data;
                     data |= swallowed.data_behind;
                 }
@@ -514,6 +515,16 @@ mod tests {
         assert!(!q.enter_copy_in().ended);
         assert_eq!(rest(&q), [Expect::Execute]);
         assert!(!q.segment_outstanding() && q.segment_open());
+    }
+
+    /// Guards against a question of the pooler's in the midst of a client's segment, whose Sync commits what the client has
+    /// not committed.
+    #[test]
+    fn a_swallowed_sync_does_not_make_the_queue_quiet() {
+        let mut q = queue(&[Expect::Execute, Expect::Sync]);
+        q.enter_copy_in();
+        q.pop();
+        assert!(q.is_empty() && !q.is_quiet());
     }
 
     #[test]

@@ -114,8 +114,8 @@ impl Pooler {
             Ready::Passes
         } else if !matches!(returns, Returns::Among(_)) {
             Ready::Held
-        } else if self.server_mut(server_id).queue.segment_open() {
-            // The server may pass over it; the probe finds it out.
+        } else if self.server_mut(server_id).queue.segment_open() || self.server_mut(server_id).queried_in_pipeline {
+            // The server may pass over it, or the Sync end what is left open; the probe finds it out.
             Ready::Passes
         } else {
             Ready::Decides
@@ -158,36 +158,40 @@ impl Pooler {
             return;
         }
         self.state_stats.returns_to_startup += 1;
-        let statement = self.own_statements.set_config.clone();
-        self.prepare_surely(server_id, &statement);
+        let name = self.prepare_surely(server_id);
         let queue = &mut self.server_mut(server_id).queue;
         for _ in &values {
             queue.push(Entry::skip(Expect::Bind));
             queue.push(Entry::skip(Expect::Execute));
             queue.push(Entry::skip(Expect::Close));
         }
-        let name = statement.server_name();
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, to be executed once more.
                 let values = [Some(setting.as_bytes()), Some(value.as_bytes())];
-                writer.bind_portal(PORTAL, name, &values);
+                writer.bind_portal(PORTAL, name.server_name(), &values);
                 writer.execute_portal(PORTAL);
                 writer.close(b'P', PORTAL);
             }
         });
     }
 
-    /// Makes sure that the server holds a statement of the pooler's when it gets to what follows: among the messages that
-    /// it has not answered yet there may be one that deallocates all.
-    fn prepare_surely(&mut self, server_id: ServerId, statement: &Arc<prepared::Statement>) {
-        let server = self.server_mut(server_id);
-        if server.queue.segment_outstanding() && server.held.touch(statement.id) {
-            self.prepare_anew(server_id, statement);
-        } else {
-            self.ensure_held(server_id, statement);
+    /// Prepares what makes a setting; the statement by whose name it is known. Among the messages that the server has not
+    /// answered yet there may be one that deallocates all, or would have and fails: then it is prepared for this use alone.
+    fn prepare_surely(&mut self, server_id: ServerId) -> Arc<prepared::Statement> {
+        let statement = self.own_statements.set_config.clone();
+        if !self.server_mut(server_id).queue.segment_outstanding() {
+            self.ensure_held(server_id, &statement);
+            return statement;
         }
+        let scratch = self.own_statements.scratch.clone();
+        self.close_whatever(server_id, scratch.server_name());
+        self.server_mut(server_id).queue.push(Entry::skip(Expect::Parse));
+        self.outbox.insert(server_id.into(), |b| {
+            Writer::new(b).parse(scratch.server_name(), &statement.query, &statement.types)
+        });
+        scratch
     }
 }
 

@@ -122,6 +122,9 @@ pub(crate) struct Server {
     pub(crate) cancel_wanted: Option<u64>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
     pub(crate) close_reason: Option<&'static str>,
+    /// A Query came between an Execute and its Sync: in PostgreSQL 18 an implicit transaction block may be open until the
+    /// client's next Sync, which no Sync of ours may end. It is closed when its client is done.
+    pub(crate) queried_in_pipeline: bool,
     /// Close it at this age.
     pub(crate) expires: Time,
     /// Whether a client has had it.

@@ -176,6 +176,7 @@ impl Pooler {
             cancels_in_flight: 0,
             cancel_wanted: None,
             close_reason: None,
+            queried_in_pipeline: false,
             expires: now + lifetime,
             has_served: false,
             introduced: false,

@@ -55,6 +55,7 @@ impl Pooler {
         let server = self.server_mut(server_id);
         if tracked && server.queue.segment_open() && server.queue.back().is_none_or(|e| e.to != To::Skip) {
             server.close_reason.get_or_insert("a query inside a pipeline");
+            server.queried_in_pipeline = true;
         }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
         let may = looks.then(|| self.inspect_text(now, id, server_id, text, &verdict));

@@ -76,7 +76,9 @@ impl Pooler {
 
     /// Bind: the portal may become one that resets.
     pub(crate) fn bind_untracked(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        if !self.client_mut(id).followed.is_empty() {
+        let client = self.client_mut(id);
+        let follows = !client.followed.is_empty() || client.bound_reset.is_some() || client.bound_discard.is_some();
+        if follows {
             match BindNames::read(message.body()) {
                 Ok(names) => self.follow_bound(id, &names),
                 Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,

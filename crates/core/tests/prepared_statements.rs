@@ -349,9 +349,16 @@ fn a_duplicate_name_gets_the_servers_verdict_with_the_clients_own_name() {
         w.sync();
     });
     let server = rig.server_of(a).unwrap();
-    assert_eq!(rig.told(server), ["Parse pgweir_10 select 2", "Sync"]);
+    let taken = "Parse pgweir_b ";
+    assert_eq!(
+        rig.told(server),
+        ["Close Spgweir_b", taken, "Parse pgweir_b select 2", "Sync"],
+        "whatever has become of what its own statement reads"
+    );
     rig.says(server, |w| {
-        w.error(&error("42P05", "prepared statement \"pgweir_10\" already exists"));
+        w.empty(b'3');
+        w.empty(b'1');
+        w.error(&error("42P05", "prepared statement \"pgweir_b\" already exists"));
         w.ready_for_query(Idle);
     });
     assert_eq!(rig.told(a)[0], "Error 42P05 prepared statement \"s\" already exists");

@@ -634,7 +634,9 @@ fn a_replaced_error_does_not_repeat_what_came_before_it() {
     });
     rig.says(server, |w| {
         w.empty(b'2');
-        w.error(&error("42P05", "prepared statement \"pgweir_10\" already exists"));
+        w.empty(b'3');
+        w.empty(b'1');
+        w.error(&error("42P05", "prepared statement \"pgweir_b\" already exists"));
         w.ready_for_query(Idle);
     });
     let told = rig.told(client);

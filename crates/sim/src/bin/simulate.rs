@@ -1,46 +1,89 @@
 //! Runs seeds.
 //!
-//!     simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--canary NAME]
+//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--canary NAME]
+//!     simulate --seed SEED [--trace] [--canary NAME]
+//!     simulate --again
+//!
+//! `--commit` begins where the first 48 bits of a commit's hash say, so that each commit has seeds of its own and whoever has
+//! the commit can run the same ones; `--new` begins where the clock says; `--again` runs those that failed once.
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
 use pgweir_sim::simulation::canary::Canary;
-use pgweir_sim::simulation::run;
 use pgweir_sim::simulation::topology::Topology;
 use pgweir_sim::simulation::world::Outcome;
+use pgweir_sim::simulation::{run, seeds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+const USAGE: &str = "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--canary NAME]
+       simulate --seed SEED [--trace] [--canary NAME]
+       simulate --again";
+
+/// What to run.
+struct Order {
+    seeds: Vec<u64>,
+    /// One seed, told at length.
+    one: Option<u64>,
+    trace: bool,
+    canary: Option<Canary>,
+}
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    let (mut seeds, mut from, mut one, mut trace, mut canary) = (1000, 0, None, false, None);
+    let order = match order(std::env::args().skip(1)) {
+        Ok(order) => order,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match order.one {
+        Some(seed) => one_seed(seed, order.canary, order.trace),
+        None => many_seeds(&order.seeds, order.canary),
+    }
+}
+
+fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
+    let (mut count, mut from, mut again) = (1000, 0, false);
+    let mut order = Order {
+        seeds: Vec::new(),
+        one: None,
+        trace: false,
+        canary: None,
+    };
     while let Some(word) = words.next() {
-        let mut number = || words.next().and_then(|n| n.parse::<u64>().ok());
+        let mut value = || words.next().ok_or(USAGE);
+        let number = |text: String| text.parse::<u64>().map_err(|_| USAGE);
         match word.as_str() {
-            "--seeds" => seeds = number().unwrap_or(seeds),
-            "--from" => from = number().unwrap_or(from),
-            "--seed" => one = number(),
-            "--trace" => trace = true,
+            "--seeds" => count = number(value()?)?,
+            "--from" => from = number(value()?)?,
+            "--commit" => from = seeds::of_commit(&value()?).ok_or("--commit needs a hash, in hexadecimal digits")?,
+            "--new" => from = seeds_of_now(),
+            "--again" => again = true,
+            "--seed" => order.one = Some(number(value()?)?),
+            "--trace" => order.trace = true,
             "--canary" => {
-                let name = words.next().unwrap_or_default();
-                canary = Canary::all().into_iter().find(|c| c.name() == name);
-                if canary.is_none() {
-                    let names: Vec<String> = Canary::all().into_iter().map(Canary::name).collect();
-                    eprintln!("canaries: {}", names.join(", "));
-                    return ExitCode::FAILURE;
-                }
+                let name = value()?;
+                let names: Vec<String> = Canary::all().into_iter().map(Canary::name).collect();
+                order.canary = Canary::all().into_iter().find(|c| c.name() == name);
+                order.canary.ok_or_else(|| format!("canaries: {}", names.join(", ")))?;
             }
-            _ => {
-                eprintln!("usage: simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--canary NAME]");
-                return ExitCode::FAILURE;
-            }
+            _ => return Err(USAGE.into()),
         }
     }
-    match one {
-        Some(seed) => one_seed(seed, canary, trace),
-        None => many_seeds(from, seeds, canary),
-    }
+    order.seeds = if again {
+        seeds::that_failed()
+    } else {
+        (from..from + count).collect()
+    };
+    Ok(order)
+}
+
+/// Seeds that nobody has run: 48 bits of the clock.
+fn seeds_of_now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_micros() as u64 & seeds::FIRST_MAX
 }
 
 fn replay(seed: u64, canary: Option<Canary>) -> String {
@@ -67,9 +110,9 @@ fn one_seed(seed: u64, canary: Option<Canary>, trace: bool) -> ExitCode {
     }
 }
 
-fn many_seeds(from: u64, seeds: u64, canary: Option<Canary>) -> ExitCode {
+fn many_seeds(seeds: &[u64], canary: Option<Canary>) -> ExitCode {
     let started = Instant::now();
-    let next = AtomicU64::new(from);
+    let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let (answered, steps, failures) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -77,10 +120,9 @@ fn many_seeds(from: u64, seeds: u64, canary: Option<Canary>) -> ExitCode {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from + seeds {
+                    let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
                         return;
-                    }
+                    };
                     let result = catch_unwind(AssertUnwindSafe(|| run(seed, canary, false)));
                     if let Ok(outcome) = &result {
                         answered.fetch_add(outcome.answered, Ordering::Relaxed);
@@ -105,7 +147,9 @@ fn many_seeds(from: u64, seeds: u64, canary: Option<Canary>) -> ExitCode {
         }
     });
     println!(
-        "{seeds} seeds from {from}: {} failed; {} segments answered in {} steps; {:.1} s",
+        "{} seeds from {}: {} failed; {} segments answered in {} steps; {:.1} s",
+        seeds.len(),
+        seeds.first().unwrap_or(&0),
         failures.load(Ordering::Relaxed),
         answered.load(Ordering::Relaxed),
         steps.load(Ordering::Relaxed),

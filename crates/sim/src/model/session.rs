@@ -255,6 +255,11 @@ impl Session {
         self.statements.len()
     }
 
+    /// What the application calls itself.
+    pub fn application_name(&self) -> &str {
+        self.settings.application_name()
+    }
+
     /// A setting's value, or `None` where there is no such setting.
     pub fn setting(&self, name: &str) -> Option<String> {
         self.settings.get(name).ok()

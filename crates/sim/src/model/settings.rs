@@ -2,6 +2,7 @@
 
 use super::error::ServerError;
 use super::session::Version;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -39,7 +40,7 @@ const fn definition(name: &'static str, kind: Kind, default: &'static str, repor
 }
 
 /// In the order PostgreSQL 15 reports them: by name, case-blind.
-const DEFINITIONS: [Definition; 22] = [
+static DEFINITIONS: [Definition; 23] = [
     definition("application_name", Kind::Text, "", 1),
     definition("client_encoding", Kind::Encoding, "UTF8", 1),
     definition("DateStyle", Kind::DateStyle, "ISO, MDY", 1),
@@ -78,24 +79,14 @@ const DEFINITIONS: [Definition; 22] = [
     definition("session_authorization", Kind::Internal, "postgres", 1),
     definition("standard_conforming_strings", Kind::Bool, "on", 1),
     definition("statement_timeout", Kind::Milliseconds, "0", 0),
+    definition("TimeZone", Kind::TimeZone, "UTC", 1),
     // Only PostgreSQL 17 and later have it, and only they are asked for it.
     definition("transaction_timeout", Kind::Milliseconds, "0", 0),
     definition("work_mem", Kind::Kilobytes, "4MB", 0),
 ];
 
-const TIMEZONE: Definition = definition("TimeZone", Kind::TimeZone, "UTC", 1);
-
-fn definitions() -> impl Iterator<Item = &'static Definition> {
-    // TimeZone sorts between statement_timeout and work_mem; it is apart only because no test may depend on its place.
-    let place = DEFINITIONS.len() - 2;
-    DEFINITIONS[..place]
-        .iter()
-        .chain(std::iter::once(&TIMEZONE))
-        .chain(&DEFINITIONS[place..])
-}
-
-fn find(name: &str) -> Option<&'static Definition> {
-    definitions().find(|d| d.name.eq_ignore_ascii_case(name))
+fn find(name: &str) -> Option<usize> {
+    DEFINITIONS.iter().position(|d| d.name.eq_ignore_ascii_case(name))
 }
 
 /// Time zones the model takes: any that every installation has.
@@ -108,87 +99,146 @@ const TIME_ZONES: [&str; 6] = [
     "Etc/UTC",
 ];
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Pair {
     /// What holds after commit.
-    session: String,
+    session: Rc<str>,
     /// What holds now: differs from `session` after SET LOCAL.
-    current: String,
+    current: Rc<str>,
     /// Whether the session made it (`pg_settings.source` is `session`), after commit and now.
     session_made: bool,
     current_made: bool,
 }
 
+impl Pair {
+    /// A value that the session has not made.
+    fn given(value: Rc<str>) -> Pair {
+        Pair {
+            session: value.clone(),
+            current: value,
+            session_made: false,
+            current_made: false,
+        }
+    }
+}
+
+/// The values of all settings.
+#[derive(Debug, Clone)]
+struct Values {
+    /// In the order of [`DEFINITIONS`].
+    known: Vec<Pair>,
+    /// Custom ones, by name.
+    custom: BTreeMap<Rc<str>, Pair>,
+}
+
+impl Values {
+    fn defaults(version: Version) -> Rc<Values> {
+        thread_local! {
+            static MADE: [OnceCell<Rc<Values>>; 2] = const { [const { OnceCell::new() }; 2] };
+        }
+        let make = || {
+            let value = |d: &Definition| match d.name {
+                "server_version" => version.text(),
+                _ => d.default,
+            };
+            Rc::new(Values {
+                known: DEFINITIONS.iter().map(|d| Pair::given(value(d).into())).collect(),
+                custom: BTreeMap::new(),
+            })
+        };
+        MADE.with(|made| made[usize::from(version == Version::V18)].get_or_init(make).clone())
+    }
+
+    fn pair(&self, place: &Place) -> Option<&Pair> {
+        match place {
+            Place::Known(index) => Some(&self.known[*index]),
+            Place::Custom(name) => self.custom.get(name),
+        }
+    }
+
+    fn pair_mut(&mut self, place: Place) -> &mut Pair {
+        match place {
+            Place::Known(index) => &mut self.known[index],
+            Place::Custom(name) => self.custom.entry(name).or_insert_with(|| Pair::given("".into())),
+        }
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Pair> {
+        self.known.iter_mut().chain(self.custom.values_mut())
+    }
+}
+
+/// Where a setting's value is kept.
+#[derive(Debug, Clone)]
+enum Place {
+    Known(usize),
+    Custom(Rc<str>),
+}
+
 /// Values at one moment, cheap to keep for a rollback.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Snapshot(Rc<BTreeMap<String, Pair>>);
+#[derive(Debug, Clone)]
+pub(super) struct Snapshot(Rc<Values>);
 
 /// All settings of one session.
 #[derive(Debug)]
 pub(super) struct Settings {
     version: Version,
-    /// By canonical name; custom ones too.
     values: Snapshot,
-    resets: BTreeMap<String, String>,
+    /// What RESET returns to.
+    resets: Rc<Values>,
     /// Custom names ever set here: they outlive rollbacks and DISCARD ALL with the value '' (F2, F2b).
-    placeholders: BTreeSet<String>,
-    /// Last value the client was told, by canonical name.
-    told: BTreeMap<String, String>,
+    placeholders: BTreeSet<Rc<str>>,
+    /// Last value the client was told, in the order of [`DEFINITIONS`].
+    told: Vec<Option<Rc<str>>>,
+    /// The values when it was told last: nothing is looked at while they are the same ones.
+    told_of: Option<Rc<Values>>,
 }
 
 impl Settings {
     pub(super) fn new(version: Version) -> Self {
-        let mut values = BTreeMap::new();
-        for d in definitions() {
-            let value = match d.name {
-                "server_version" => version.text().to_string(),
-                _ => d.default.to_string(),
-            };
-            values.insert(d.name.to_string(), value);
-        }
-        let mut settings = Settings {
+        let resets = Values::defaults(version);
+        Settings {
             version,
-            values: Snapshot::default(),
-            resets: values,
+            values: Snapshot(resets.clone()),
+            resets,
             placeholders: BTreeSet::new(),
-            told: BTreeMap::new(),
-        };
-        settings.reset_all();
-        settings
+            told: vec![None; DEFINITIONS.len()],
+            told_of: None,
+        }
     }
 
     /// A value of the startup packet: what RESET returns to.
     pub(super) fn set_at_startup(&mut self, name: &str, value: &str) -> Result<(), ServerError> {
-        let canonical = self.name(name).or_else(|e| self.placeholder(name).ok_or(e))?;
-        let value = self.checked(&canonical, value)?;
-        self.resets.insert(canonical, value);
+        let place = self.place(name).or_else(|e| self.placeholder(name).ok_or(e))?;
+        let value = self.checked(&place, value)?;
+        *Rc::make_mut(&mut self.resets).pair_mut(place) = Pair::given(value.into());
         self.reset_all();
         Ok(())
     }
 
     /// Which user the session is.
     pub(super) fn set_user(&mut self, user: &str) {
-        self.resets.insert("session_authorization".into(), user.into());
+        let index = find("session_authorization").expect("it is among them");
+        Rc::make_mut(&mut self.resets).known[index] = Pair::given(user.into());
         self.reset_all();
     }
 
-    fn placeholder(&mut self, name: &str) -> Option<String> {
+    fn placeholder(&mut self, name: &str) -> Option<Place> {
         if !name.contains('.') {
             return None;
         }
-        let name = name.to_ascii_lowercase();
+        let name: Rc<str> = name.to_ascii_lowercase().into();
         self.placeholders.insert(name.clone());
-        Some(name)
+        Some(Place::Custom(name))
     }
 
-    /// The canonical spelling of a name that exists.
-    pub(super) fn name(&self, name: &str) -> Result<String, ServerError> {
-        if let Some(d) = find(name) {
-            return Ok(d.name.into());
+    fn place(&self, name: &str) -> Result<Place, ServerError> {
+        if let Some(index) = find(name) {
+            return Ok(Place::Known(index));
         }
         let lower = name.to_ascii_lowercase();
-        if self.placeholders.contains(&lower) {
-            return Ok(lower);
+        if let Some(known) = self.placeholders.get(&*lower) {
+            return Ok(Place::Custom(known.clone()));
         }
         Err(ServerError::error(
             "42704",
@@ -196,66 +246,74 @@ impl Settings {
         ))
     }
 
+    /// The canonical spelling of a name that exists.
+    pub(super) fn name(&self, name: &str) -> Result<String, ServerError> {
+        Ok(match self.place(name)? {
+            Place::Known(index) => DEFINITIONS[index].name.into(),
+            Place::Custom(name) => name.to_string(),
+        })
+    }
+
     pub(super) fn get(&self, name: &str) -> Result<String, ServerError> {
-        let canonical = self.name(name)?;
+        let place = self.place(name)?;
         Ok(self
             .values
             .0
-            .get(&canonical)
-            .map(|p| p.current.clone())
+            .pair(&place)
+            .map(|p| p.current.to_string())
             .unwrap_or_default())
+    }
+
+    /// The application's name.
+    pub(super) fn application_name(&self) -> &str {
+        &self.values.0.known[0].current
     }
 
     /// SET, or set_config(); `None` is the value that RESET returns to. Returns the new value.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<String, ServerError> {
-        let canonical = match self.name(name) {
-            Ok(canonical) => canonical,
+        let place = match self.place(name) {
+            Ok(place) => place,
             Err(e) => self.placeholder(name).ok_or(e)?,
         };
-        if let Some(Kind::Internal) = find(&canonical).map(|d| d.kind) {
+        if let Place::Known(index) = place
+            && matches!(DEFINITIONS[index].kind, Kind::Internal)
+        {
             return Err(ServerError::unmodelled(format!("SET {name}")));
         }
         let made = value.is_some();
-        let value = match value {
-            Some(value) => self.checked(&canonical, value)?,
-            None => self.resets.get(&canonical).cloned().unwrap_or_default(),
+        let value: Rc<str> = match value {
+            Some(value) => self.checked(&place, value)?.into(),
+            None => self.resets.pair(&place).map_or("".into(), |p| p.current.clone()),
         };
-        let pair = Rc::make_mut(&mut self.values.0).entry(canonical).or_default();
-        pair.current.clone_from(&value);
+        let text = value.to_string();
+        let pair = Rc::make_mut(&mut self.values.0).pair_mut(place);
+        pair.current = value.clone();
         pair.current_made = made;
         if !local {
-            pair.session.clone_from(&value);
+            pair.session = value;
             pair.session_made = made;
         }
-        Ok(value)
+        Ok(text)
     }
 
     /// Name and value, in the setting's own unit, of what the session has made: the rows of `pg_settings` whose source is
     /// `session`. Custom settings are not among them.
     pub(super) fn made(&self) -> Vec<(String, String)> {
-        let made = |d: &&Definition| self.values.0.get(d.name).is_some_and(|p| p.current_made);
-        let in_units = |d: &Definition| {
-            let value = &self.values.0[d.name].current;
+        let in_units = |(d, pair): (&Definition, &Pair)| {
             let number = match d.kind {
-                Kind::Kilobytes => units(value, &KILOBYTES),
-                Kind::Milliseconds => units(value, &MILLISECONDS),
+                Kind::Kilobytes => units(&pair.current, &KILOBYTES),
+                Kind::Milliseconds => units(&pair.current, &MILLISECONDS),
                 _ => None,
             };
-            (d.name.into(), number.map_or_else(|| value.clone(), |n| n.to_string()))
+            let value = number.map_or_else(|| pair.current.to_string(), |n| n.to_string());
+            (d.name.into(), value)
         };
-        definitions().filter(made).map(in_units).collect()
+        let all = DEFINITIONS.iter().zip(&self.values.0.known);
+        all.filter(|(_, pair)| pair.current_made).map(in_units).collect()
     }
 
     pub(super) fn reset_all(&mut self) {
-        let fresh = self.resets.iter().map(|(name, value)| {
-            let pair = Pair {
-                session: value.clone(),
-                current: value.clone(),
-                ..Pair::default()
-            };
-            (name.clone(), pair)
-        });
-        self.values = Snapshot(Rc::new(fresh.collect()));
+        self.values = Snapshot(self.resets.clone());
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -269,9 +327,10 @@ impl Settings {
     /// The transaction committed: what was LOCAL ends.
     pub(super) fn commit(&mut self) {
         let differs = |p: &Pair| p.current != p.session || p.current_made != p.session_made;
-        if self.values.0.values().any(differs) {
-            for pair in Rc::make_mut(&mut self.values.0).values_mut() {
-                pair.current.clone_from(&pair.session);
+        let values = &self.values.0;
+        if values.known.iter().chain(values.custom.values()).any(differs) {
+            for pair in Rc::make_mut(&mut self.values.0).all_mut() {
+                pair.current = pair.session.clone();
                 pair.current_made = pair.session_made;
             }
         }
@@ -280,20 +339,26 @@ impl Settings {
     /// Reported settings whose value is not what the client was last told, in no promised order.
     pub(super) fn changes_to_tell(&mut self) -> Vec<(String, String)> {
         let mut changes = Vec::new();
-        for d in definitions().filter(|d| d.reported_since > 0 && d.reported_since <= self.version.major()) {
-            let value = &self.values.0[d.name].current;
-            if self.told.get(d.name) != Some(value) {
-                self.told.insert(d.name.into(), value.clone());
-                changes.push((d.name.into(), value.clone()));
+        if self.told_of.as_ref().is_some_and(|of| Rc::ptr_eq(of, &self.values.0)) {
+            return changes;
+        }
+        let major = self.version.major();
+        for ((d, pair), told) in DEFINITIONS.iter().zip(&self.values.0.known).zip(&mut self.told) {
+            let is_reported = d.reported_since > 0 && d.reported_since <= major;
+            if is_reported && told.as_ref() != Some(&pair.current) {
+                *told = Some(pair.current.clone());
+                changes.push((d.name.into(), pair.current.to_string()));
             }
         }
+        self.told_of = Some(self.values.0.clone());
         changes
     }
 
-    fn checked(&self, canonical: &str, value: &str) -> Result<String, ServerError> {
-        let Some(d) = find(canonical) else {
+    fn checked(&self, place: &Place, value: &str) -> Result<String, ServerError> {
+        let Place::Known(index) = *place else {
             return Ok(value.into());
         };
+        let d = &DEFINITIONS[index];
         let invalid = || {
             ServerError::error(
                 "22023",
@@ -328,7 +393,7 @@ impl Settings {
                 "SQLASCII" => "SQL_ASCII".into(),
                 _ => return Err(invalid()),
             },
-            Kind::DateStyle => date_style(&self.values.0["DateStyle"].current, value).ok_or_else(invalid)?,
+            Kind::DateStyle => date_style(&self.values.0.known[index].current, value).ok_or_else(invalid)?,
             Kind::Int { min, max } => {
                 let number: i64 = value.parse().map_err(|_| invalid())?;
                 if !(min..=max).contains(&number) {

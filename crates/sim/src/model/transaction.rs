@@ -28,6 +28,11 @@ impl Shared {
         Self::default()
     }
 
+    /// Whether anybody has ever notified.
+    pub fn has_notifications(&self) -> bool {
+        !self.notifications.is_empty()
+    }
+
     /// Rows of the table, for checkers.
     pub fn rows(&self) -> usize {
         self.table.len()

@@ -138,7 +138,10 @@ impl World {
         if client.connection != Some(key) {
             return;
         }
-        match client.receive(&self.topology, bytes) {
+        let was = client.phase;
+        let received = client.receive(&self.topology, bytes);
+        self.has_grown |= was == Phase::LoggingIn;
+        match received {
             Ok(wish) => self.grant(number, wish),
             Err(why) => self.fail(why),
         }

@@ -8,7 +8,7 @@ use super::world::World;
 use crate::model::Session;
 use pgweir_core::ConnectionId;
 use pgweir_wire::Header;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What the pooler calls its listeners.
 const LISTENER: &str = "pgweir listener";
@@ -18,23 +18,16 @@ impl World {
     /// how much of it the core has consumed.
     pub(super) fn check_links(&mut self, given: Option<(ConnectionId, &[u8], usize)>) {
         let mut wrong = None;
-        let links: Vec<(u64, Option<ConnectionId>)> = self
-            .connections
-            .iter()
-            .filter(|(_, c)| matches!(c.peer, Peer::Server(_)) && !c.closing)
-            .map(|(key, c)| (*key, self.pooler.linked(c.id)))
-            .collect();
-        for (key, linked) in links {
-            let Some(connection) = self.connections.get_mut(&key) else {
+        let pooler = &mut self.pooler;
+        for connection in self.connections.values_mut().filter(|c| !c.closing) {
+            let Peer::Server(process_id) = connection.peer else {
                 continue;
             };
+            let linked = pooler.linked(connection.id);
             let before = std::mem::replace(&mut connection.linked, linked);
-            let (Some(client), Peer::Server(process_id)) = (linked, connection.peer) else {
+            let Some(client) = linked.filter(|_| before != linked) else {
                 continue;
             };
-            if before == linked {
-                continue;
-            }
             let Some(session) = self.postgres.session(process_id) else {
                 continue;
             };
@@ -54,7 +47,7 @@ impl World {
             let mut to_it = session.unread().to_vec();
             to_it.extend(&connection.pending);
             let on_the_way_bytes = to_it.len();
-            let outbox = self.pooler.outbox();
+            let outbox = pooler.outbox();
             let parts = outbox.parts().iter().filter(|part| part.to == id);
             let input = given.map_or(&[][..], |(_, input, _)| input);
             parts.for_each(|part| to_it.extend_from_slice(outbox.bytes(part, input)));
@@ -120,22 +113,24 @@ impl World {
         }
     }
 
+    /// Looks at limits only when there may be more of something than before.
     pub(super) fn check_limits(&mut self) {
+        if !std::mem::take(&mut self.has_grown) {
+            return;
+        }
         let t = &self.topology;
         let mut pools: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         let mut databases: BTreeMap<&str, u64> = BTreeMap::new();
         let mut users: BTreeMap<&str, u64> = BTreeMap::new();
-        let mut closing = BTreeSet::new();
-        for connection in self.connections.values() {
-            // One that the core has closed may take a moment to be gone, but not for ever.
-            if let (Peer::Server(process_id), true) = (connection.peer, connection.closing) {
-                closing.insert(process_id);
-            }
-        }
+        // One that the core has closed may take a moment to be gone, but not for ever.
+        let is_closing = |process_id: u32| {
+            let key = self.by_process.get(&process_id);
+            key.and_then(|key| self.connections.get(key)).is_some_and(|c| c.closing)
+        };
         let rests = self.canary == Some(Canary::LeaveOpen);
         for (process_id, session) in self.postgres.sessions() {
             let (database, user) = session.owner();
-            if user.is_empty() || closing.contains(&process_id) && !rests {
+            if user.is_empty() || is_closing(process_id) && !rests {
                 continue;
             }
             // The size of the pool says nothing of listeners.
@@ -247,7 +242,7 @@ impl World {
 }
 
 fn is_listener(session: &Session) -> bool {
-    session.setting("application_name").as_deref() == Some(LISTENER)
+    session.application_name() == LISTENER
 }
 
 /// Whether what an idle server ignores is all that begins in the first `sent_bytes` of what it is sent: what is left of a

@@ -1,6 +1,5 @@
 //! What breaks.
 
-use super::network::Peer;
 use super::world::{Event, World};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,12 +48,9 @@ impl World {
     pub(super) fn break_server(&mut self, process_id: u32) {
         self.postgres.with(process_id, |session, _| session.client_closed());
         self.postgres.remove(process_id);
-        let key = self
-            .connections
-            .iter()
-            .find(|(_, c)| c.peer == Peer::Server(process_id))
-            .map(|(key, _)| *key);
-        let Some(key) = key else { return };
+        let Some(&key) = self.by_process.get(&process_id) else {
+            return;
+        };
         let random = &mut self.random;
         if let Some(connection) = self.connections.get_mut(&key) {
             let keeps = random.below(connection.inbox.len() as u64 + 1) as usize;

@@ -27,6 +27,7 @@ pub mod flight;
 mod network;
 pub mod oracle;
 pub mod postgres;
+pub mod seeds;
 pub mod topology;
 pub mod trace;
 pub mod world;

@@ -55,6 +55,9 @@ impl World {
             linked: None,
         };
         self.connections.insert(key, connection);
+        if let Peer::Server(process_id) = peer {
+            self.by_process.insert(process_id, key);
+        }
         if self.by_id.insert(id, key).is_some() {
             self.fail(format!("{id:?} is used twice"));
         }
@@ -80,6 +83,8 @@ impl World {
             Peer::Client(number) => self.client_receives(number, key, &bytes),
             Peer::Server(process_id) => {
                 let now_us = self.now_us;
+                let logs_in = self.postgres.session(process_id).is_some_and(|s| !s.is_logged_in());
+                self.has_grown |= logs_in;
                 self.postgres
                     .with(process_id, |session, shared| session.receive(shared, now_us, &bytes));
                 self.pump_server(process_id);
@@ -124,11 +129,7 @@ impl World {
 
     /// Puts what a server has said on its way.
     pub(super) fn pump_server(&mut self, process_id: u32) {
-        let key = self
-            .connections
-            .iter()
-            .find(|(_, c)| c.peer == Peer::Server(process_id))
-            .map(|(key, _)| *key);
+        let key = self.by_process.get(&process_id).copied();
         let Some(session) = self.postgres.with(process_id, |session, _| {
             (session.take_sent(), session.is_closed(), session.busy_until())
         }) else {

@@ -193,8 +193,11 @@ impl Oracle {
                 return Verdict::Wrong(None);
             }
         }
-        // PostgreSQL promises no order among settings that it reports together.
-        let together = self.expected.iter().take_while(|m| m.first() == Some(&b'S'));
+        // PostgreSQL promises no order among settings that it reports together; notifications come from another server.
+        let together = self
+            .expected
+            .iter()
+            .take_while(|m| matches!(m.first(), Some(b'S' | b'A')));
         if let Some(at) = together.into_iter().position(|m| m == message) {
             self.expected.remove(at);
             return Verdict::Right;

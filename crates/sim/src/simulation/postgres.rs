@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct Postgres {
     version: Version,
-    shared: BTreeMap<String, Shared>,
+    /// By database, of which there are few.
+    shared: Vec<(String, Shared)>,
     sessions: BTreeMap<u32, Session>,
     next_process_id: u32,
     /// While it is down connections are refused.
@@ -20,7 +21,7 @@ impl Postgres {
     pub fn new(version: Version) -> Self {
         Postgres {
             version,
-            shared: BTreeMap::new(),
+            shared: Vec::new(),
             sessions: BTreeMap::new(),
             next_process_id: 1,
             down: false,
@@ -46,14 +47,13 @@ impl Postgres {
 
     /// Idle sessions of the same database that have notifications to hear.
     pub fn behind(&self, process_id: u32) -> Vec<u32> {
-        let Some(shared) = self
-            .sessions
-            .get(&process_id)
-            .and_then(|s| self.shared.get(s.owner().0))
-        else {
+        let Some(database) = self.sessions.get(&process_id).map(|s| s.owner().0) else {
             return Vec::new();
         };
-        let database = self.sessions[&process_id].owner().0;
+        let of_database = |(name, shared): &&(String, Shared)| name == database && shared.has_notifications();
+        let Some((_, shared)) = self.shared.iter().find(of_database) else {
+            return Vec::new();
+        };
         let is_behind = |s: &Session| s.is_idle() && s.owner().0 == database && s.has_to_hear(shared);
         self.sessions()
             .filter(|(_, s)| is_behind(s))
@@ -69,9 +69,15 @@ impl Postgres {
     /// Does something with a session and its database.
     pub fn with<T>(&mut self, process_id: u32, act: impl FnOnce(&mut Session, &mut Shared) -> T) -> Option<T> {
         let session = self.sessions.get_mut(&process_id)?;
-        let database = session.owner().0.to_string();
-        let shared = self.shared.entry(database).or_default();
-        Some(act(session, shared))
+        let database = session.owner().0;
+        let at = match self.shared.iter().position(|(name, _)| name == database) {
+            Some(at) => at,
+            None => {
+                self.shared.push((database.into(), Shared::new()));
+                self.shared.len() - 1
+            }
+        };
+        Some(act(session, &mut self.shared[at].1))
     }
 
     /// Forgets a session whose connection is gone.

@@ -23,6 +23,9 @@ const CALM_CHUNK_BYTES: u64 = 512;
 /// Then the pooler gets this long to bring its servers to rest, microseconds.
 const REST_US: u64 = 15_000_000;
 
+/// Steps between two looks at who keeps a server.
+const PINS_CHECKED_EVERY: u64 = 64;
+
 /// Steps of one run: more are a loop without end.
 const STEPS_MAX: u64 = 4_000_000;
 
@@ -87,6 +90,10 @@ pub struct World {
     pub(super) clients: Vec<Client>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) by_id: HashMap<ConnectionId, u64>,
+    /// Connections to servers, by process id.
+    pub(super) by_process: HashMap<u32, u64>,
+    /// A server or a client has logged in.
+    pub(super) has_grown: bool,
     pub(super) next_connection: u64,
     pub(super) next_session: u64,
     pub(super) connecting: BTreeSet<ServerId>,
@@ -140,6 +147,8 @@ impl World {
             clients: Vec::new(),
             connections: BTreeMap::new(),
             by_id: HashMap::new(),
+            by_process: HashMap::new(),
+            has_grown: false,
             next_connection: 1,
             next_session: 1,
             connecting: BTreeSet::new(),
@@ -205,6 +214,10 @@ impl World {
             self.now_us = self.now_us.max(next);
             if event_at.is_some_and(|at| at <= next) {
                 if let Some(Reverse((_, _, event))) = self.events.pop() {
+                    // A client that keeps a server for nothing does so until it does something.
+                    if matches!(event, Event::ClientActs(_)) || self.steps.is_multiple_of(PINS_CHECKED_EVERY) {
+                        self.check_pins();
+                    }
                     self.handle(event);
                 }
             } else {
@@ -212,7 +225,6 @@ impl World {
                 self.settle();
             }
             self.check_limits();
-            self.check_pins();
         }
         Outcome {
             answered: self.clients.iter().map(|c| c.answered).sum(),

@@ -1,0 +1,47 @@
+//! Which seeds to run.
+
+/// Seeds that failed once: a number, and in words what it was.
+///
+/// What a seed does depends on every choice the simulation makes: when its clients learn something new, an old seed becomes
+/// another story. The file is a second look at what has just been mended; core tests keep it mended.
+const FAILED: &str = include_str!("../../seeds-that-failed.txt");
+
+/// Hexadecimal digits of a commit's hash that say where its seeds begin: 48 bits, which a seed and a count fit into.
+const DIGITS: usize = 12;
+
+/// The largest first seed.
+pub const FIRST_MAX: u64 = (1 << (4 * DIGITS)) - 1;
+
+/// Where the seeds of a commit begin; `None` where this is no hash.
+pub fn of_commit(hash: &str) -> Option<u64> {
+    u64::from_str_radix(hash.get(..DIGITS)?, 16).ok()
+}
+
+/// Seeds that failed once.
+pub fn that_failed() -> Vec<u64> {
+    let first_word = |line: &str| line.split_whitespace().next().map(str::to_string);
+    let lines = FAILED.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(first_word)
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_has_seeds_of_its_own() {
+        assert_eq!(of_commit("00000000000a7b1c9f"), Some(10));
+        assert_eq!(of_commit("fffffffffffffffff0"), Some(FIRST_MAX));
+        assert_eq!(of_commit("abc"), None);
+        assert_eq!(of_commit("not a hash at all"), None);
+    }
+
+    #[test]
+    fn every_line_of_the_file_is_a_remark_or_begins_with_a_seed() {
+        let lines = FAILED.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        assert_eq!(lines.count(), that_failed().len());
+    }
+}
