@@ -15,9 +15,6 @@ use crate::settings::PoolMode;
 use crate::time::Time;
 use std::sync::Arc;
 
-/// Idle servers looked at for one that already looks like the client.
-const MATCHING_SERVERS_TRIED_MAX: usize = 32;
-
 /// Why a server is not used again after a client whose traces only its end removes.
 const TRACES: &str = "its client's session cannot be undone";
 
@@ -84,13 +81,7 @@ impl Pooler {
         if self.settings.server_round_robin {
             return pool.idle.pop_front();
         }
-        let servers = &self.servers;
-        let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, shape));
-        let mut likely = pool.idle.iter().rev().take(MATCHING_SERVERS_TRIED_MAX);
-        match likely.position(same) {
-            Some(from_end) => pool.idle.remove(pool.idle.len() - 1 - from_end),
-            None => pool.idle.pop_back(),
-        }
+        pool.idle.take_like(shape)
     }
 
     /// As [`Pooler::take_idle`], where clients claim servers (see [`crate::sequences`]) or have names on them (see
@@ -109,13 +100,7 @@ impl Pooler {
             return pool.idle.remove(own);
         }
         let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.claimed);
-        let mut likely = pool
-            .idle
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(free)
-            .take(MATCHING_SERVERS_TRIED_MAX);
+        let mut likely = pool.idle.iter().enumerate().rev().filter(free);
         let found = if self.settings.link_adversarial {
             // For tests: of all servers the one that has most to be put right.
             let effort = |s: &ServerId| servers.get(s.0).map_or(0, |s| difference(&s.shape, shape).len());
@@ -320,7 +305,8 @@ impl Pooler {
             let server = self.servers.get_mut(server_id.0).expect("nobody took it");
             server.phase = ServerPhase::Idle;
             server.since = now;
-            self.pool_mut(pool_id).idle.push_back(server_id);
+            let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+            pool.idle.push_back(server_id, &server.shape);
             self.pause_progress(now);
         }
     }

@@ -1,5 +1,6 @@
 //! Pools: one per database and user, and more where clients ask for settings that only a new connection can have.
 
+use crate::idle_list::IdleList;
 use crate::ids::{ClientId, ServerId};
 use crate::known_code::Known;
 use crate::sequences::Sequences;
@@ -9,7 +10,7 @@ use crate::stats::Stats;
 use crate::time::Time;
 use crate::wait_queue::WaitQueue;
 use foldhash::fast::RandomState;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A pool's place in the table of pools; pools live as long as the process or until `autodb_idle_timeout`.
@@ -77,7 +78,7 @@ pub(crate) struct Pool {
     /// Clients have had names on its servers: see [`crate::own_names`].
     pub(crate) lends: bool,
     /// Idle servers, longest idle first.
-    pub(crate) idle: VecDeque<ServerId>,
+    pub(crate) idle: IdleList,
     pub(crate) waiting: WaitQueue,
     /// All its server connections, whatever their phase.
     pub(crate) servers: u32,
@@ -113,7 +114,7 @@ impl Pool {
             credential,
             sequences: Sequences::Unused,
             lends: false,
-            idle: VecDeque::new(),
+            idle: IdleList::default(),
             waiting: WaitQueue::default(),
             servers: 0,
             connecting: 0,
@@ -142,9 +143,7 @@ impl Pool {
 
     /// Takes a server out of the idle list, if it is there.
     pub(crate) fn forget_idle(&mut self, id: ServerId) {
-        if let Some(at) = self.idle.iter().position(|&s| s == id) {
-            self.idle.remove(at);
-        }
+        self.idle.forget(id);
     }
 
     /// The first client that waits, and since when.

@@ -6,6 +6,7 @@
 //! ([`crate::pins::PinReason::Sequences`]). Where the server has served someone else, what it remembers is discarded
 //! first: PostgreSQL then says that nothing has been drawn yet (55000), and nobody meets another client's values.
 
+use crate::idle_list::IdleList;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
@@ -13,7 +14,6 @@ use crate::server::Server;
 use crate::slab::Slab;
 use pgweir_sql::Effects;
 use pgweir_wire::Writer;
-use std::collections::VecDeque;
 
 /// What the clients of a pool have been seen to do with sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -81,7 +81,7 @@ impl Pooler {
 }
 
 /// Where in the idle list the server is that this client had last, if nobody else has had it since.
-pub(crate) fn own_server(idle: &VecDeque<ServerId>, servers: &Slab<Server>, id: ClientId) -> Option<usize> {
+pub(crate) fn own_server(idle: &IdleList, servers: &Slab<Server>, id: ClientId) -> Option<usize> {
     let is_own = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.claimed && s.last_client == Some(id));
     idle.iter().position(is_own)
 }

@@ -110,7 +110,7 @@ impl Pooler {
         let idle_longest = self
             .live_pools()
             .filter(|(id, pool)| *id != for_pool && shares(&pool.key) && pool.servers > pool.settings.min_size)
-            .filter_map(|(_, pool)| pool.idle.front().copied())
+            .filter_map(|(_, pool)| pool.idle.front())
             .min_by_key(|id| self.servers.get(id.0).map(|s| s.since));
         if let Some(id) = idle_longest {
             self.close_and_wait(now, id);

@@ -255,7 +255,7 @@ impl Pooler {
                 unused.as_secs()
             );
             self.log(LogLevel::Log, text);
-            for server in self.pool(pool_id).idle.clone() {
+            for server in self.pool(pool_id).idle.iter().copied().collect::<Vec<_>>() {
                 self.close_server(now, server, "pool idle timeout");
             }
         }

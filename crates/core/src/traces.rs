@@ -79,7 +79,8 @@ impl Pooler {
         match best {
             Some(at) => {
                 let found = pool.idle.remove(at);
-                pool.idle.push_back(chosen);
+                let shape = &servers.get(chosen.0).expect("idle servers live").shape;
+                pool.idle.push_back(chosen, shape);
                 found
             }
             None => {

@@ -114,7 +114,7 @@ impl Pooler {
     fn close_paused_servers(&mut self, now: Time) {
         for pool_id in self.pool_ids() {
             if self.pool_takes_no_clients_now(pool_id) {
-                for server in self.pool(pool_id).idle.clone() {
+                for server in self.pool(pool_id).idle.iter().copied().collect::<Vec<_>>() {
                     self.close_server(now, server, PAUSE_MODE);
                 }
                 self.close_listeners(now, pool_id, PAUSE_MODE);
