@@ -203,6 +203,7 @@ impl Pooler {
         server.link = Some(id);
         server.has_served = true;
         server.since = now;
+        server.request_time = now;
         server.ready_time = now;
         client.link = Some(server_id);
         let changed_hands = server.last_client.replace(id).is_some_and(|last| last != id);

@@ -136,6 +136,9 @@ pub(crate) struct Server {
     pub(crate) request_time: Time,
     /// When it last answered ReadyForQuery.
     pub(crate) ready_time: Time,
+    /// When it was first seen to have answered everything of a segment that its client has not ended. It means something
+    /// only where it is later than `request_time`.
+    pub(crate) quiet_since: Time,
 }
 
 impl Server {

@@ -184,6 +184,7 @@ impl Pooler {
             since: now,
             request_time: now,
             ready_time: now,
+            quiet_since: now,
         });
         self.count_server_in(pool_id);
         self.requests.push_back(Request::Connect {
