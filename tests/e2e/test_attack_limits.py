@@ -76,3 +76,49 @@ def test_answers_that_are_not_read_hold_a_server_for_query_timeout_only(pg15, ma
         time.sleep(0.3)
         assert backends(pg15, "wait_event = 'ClientWrite'") == 1, "the server waits for its reader"
         assert other.value("select 2", timeout=6) == "2"
+
+
+@pytest.mark.parametrize("way", ["SET", "options", "set_config in a function"])
+def test_idle_session_timeout_of_one_client_ends_that_client_only(pg, make_pooler, way):
+    """idle_session_timeout is the client's: servers that lie idle behind it must not end, nor other clients with them."""
+    pg.psql(
+        "create or replace function attack_idle() returns text language sql "
+        "as $$ select set_config('idle_session_timeout', '100', false) $$"
+    )
+    pooler = make_pooler(pg, settings={"default_pool_size": 1, "ignore_startup_parameters": "extra_float_digits"})
+    with pooler.connect() as other:
+        server = other.value("select pg_backend_pid()")
+        options = {"options": "-c idle_session_timeout=100"} if way == "options" else None
+        with pooler.connect(options=options) as hasty:
+            if way == "SET":
+                hasty.query("set idle_session_timeout = 100")
+            elif way != "options":
+                hasty.query("select attack_idle()")
+            assert hasty.rows("select current_setting('idle_session_timeout'), pg_backend_pid()") == [("100ms", server)]
+            for _ in range(8):
+                assert other.rows("select pg_backend_pid(), current_setting('idle_session_timeout')") == [(server, "0")]
+                time.sleep(0.15)
+            error = wire.first_error(hasty.read_to_end(3)).fields
+            assert (error["C"], error["M"]) == ("57P05", "terminating connection due to idle-session timeout")
+
+
+def test_idle_session_timeout_spares_who_works_or_is_in_a_transaction(pg15, make_pooler):
+    pooler = make_pooler(pg15, settings={"default_pool_size": 2})
+    with pooler.connect() as busy, pooler.connect() as sleeper:
+        for c in busy, sleeper:
+            c.query("set idle_session_timeout = '700ms'")
+        sleeper.query("begin")
+        for _ in range(8):
+            assert busy.value("show idle_session_timeout") == "700ms"
+            time.sleep(0.2)
+        assert sleeper.value("select 1") == "1"
+        sleeper.query("commit")
+
+
+def test_idle_session_timeout_of_a_pinned_client_is_kept_by_its_server(pg15, make_pooler):
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1})
+    with pooler.connect() as pinned:
+        pinned.query("create temp table attack_pinned (x int)")
+        pinned.query("set idle_session_timeout = '300ms'")
+        error = wire.first_error(pinned.read_to_end(3)).fields
+        assert (error["C"], error["M"]) == ("57P05", "terminating connection due to idle-session timeout")

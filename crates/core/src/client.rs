@@ -109,6 +109,8 @@ pub(crate) struct Client {
     /// A BEGIN that no server has seen yet.
     pub(crate) deferred_begin: Option<DeferredBegin>,
     pub(crate) dropping: Dropping,
+    /// It has lost a server before anything of its own reached it, and has been given no other yet.
+    pub(crate) went_elsewhere: bool,
     /// The virtual session's settings; what the client was last told.
     pub(crate) shape: Arc<Shape>,
     /// What it looked like after its login: what RESET returns to.
@@ -156,6 +158,7 @@ impl Client {
             used_server: false,
             deferred_begin: None,
             dropping: Dropping::Nothing,
+            went_elsewhere: false,
             base: shape.clone(),
             shape,
             names: None,
@@ -171,6 +174,11 @@ impl Client {
             request_time: now,
             xact_start: now,
         }
+    }
+
+    /// Whether nothing of its own has reached its server, and nothing of its session is there: another will do.
+    pub(crate) fn may_go_elsewhere(&self) -> bool {
+        self.waiting == Waiting::ForRestoration && self.pins.is_empty() && !self.went_elsewhere && self.is_session()
     }
 
     pub(crate) fn is_session(&self) -> bool {

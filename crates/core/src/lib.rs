@@ -27,6 +27,7 @@ pub mod errors;
 mod extended_query;
 mod handover;
 mod held;
+mod idle_limit;
 pub mod ids;
 mod inspection;
 mod known_code;

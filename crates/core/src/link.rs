@@ -311,6 +311,9 @@ impl Pooler {
         if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");
         }
+        if server.shape.idle_limit().is_some() {
+            return self.lift_idle_limit(now, server_id);
+        }
         if self.catalogs.any_due && self.pool(pool_id).reading_due.is_some() && self.read_catalog(now, server_id) {
             return;
         }

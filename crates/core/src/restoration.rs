@@ -117,6 +117,7 @@ impl Pooler {
         let client = self.client_mut(id);
         if client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
+            client.went_elsewhere = false;
             self.requests.push_back(Request::Resume(id.into()));
         }
     }

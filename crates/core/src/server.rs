@@ -36,6 +36,8 @@ pub(crate) enum ServerPhase {
     Draining,
     /// Runs server_reset_query.
     Resetting,
+    /// Gives up the time limit on idle sessions that its client had: see [`crate::idle_limit`].
+    LiftingLimit,
     /// Reads the catalog: see [`crate::catalog_reading`].
     Reading,
     /// It was told to end, to make a place under a limit that it shares; it counts until its backend has gone.

@@ -1,6 +1,6 @@
 //! Opening server connections and logging in.
 
-use crate::client::{ClientPhase, Passing};
+use crate::client::{ClientPhase, Passing, Waiting};
 use crate::held::Held;
 use crate::ids::ServerId;
 use crate::listener::LISTENER_NAME;
@@ -495,6 +495,12 @@ impl Pooler {
             return;
         };
         client.link = None;
+        if client.may_go_elsewhere() {
+            // Once: a server that ends by the settings themselves would be followed by the next.
+            client.went_elsewhere = true;
+            client.waiting = Waiting::No;
+            return self.requests.push_back(Request::Resume(id.into()));
+        }
         if server.fatal.is_some() || matches!(server.passing, Passing::Forward(_)) {
             return self.close_client(now, id, "server connection closed");
         }

@@ -531,6 +531,7 @@ impl Pooler {
         match server.phase {
             ServerPhase::Draining => self.drained(now, id),
             ServerPhase::Resetting => self.reset_done(now, id),
+            ServerPhase::LiftingLimit => self.idle_limit_lifted(now, id),
             ServerPhase::Testing => self.server_is_free(now, id),
             ServerPhase::Reading => self.catalog_read(now, id),
             ServerPhase::ConnectQuery => self.login_finished(now, id),
@@ -760,10 +761,11 @@ impl Pooler {
     fn fatal_reply(&mut self, now: Time, id: ServerId, fields: ErrorFields<'_>, whole: bool) -> Passed {
         let text = String::from_utf8_lossy(fields.message).into_owned();
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        match server
-            .link
-            .filter(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()))
-        {
+        match server.link.filter(|c| {
+            self.clients
+                .get(c.0)
+                .is_some_and(|c| c.is_session() && !c.may_go_elsewhere())
+        }) {
             Some(_) if whole => {
                 // The connection's end follows; it closes the client behind this message.
                 let server = self.servers.get_mut(id.0).expect("still there");

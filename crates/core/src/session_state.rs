@@ -7,9 +7,11 @@
 //! A shape holds what the server reported (ParameterStatus) and what was set explicitly at startup. Settings that a
 //! client changes with SET and that the server does not report are not known here yet.
 
+use crate::idle_limit::{self, IDLE_LIMIT};
 use foldhash::fast::RandomState;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most settings a shape may hold; a client that asks for more at startup is refused.
 pub(crate) const SETTINGS_MAX: usize = 256;
@@ -121,6 +123,8 @@ pub(crate) struct Shape {
     parse: ParseSettings,
     /// See [`Shape::creates_temporary`].
     creates_temporary: bool,
+    /// See [`Shape::idle_limit`].
+    idle_limit: Option<Duration>,
 }
 
 impl Shape {
@@ -143,6 +147,12 @@ impl Shape {
     #[inline]
     pub(crate) fn creates_temporary(&self) -> bool {
         self.creates_temporary
+    }
+
+    /// How long a session of this shape may be idle outside a transaction, by its own setting.
+    #[inline]
+    pub(crate) fn idle_limit(&self) -> Option<Duration> {
+        self.idle_limit
     }
 
     /// The setting of this name, compared without case as PostgreSQL does.
@@ -246,6 +256,7 @@ impl ShapeTable {
             settings: Vec::new(),
             parse: ParseSettings::default(),
             creates_temporary: false,
+            idle_limit: None,
         });
         let mut shapes = hashbrown::HashSet::default();
         shapes.insert(ByContent(empty.clone()));
@@ -303,10 +314,13 @@ impl ShapeTable {
         let creates_temporary = settings
             .iter()
             .any(|s| s.name.eq_ignore_ascii_case("search_path") && s.value.contains("pg_temp"));
+        let limit = settings.iter().find(|s| s.name.eq_ignore_ascii_case(IDLE_LIMIT));
+        let idle_limit = limit.and_then(|s| idle_limit::limit(&s.value));
         let shape = Arc::new(Shape {
             settings,
             parse,
             creates_temporary,
+            idle_limit,
         });
         self.shapes.insert(ByContent(shape.clone()));
         shape

@@ -1,7 +1,7 @@
 //! Everything that happens because time has passed.
 //!
 //! No timer is armed or disarmed on the forwarding path: a round every [`ROUND`] looks at servers (few), at the heads of
-//! queues, and, only where a limit on idle clients is set, at clients.
+//! queues, and every [`CLIENTS_ROUND`] at clients.
 
 use crate::client::{ClientPhase, Passing, Waiting};
 use crate::errors::Trouble;
@@ -45,7 +45,7 @@ pub enum Timer {
     Transaction,
     /// A transaction in which nothing happens: idle_transaction_timeout.
     IdleTransaction,
-    /// A client that does nothing: client_idle_timeout.
+    /// A client that does nothing: client_idle_timeout, and its own idle_session_timeout.
     ClientIdle,
     /// A client that is tied to its server and does nothing: pin_idle_timeout.
     PinIdle,
@@ -135,7 +135,11 @@ impl Pooler {
             // See time_listeners.
             ServerPhase::Listening => {}
             ServerPhase::Linked => self.time_linked_server(now, id),
-            ServerPhase::Draining | ServerPhase::Resetting | ServerPhase::Reading | ServerPhase::ConnectQuery => {
+            ServerPhase::Draining
+            | ServerPhase::Resetting
+            | ServerPhase::LiftingLimit
+            | ServerPhase::Reading
+            | ServerPhase::ConnectQuery => {
                 if now - server.since > DRAIN_TIME_MAX {
                     self.close_server(now, id, "server did not become idle in time");
                 }
@@ -442,8 +446,7 @@ impl Pooler {
 
     fn time_clients(&mut self, now: Time) {
         let login = self.settings.client_login_timeout;
-        let some_idle_limit = self.live_pools().any(|(_, p)| p.settings.client_idle_timeout.is_some());
-        if now < self.timers.next_clients || login.is_none() && !some_idle_limit {
+        if now < self.timers.next_clients {
             return;
         }
         self.timers.next_clients = now + CLIENTS_ROUND;
@@ -461,7 +464,10 @@ impl Pooler {
                 }
                 ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {
                     let limit = client.pool.and_then(|p| self.pool(p).settings.client_idle_timeout);
-                    if limit.is_some_and(|l| now - client.request_time > l) {
+                    let idle = now - client.request_time;
+                    if client.own_idle_limit().is_some_and(|l| idle > l) {
+                        self.idle_limit_over(now, id);
+                    } else if limit.is_some_and(|l| idle > l) {
                         let hint = "The limit is the setting client_idle_timeout.";
                         self.fail_client(now, id, Trouble::ClientIdleTimeout, "client_idle_timeout", "", hint);
                     }

@@ -166,3 +166,100 @@ fn a_login_that_waits_for_what_a_server_makes_of_its_settings_is_under_client_lo
     rig.wait(Duration::from_secs(4));
     assert_eq!(ending(&mut rig, client), "Error 57014 client_login_timeout");
 }
+
+/// Answers what a server was told to do with settings, and a Query behind it.
+fn settings_made(rig: &mut Rig, server: pgweir_core::ServerId) {
+    let mut answer = Vec::new();
+    let mut w = Writer::new(&mut answer);
+    for message in rig.told(server) {
+        match message.split_once(' ').map_or(&*message, |(name, _)| name) {
+            "Parse" => w.empty(b'1'),
+            "Bind" => w.empty(b'2'),
+            "Close" => w.empty(b'3'),
+            "Execute" => w.command_complete("SELECT 1"),
+            "Sync" => w.ready_for_query(Idle),
+            "Query" => {
+                w.command_complete("SELECT 1");
+                w.ready_for_query(Idle);
+            }
+            _ => panic!("{message} makes no setting"),
+        }
+    }
+    rig.comes(server, &answer);
+}
+
+#[test]
+fn a_server_does_not_lie_idle_with_its_clients_idle_session_timeout() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let parameters = [("user", "u"), ("database", "db"), ("idle_session_timeout", "2s")];
+    let client = rig.client_begins(&parameters);
+    let server = rig.servers_log_in()[0];
+    settings_made(&mut rig, server);
+    assert_eq!(
+        rig.told(server),
+        ["Query RESET idle_session_timeout"],
+        "it had the setting"
+    );
+    let other = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.says(other, |w| w.query(b"select 1"));
+    assert_eq!(rig.server_of(other), None, "the server has not confirmed it");
+    rig.completes(server, "RESET");
+    assert_eq!(rig.told(server), ["Query select 1"]);
+    rig.completes(server, "SELECT 1");
+    assert_eq!(rig.told(client).last().unwrap(), "ReadyForQuery I");
+    rig.wait(Duration::from_secs(3));
+    assert_eq!(
+        ending(&mut rig, client),
+        "Error 57P05 terminating connection due to idle-session timeout"
+    );
+    assert!(!is_closed(&rig, other));
+}
+
+#[test]
+fn a_client_whose_server_ends_before_anything_reached_it_goes_to_another_once() {
+    let mut rig = Rig::new("session_state = pgbouncer");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "1MB")]);
+    let first = rig.servers_log_in()[0];
+    settings_made(&mut rig, first);
+    let other = rig.client();
+    rig.says(other, |w| w.query(b"select 1"));
+    while rig.bytes_written(first) > 0 {
+        settings_made(&mut rig, first);
+    }
+    assert_eq!(rig.server_of(other), None, "it is done");
+    rig.told(client);
+    rig.says(client, |w| w.query(b"select 2"));
+    assert_eq!(rig.server_of(client), Some(first));
+    rig.says(first, |w| {
+        w.error(&rig::fatal(
+            "57P05",
+            "terminating connection due to idle-session timeout",
+        ))
+    });
+    assert!(
+        !is_closed(&rig, client) && rig.told(client).is_empty(),
+        "it has done nothing"
+    );
+    let second = rig.servers_log_in()[0];
+    settings_made(&mut rig, second);
+    assert_eq!(rig.told(second), ["Query select 2"]);
+    rig.completes(second, "SELECT 1");
+    assert_eq!(rig.told(client), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+}
+
+#[test]
+fn a_client_whose_settings_end_servers_is_not_given_one_after_another() {
+    let mut rig = Rig::new("session_state = pgbouncer");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "1MB")]);
+    let first = rig.servers_log_in()[0];
+    settings_made(&mut rig, first);
+    rig.server_dies(first);
+    rig.told(client);
+    rig.says(client, |w| w.query(b"select 2"));
+    for _ in 0..2 {
+        let server = rig.servers_log_in()[0];
+        assert!(!is_closed(&rig, client));
+        rig.server_dies(server);
+    }
+    assert!(ending(&mut rig, client).starts_with("Error 08006"));
+}
