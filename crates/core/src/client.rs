@@ -70,6 +70,8 @@ pub(crate) enum Waiting {
     ForProbe,
     /// It has a server, whose answers to earlier segments decide what its next message means.
     ForReplies,
+    /// It has sent a password that takes time to judge: see [`crate::login::ITERATIONS_PER_ROUND`].
+    ForTurn,
     /// What it listens to is on its way, or what it sent to itself is.
     ForListener {
         /// When it began to wait.
@@ -90,6 +92,10 @@ pub(crate) struct Client {
     pub(crate) link: Option<ServerId>,
     pub(crate) waiting: Waiting,
     pub(crate) passing: Passing,
+    /// How often it has gone to another server than the one it had last; see [`Server::last_visit`].
+    ///
+    /// [`Server::last_visit`]: crate::server::Server::last_visit
+    pub(crate) visits: u32,
     /// Why it keeps its server.
     pub(crate) pins: Pins,
     /// Since when, where something of the session pins it.
@@ -148,6 +154,7 @@ impl Client {
             link: None,
             waiting: Waiting::No,
             passing: Passing::None,
+            visits: 0,
             pins: Pins::default(),
             pinned: None,
             suspicion: None,

@@ -304,6 +304,7 @@ impl Pooler {
             FrontendTag::Close => self.close_untracked(id, server_id, &message),
             FrontendTag::FunctionCall => {
                 if self.keeps_session(id) {
+                    self.uses_sequences(server_id, Effects::CODE);
                     let hidden = self.settings_of_functions(id);
                     self.suspect(now, id, Effects::CODE, b"function call", hidden);
                 }

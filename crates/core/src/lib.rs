@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod arrivals;
 mod backend_start;
 mod cancel;
 mod catalog;
@@ -35,6 +36,7 @@ mod leaving;
 mod link;
 mod listener;
 mod login;
+mod lookups;
 pub mod outbox;
 mod own_names;
 pub mod pins;

@@ -96,8 +96,15 @@ pub(crate) struct Server {
     pub(crate) cleanup: Cleanup,
     /// Who had it last.
     pub(crate) last_client: Option<ClientId>,
-    /// What it remembers of sequences may be someone else's than its client's.
+    /// Which of that client's visits it was: where the client has been elsewhere since, what is left here of it is old.
+    pub(crate) last_visit: u32,
+    /// Its present client had another server before.
+    pub(crate) visited_anew: bool,
+    /// What it remembers of sequences may be someone else's than its client's, or older than what the client has drawn
+    /// elsewhere. It ends only with the server's word.
     pub(crate) stranger: bool,
+    /// It has been told to forget what was drawn from sequences, and has not confirmed it.
+    pub(crate) forgets_sequences: bool,
     /// It is left to its last client for what that has drawn from sequences: see [`crate::sequences`].
     pub(crate) claimed: bool,
     /// Custom settings that it has accepted: it will accept them again.
@@ -158,6 +165,12 @@ impl Server {
     /// Whether an answer that is due tells settings: what a Parse would be parsed under is not known before.
     pub(crate) fn awaits_settings(&self) -> bool {
         !self.copy_in && (self.settings_in_doubt || self.probe.as_ref().is_some_and(|p| p.settings))
+    }
+
+    /// Whether this client had it last and has had no other since.
+    #[inline]
+    pub(crate) fn was_last_visited_by(&self, id: ClientId, visits: u32) -> bool {
+        self.last_client == Some(id) && self.last_visit == visits
     }
 
     /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.

@@ -162,7 +162,10 @@ impl Pooler {
             defines: false,
             cleanup: Cleanup::Nothing,
             last_client: None,
+            last_visit: 0,
+            visited_anew: false,
             stranger: false,
+            forgets_sequences: false,
             claimed: false,
             custom_settings: Default::default(),
             custom_names: Default::default(),
@@ -473,6 +476,8 @@ impl Pooler {
             pool.next_endpoint = (pool.next_endpoint + 1) % pool.settings.endpoints.len();
         }
         pool.failure = Some(failure.clone());
+        self.note_absent_database(now, pool_id, &failure);
+        let pool = self.pool(pool_id);
         let nothing_left = pool.servers == pool.connecting;
         if !nothing_left || hosts_left {
             return;

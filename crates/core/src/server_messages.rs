@@ -553,6 +553,7 @@ impl Pooler {
     fn command_complete(&mut self, id: ServerId, body: &[u8]) {
         let tag = match backend::command_tag(body) {
             Ok(b"DEALLOCATE") => return self.deallocated(id),
+            Ok(b"DISCARD SEQUENCES") => return self.forgot_sequences(id),
             Ok(tag @ (b"DEALLOCATE ALL" | b"DISCARD ALL")) => tag,
             _ => return,
         };
@@ -562,6 +563,7 @@ impl Pooler {
             .front()
             .is_some_and(|e| e.effect.as_ref().is_some_and(|f| f.server_lost_all.is_some()));
         if tag == b"DISCARD ALL" {
+            self.forgot_sequences(id);
             self.forget_explicit_settings(id);
         }
         if seen_coming {
@@ -703,6 +705,11 @@ impl Pooler {
             return Passed::Skip;
         }
         let server = self.servers.get_mut(id.0).expect("still there");
+        let forgets = std::mem::take(&mut server.forgets_sequences);
+        if skipped && forgets && !server.restoring && server.queue.own_sync_in_front() {
+            // The client's own request behind it meets the same.
+            return Passed::Skip;
+        }
         if server.restoring {
             // Whatever failed in it, none of the settings is made.
             let text = String::from_utf8_lossy(fields.message).into_owned();

@@ -98,6 +98,7 @@ impl Pooler {
         if self.admin.is_suspended() {
             return;
         }
+        self.next_turns();
         self.time_servers(now);
         self.time_listeners(now);
         self.time_moves(now);
@@ -269,7 +270,8 @@ impl Pooler {
         let unused = now - pool.last_used;
         let over = |limit: Option<Duration>| limit.is_some_and(|l| unused > l);
         let idle_pool = over(self.settings.pool_idle_timeout);
-        let auto_database = pool.auto && pool.servers == 0 && over(self.settings.autodb_idle_timeout);
+        let auto_database =
+            pool.auto && pool.servers == 0 && (over(self.settings.autodb_idle_timeout) || pool.is_unproven());
         if !idle_pool && !auto_database || self.pool_is_referenced(pool_id) || self.keeps_warm(pool_id) {
             return;
         }
