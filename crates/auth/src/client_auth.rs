@@ -182,6 +182,17 @@ impl ClientAuth {
         matches!(self.state, State::AwaitSecret)
     }
 
+    /// Whether the next message holds a password in clear text from which keys must be derived, unless the cache has them.
+    pub fn derives_keys(&self) -> bool {
+        matches!(
+            &self.state,
+            State::AwaitCleartext {
+                secret: Secret::Scram(_),
+                ..
+            }
+        )
+    }
+
     /// The user's secret is known, or known not to be: `None` for a user who does not exist, an empty plain text for one
     /// who exists without a password. Called once; later calls are out of turn.
     pub fn handle_secret(&mut self, secret: Option<Secret>) -> ClientStep {
@@ -203,7 +214,7 @@ impl ClientAuth {
     pub fn handle_message(&mut self, payload: &[u8], keys: &mut ScramKeyCache) -> ClientStep {
         match std::mem::replace(&mut self.state, State::Finished) {
             State::AwaitSecret | State::Finished => self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD),
-            State::AwaitCleartext { secret, doom } => match self.judge_cleartext(payload, &secret, doom) {
+            State::AwaitCleartext { secret, doom } => match self.judge_cleartext(payload, &secret, doom, keys) {
                 Ok(password) => self.accept(None, Learned::Password(password)),
                 Err(reason) => self.refuse(reason, TOLD_PASSWORD),
             },
@@ -280,12 +291,13 @@ impl ClientAuth {
         payload: &[u8],
         secret: &Secret,
         doom: Option<ClientAuthError>,
+        keys: &mut ScramKeyCache,
     ) -> Result<Password, ClientAuthError> {
         let given = parse_password(payload)?;
         let is_right = match secret {
             Secret::Plain(password) => bool::from(sha256(given).ct_eq(&sha256(password.as_bytes()))),
             Secret::Md5(hash) => Md5Secret::derive(given, &self.user) == *hash,
-            Secret::Scram(verifier) => verifier.matches(given),
+            Secret::Scram(verifier) => keys.proves(given, verifier),
         };
         verdict(is_right, doom).map(|()| Password::from(given))
     }

@@ -24,6 +24,12 @@ impl MockKey {
         salt
     }
 
+    /// A number drawn for this name, always the same, and independent of all that is told about the user.
+    pub fn lot(&self, user: &[u8]) -> u64 {
+        let hash = hmac(&self.0, &[b"lot ", user]);
+        u64::from_be_bytes(hash[..8].try_into().expect("eight bytes"))
+    }
+
     /// A verifier of no password.
     pub(crate) fn verifier(&self, user: &[u8], iterations: u32) -> ScramVerifier {
         ScramVerifier {
@@ -47,8 +53,8 @@ impl fmt::Debug for MockKey {
 }
 
 /// Which secret a user who does not exist seems to have. It decides whether `auth_type = md5` asks for MD5 or SCRAM, so
-/// it must be what real users have: SCRAM where `auth_query` reads a PostgreSQL of these years, else the most frequent
-/// kind in `auth_file` (plain text counts as MD5).
+/// it must be what real users have, each kind as often as they have it (plain text counts as MD5); [`MockKey::lot`] decides
+/// which it is for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MockSecret {
     /// An MD5 hash, or plain text.

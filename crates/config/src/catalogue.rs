@@ -143,7 +143,7 @@ catalogue! {
     /// How long a client may take to log in.
     client_login_timeout: Duration {
         default: Some("60"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "Rids the pooler of connections that never finish. 0 is off.",
+        help: "Rids the pooler of connections that never finish. Time in a pool's queue is not bounded by it, but by `query_wait_timeout`. 0 is off.",
     }
     /// TLS 1.3 cipher suites for clients.
     client_tls13_ciphers: Option<String> {
@@ -228,7 +228,7 @@ catalogue! {
     /// How long a client may be idle inside a transaction.
     idle_transaction_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "Then client and server are disconnected, since a sleeping transaction keeps a server from everyone else. 0 is off.",
+        help: "Then client and server are disconnected, since a sleeping transaction keeps a server from everyone else. A segment of the extended protocol that has been answered (Flush) and whose Sync does not come counts as a transaction, and so does the rest of a message behind an answered one. 0 is off.",
     }
     /// Startup parameters to accept and not pass on.
     ignore_startup_parameters: CommaList {
@@ -368,7 +368,7 @@ catalogue! {
     /// How long a query may run.
     query_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "Then client and server are disconnected. Meant for failing networks, and should be somewhat longer than PostgreSQL's `statement_timeout`, which ends a query more gently. 0 is off.",
+        help: "Then client and server are disconnected. Meant for failing networks, and should be somewhat longer than PostgreSQL's `statement_timeout`, which ends a query more gently. It counts from the request's first byte at the server until its whole answer has been taken, so it also ends a COPY or a long message whose client does not send the rest, a segment without Sync or Flush, and a client that does not read its answer. 0 is off.",
     }
     /// How long a client waits for a server before it is told so.
     query_wait_notify: u32 {
@@ -583,7 +583,7 @@ catalogue! {
     /// How long a transaction may take.
     transaction_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "Then client and server are disconnected. 0 is off.",
+        help: "Then client and server are disconnected. It counts from the first request of the transaction, or of the segment of the extended protocol, until the server is free again, whether server or client is waited for. 0 is off.",
     }
     /// The directory of the Unix socket.
     unix_socket_dir: UnixSocketDir {

@@ -153,7 +153,16 @@ impl Catalogs {
     }
 }
 
+/// How long a reading that is due leaves alone a server that waits for its client: see [`crate::sequences`].
+const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
+
 impl Pooler {
+    /// Whether a reading is due and a free server may do it, which may be claimed by the client that had it last.
+    pub(crate) fn may_read_now(&self, now: Time, pool_id: PoolId, claimed: bool) -> bool {
+        let due = self.pool(pool_id).reading_due;
+        due.is_some_and(|due| !claimed || now >= due + CLAIMS_RESPECTED)
+    }
+
     /// Whether the servers of a pool pass from session to session, each of which is kept.
     pub(crate) fn shares_sessions(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);

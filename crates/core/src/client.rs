@@ -70,6 +70,8 @@ pub(crate) enum Waiting {
     ForProbe,
     /// It has a server, whose answers to earlier segments decide what its next message means.
     ForReplies,
+    /// It has sent a password that takes time to judge: see [`crate::login::ITERATIONS_PER_ROUND`].
+    ForTurn,
     /// What it listens to is on its way, or what it sent to itself is.
     ForListener {
         /// When it began to wait.
@@ -90,6 +92,10 @@ pub(crate) struct Client {
     pub(crate) link: Option<ServerId>,
     pub(crate) waiting: Waiting,
     pub(crate) passing: Passing,
+    /// How often it has gone to another server than the one it had last; see [`Server::last_visit`].
+    ///
+    /// [`Server::last_visit`]: crate::server::Server::last_visit
+    pub(crate) visits: u32,
     /// Why it keeps its server.
     pub(crate) pins: Pins,
     /// Since when, where something of the session pins it.
@@ -111,6 +117,8 @@ pub(crate) struct Client {
     /// A BEGIN that no server has seen yet.
     pub(crate) deferred_begin: Option<DeferredBegin>,
     pub(crate) dropping: Dropping,
+    /// It has lost a server before anything of its own reached it, and has been given no other yet.
+    pub(crate) went_elsewhere: bool,
     /// The virtual session's settings; what the client was last told.
     pub(crate) shape: Arc<Shape>,
     /// What it looked like after its login: what RESET returns to.
@@ -148,6 +156,7 @@ impl Client {
             link: None,
             waiting: Waiting::No,
             passing: Passing::None,
+            visits: 0,
             pins: Pins::default(),
             pinned: None,
             suspicion: None,
@@ -159,6 +168,7 @@ impl Client {
             used_server: false,
             deferred_begin: None,
             dropping: Dropping::Nothing,
+            went_elsewhere: false,
             base: shape.clone(),
             shape,
             names: None,
@@ -174,6 +184,11 @@ impl Client {
             request_time: now,
             xact_start: now,
         }
+    }
+
+    /// Whether nothing of its own has reached its server, and nothing of its session is there: another will do.
+    pub(crate) fn may_go_elsewhere(&self) -> bool {
+        self.waiting == Waiting::ForRestoration && self.pins.is_empty() && !self.went_elsewhere && self.is_session()
     }
 
     pub(crate) fn is_session(&self) -> bool {

@@ -9,12 +9,17 @@ use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::link::Acquired;
 use crate::pooler::Pooler;
+use crate::prepared::STATEMENT_BYTES_MAX;
 use crate::reply_queue::{Entry, Expect};
 use crate::server::Server;
 use crate::settings::PoolMode;
 use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
+
+/// The longest message that a client without a server must have sent in full before it gets one, bytes; of a longer one
+/// this much. A Parse may be as long as [`STATEMENT_BYTES_MAX`].
+const BEFORE_SERVER_BYTES_MAX: usize = 64 * 1024;
 
 /// The outcome of one step over the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +55,22 @@ impl<'a> Message<'a> {
 
     pub(crate) fn body(&self) -> &'a [u8] {
         &self.bytes[HEADER_BYTES..]
+    }
+
+    /// Whether so much of it is there that its client may take a server for it: half a message holds none.
+    #[inline]
+    fn may_take_server(&self) -> bool {
+        self.is_whole() || self.is_mostly_to_come()
+    }
+
+    /// Whether it is so long that it goes through in pieces, and the first of them is there.
+    #[cold]
+    fn is_mostly_to_come(&self) -> bool {
+        let most = match self.tag {
+            FrontendTag::Parse => STATEMENT_BYTES_MAX,
+            _ => BEFORE_SERVER_BYTES_MAX,
+        };
+        self.bytes.len() >= most
     }
 
     /// Whether Describe of this portal follows; `None` where what follows has not come.
@@ -199,6 +220,9 @@ impl Pooler {
                 if let Some(step) = self.without_server(now, id, &message, input) {
                     return step;
                 }
+                if !message.may_take_server() {
+                    return Step::NeedBytes;
+                }
                 match self.acquire(now, id) {
                     Acquired::Server(server_id) => (server_id, self.clients.get(id.0).is_some_and(Client::attends)),
                     Acquired::Wait => return Step::Wait,
@@ -280,6 +304,7 @@ impl Pooler {
             FrontendTag::Close => self.close_untracked(id, server_id, &message),
             FrontendTag::FunctionCall => {
                 if self.keeps_session(id) {
+                    self.uses_sequences(server_id, Effects::CODE);
                     let hidden = self.settings_of_functions(id);
                     self.suspect(now, id, Effects::CODE, b"function call", hidden);
                 }

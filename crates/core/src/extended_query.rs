@@ -28,6 +28,9 @@ impl Pooler {
         if message.total > STATEMENT_BYTES_MAX {
             // Too long to keep, so it cannot be prepared again elsewhere: it goes through under its own name, and the
             // client stays where it is.
+            if self.keeps_session(id) {
+                self.uses_sequences(server_id, Effects::CODE);
+            }
             let text = &message.body()[..message.body().len().min(crate::pins::STATEMENT_CHARS_SHOWN)];
             self.pin_by(now, id, PinReason::LongStatement, text);
             let server = self.server_mut(server_id);

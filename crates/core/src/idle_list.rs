@@ -66,6 +66,11 @@ impl IdleList {
         self.servers.front().map(|(id, _)| *id)
     }
 
+    /// The one at this place.
+    pub(crate) fn get(&self, at: usize) -> Option<ServerId> {
+        self.servers.get(at).map(|(id, _)| *id)
+    }
+
     /// Takes out the one at this place.
     pub(crate) fn remove(&mut self, at: usize) -> Option<ServerId> {
         self.servers.remove(at).map(|(id, _)| id)

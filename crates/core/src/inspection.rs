@@ -29,6 +29,10 @@ const NAMED_SETTINGS_MAX: usize = 32;
 /// What a text that nobody has read may have done.
 const UNREAD: Effects = Effects::CODE.union(Effects::SETTINGS).union(Effects::ENDS);
 
+/// Beside the effects of a text: the client has another server now, and the text is looked at again. It is one of those for
+/// which the caller looks twice.
+pub(crate) const GOES_ELSEWHERE: Effects = Effects::RESETS;
+
 /// What leaves nothing to ask about behind it.
 const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::STATEMENTS)
@@ -57,6 +61,7 @@ impl Pooler {
     ) -> Effects {
         let Some(text) = text else {
             if self.keeps_session(id) {
+                self.uses_sequences(server_id, UNREAD);
                 self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
             }
             return Effects::ALL;
@@ -65,12 +70,14 @@ impl Pooler {
             self.note_custom_setting(id, std::str::from_utf8(name).unwrap_or_default());
         }
         let effects = pgweir_sql::effects(text);
-        if !effects.is_empty() || self.knows_names(server_id) {
-            self.inspect_effects(now, id, server_id, effects, text, verdict);
+        let looks = !effects.is_empty() || self.knows_names(server_id);
+        if looks && self.inspect_effects(now, id, server_id, effects, text, verdict) {
+            return effects | GOES_ELSEWHERE;
         }
         effects
     }
 
+    /// Says whether the client has gone to another server for this text, which is looked at again there.
     #[cold]
     fn inspect_effects(
         &mut self,
@@ -80,12 +87,18 @@ impl Pooler {
         effects: Effects,
         text: &[u8],
         verdict: &pgweir_sql::Statement,
-    ) {
+    ) -> bool {
+        let of_text = effects;
         let effects = effects | self.effects_of_names(server_id, text, effects);
         if !self.keeps_session(id) {
             self.prepare_for(id, server_id, effects, None);
-            return self.note_traces(server_id, effects);
+            self.note_traces(server_id, effects);
+            return false;
         }
+        if effects.intersects(Effects::SEQUENCE) && self.goes_to_own_server(now, id, server_id) {
+            return true;
+        }
+        self.code_may_ask(server_id, of_text, effects);
         let mentioned = if ends_statements(verdict) {
             Mentioned::default()
         } else {
@@ -100,6 +113,7 @@ impl Pooler {
         if !effects.is_empty() {
             self.suspect_text(now, id, effects, text, mentioned.hidden);
         }
+        false
     }
 
     /// Does what must be done before a text with these effects runs, and says which of them are left to ask about after
@@ -109,7 +123,7 @@ impl Pooler {
             self.hide_statements(server_id, runs);
         }
         if effects.intersects(Effects::DRAWS | Effects::SEQUENCE) && self.keeps_session(id) {
-            self.uses_sequences(id, server_id, effects);
+            self.uses_sequences(server_id, effects);
         }
         effects.without(ONLY_ASKS)
     }
@@ -168,6 +182,15 @@ impl Pooler {
             self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
         }
         let effects = statement.effects | self.effects_of_names_in(server_id, statement);
+        if effects.intersects(Effects::SEQUENCE)
+            && self.keeps_session(id)
+            && self.goes_to_own_server(now, id, server_id)
+        {
+            return Some(Step::Wait);
+        }
+        if self.keeps_session(id) {
+            self.code_may_ask(server_id, statement.effects, effects);
+        }
         let mentioned = if self.keeps_session(id) && !ends_statements(&statement.verdict) {
             self.lend_names(id, server_id, effects, &statement.query)
         } else {

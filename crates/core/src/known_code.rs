@@ -128,6 +128,11 @@ impl Pooler {
         }
     }
 
+    /// Whether what is known of the server's database is as it is now.
+    pub(crate) fn catalog_holds(&mut self, server_id: ServerId) -> bool {
+        self.known_by(server_id).is_none_or(|known| known.holds)
+    }
+
     fn known_by(&mut self, server_id: ServerId) -> Option<&mut Known> {
         let pool_id = self.servers.get(server_id.0)?.pool;
         self.pool_mut(pool_id).catalog.as_deref_mut()

@@ -157,6 +157,7 @@ impl Pooler {
         }
         let reason = match server.phase {
             ServerPhase::Resetting => "reset query failed",
+            ServerPhase::LiftingLimit => "idle_session_timeout could not be reset",
             ServerPhase::Testing => "test query failed",
             ServerPhase::ConnectQuery => "connect query failed",
             _ => return,

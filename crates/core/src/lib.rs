@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod arrivals;
 mod backend_start;
 mod cancel;
 mod catalog;
@@ -27,6 +28,7 @@ pub mod errors;
 mod extended_query;
 mod handover;
 mod held;
+mod idle_limit;
 mod idle_list;
 pub mod ids;
 mod inspection;
@@ -35,6 +37,7 @@ mod leaving;
 mod link;
 mod listener;
 mod login;
+mod lookups;
 pub mod outbox;
 mod own_names;
 pub mod pins;

@@ -89,7 +89,16 @@ impl Pooler {
     fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let servers = &self.servers;
-        if let Some(own) = own_server(&pool.idle, servers, id) {
+        let visits = self.clients.get(id.0).map_or(0, |c| c.visits);
+        // Adversarial linking gives way to none but those who have named a sequence.
+        let own = own_server(&pool.idle, servers, id, visits);
+        if let Some(own) = own.filter(|_| pool.sequences != Sequences::Unused)
+            && (!self.settings.link_adversarial
+                || pool
+                    .idle
+                    .get(own)
+                    .is_some_and(|s| servers.get(s.0).is_some_and(|s| s.claimed)))
+        {
             return pool.idle.remove(own);
         }
         let lent = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.lends_to == Some(id) && !s.claimed);
@@ -134,7 +143,10 @@ impl Pooler {
     /// Where the login to the server is refused for good, and no server is left, waiting is in vain.
     fn fails_fast(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Option<Acquired> {
         let pool = self.pool(pool_id);
-        let failure = pool.failure.clone().filter(|f| !f.temporary && pool.servers == 0)?;
+        // Who is in auth_file must not show by how long a login takes while auth_query has no server.
+        let looks_up = pool.key.kind == PoolKind::AuthQuery;
+        let failure = pool.failure.clone();
+        let failure = failure.filter(|f| (looks_up || !f.temporary) && pool.servers == 0)?;
         if pool.retry_at.is_none_or(|t| t <= now) {
             return None;
         }
@@ -148,9 +160,7 @@ impl Pooler {
             .get(id.0)
             .is_some_and(|c| matches!(&c.phase, ClientPhase::Login(l) if l.awaits_auth_query()))
         {
-            // Whoever is not authenticated yet learns nothing about servers and databases.
-            let message = "cannot look up the user: no server is available";
-            return self.fail_client(now, id, Trouble::ServerUnavailable, message, "", "");
+            return self.lookup_failed(now, id, &failure.message);
         }
         let (row, hint) = (
             Trouble::ServerUnavailable.row(),
@@ -184,11 +194,17 @@ impl Pooler {
         server.link = Some(id);
         server.has_served = true;
         server.since = now;
+        server.request_time = now;
         server.ready_time = now;
         client.link = Some(server_id);
-        let changed_hands = server.last_client.replace(id).is_some_and(|last| last != id);
-        server.stranger |= changed_hands;
-        self.state_stats.server_changes += u64::from(changed_hands);
+        server.visited_anew = !server.was_last_visited_by(id, client.visits);
+        if server.visited_anew {
+            client.visits = client.visits.wrapping_add(1);
+            server.last_visit = client.visits;
+            let before = server.last_client.replace(id);
+            server.stranger |= before.is_some();
+            self.state_stats.server_changes += u64::from(before.is_some_and(|last| last != id));
+        }
         let waited = match client.waiting {
             Waiting::ForServer { since, .. } => now.us_since(since),
             _ => 0,
@@ -298,7 +314,11 @@ impl Pooler {
         if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");
         }
-        if self.catalogs.any_due && self.pool(pool_id).reading_due.is_some() && self.read_catalog(now, server_id) {
+        if server.shape.idle_limit().is_some() {
+            return self.lift_idle_limit(now, server_id);
+        }
+        let claimed = server.claimed;
+        if self.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id) {
             return;
         }
         if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
@@ -361,6 +381,9 @@ impl Pooler {
         self.note_temporary_schema(id);
         self.forget_channels(now, id);
         let client = self.clients.remove(id.0).expect("looked up above");
+        if client.is_arriving() {
+            self.arrives_no_more();
+        }
         self.admin.client_gone(id);
         if client.counted {
             self.client_count -= 1;

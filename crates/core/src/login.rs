@@ -14,6 +14,7 @@ use crate::client_messages::idle_status;
 use crate::databases::NoPool;
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
+use crate::lookups::NoLookup;
 use crate::pool::{PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
@@ -24,8 +25,7 @@ use crate::session_state::{Change, Shape, difference};
 use crate::startup::Wishes;
 use crate::time::Time;
 use pgweir_auth::{
-    ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, ClientStep, Credential, Learned, MockSecret,
-    Secret,
+    ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, ClientStep, Credential, Learned, Secret,
 };
 use pgweir_config::{AuthType, CONSOLE_DATABASE};
 use pgweir_wire::{HEADER_BYTES, Header, ProtocolVersion, Writer, backend};
@@ -34,6 +34,10 @@ use std::sync::Arc;
 
 /// The longest message of a client that is not logged in, bytes; passwords of 65,530 bytes must fit.
 const LOGIN_MESSAGE_BYTES_MAX: u32 = 66_000;
+
+/// Iterations of PBKDF2 for passwords that clients send in clear text, in a round of the timers: some 8 ms of 100. Whoever
+/// comes later waits for the next round, so that wrong passwords do not stall those who work.
+pub(crate) const ITERATIONS_PER_ROUND: u64 = 40_000;
 
 /// What the login waits for.
 enum Stage {
@@ -104,6 +108,17 @@ impl Login {
         &self.wishes.database
     }
 
+    /// The exchange that waits for auth_query.
+    pub(crate) fn take_lookup(&mut self) -> Option<Box<ClientAuth>> {
+        match self.stage.take() {
+            Some(Stage::AuthQuery(auth, _)) => Some(auth),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
     /// A setting the startup packet asked for.
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {
         let settings = self.wishes.settings.iter().rev();
@@ -161,11 +176,16 @@ impl Pooler {
         let lookup = if known.is_none() && method != ClientAuthMethod::Any {
             self.auth_query_pool(now, &database, &user)
         } else {
-            None
+            Err(NoLookup::Nowhere)
         };
+        if lookup == Err(NoLookup::TooManyDatabases) {
+            let message = "too many logins to databases that are not known yet";
+            return self.fail_client(now, id, Trouble::TooManyClients, message, "", "Try again in a moment.");
+        }
+        let lookup = lookup.ok();
         let rules = ClientAuthRules {
             mock_key: self.mock_key,
-            mock_secret: self.mock_secret(lookup.is_some()),
+            mock_secret: self.mock_secret(&user, lookup.is_some()),
             scram_iterations: self.config.global.scram_iterations,
         };
         let auth = Box::new(ClientAuth::new(method, user.as_bytes(), nonces, rules));
@@ -181,35 +201,7 @@ impl Pooler {
         }
     }
 
-    /// The pool that auth_query runs in for a user who is not in auth_file; `None` where there is none.
-    fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Option<PoolId> {
-        let config = self.config.clone();
-        let entry = config.database(database);
-        let global_user = config.global.auth_user.as_deref();
-        let auth_user = entry.as_ref().map_or(global_user, |e| config.auth_user(e))?;
-        if auth_user == user && config.auth_users.contains_key(user) {
-            return None;
-        }
-        let auth_dbname = entry
-            .as_ref()
-            .map_or(config.global.auth_dbname.as_deref(), |e| config.auth_dbname(e));
-        let lookup_database = auth_dbname.unwrap_or(database);
-        self.pool_for(now, lookup_database, auth_user, PoolKind::AuthQuery)
-    }
-
-    /// What unknown users seem to have: the kind that real ones have.
-    fn mock_secret(&self, by_query: bool) -> MockSecret {
-        let count =
-            |kind: fn(&pgweir_config::Secret) -> bool| self.config.auth_users.values().filter(|s| kind(s)).count();
-        let scram = count(|s| matches!(s, pgweir_config::Secret::Scram(_)));
-        if by_query || scram * 2 > self.config.auth_users.len() {
-            MockSecret::Scram
-        } else {
-            MockSecret::Md5
-        }
-    }
-
-    fn secret_known(&mut self, now: Time, id: ClientId, mut auth: Box<ClientAuth>, secret: Option<Secret>) {
+    pub(crate) fn secret_known(&mut self, now: Time, id: ClientId, mut auth: Box<ClientAuth>, secret: Option<Secret>) {
         let step = auth.handle_secret(secret);
         self.authentication_step(now, id, auth, step);
     }
@@ -266,10 +258,17 @@ impl Pooler {
                 return at;
             }
             let payload = &input[at + HEADER_BYTES..end];
-            at = end;
             let Some(Stage::Client(mut auth)) = self.login_mut(id).and_then(|l| l.stage.take()) else {
-                return at;
+                return end;
             };
+            if auth.derives_keys() && self.scram_keys.iterations_spent() >= ITERATIONS_PER_ROUND {
+                let login = self.login_mut(id).expect("looked up above");
+                login.stage = Some(Stage::Client(auth));
+                self.client_mut(id).waiting = Waiting::ForTurn;
+                self.turns.push(id);
+                return at;
+            }
+            at = end;
             let step = auth.handle_message(payload, &mut self.scram_keys);
             self.authentication_step(now, id, auth, step);
         }
@@ -281,6 +280,19 @@ impl Pooler {
             at
         } else {
             input.len()
+        }
+    }
+
+    /// A new round: logins that waited for their turn go on.
+    pub(crate) fn next_turns(&mut self) {
+        self.scram_keys.forgive_iterations(ITERATIONS_PER_ROUND);
+        for id in std::mem::take(&mut self.turns) {
+            if let Some(client) = self.clients.get_mut(id.0)
+                && client.waiting == Waiting::ForTurn
+            {
+                client.waiting = Waiting::No;
+                self.requests.push_back(Request::Resume(id.into()));
+            }
         }
     }
 
@@ -373,6 +385,7 @@ impl Pooler {
         client.login_user = forced.then(|| user.as_str().into());
         client.counted = true;
         self.client_count += 1;
+        self.arrives_no_more();
         let found = self.login_mut(id).and_then(|l| l.found.take());
         self.learn_credential(pool_id, &user, learned, found);
         self.begin_welcome(now, id, pool_id);
@@ -538,6 +551,7 @@ impl Pooler {
             return;
         };
         let secret = found.flatten();
+        self.note_kind_of_secret(secret.as_ref());
         if let Some(login) = self.login_mut(id) {
             login.found = secret.clone();
         }

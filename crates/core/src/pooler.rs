@@ -64,6 +64,10 @@ pub struct Pooler {
     pub(crate) outbox: Outbox,
     pub(crate) requests: VecDeque<Request>,
     pub(crate) admin: crate::admin::Admin,
+    pub(crate) arrivals: crate::arrivals::Arrivals,
+    pub(crate) lookups: crate::lookups::Lookups,
+    /// Logins that wait for their turn to have a password judged.
+    pub(crate) turns: Vec<ClientId>,
     pub(crate) timers: crate::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
@@ -108,6 +112,9 @@ impl Pooler {
             outbox: Outbox::default(),
             requests: VecDeque::new(),
             admin: crate::admin::Admin::default(),
+            arrivals: Default::default(),
+            lookups: Default::default(),
+            turns: Vec::new(),
             timers: crate::timers::Timers::new(now),
             deferred: VecDeque::new(),
             #[cfg(feature = "weaknesses")]
@@ -164,7 +171,9 @@ impl Pooler {
     /// A client connected.
     pub fn handle_accept(&mut self, now: Time, accepted: Accepted) -> ClientId {
         let shape = self.shapes.empty();
-        ClientId(self.clients.insert_with(|_| Client::new(now, accepted, shape)))
+        let id = ClientId(self.clients.insert_with(|_| Client::new(now, accepted, shape)));
+        self.arrived(now, id);
+        id
     }
 
     /// Bytes from a client: what was kept from last time followed by what just came. Returns how many were consumed; the

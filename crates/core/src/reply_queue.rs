@@ -359,6 +359,12 @@ impl ReplyQueue {
         self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake(_), .. }))
     }
 
+    /// Whether what is due is the end of a segment of the pooler's own.
+    pub(crate) fn own_sync_in_front(&self) -> bool {
+        self.front()
+            .is_some_and(|e| e.expect == Expect::Sync && e.to == To::Skip)
+    }
+
     /// Whether the reply that is due answers a probe.
     pub(crate) fn probe_in_front(&self) -> bool {
         self.entries.front().is_some_and(|e| matches!(e.to, To::Probe))

@@ -183,6 +183,7 @@ impl Pooler {
         client.servers_refused = 0;
         if client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
+            client.went_elsewhere = false;
             self.requests.push_back(Request::Resume(id.into()));
         }
     }

@@ -37,6 +37,8 @@ pub(crate) enum ServerPhase {
     Draining,
     /// Runs server_reset_query.
     Resetting,
+    /// Gives up the time limit on idle sessions that its client had: see [`crate::idle_limit`].
+    LiftingLimit,
     /// Reads the catalog: see [`crate::catalog_reading`].
     Reading,
     /// It was told to end, to make a place under a limit that it shares; it counts until its backend has gone.
@@ -93,8 +95,15 @@ pub(crate) struct Server {
     pub(crate) cleanup: Cleanup,
     /// Who had it last.
     pub(crate) last_client: Option<ClientId>,
-    /// What it remembers of sequences may be someone else's than its client's.
+    /// Which of that client's visits it was: where the client has been elsewhere since, what is left here of it is old.
+    pub(crate) last_visit: u32,
+    /// Its present client had another server before.
+    pub(crate) visited_anew: bool,
+    /// What it remembers of sequences may be someone else's than its client's, or older than what the client has drawn
+    /// elsewhere. It ends only with the server's word.
     pub(crate) stranger: bool,
+    /// It has been told to forget what was drawn from sequences, and has not confirmed it.
+    pub(crate) forgets_sequences: bool,
     /// It is left to its last client for what that has drawn from sequences: see [`crate::sequences`].
     pub(crate) claimed: bool,
     /// Custom settings that sessions have made or tried to make there: since then they are empty there instead of unknown.
@@ -140,6 +149,9 @@ pub(crate) struct Server {
     pub(crate) request_time: Time,
     /// When it last answered ReadyForQuery.
     pub(crate) ready_time: Time,
+    /// When it was first seen to have answered everything of a segment that its client has not ended. It means something
+    /// only where it is later than `request_time`.
+    pub(crate) quiet_since: Time,
 }
 
 impl Server {
@@ -157,6 +169,12 @@ impl Server {
     /// Whether an answer that is due tells settings: what a Parse would be parsed under is not known before.
     pub(crate) fn awaits_settings(&self) -> bool {
         !self.copy_in && (self.settings_in_doubt || self.probe.as_ref().is_some_and(|p| p.settings))
+    }
+
+    /// Whether this client had it last and has had no other since.
+    #[inline]
+    pub(crate) fn was_last_visited_by(&self, id: ClientId, visits: u32) -> bool {
+        self.last_client == Some(id) && self.last_visit == visits
     }
 
     /// Whether its lifetime is over. With a lifetime of zero, which means "use once", it must have been used.

@@ -1,6 +1,6 @@
 //! Opening server connections and logging in.
 
-use crate::client::{ClientPhase, Passing};
+use crate::client::{ClientPhase, Passing, Waiting};
 use crate::held::Held;
 use crate::ids::ServerId;
 use crate::listener::LISTENER_NAME;
@@ -161,7 +161,10 @@ impl Pooler {
             defines: false,
             cleanup: Cleanup::Nothing,
             last_client: None,
+            last_visit: 0,
+            visited_anew: false,
             stranger: false,
+            forgets_sequences: false,
             claimed: false,
             custom_names: Default::default(),
             restoration: None,
@@ -185,6 +188,7 @@ impl Pooler {
             since: now,
             request_time: now,
             ready_time: now,
+            quiet_since: now,
         });
         self.count_server_in(pool_id);
         self.requests.push_back(Request::Connect {
@@ -479,6 +483,8 @@ impl Pooler {
             pool.next_endpoint = (pool.next_endpoint + 1) % pool.settings.endpoints.len();
         }
         pool.failure = Some(failure.clone());
+        self.note_absent_database(now, pool_id, &failure);
+        let pool = self.pool(pool_id);
         let nothing_left = pool.servers == pool.connecting;
         if !nothing_left || hosts_left {
             return;
@@ -501,6 +507,12 @@ impl Pooler {
             return;
         };
         client.link = None;
+        if client.may_go_elsewhere() {
+            // Once: a server that ends by the settings themselves would be followed by the next.
+            client.went_elsewhere = true;
+            client.waiting = Waiting::No;
+            return self.requests.push_back(Request::Resume(id.into()));
+        }
         if server.fatal.is_some() || matches!(server.passing, Passing::Forward(_)) {
             return self.close_client(now, id, "server connection closed");
         }

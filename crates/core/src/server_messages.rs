@@ -536,6 +536,7 @@ impl Pooler {
         match server.phase {
             ServerPhase::Draining => self.drained(now, id),
             ServerPhase::Resetting => self.reset_done(now, id),
+            ServerPhase::LiftingLimit => self.idle_limit_lifted(now, id),
             ServerPhase::Testing => self.server_is_free(now, id),
             ServerPhase::Reading => self.catalog_read(now, id),
             ServerPhase::ConnectQuery => self.login_finished(now, id),
@@ -557,6 +558,7 @@ impl Pooler {
     fn command_complete(&mut self, id: ServerId, body: &[u8]) {
         let tag = match backend::command_tag(body) {
             Ok(b"DEALLOCATE") => return self.deallocated(id),
+            Ok(b"DISCARD SEQUENCES") => return self.forgot_sequences(id),
             Ok(tag @ (b"DEALLOCATE ALL" | b"DISCARD ALL")) => tag,
             _ => return,
         };
@@ -566,6 +568,7 @@ impl Pooler {
             .front()
             .is_some_and(|e| e.effect.as_ref().is_some_and(|f| f.server_lost_all.is_some()));
         if tag == b"DISCARD ALL" {
+            self.forgot_sequences(id);
             self.forget_explicit_settings(id);
         }
         if seen_coming {
@@ -712,6 +715,11 @@ impl Pooler {
             return Passed::Skip;
         }
         let server = self.servers.get_mut(id.0).expect("still there");
+        let forgets = std::mem::take(&mut server.forgets_sequences);
+        if skipped && forgets && server.restoration.is_none() && server.queue.own_sync_in_front() {
+            // The client's own request behind it meets the same.
+            return Passed::Skip;
+        }
         if server.restoration.is_some() {
             self.restoration_refused(id, fields.sqlstate, fields.message);
             return Passed::Skip;
@@ -767,10 +775,11 @@ impl Pooler {
     fn fatal_reply(&mut self, now: Time, id: ServerId, fields: ErrorFields<'_>, whole: bool) -> Passed {
         let text = String::from_utf8_lossy(fields.message).into_owned();
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        match server
-            .link
-            .filter(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()))
-        {
+        match server.link.filter(|c| {
+            self.clients
+                .get(c.0)
+                .is_some_and(|c| c.is_session() && !c.may_go_elsewhere())
+        }) {
             Some(_) if whole => {
                 // The connection's end follows; it closes the client behind this message.
                 let server = self.servers.get_mut(id.0).expect("still there");

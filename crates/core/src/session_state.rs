@@ -7,9 +7,11 @@
 //! A shape holds what the server reported (ParameterStatus) and what was set explicitly at startup. Settings that a
 //! client changes with SET and that the server does not report are not known here yet.
 
+use crate::idle_limit::{self, IDLE_LIMIT};
 use foldhash::fast::{FixedState, RandomState};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most settings a shape may hold; a client that asks for more at startup is refused.
 pub(crate) const SETTINGS_MAX: usize = 256;
@@ -110,6 +112,8 @@ pub(crate) struct Shape {
     creates_temporary: bool,
     /// Hash of the settings that nobody can set.
     fixed: u64,
+    /// See [`Shape::idle_limit`].
+    idle_limit: Option<Duration>,
 }
 
 impl Shape {
@@ -150,6 +154,12 @@ impl Shape {
     #[inline]
     pub(crate) fn creates_temporary(&self) -> bool {
         self.creates_temporary
+    }
+
+    /// How long a session of this shape may be idle outside a transaction, by its own setting.
+    #[inline]
+    pub(crate) fn idle_limit(&self) -> Option<Duration> {
+        self.idle_limit
     }
 
     /// The setting of this name, compared without case as PostgreSQL does.
@@ -262,6 +272,7 @@ impl ShapeTable {
             parse: ParseSettings::default(),
             creates_temporary: false,
             fixed: 0,
+            idle_limit: None,
         });
         let mut shapes = hashbrown::HashSet::default();
         shapes.insert(ByContent(empty.clone()));
@@ -320,11 +331,14 @@ impl ShapeTable {
             .iter()
             .any(|s| s.name.eq_ignore_ascii_case("search_path") && s.value.contains("pg_temp"));
         let fixed = fixed_hash(&settings);
+        let limit = settings.iter().find(|s| s.name.eq_ignore_ascii_case(IDLE_LIMIT));
+        let idle_limit = limit.and_then(|s| idle_limit::limit(&s.value));
         let shape = Arc::new(Shape {
             settings,
             parse,
             creates_temporary,
             fixed,
+            idle_limit,
         });
         self.shapes.insert(ByContent(shape.clone()));
         shape

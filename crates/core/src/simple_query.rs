@@ -3,7 +3,7 @@
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
-use crate::inspection::INSPECT_BYTES_MAX;
+use crate::inspection::{GOES_ELSEWHERE, INSPECT_BYTES_MAX};
 use crate::pooler::Pooler;
 use crate::replanning::begins_code;
 use crate::reply_queue::{Effect, Entry, Expect, To};
@@ -59,6 +59,9 @@ impl Pooler {
         }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
         let may = looks.then(|| self.inspect_text(now, id, server_id, text, &verdict));
+        if may.is_some_and(|may| may.intersects(GOES_ELSEWHERE)) && self.client_mut(id).link != Some(server_id) {
+            return Step::Wait;
+        }
         if returns.is_none() && may.is_some_and(|may| may.intersects(Effects::RESETS)) {
             returns = text.and_then(Returns::among);
         }

@@ -1,9 +1,9 @@
 //! Everything that happens because time has passed.
 //!
 //! No timer is armed or disarmed on the forwarding path: a round every [`ROUND`] looks at servers (few), at the heads of
-//! queues, and, only where a limit on idle clients is set, at clients.
+//! queues, and every [`CLIENTS_ROUND`] at clients.
 
-use crate::client::{ClientPhase, Waiting};
+use crate::client::{ClientPhase, Passing, Waiting};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pool::{PoolId, PoolKind};
@@ -12,7 +12,6 @@ use crate::request::LogLevel;
 use crate::server::ServerPhase;
 use crate::server_login::EVICTED;
 use crate::time::Time;
-use pgweir_wire::TransactionStatus;
 use std::time::Duration;
 
 /// Time between two rounds; every timeout is kept to within it.
@@ -46,7 +45,7 @@ pub enum Timer {
     Transaction,
     /// A transaction in which nothing happens: idle_transaction_timeout.
     IdleTransaction,
-    /// A client that does nothing: client_idle_timeout.
+    /// A client that does nothing: client_idle_timeout, and its own idle_session_timeout.
     ClientIdle,
     /// A client that is tied to its server and does nothing: pin_idle_timeout.
     PinIdle,
@@ -99,6 +98,7 @@ impl Pooler {
         if self.admin.is_suspended() {
             return;
         }
+        self.next_turns();
         self.time_servers(now);
         self.time_listeners(now);
         self.time_moves(now);
@@ -136,7 +136,11 @@ impl Pooler {
             // See time_listeners.
             ServerPhase::Listening => {}
             ServerPhase::Linked => self.time_linked_server(now, id),
-            ServerPhase::Draining | ServerPhase::Resetting | ServerPhase::Reading | ServerPhase::ConnectQuery => {
+            ServerPhase::Draining
+            | ServerPhase::Resetting
+            | ServerPhase::LiftingLimit
+            | ServerPhase::Reading
+            | ServerPhase::ConnectQuery => {
                 let drains = matches!(server.phase, ServerPhase::Draining);
                 if now - server.since > DRAIN_TIME_MAX {
                     self.close_server(now, id, "server did not become idle in time");
@@ -177,52 +181,79 @@ impl Pooler {
     fn time_linked_server(&mut self, now: Time, id: ServerId) {
         let server = self.servers.get(id.0).expect("looked up by the caller");
         let Some(client_id) = server.link else { return };
-        let Some(client) = self.clients.get(client_id.0) else {
+        if self.clients.get(client_id.0).is_none() {
             return;
-        };
-        let settings = &self.pool(server.pool).settings;
+        }
         if let (Some(reason), true, true) = (server.close_reason, self.settings.server_fast_close, server.is_clean()) {
             let hint = "The setting server_fast_close does not wait for the end of the session.";
             return self.fail_client(now, client_id, Trouble::Killed, reason, "", hint);
         }
-        let over = |limit: Option<Duration>, since: Time| limit.is_some_and(|l| now - since > l);
-        let working = !server.queue.is_empty();
-        let in_transaction = working || server.status != TransactionStatus::Idle || server.queue.segment_open();
-        let (trouble, message, setting) = if working && over(settings.query_timeout, server.request_time) {
-            (Trouble::QueryTimeout, "query timeout", "query_timeout")
-        } else if in_transaction && over(settings.transaction_timeout, client.xact_start) {
-            (
-                Trouble::TransactionTimeout,
-                "transaction timeout",
-                "transaction_timeout",
-            )
-        } else if !working
-            && server.status != TransactionStatus::Idle
-            && over(settings.idle_transaction_timeout, server.ready_time)
-        {
-            (
-                Trouble::IdleTransactionTimeout,
-                "idle transaction timeout",
-                "idle_transaction_timeout",
-            )
-        } else if !working && !in_transaction && over(settings.client_idle_timeout, server.ready_time) {
-            (Trouble::ClientIdleTimeout, "client_idle_timeout", "client_idle_timeout")
-        } else if client.pins.of_session()
-            && !working
-            && !in_transaction
-            && over(self.settings.pin_idle_timeout, server.ready_time)
-        {
-            (Trouble::PinIdleTimeout, "pin_idle_timeout", "pin_idle_timeout")
-        } else {
+        self.note_quiet(now, id);
+        let Some((trouble, message, setting)) = self.limit_over(now, id) else {
             return;
         };
         if trouble != Trouble::ClientIdleTimeout {
+            let server = self.server_mut(id);
             let age = (now - server.connect_time).as_secs();
             let text = format!("{} closing because: {message} (age={age}s)", self.server_label(id));
             self.log(LogLevel::Log, text);
         }
         let hint = format!("The limit is the setting {setting}.");
         self.fail_client(now, client_id, trouble, message, "", &hint);
+    }
+
+    /// Notes since when a server has had nothing to do in a segment that its client has not ended: no ReadyForQuery tells.
+    fn note_quiet(&mut self, now: Time, id: ServerId) {
+        let server = self.server_mut(id);
+        let waits = server.queue.is_empty() && !server.is_clean();
+        if waits && server.quiet_since <= server.request_time.max(server.ready_time) {
+            server.quiet_since = now;
+        }
+    }
+
+    /// Which time limit a linked client has exceeded, the words for it, and its setting.
+    ///
+    /// A request of which a part has been sent is at work, also where its client must send the rest: query_timeout. A
+    /// client that has begun something and owes the next message, be it a COMMIT, a Sync or the rest of a message, is idle
+    /// in a transaction: idle_transaction_timeout. transaction_timeout counts both.
+    fn limit_over(&self, now: Time, id: ServerId) -> Option<(Trouble, &'static str, &'static str)> {
+        let server = self.servers.get(id.0)?;
+        let client = self.clients.get(server.link?.0)?;
+        let settings = &self.pool(server.pool).settings;
+        let over = |limit: Option<Duration>, since: Time| limit.is_some_and(|l| now - since > l);
+        let working = !server.queue.is_empty();
+        let amid_message = matches!(client.passing, Passing::Forward(_));
+        let in_transaction = !server.is_clean() || amid_message;
+        let idle_since = if server.queue.segment_open() || server.ignoring_to_sync {
+            server.quiet_since
+        } else {
+            server.ready_time
+        };
+        if working && over(settings.query_timeout, server.request_time) {
+            return Some((Trouble::QueryTimeout, "query timeout", "query_timeout"));
+        }
+        if in_transaction && over(settings.transaction_timeout, client.xact_start) {
+            let words = ("transaction timeout", "transaction_timeout");
+            return Some((Trouble::TransactionTimeout, words.0, words.1));
+        }
+        if working {
+            return None;
+        }
+        if in_transaction {
+            let words = ("idle transaction timeout", "idle_transaction_timeout");
+            return over(settings.idle_transaction_timeout, idle_since).then_some((
+                Trouble::IdleTransactionTimeout,
+                words.0,
+                words.1,
+            ));
+        }
+        if over(settings.client_idle_timeout, server.ready_time) {
+            return Some((Trouble::ClientIdleTimeout, "client_idle_timeout", "client_idle_timeout"));
+        }
+        if client.pins.of_session() && over(self.settings.pin_idle_timeout, server.ready_time) {
+            return Some((Trouble::PinIdleTimeout, "pin_idle_timeout", "pin_idle_timeout"));
+        }
+        None
     }
 
     fn time_pools(&mut self, now: Time) {
@@ -242,7 +273,8 @@ impl Pooler {
         let unused = now - pool.last_used;
         let over = |limit: Option<Duration>| limit.is_some_and(|l| unused > l);
         let idle_pool = over(self.settings.pool_idle_timeout);
-        let auto_database = pool.auto && pool.servers == 0 && over(self.settings.autodb_idle_timeout);
+        let auto_database =
+            pool.auto && pool.servers == 0 && (over(self.settings.autodb_idle_timeout) || pool.is_unproven());
         if !idle_pool && !auto_database || self.pool_is_referenced(pool_id) || self.keeps_warm(pool_id) {
             return;
         }
@@ -419,8 +451,7 @@ impl Pooler {
 
     fn time_clients(&mut self, now: Time) {
         let login = self.settings.client_login_timeout;
-        let some_idle_limit = self.live_pools().any(|(_, p)| p.settings.client_idle_timeout.is_some());
-        if now < self.timers.next_clients || login.is_none() && !some_idle_limit {
+        if now < self.timers.next_clients {
             return;
         }
         self.timers.next_clients = now + CLIENTS_ROUND;
@@ -430,13 +461,18 @@ impl Pooler {
             let id = ClientId(slot);
             match client.phase {
                 ClientPhase::Startup | ClientPhase::Login(_)
-                    if client.waiting == Waiting::No && login.is_some_and(|l| now - client.connect_time > l) =>
+                    // Who waits in a pool's queue is under query_wait_timeout.
+                    if !matches!(client.waiting, Waiting::ForServer { .. })
+                        && login.is_some_and(|l| now - client.connect_time > l) =>
                 {
                     self.fail_client(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
                 }
                 ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {
                     let limit = client.pool.and_then(|p| self.pool(p).settings.client_idle_timeout);
-                    if limit.is_some_and(|l| now - client.request_time > l) {
+                    let idle = now - client.request_time;
+                    if client.own_idle_limit().is_some_and(|l| idle > l) {
+                        self.idle_limit_over(now, id);
+                    } else if limit.is_some_and(|l| idle > l) {
                         let hint = "The limit is the setting client_idle_timeout.";
                         self.fail_client(now, id, Trouble::ClientIdleTimeout, "client_idle_timeout", "", hint);
                     }

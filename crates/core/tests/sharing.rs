@@ -392,11 +392,16 @@ fn a_client_that_vanishes_in_copy_in_ends_it_with_copy_fail() {
     assert_eq!(rig.server_of(next), Some(server));
 }
 
+/// The beginning of a Query that is too long to be kept until it is whole.
+fn cut_off() -> Vec<u8> {
+    [b"Q\0\x10\0\0select '".as_slice(), &[b'x'; 70_000]].concat()
+}
+
 #[test]
 fn a_client_that_vanishes_inside_a_message_costs_its_server() {
     let mut rig = Rig::new("");
     let client = rig.client();
-    rig.comes(client, b"Q\0\0\x10\0select 'a long query that is cut");
+    rig.comes(client, &cut_off());
     let server = rig.server_of(client).unwrap();
     rig.client_leaves(client);
     assert!(
@@ -575,7 +580,7 @@ fn in_a_failed_transaction_nothing_is_answered_by_the_pooler() {
 fn nothing_is_written_behind_half_a_message() {
     let mut rig = Rig::new("");
     let cut = rig.client();
-    rig.comes(cut, b"Q\0\0\x10\0select 'a long query that is cut");
+    rig.comes(cut, &cut_off());
     let server = rig.server_of(cut).unwrap();
     let before = rig.bytes_written(server);
     rig.client_leaves(cut);

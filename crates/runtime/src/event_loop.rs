@@ -136,9 +136,18 @@ impl EventLoop {
                 other => other?,
             }
             self.look_at_clock();
-            for event in &events {
-                self.handle_event(event);
-            }
+            // Servers first: what one says at its end is heard before a client is given that server.
+            let of_server =
+                |event: &&Event| matches!(Subject::of(event.token()), Subject::Connection(ConnectionId::Server(_)));
+            events
+                .iter()
+                .filter(of_server)
+                .for_each(|event| self.handle_event(event));
+            let of_others = |event: &&Event| !of_server(event);
+            events
+                .iter()
+                .filter(of_others)
+                .for_each(|event| self.handle_event(event));
             self.read_ready();
             self.accept_ready();
             self.run_timers();

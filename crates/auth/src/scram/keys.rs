@@ -8,7 +8,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{KEY_BYTES, Key, hmac};
+use super::{ITERATIONS_MAX, KEY_BYTES, Key, ScramVerifier, hmac};
 use crate::saslprep::saslprep;
 
 /// What a password is worth under one salt and iteration count. Whoever has these can log in to every server that has
@@ -79,6 +79,8 @@ pub struct ScramKeyCache {
     entries: BTreeMap<Key, ScramKeys>,
     /// The oldest in front.
     by_age: VecDeque<Key>,
+    /// Iterations for passwords of clients, less what was forgiven.
+    spent: u64,
 }
 
 impl ScramKeyCache {
@@ -88,6 +90,7 @@ impl ScramKeyCache {
             entries_max,
             entries: BTreeMap::new(),
             by_age: VecDeque::new(),
+            spent: 0,
         }
     }
 
@@ -100,6 +103,34 @@ impl ScramKeyCache {
         let keys = ScramKeys::derive(password, salt, iterations);
         self.remember(name, keys.clone());
         keys
+    }
+
+    /// Whether a password is the one of a verifier. Only what proves right is kept, so that guesses drive out nothing.
+    pub(crate) fn proves(&mut self, password: &[u8], verifier: &ScramVerifier) -> bool {
+        if verifier.iterations > ITERATIONS_MAX {
+            return false;
+        }
+        let name = entry_name(password, &verifier.salt, verifier.iterations);
+        if let Some(keys) = self.entries.get(&name) {
+            return verifier.is_of(keys);
+        }
+        self.spent += u64::from(verifier.iterations);
+        let keys = ScramKeys::derive(password, &verifier.salt, verifier.iterations);
+        let is_right = verifier.is_of(&keys);
+        if is_right {
+            self.remember(name, keys);
+        }
+        is_right
+    }
+
+    /// Iterations spent on passwords that clients have sent in clear text, less those forgiven.
+    pub fn iterations_spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Some time has passed.
+    pub fn forgive_iterations(&mut self, iterations: u64) {
+        self.spent = self.spent.saturating_sub(iterations);
     }
 
     /// Entries held.

@@ -5,7 +5,7 @@ use std::fmt;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
-use super::{ITERATIONS_MAX, KEY_BYTES, Key, SCRAM_SHA_256, ScramKeys, decode, encode, sha256};
+use super::{KEY_BYTES, Key, SCRAM_SHA_256, ScramKeys, decode, encode, sha256};
 use crate::error::SecretError;
 
 /// `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, as in `pg_authid.rolpassword`.
@@ -59,11 +59,9 @@ impl ScramVerifier {
         )
     }
 
-    /// Whether this password was the one. Slow: see [`ScramKeys::derive`]. A verifier beyond [`ITERATIONS_MAX`] cannot be
-    /// asked.
-    pub(crate) fn matches(&self, password: &[u8]) -> bool {
-        self.iterations <= ITERATIONS_MAX
-            && Self::from(&ScramKeys::derive(password, &self.salt, self.iterations)) == *self
+    /// Whether these keys, derived with its salt and iterations, are those it was made of.
+    pub(crate) fn is_of(&self, keys: &ScramKeys) -> bool {
+        Self::from(keys) == *self
     }
 }
 
@@ -122,6 +120,11 @@ fn split_at_byte(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scram::ScramKeyCache;
+
+    fn proves(password: &[u8], verifier: &ScramVerifier) -> bool {
+        ScramKeyCache::new(1).proves(password, verifier)
+    }
 
     /// Made by PostgreSQL's algorithm from RFC 7677's password, salt and iteration count.
     fn pencil() -> ScramVerifier {
@@ -143,14 +146,14 @@ mod tests {
     #[test]
     fn a_password_is_judged_by_both_keys() {
         let verifier = ScramVerifier::from(&ScramKeys::derive(b"pencil", b"salt", 3));
-        assert!(verifier.matches(b"pencil"));
-        assert!(!verifier.matches(b"pencils"));
+        assert!(proves(b"pencil", &verifier));
+        assert!(!proves(b"pencils", &verifier));
         let mut half_wrong = verifier.clone();
         half_wrong.server_key[0] ^= 1;
-        assert!(!half_wrong.matches(b"pencil"));
+        assert!(!proves(b"pencil", &half_wrong));
         let mut endless = verifier.clone();
         endless.iterations = u32::MAX;
-        assert!(!endless.matches(b"pencil"), "and it says so at once");
+        assert!(!proves(b"pencil", &endless), "and it says so at once");
     }
 
     #[test]

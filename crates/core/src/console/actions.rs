@@ -76,7 +76,8 @@ impl Pooler {
             client.request_time = now;
         }
         let console = self.console(id).expect("the caller looked it up");
-        if console.access != Access::Admin && !command.is_for_everyone() {
+        let access = console.access;
+        if access != Access::Admin && !command.is_for_everyone() {
             return Err(Refusal::admin_only());
         }
         self.admin.console_stats.xact_count += 1;
@@ -87,7 +88,9 @@ impl Pooler {
             Command::Show(Show::Session(number)) if self.client_by_number(*number).is_none() => {
                 return Err(Refusal::no_such_client());
             }
-            Command::Show(show) => self.console_show(now, *show, formats, reply),
+            Command::Show(show) => {
+                self.console_show(now, *show, access, formats, reply);
+            }
             Command::SetApplicationName(name) => self.console_mut(id).application_name.clone_from(name),
             Command::SetSession => notice(reply, "SET ignored", ""),
             Command::Begin => self.console_mut(id).in_transaction = true,
@@ -110,9 +113,9 @@ impl Pooler {
         self.console(id).expect("the caller looked it up")
     }
 
-    fn console_show(&mut self, now: Time, show: Show, formats: &Formats, reply: &mut Vec<u8>) {
+    fn console_show(&mut self, now: Time, show: Show, access: Access, formats: &Formats, reply: &mut Vec<u8>) {
         let mut rows = Rows::new(columns::columns(show), formats);
-        self.show(now, show, &mut rows);
+        self.show(now, show, access, &mut rows);
         reply.append(&mut rows.bytes);
     }
 

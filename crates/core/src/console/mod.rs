@@ -117,6 +117,7 @@ impl Pooler {
             statements: HashMap::default(),
             portals: HashMap::default(),
         }));
+        self.arrives_no_more();
         let key = self.cancel_key_of(id, self.clients.get(id.0).map_or(4, |c| c.cancel_key_bytes));
         self.admin.console_stats.client_login_count += 1;
         self.send(id, |w| {

@@ -1,5 +1,6 @@
 //! SHOW: which table comes from where, and the small ones.
 
+use crate::admin::Access;
 use crate::console::grammar::{SESSION_VALUES, Show};
 use crate::console::rows::Rows;
 use crate::pooler::Pooler;
@@ -7,18 +8,18 @@ use crate::time::Time;
 
 impl Pooler {
     /// Appends the rows of a table.
-    pub(super) fn show(&self, now: Time, show: Show, rows: &mut Rows<'_>) {
+    pub(super) fn show(&self, now: Time, show: Show, access: Access, rows: &mut Rows<'_>) {
         match show {
             Show::Clients => self.show_clients(now, rows),
             Show::Servers => self.show_servers(now, rows),
             Show::Sockets => self.show_sockets(now, rows, false),
             Show::ActiveSockets => self.show_sockets(now, rows, true),
             Show::Listeners => self.show_listeners(rows),
-            Show::Pins => self.show_pins(now, rows),
+            Show::Pins => self.show_pins(now, access, rows),
             Show::StateStats => self.show_state_stats(rows),
             Show::Pools => self.show_pools(now, rows, false),
             Show::PoolsExtended => self.show_pools(now, rows, true),
-            Show::Session(number) => self.show_session(now, number, rows),
+            Show::Session(number) => self.show_session(now, number, access, rows),
             Show::Databases => self.show_databases(rows),
             Show::Users => self.show_users(rows),
             Show::Config => self.show_config(rows),

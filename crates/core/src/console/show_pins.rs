@@ -1,13 +1,15 @@
 //! SHOW PINS, SHOW SESSION, SHOW LISTENERS and SHOW STATE_STATS: which clients keep their servers, what the session of
 //! one looks like, who listens for those that listen, and what keeping sessions costs.
 
-use crate::console::rows::Rows;
+use crate::admin::Access;
+use crate::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
 use crate::time::Time;
 
 impl Pooler {
-    /// A row for each client whose session ties it to its server.
-    pub(super) fn show_pins(&self, now: Time, rows: &mut Rows<'_>) {
+    /// A row for each client whose session ties it to its server. Statements, in which there may be secrets, are for
+    /// administrators.
+    pub(super) fn show_pins(&self, now: Time, access: Access, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
             let (Some(pinned), Some(server), Some(pool)) = (&client.pinned, client.link, client.pool) else {
                 continue;
@@ -20,32 +22,41 @@ impl Pooler {
                 client.login_user.as_deref().unwrap_or(&key.user).into(),
                 client.pins.to_string().into(),
                 (now - pinned.since).as_secs().into(),
-                (&*pinned.statement).into(),
+                secret(access, &pinned.statement),
             ]);
         }
     }
 
     /// What one client's session consists of: a row for each setting that differs from the server's defaults or is
-    /// reported, for each protocol-level prepared statement, and for each reason for a pin.
-    pub(super) fn show_session(&self, now: Time, number: u32, rows: &mut Rows<'_>) {
+    /// reported, for each protocol-level prepared statement, and for each reason for a pin. Values and statements, in which
+    /// there may be secrets, are for administrators; others see names.
+    pub(super) fn show_session(&self, now: Time, number: u32, access: Access, rows: &mut Rows<'_>) {
         let Some(client) = self.client_by_number(number).and_then(|id| self.clients.get(id.0)) else {
             return;
         };
         for setting in client.shape.settings() {
-            rows.push(&["setting".into(), (&*setting.name).into(), (&*setting.value).into()]);
+            rows.push(&[
+                "setting".into(),
+                (&*setting.name).into(),
+                secret(access, &setting.value),
+            ]);
         }
         let mut statements: Vec<_> = client.names.iter().flat_map(|names| names.iter()).collect();
         statements.sort_unstable_by_key(|(name, _)| *name);
         for (name, statement) in statements {
             let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&statement.query));
-            rows.push(&["prepared statement".into(), (&*name).into(), (&*text).into()]);
+            rows.push(&["prepared statement".into(), (&*name).into(), secret(access, &text)]);
         }
         for channel in client.channels.iter().flat_map(|c| &c.heard) {
             rows.push(&["channel".into(), (&*String::from_utf8_lossy(channel)).into(), "".into()]);
         }
         if let Some(pinned) = &client.pinned {
             for reason in client.pins.iter() {
-                let since = format!("{} s, since: {}", (now - pinned.since).as_secs(), pinned.statement);
+                let age = (now - pinned.since).as_secs();
+                let since = match access {
+                    Access::Admin => format!("{age} s, since: {}", pinned.statement),
+                    Access::Stats => format!("{age} s"),
+                };
                 rows.push(&["pin".into(), reason.words().into(), (&*since).into()]);
             }
         }
@@ -69,5 +80,13 @@ impl Pooler {
         for (name, count) in self.state_stats.rows() {
             rows.push(&[name.into(), count.into()]);
         }
+    }
+}
+
+/// What only an administrator may read.
+fn secret(access: Access, text: &str) -> Value<'_> {
+    match access {
+        Access::Admin => text.into(),
+        Access::Stats => Value::Null,
     }
 }

@@ -146,9 +146,11 @@ impl Pooler {
             ServerPhase::Connecting | ServerPhase::Login(_) | ServerPhase::ConnectQuery => &mut counts.sv_login,
             ServerPhase::Idle if self.needs_check(now, server) => &mut counts.sv_used,
             ServerPhase::Idle => &mut counts.sv_idle,
-            ServerPhase::Testing | ServerPhase::Resetting | ServerPhase::Reading | ServerPhase::Closing => {
-                &mut counts.sv_tested
-            }
+            ServerPhase::Testing
+            | ServerPhase::Resetting
+            | ServerPhase::LiftingLimit
+            | ServerPhase::Reading
+            | ServerPhase::Closing => &mut counts.sv_tested,
             ServerPhase::Linked | ServerPhase::Draining | ServerPhase::Listening => &mut counts.sv_active,
             ServerPhase::CancelPending => &mut counts.sv_being_canceled,
         }

@@ -219,7 +219,11 @@ impl Pooler {
             ServerPhase::Connecting | ServerPhase::Login(_) | ServerPhase::ConnectQuery => "sv_login",
             ServerPhase::Idle if self.needs_check(now, server) => "sv_used",
             ServerPhase::Idle => "sv_idle",
-            ServerPhase::Testing | ServerPhase::Resetting | ServerPhase::Reading | ServerPhase::Closing => "sv_tested",
+            ServerPhase::Testing
+            | ServerPhase::Resetting
+            | ServerPhase::LiftingLimit
+            | ServerPhase::Reading
+            | ServerPhase::Closing => "sv_tested",
             ServerPhase::Linked | ServerPhase::Draining | ServerPhase::Listening => "sv_active",
             ServerPhase::CancelPending => "sv_being_canceled",
         }
