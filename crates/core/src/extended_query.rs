@@ -12,6 +12,7 @@ use crate::pooler::Pooler;
 use crate::prepared::{Bound, Kind, Meaning, STATEMENT_BYTES_MAX, Statement, StatementTable};
 use crate::replanning::Use;
 use crate::reply_queue::{Effect, Entry, Expect, Instead, To};
+use crate::secret_names::could_be_ours;
 use crate::server::{Server, Unnamed};
 use crate::session_state::ParseSettings;
 use crate::time::Time;
@@ -100,6 +101,7 @@ impl Pooler {
             .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         self.client_mut(id).names_mut().set(parse.name, Some(meaning));
+        self.own_name_comes(server_id, parse.name);
         self.lends(server_id);
         self.parse_on_server(id, server_id, message, parse, &statement)
     }
@@ -130,6 +132,8 @@ impl Pooler {
             }
             // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
             self.inject_close(server_id, &statement);
+        } else {
+            self.close_strangers(server_id, &statement);
         }
         self.make_room(server_id);
         self.parse_on_server(id, server_id, message, parse, &statement)
@@ -170,7 +174,13 @@ impl Pooler {
         let name = empty.server_name();
         self.close_whatever(server_id, name);
         let entry = Entry {
-            to: To::Replace(*b"42P05", Instead::Named(empty.id, parse.name.into())),
+            to: To::Replace(
+                *b"42P05",
+                Instead::Named {
+                    ours: name.into(),
+                    theirs: parse.name.into(),
+                },
+            ),
             ..Entry::forward(Expect::Parse)
         };
         let queue = &mut self.server_mut(server_id).queue;
@@ -250,7 +260,7 @@ impl Pooler {
             Use::Refused => return self.refuse_rows(id, server_id, message),
         }
         let Some(statement) = statement else {
-            return self.plain(id, server_id, message, Expect::Bind);
+            return self.unknown_name(id, server_id, message, names.statement, Expect::Bind);
         };
         self.may_change_settings(server_id, Some(&statement));
         if untold && describes_next != Some(false) && keeps_rows(&statement) {
@@ -392,7 +402,7 @@ impl Pooler {
                 name,
             }) => {
                 let Some(statement) = self.client_mut(id).statement(name).cloned() else {
-                    return self.plain(id, server_id, message, Expect::Describe);
+                    return self.unknown_name(id, server_id, message, name, Expect::Describe);
                 };
                 self.describes_execute(id, server_id, name);
                 if self.before_use(id, server_id, name, Expect::Describe, false) == Use::Waits {
@@ -426,6 +436,37 @@ impl Pooler {
         {
             self.lend_names(id, server_id, Effects::PREPARE, &statement.query);
         }
+    }
+
+    /// Bind or Describe of a name that the client has not given to anything, as far as is known here: the server may know it
+    /// from an SQL-level PREPARE. A name that could be one of the pooler's means nothing to a client.
+    #[cold]
+    fn unknown_name(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        name: &[u8],
+        expect: Expect,
+    ) -> Step {
+        if !could_be_ours(name) {
+            return self.plain(id, server_id, message, expect);
+        }
+        let nowhere = self.own_statements.names.nowhere.clone();
+        let instead = Instead::Named {
+            ours: (*nowhere).into(),
+            theirs: name.into(),
+        };
+        let entry = Entry {
+            to: To::Replace(*b"26000", instead),
+            ..Entry::forward(expect)
+        };
+        self.server_mut(server_id).queue.push(entry);
+        self.outbox.insert(server_id.into(), |bytes| match expect {
+            Expect::Bind => Writer::new(bytes).bind_text(&nowhere, &[]),
+            _ => Writer::new(bytes).describe(b'S', &nowhere),
+        });
+        self.drop_message(id, message)
     }
 
     /// The answer to a Describe that follows will tell the client the rows of a statement.
@@ -464,6 +505,7 @@ impl Pooler {
         let effect = self.end_name(id, server_id, name);
         if name.is_empty() || effect.is_none() {
             // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
+            self.own_name_comes(server_id, name);
             if !name.is_empty() && self.may_meet_prepare(id, server_id) {
                 self.suspect(now, id, Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
             }

@@ -66,8 +66,8 @@ pub(crate) struct Copy {
 /// The statements one server holds, least recently used first to go.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The pooler's own, which nothing evicts.
-    own: Vec<Arc<Statement>>,
+    /// The pooler's own, which nothing evicts, and when each was prepared.
+    own: Vec<(Arc<Statement>, Moment)>,
     copies: lru::LruCache<u64, Copy, RandomState>,
     /// Everything sent before this has been answered.
     answered: Moment,
@@ -75,8 +75,10 @@ pub(crate) struct Held {
     erred: Moment,
     /// Those that became as good as they are in the present transaction.
     provisional: Vec<u64>,
-    /// Copies whose plan has not been seen to be good since may not even exist: code of unknown effect has run.
-    pub(crate) doubted: Moment,
+    /// What was prepared before may not exist, or be another statement: see [`Held::doubt`].
+    doubted: Moment,
+    /// Code of the present transaction may still run: a portal, a cursor, a deferred trigger.
+    doubts_at_end: bool,
     /// Its client has temporary objects, or may have.
     temporary: bool,
     /// There was an error since the server was last idle.
@@ -96,6 +98,7 @@ impl Held {
             erred: Moment::default(),
             provisional: Vec::new(),
             doubted: Moment::default(),
+            doubts_at_end: false,
             temporary: false,
             failed: false,
             rolled_back: false,
@@ -107,16 +110,53 @@ impl Held {
     #[inline]
     pub(crate) fn touch(&mut self, id: u64) -> bool {
         if id <= OWN_ID_MAX {
-            return self.own.iter().any(|s| s.id == id);
+            return self.own.iter().any(|(s, _)| s.id == id);
         }
         self.copies.get(&id).is_some()
+    }
+
+    /// Whether the server holds this statement of the pooler's, and no client can have put another in its place.
+    #[inline]
+    pub(crate) fn trusts(&self, id: u64) -> bool {
+        self.own.iter().any(|(s, good)| s.id == id && *good >= self.doubted)
+    }
+
+    /// At this moment a client may have ended any statement of the server's, and prepared another under the same name: a
+    /// DEALLOCATE or PREPARE, or code of unknown effect, may have run. Until the present transaction has ended, more of it
+    /// may run.
+    pub(crate) fn doubt(&mut self, now: Moment) {
+        self.doubted = now;
+        self.doubts_at_end = true;
+    }
+
+    /// The transaction has ended; whether what [`Held::doubt`] says must be said once more, for the last time.
+    #[inline]
+    pub(crate) fn take_doubt_at_end(&mut self) -> bool {
+        std::mem::take(&mut self.doubts_at_end)
+    }
+
+    /// What may have run before this transaction has ended: nothing of it runs any more.
+    pub(crate) fn doubt_for_good(&mut self, now: Moment) {
+        self.doubted = now;
+    }
+
+    /// A client may have prepared a statement under any name that it knew.
+    pub(crate) fn was_doubted(&self) -> bool {
+        self.doubted > Moment::default()
+    }
+
+    /// A copy that was good before this moment only may be none, or another statement.
+    #[inline]
+    pub(crate) fn doubted(&self) -> Moment {
+        self.doubted
     }
 
     /// A client's statement that is going to be used at this moment.
     #[inline]
     pub(crate) fn using(&mut self, id: u64, now: Moment) -> Option<&mut Copy> {
         let copy = self.copies.get_mut(&id)?;
-        if copy.good < copy.used && copy.used < self.answered && copy.used > self.erred {
+        let known = copy.good >= self.doubted;
+        if known && copy.good < copy.used && copy.used < self.answered && copy.used > self.erred {
             copy.good = copy.used;
             self.provisional.push(id);
         }
@@ -153,8 +193,8 @@ impl Held {
     /// A statement that was prepared at this moment, or earlier than anybody knows (moment 0).
     pub(crate) fn insert(&mut self, statement: Arc<Statement>, now: Moment) {
         if statement.id <= OWN_ID_MAX {
-            self.own.retain(|s| s.id != statement.id);
-            return self.own.push(statement);
+            self.own.retain(|(s, _)| s.id != statement.id);
+            return self.own.push((statement, now));
         }
         let copy = Copy {
             good: now,
@@ -170,7 +210,7 @@ impl Held {
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
-        self.own.retain(|s| s.id != id);
+        self.own.retain(|(s, _)| s.id != id);
         self.copies.pop(&id);
     }
 
@@ -186,7 +226,7 @@ impl Held {
     /// All of them, the pooler's own included.
     pub(crate) fn all(&self) -> Vec<Arc<Statement>> {
         let copies = self.copies.iter().map(|(_, c)| &c.statement);
-        self.own.iter().chain(copies).cloned().collect()
+        self.own.iter().map(|(s, _)| s).chain(copies).cloned().collect()
     }
 
     /// The pooler's own.
@@ -203,7 +243,7 @@ impl Held {
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
-        let mut all = std::mem::take(&mut self.own);
+        let mut all: Vec<_> = std::mem::take(&mut self.own).into_iter().map(|(s, _)| s).collect();
         all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));
         self.copies.clear();
         all
@@ -211,7 +251,7 @@ impl Held {
 
     /// Forgets all statements but those in `ids`.
     pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
-        self.own.retain(|s| ids.contains(&s.id));
+        self.own.retain(|(s, _)| ids.contains(&s.id));
         let gone: Vec<u64> = self
             .copies
             .iter()
@@ -267,7 +307,7 @@ impl Held {
         if let Some(copy) = self.copies.peek_mut(&id) {
             copy.rows = Some(rows);
             copy.asked = false;
-            if copy.good < asked {
+            if copy.good < asked && copy.good >= self.doubted {
                 copy.good = asked;
                 self.provisional.push(id);
             }
@@ -284,7 +324,7 @@ mod tests {
     use pgweir_wire::write::Column;
 
     fn statements(count: u8) -> Vec<Arc<Statement>> {
-        let mut table = StatementTable::new();
+        let mut table = StatementTable::new(crate::secret_names::SecretNames::new([0; 32]));
         let text = |n: u8| table.intern(&[n], &[0, 0], &ParseSettings::default());
         (0..count).map(text).collect()
     }

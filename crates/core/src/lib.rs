@@ -47,6 +47,7 @@ mod reply_queue;
 pub mod request;
 mod resetting;
 mod restoration;
+mod secret_names;
 mod sequences;
 mod server;
 mod server_login;

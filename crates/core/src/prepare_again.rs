@@ -10,14 +10,9 @@ use crate::pooler::Pooler;
 use crate::prepared::{Kind, OWN_ID_MAX, Statement};
 use crate::reply_queue::{Effect, Entry, Expect};
 use crate::server::Unnamed;
+use crate::settings::PoolMode;
 use pgweir_wire::Writer;
 use std::sync::Arc;
-
-/// The portal in which settings are made around a Parse of our own; the client's unnamed portal may be in use.
-const OWN_PORTAL: &[u8] = b"pgweir_portal";
-
-/// In front of the name of a setting: the custom setting that keeps its value meanwhile.
-const KEPT_PREFIX: &str = "pgweir.";
 
 impl Pooler {
     /// Makes sure that the server's unnamed statement is the client's, before it is used.
@@ -48,9 +43,50 @@ impl Pooler {
 
     /// Makes sure that the server holds a statement, before it is used.
     pub(crate) fn ensure_held(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        if statement.id <= OWN_ID_MAX {
+            return self.ensure_own(server_id, statement);
+        }
         if !self.server_mut(server_id).held.touch(statement.id) {
             let open = self.server_mut(server_id).queue.segment_open();
+            self.close_strangers(server_id, statement);
             self.hold(server_id, statement, open);
+        }
+    }
+
+    /// The same of a statement of the pooler's. Where not everything that clients do is seen, it is prepared in front of
+    /// each use: a client could have put another in its place.
+    #[inline]
+    fn ensure_own(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        let sees_all = self.sees_all_of(server_id);
+        let held = &mut self.server_mut(server_id).held;
+        if sees_all && held.trusts(statement.id) {
+            return;
+        }
+        if held.touch(statement.id) {
+            return self.prepare_anew(server_id, statement);
+        }
+        let open = self.server_mut(server_id).queue.segment_open();
+        if !sees_all {
+            self.close_whatever(server_id, statement.server_name());
+        } else {
+            self.close_strangers(server_id, statement);
+        }
+        self.hold(server_id, statement, open);
+    }
+
+    /// Whether every message of this server's clients that could change its prepared statements is looked at.
+    fn sees_all_of(&self, server_id: ServerId) -> bool {
+        let pool = self.servers.get(server_id.0).map(|s| self.pool(s.pool));
+        self.settings.keeps_sessions
+            && self.settings.max_prepared_statements > 0
+            && pool.is_some_and(|p| p.settings.mode != PoolMode::Session)
+    }
+
+    /// In front of a Parse of a statement that the server does not hold: a client that knew its name may have used that.
+    pub(crate) fn close_strangers(&mut self, server_id: ServerId, statement: &Statement) {
+        // What has a client's name is closed in any case.
+        if !statement.is_own() && self.server_mut(server_id).held.was_doubted() {
+            self.close_whatever(server_id, statement.server_name());
         }
     }
 
@@ -139,7 +175,7 @@ impl Pooler {
     fn set_for_parse(&mut self, server_id: ServerId, settings: &[(Arc<str>, Arc<str>)]) {
         let statement = self.own_statements.set_for_parse.clone();
         for (name, value) in settings {
-            let kept = kept_name(name);
+            let kept = self.kept_name(name);
             let values = [name.as_bytes(), value.as_bytes(), kept.as_bytes()];
             self.run_in_own_portal(server_id, &statement, &values.map(Some));
         }
@@ -149,9 +185,14 @@ impl Pooler {
     fn set_back(&mut self, server_id: ServerId, settings: &[(Arc<str>, Arc<str>)]) {
         let statement = self.own_statements.set_back.clone();
         for (name, _) in settings {
-            let kept = kept_name(name);
+            let kept = self.kept_name(name);
             self.run_in_own_portal(server_id, &statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
         }
+    }
+
+    /// The custom setting that keeps a setting's value.
+    fn kept_name(&self, name: &str) -> String {
+        [&self.own_statements.names.kept_prefix, ".", name].concat()
     }
 
     /// Runs a statement of our own in the midst of the client's segment.
@@ -161,12 +202,12 @@ impl Pooler {
         for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
             queue.push(Entry::skip(expect));
         }
-        let name = statement.server_name();
+        let (name, portal) = (statement.server_name(), &*self.own_statements.names.portal);
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
-            writer.bind_portal(OWN_PORTAL, name, values);
-            writer.execute_portal(OWN_PORTAL);
-            writer.close(b'P', OWN_PORTAL);
+            writer.bind_portal(portal, name, values);
+            writer.execute_portal(portal);
+            writer.close(b'P', portal);
         });
     }
 
@@ -191,9 +232,4 @@ impl Pooler {
         self.outbox
             .insert(server_id.into(), |b| Writer::new(b).close(b'S', name));
     }
-}
-
-/// The custom setting that keeps a setting's value.
-fn kept_name(name: &str) -> String {
-    [KEPT_PREFIX, name].concat()
 }

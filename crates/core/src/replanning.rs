@@ -18,13 +18,11 @@ use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::reply_queue::{Entry, Expect, Instead, To};
+use crate::secret_names::could_be_ours;
 use crate::server::Unnamed;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
-
-/// A name that no statement has on any server.
-const NO_STATEMENT: &[u8] = b"pgweir_changed";
 
 /// What becomes of a message that uses a prepared statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +69,12 @@ impl Pooler {
         let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.told_by_portal);
         let (told, since) = (meaning.told.filter(binds_by), meaning.since);
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        let doubted = server.held.doubted;
+        let doubted = server.held.doubted();
         let need = match server.held.using(meaning.statement.id, now) {
             None => Need::Parse,
             _ if server.status == TransactionStatus::Failed => Need::Nothing,
             Some(copy) if copy.asked => Need::Answer,
-            Some(copy) if copy.outdated => Need::Replan,
-            Some(copy) if copy.good < doubted => Need::Check,
+            Some(copy) if copy.outdated || copy.good < doubted => Need::Replan,
             _ if !meaning.statement.may_return_rows => Need::Nothing,
             Some(copy) => match (told, copy.rows) {
                 (Some(told), Some(rows)) if told == rows => Need::Nothing,
@@ -240,7 +237,7 @@ impl Pooler {
         };
         self.server_mut(server_id).queue.push(entry);
         self.outbox.insert(server_id.into(), |bytes| {
-            Writer::new(bytes).bind_text(NO_STATEMENT, &[])
+            Writer::new(bytes).bind_text(&self.own_statements.names.nowhere, &[])
         });
         self.drop_message(id, message)
     }
@@ -266,10 +263,18 @@ impl Pooler {
         }
     }
 
-    /// Code of unknown effect is about to run: it may end prepared statements.
+    /// What is about to run may end prepared statements, the pooler's own as well, and make others under their names.
     pub(crate) fn doubt_statements(&mut self, server_id: ServerId) {
         let now = self.statements.tick();
-        self.server_mut(server_id).held.doubted = now;
+        self.server_mut(server_id).held.doubt(now);
+    }
+
+    /// A client's own name is about to come to a server: if it could be one of the pooler's, what that means is in doubt.
+    #[inline]
+    pub(crate) fn own_name_comes(&mut self, server_id: ServerId, name: &[u8]) {
+        if could_be_ours(name) {
+            self.doubt_statements(server_id);
+        }
     }
 }
 

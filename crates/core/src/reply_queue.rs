@@ -71,8 +71,8 @@ pub(crate) enum To {
 pub(crate) enum Instead {
     /// These bytes.
     Error(Vec<u8>),
-    /// The error, with this statement's name as the client knows it.
-    Named(u64, Box<[u8]>),
+    /// The error, with `theirs`, the client's own name, instead of the name on the server.
+    Named { ours: Box<[u8]>, theirs: Box<[u8]> },
 }
 
 /// What a request changes if it succeeds: recorded when it is sent, so that later messages of the same flight see it,
@@ -570,7 +570,9 @@ mod tests {
     /// taken for lost: its next Parse would be refused as a duplicate.
     #[test]
     fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails() {
-        let statement = crate::prepared::OwnStatements::new().set_config.clone();
+        let statement = crate::prepared::OwnStatements::new(&mut crate::secret_names::SecretNames::new([0; 32]))
+            .set_config
+            .clone();
         let lost = || Some(statement.clone());
         let close = |server_loses| {
             Entry::forward(Expect::Close).with(Effect {

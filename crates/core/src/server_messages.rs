@@ -9,7 +9,7 @@ use crate::errors::Trouble;
 use crate::held::Rows;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::prepared::{OWN_ID_MAX, ServerName};
+use crate::prepared::OWN_ID_MAX;
 use crate::reply_queue::{Expect, Instead, Ready, To};
 use crate::request::{LogLevel, Request};
 use crate::restoration::NOT_RESTORED;
@@ -356,6 +356,9 @@ impl Pooler {
         if server.queue.is_empty() {
             let between = status == TransactionStatus::Idle;
             server.held.note_ready(self.statements.now(), between, in_block);
+            if between && server.held.take_doubt_at_end() {
+                server.held.doubt_for_good(self.statements.tick());
+            }
         }
         server.copy_in = false;
         server.copy_both = false;
@@ -661,11 +664,11 @@ impl Pooler {
         let swallowed = matches!(front.to, To::Swallow);
         let replaced = match &front.to {
             To::Replace(sqlstate, Instead::Error(reply)) if fields.sqlstate == sqlstate => Some(reply.clone()),
-            To::Replace(sqlstate, Instead::Named(id, name)) if fields.sqlstate == sqlstate => {
+            To::Replace(sqlstate, Instead::Named { ours, theirs }) if fields.sqlstate == sqlstate => {
                 if whole {
-                    renamed(bytes, ServerName::new(*id).as_bytes(), name)
+                    renamed(bytes, ours, theirs)
                 } else {
-                    renamed(&in_short(&fields), ServerName::new(*id).as_bytes(), name)
+                    renamed(&in_short(&fields), ours, theirs)
                 }
             }
             _ => None,
