@@ -19,6 +19,7 @@ use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
@@ -120,7 +121,7 @@ impl Pooler {
             .stats
             .client_parse_count += 1;
         if server.held.touch(statement.id) {
-            if may_fake(server) && server.held.answers_parse(statement.id) {
+            if may_fake(server) && server.held.answers_parse(&statement) {
                 let effect = Effect {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()
@@ -163,6 +164,9 @@ impl Pooler {
         self.outbox.insert(server_id.into(), |bytes| {
             Writer::new(bytes).parse(server_name, parse.query, parse.types)
         });
+        if statement.infers {
+            self.ask_for_types(server_id, message, parse.name, statement);
+        }
         self.drop_message(id, message)
     }
 
@@ -256,6 +260,7 @@ impl Pooler {
         let described = describes_next == Some(true);
         match self.before_use(id, server_id, names.statement, Expect::Bind, described) {
             Use::GoesOn => {}
+            Use::Becomes(other) => statement = Some(other),
             Use::Waits => return Step::Wait,
             Use::Refused => return self.refuse_rows(id, server_id, message),
         }
@@ -311,7 +316,8 @@ impl Pooler {
         let meaning = client.names.as_mut()?.get_mut(name)?;
         let of = &meaning.statement;
         if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.shape.parse_settings()) {
-            meaning.statement = self.statements.intern_for_one(&of.query, &of.types, &of.settings);
+            let statement = self.statements.intern_for_one(&of.query, meaning.types(), &of.settings);
+            meaning.statement = statement;
         }
         Some(meaning.statement.clone())
     }
@@ -395,18 +401,26 @@ impl Pooler {
             }) => {
                 self.describes_execute(id, server_id, b"");
                 self.ensure_unnamed(id, server_id);
-                self.plain(id, server_id, message, Expect::Describe)
+                let entry = Entry::forward(Expect::Describe);
+                let entry = match &self.client_mut(id).unnamed {
+                    Some(statement) if statement.infers => entry.using(statement.id),
+                    _ => entry,
+                };
+                self.server_mut(server_id).queue.push(entry);
+                self.forward(id, server_id, message)
             }
             Some(Named {
                 target: Target::Statement,
                 name,
             }) => {
-                let Some(statement) = self.client_mut(id).statement(name).cloned() else {
+                let Some(mut statement) = self.client_mut(id).statement(name).cloned() else {
                     return self.unknown_name(id, server_id, message, name, Expect::Describe);
                 };
                 self.describes_execute(id, server_id, name);
-                if self.before_use(id, server_id, name, Expect::Describe, false) == Use::Waits {
-                    return Step::Wait;
+                match self.before_use(id, server_id, name, Expect::Describe, false) {
+                    Use::Waits => return Step::Wait,
+                    Use::Becomes(other) => statement = other,
+                    Use::GoesOn | Use::Refused => {}
                 }
                 self.tells_rows(id, server_id, name, statement.id, false);
                 let server_name = statement.server_name();
@@ -566,6 +580,7 @@ impl Pooler {
     /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones
     /// first, so that each finds what it left.
     pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {
+        let mut restored = HashSet::new();
         for (at, entry) in entries.into_iter().enumerate().rev() {
             if entry.expect == Expect::Describe
                 && let Some(copy) = self
@@ -577,17 +592,37 @@ impl Pooler {
             }
             // A Parse of our own says nothing about what the client would have been told.
             let failed = at == 0 && entry.to != To::Skip;
-            self.undo_one(id, server_id, entry.expect, entry.effect, failed);
+            self.undo_one(id, server_id, entry.expect, entry.effect, failed, &mut restored);
+        }
+        if let Some(server) = self.servers.get_mut(server_id.0) {
+            server.queue.gains_nothing_of(&restored);
         }
     }
 
-    pub(crate) fn undo_one(
+    /// The same of one request that was refused.
+    pub(crate) fn undo_refused(
+        &mut self,
+        id: Option<ClientId>,
+        server_id: ServerId,
+        expect: Expect,
+        effect: Option<Box<Effect>>,
+    ) {
+        let mut restored = HashSet::new();
+        self.undo_one(id, server_id, expect, effect, true, &mut restored);
+        if let Some(server) = self.servers.get_mut(server_id.0) {
+            server.queue.gains_nothing_of(&restored);
+        }
+    }
+
+    /// Statements that the server has not lost after all are added to `restored`.
+    fn undo_one(
         &mut self,
         id: Option<ClientId>,
         server_id: ServerId,
         expect: Expect,
         effect: Option<Box<Effect>>,
         failed: bool,
+        all_restored: &mut HashSet<u64>,
     ) {
         let client = id.and_then(|id| self.clients.get_mut(id.0));
         let Some(server) = self.servers.get_mut(server_id.0) else {
@@ -603,9 +638,8 @@ impl Pooler {
         if let Some(statement) = effect.server_loses {
             server.held.insert(statement, Moment::default());
         }
-        let restored = effect.server_lost_all.unwrap_or_default();
-        server.queue.gains_nothing_of(&restored);
-        for statement in restored {
+        for statement in effect.server_lost_all.unwrap_or_default() {
+            all_restored.insert(statement.id);
             server.held.insert(statement, Moment::default());
         }
         let Some(client) = client else { return };

@@ -5,6 +5,7 @@
 //! ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest moment at
 //! which its plan is known to have been good.
 
+use crate::parameter_types::Types;
 use crate::prepared::{OWN_ID_MAX, Statement};
 use foldhash::fast::{FixedState, RandomState};
 use pgweir_wire::{ReadError, Reader};
@@ -54,6 +55,10 @@ pub(crate) struct Copy {
     pub(crate) good: Moment,
     /// When it was last used: as good as `good`, once the server has answered without an error.
     used: Moment,
+    /// When it was prepared.
+    parsed: Moment,
+    /// The types of its parameters, where its statement leaves one open and they are known.
+    types: Option<Types>,
     pub(crate) rows: Option<Rows>,
     /// The server has refused it: it must be closed and prepared again in front of its next use.
     pub(crate) outdated: bool,
@@ -61,6 +66,18 @@ pub(crate) struct Copy {
     pub(crate) asked: bool,
     /// It was prepared while its client had temporary objects, and may speak of them.
     beside_temporary: bool,
+}
+
+impl Copy {
+    /// Whether a client that relies on these types may use it; `None` where they are not known.
+    #[inline]
+    pub(crate) fn has_types(&self, types: &Types) -> Option<bool> {
+        match &self.types {
+            Some(known) => Some(known == types),
+            None if *self.statement.types == *types.bytes() => Some(true),
+            None => None,
+        }
+    }
 }
 
 /// The statements one server holds, least recently used first to go.
@@ -177,8 +194,8 @@ impl Held {
     }
 
     /// Whether a Parse of it need not be asked of the server: temporary objects come and go with any statement.
-    pub(crate) fn answers_parse(&self, id: u64) -> bool {
-        !self.temporary && self.usable(id)
+    pub(crate) fn answers_parse(&self, statement: &Statement) -> bool {
+        !self.temporary && statement.keeps && !statement.infers && self.usable(statement.id)
     }
 
     /// Its client has temporary objects from now on, or has none. What was prepared beside those that are gone may not be
@@ -199,6 +216,8 @@ impl Held {
         let copy = Copy {
             good: now,
             used: now,
+            parsed: now,
+            types: None,
             rows: None,
             outdated: false,
             asked: false,
@@ -231,7 +250,7 @@ impl Held {
 
     /// The pooler's own.
     pub(crate) fn all_own(&self) -> Vec<Arc<Statement>> {
-        self.own.clone()
+        self.own.iter().map(|(s, _)| s.clone()).collect()
     }
 
     /// Those it knows by a client's own names; in the order of their names, so that it is always the same.
@@ -300,6 +319,20 @@ impl Held {
             self.erred = now;
         }
         (self.failed, self.rolled_back, self.committed) = (false, false, false);
+    }
+
+    /// The parameter types of a statement, which was asked for them at this moment; it may have been prepared again since.
+    pub(crate) fn learn_types(&mut self, id: u64, asked: Moment, types: &Types) {
+        if let Some(copy) = self.copies.peek_mut(&id).filter(|c| c.parsed <= asked) {
+            copy.types.get_or_insert_with(|| types.clone());
+        }
+    }
+
+    /// It has been prepared with these types.
+    pub(crate) fn give_types(&mut self, id: u64, types: &Types) {
+        if let Some(copy) = self.copies.peek_mut(&id) {
+            copy.types = Some(types.clone());
+        }
     }
 
     /// The server has described a statement at our or its client's wish, which had been sent at the moment `asked`.
@@ -397,12 +430,12 @@ mod tests {
         held.insert(s[0].clone(), now);
         held.temporary_objects(true);
         held.insert(s[1].clone(), now);
-        assert!(held.usable(s[0].id) && !held.answers_parse(s[0].id));
+        assert!(held.usable(s[0].id) && !held.answers_parse(&s[0]));
         held.temporary_objects(true);
         assert!(held.usable(s[1].id));
         held.temporary_objects(false);
         held.insert(s[2].clone(), now);
-        let answers = s.iter().map(|s| held.answers_parse(s.id));
+        let answers = s.iter().map(|s| held.answers_parse(s));
         assert_eq!(answers.collect::<Vec<_>>(), [true, false, true]);
     }
 

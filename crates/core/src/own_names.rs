@@ -89,9 +89,14 @@ impl Pooler {
         }
         let of = &meaning.statement;
         let kind = if of.is_own() { of.kind } else { Kind::Own };
-        let own = self
-            .statements
-            .intern_own(kind, name, &of.query, &of.types, &of.settings, alone || of.is_private);
+        let own = self.statements.intern_own(
+            kind,
+            name,
+            &of.query,
+            meaning.types(),
+            &of.settings,
+            alone || of.is_private,
+        );
         if of.is_own() {
             meaning.statement = own.clone();
         } else {

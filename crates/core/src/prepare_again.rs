@@ -6,6 +6,7 @@
 //! transaction block and VACUUM is refused.
 
 use crate::ids::{ClientId, ServerId};
+use crate::parameter_types::Types;
 use crate::pooler::Pooler;
 use crate::prepared::{Kind, OWN_ID_MAX, Statement};
 use crate::reply_queue::{Effect, Entry, Expect};
@@ -25,7 +26,8 @@ impl Pooler {
                 let statement = statement.clone();
                 server.unnamed = Unnamed::Statement(statement.id);
                 let open = server.queue.segment_open();
-                self.parse_again(server_id, &statement, b"", Entry::skip(Expect::ParseUnnamed), open);
+                let entry = Entry::skip(Expect::ParseUnnamed);
+                self.parse_again(server_id, &statement, b"", &statement.types, entry, open);
             }
             None if server.unnamed == Unnamed::Nothing => {}
             None => {
@@ -43,13 +45,18 @@ impl Pooler {
 
     /// Makes sure that the server holds a statement, before it is used.
     pub(crate) fn ensure_held(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        self.ensure_held_with(server_id, statement, None);
+    }
+
+    /// The same with these types for its parameters, if it must be prepared.
+    pub(crate) fn ensure_held_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, types: Option<&Types>) {
         if statement.id <= OWN_ID_MAX {
             return self.ensure_own(server_id, statement);
         }
         if !self.server_mut(server_id).held.touch(statement.id) {
             let open = self.server_mut(server_id).queue.segment_open();
             self.close_strangers(server_id, statement);
-            self.hold(server_id, statement, open);
+            self.hold(server_id, statement, types, open);
         }
     }
 
@@ -71,7 +78,7 @@ impl Pooler {
         } else {
             self.close_strangers(server_id, statement);
         }
-        self.hold(server_id, statement, open);
+        self.hold(server_id, statement, None, open);
     }
 
     /// Whether every message of this server's clients that could change its prepared statements is looked at.
@@ -92,14 +99,19 @@ impl Pooler {
 
     /// Closes a statement that the server holds, and prepares it again.
     pub(crate) fn prepare_anew(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        self.prepare_anew_with(server_id, statement, None);
+    }
+
+    /// The same with these types for its parameters.
+    pub(crate) fn prepare_anew_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, types: Option<&Types>) {
         let open = self.server_mut(server_id).queue.segment_open();
         self.inject_close(server_id, statement);
-        self.hold(server_id, statement, open);
+        self.hold(server_id, statement, types, open);
     }
 
     /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close messages
     /// that belong to this.
-    fn hold(&mut self, server_id: ServerId, statement: &Arc<Statement>, open: bool) {
+    fn hold(&mut self, server_id: ServerId, statement: &Arc<Statement>, types: Option<&Types>, open: bool) {
         if statement.id > OWN_ID_MAX && !statement.is_own() {
             self.make_room(server_id);
         }
@@ -109,6 +121,9 @@ impl Pooler {
         }
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
+        if let Some(types) = types {
+            server.held.give_types(statement.id, types);
+        }
         let pool = server.pool;
         let counts = u64::from(statement.id > OWN_ID_MAX);
         self.pool_mut(pool).stats.server_parse_count += counts;
@@ -118,11 +133,20 @@ impl Pooler {
             ..Effect::default()
         };
         let entry = Entry::skip(Expect::Parse).with(effect);
-        self.parse_again(server_id, statement, statement.server_name(), entry, open);
+        let types = types.map_or(&*statement.types, Types::bytes);
+        self.parse_again(server_id, statement, statement.server_name(), types, entry, open);
     }
 
     /// A Parse of our own, under the settings that the statement was first parsed under.
-    fn parse_again(&mut self, server_id: ServerId, statement: &Arc<Statement>, name: &[u8], entry: Entry, open: bool) {
+    fn parse_again(
+        &mut self,
+        server_id: ServerId,
+        statement: &Arc<Statement>,
+        name: &[u8],
+        types: &[u8],
+        entry: Entry,
+        open: bool,
+    ) {
         let then = self.settings_to_parse_under(server_id, statement);
         // In front of a Query a Parse that fails must not take the Query along. A Sync commits what is left open behind a
         // Query inside a pipeline.
@@ -137,7 +161,7 @@ impl Pooler {
         } else {
             self.server_mut(server_id).queue.push(entry);
             self.outbox.insert(server_id.into(), |b| {
-                Writer::new(b).parse(name, &statement.query, &statement.types)
+                Writer::new(b).parse(name, &statement.query, types)
             });
         }
         self.set_back(server_id, &then);

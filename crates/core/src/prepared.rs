@@ -5,6 +5,7 @@
 //! them by a name of ours. A statement lives as long as a client names it or a server holds it.
 
 use crate::held::{Moment, Rows};
+use crate::parameter_types::Types;
 use crate::secret_names::{OwnNames, SecretNames};
 use crate::session_state::ParseSettings;
 use foldhash::fast::RandomState;
@@ -52,6 +53,10 @@ pub(crate) struct Statement {
     pub(crate) verdict: pgweir_sql::Statement,
     /// What its text may do to the session.
     pub(crate) effects: pgweir_sql::Effects,
+    /// The server infers the type of a parameter: see [`crate::parameter_types`].
+    pub(crate) infers: bool,
+    /// A copy that was made earlier may answer a Parse: nothing in it can be out of date without PostgreSQL's noticing.
+    pub(crate) keeps: bool,
     /// Its text leaves it possible that it returns rows: others have no result that DDL could change.
     pub(crate) may_return_rows: bool,
 }
@@ -201,6 +206,8 @@ impl StatementTable {
             settings: settings.clone(),
             verdict: pgweir_sql::classify(query),
             effects: crate::secret_names::effects_of(query),
+            infers: crate::parameter_types::are_inferred(query, types),
+            keeps: !crate::parameter_types::may_name_types(query),
             may_return_rows: may_return_rows(query),
         };
         self.next_id += 1;
@@ -350,6 +357,8 @@ impl OwnStatements {
                 settings: ParseSettings::default(),
                 verdict: pgweir_sql::Statement::Other,
                 effects: pgweir_sql::Effects::NONE,
+                infers: false,
+                keeps: true,
                 may_return_rows: true,
             })
         };
@@ -403,6 +412,8 @@ pub(crate) struct Meaning {
     pub(crate) statement: Arc<Statement>,
     /// When the client prepared it, or was told its rows last.
     pub(crate) since: Moment,
+    /// The types of its parameters, where Parse left one open and the server has told them.
+    pub(crate) types: Option<Types>,
     /// The rows that Describe has told the client.
     pub(crate) told: Option<Rows>,
     /// It was Describe of a portal that told them. Drivers differ in whether they describe each portal, or keep in mind what
@@ -417,10 +428,16 @@ impl Meaning {
         Meaning {
             statement,
             since,
+            types: None,
             told: None,
             told_by_portal: false,
             own: None,
         }
+    }
+
+    /// Parameter types with which it must be prepared again.
+    pub(crate) fn types(&self) -> &[u8] {
+        self.types.as_ref().map_or(&self.statement.types, Types::bytes)
     }
 
     /// The statement as servers know it by its client's name for it, if SQL has come to it.

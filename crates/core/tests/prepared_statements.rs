@@ -6,7 +6,7 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 use rig::{Rig, error};
 
-const SELECT: &[u8] = b"select $1";
+const SELECT: &[u8] = b"select 1";
 const NO_TYPES: &[u8] = &[0, 0];
 
 /// A client prepares `name` and its server confirms it.
@@ -76,7 +76,7 @@ fn bind_on_another_server_is_preceded_by_a_parse_the_client_does_not_see() {
     assert_ne!(first, second);
     assert_eq!(
         rig.told(second),
-        ["Parse pgweir_10 select $1", "Bind  pgweir_10", "Execute", "Sync"]
+        ["Parse pgweir_10 select 1", "Bind  pgweir_10", "Execute", "Sync"]
     );
     rig.says(second, |w| w.empty(b'1'));
     one_row(&mut rig, second);
@@ -100,7 +100,7 @@ fn an_injected_parse_that_fails_is_the_clients_error_and_leaves_no_trace() {
     assert_eq!(binds(&mut rig, a, b"s"), Some(server));
     assert_eq!(
         rig.told(server)[0],
-        "Parse pgweir_10 select $1",
+        "Parse pgweir_10 select 1",
         "the server does not hold it after all"
     );
 }
@@ -258,7 +258,7 @@ fn deallocate_all_is_scoped_to_its_client() {
     binds(&mut rig, b, b"s");
     assert_eq!(
         rig.told(server)[..2],
-        ["Parse pgweir_10 select $1", "Bind  pgweir_10"],
+        ["Parse pgweir_10 select 1", "Bind  pgweir_10"],
         "b's statement is made again"
     );
     rig.says(server, |w| w.empty(b'1'));
@@ -286,7 +286,7 @@ fn deallocate_all_in_a_pipeline_spares_what_is_parsed_behind_it() {
         "what s means is not known before this has succeeded"
     );
     rig.completes(server, "DEALLOCATE ALL");
-    assert_eq!(rig.told(server)[..2], ["Parse pgweir_10 select $1", "Bind  pgweir_10"]);
+    assert_eq!(rig.told(server)[..2], ["Parse pgweir_10 select 1", "Bind  pgweir_10"]);
     rig.says(server, |w| w.empty(b'1'));
     one_row(&mut rig, server);
     rig.told(a);
@@ -389,7 +389,7 @@ fn the_unnamed_statement_survives_sync_and_moves_with_its_client() {
     binds(&mut rig, a, b"");
     assert_eq!(
         rig.told(server),
-        ["Parse  select $1", "Bind", "Execute", "Sync"].map(|l| l.replace("Bind", "Bind  "))
+        ["Parse  select 1", "Bind", "Execute", "Sync"].map(|l| l.replace("Bind", "Bind  "))
     );
 }
 
@@ -540,7 +540,7 @@ fn a_plan_the_server_cannot_use_any_more_is_not_given_to_the_next_parse() {
     });
     assert_eq!(
         rig.told(server),
-        ["Close Spgweir_10", "Parse pgweir_10 select $1", "Sync"]
+        ["Close Spgweir_10", "Parse pgweir_10 select 1", "Sync"]
     );
 }
 
@@ -576,7 +576,7 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     });
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
-    let parse = asked.iter().position(|l| l == "Parse pgweir_11 select $1").unwrap();
+    let parse = asked.iter().position(|l| l == "Parse pgweir_11 select 1").unwrap();
     let in_own_portal = |statement: &str| {
         let bind = format!("Bind pgweir_portal {statement}");
         [bind, "Execute".into(), "Close Ppgweir_portal".into()]
@@ -705,7 +705,7 @@ fn what_a_parse_of_ours_cannot_do_in_a_failed_transaction_costs_the_client_nothi
         binds(&mut rig, a, b"");
         assert_eq!(
             rig.told(server)[0],
-            "Parse  select $1",
+            "Parse  select 1",
             "the statement is still the client's"
         );
         rig.says(server, |w| {

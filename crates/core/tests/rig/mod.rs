@@ -303,8 +303,9 @@ impl Rig {
     }
 
     fn note_names(&mut self, text: &str) {
-        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-        for name in text.split(word).filter(|w| w.starts_with("pgweir_")) {
+        for (at, _) in text.match_indices("pgweir_") {
+            let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+            let name = text[at..].split(is_end).next().unwrap_or_default();
             self.names.insert(without_secrets(name), name.to_string());
         }
     }
