@@ -176,7 +176,7 @@ impl Pooler {
             return true;
         };
         if notification.channel == self.listeners.mark_channel.as_bytes() {
-            self.server_passed_mark(now, id, notification.payload);
+            self.server_passed_mark(now, id, &notification);
             return false;
         }
         let own = self.is_own_server(id, notification.process_id);

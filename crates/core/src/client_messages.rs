@@ -308,6 +308,9 @@ impl Pooler {
                     let hidden = self.settings_of_functions(id);
                     self.suspect(now, id, Effects::CODE, b"function call", hidden);
                 }
+                if tracked {
+                    self.doubt_statements(server_id);
+                }
                 self.plain(id, server_id, &message, Expect::FunctionCall)
             }
             FrontendTag::Sync => {

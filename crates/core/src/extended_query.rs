@@ -12,12 +12,14 @@ use crate::pooler::Pooler;
 use crate::prepared::{Bound, Kind, Meaning, STATEMENT_BYTES_MAX, Statement, StatementTable};
 use crate::replanning::Use;
 use crate::reply_queue::{Effect, Entry, Expect, Instead, To};
+use crate::secret_names::could_be_ours;
 use crate::server::{Server, Unnamed};
 use crate::session_state::ParseSettings;
 use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
@@ -103,6 +105,7 @@ impl Pooler {
             .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         self.client_mut(id).names_mut().set(parse.name, Some(meaning));
+        self.own_name_comes(server_id, parse.name);
         self.lends(server_id);
         self.parse_on_server(id, server_id, message, parse, &statement)
     }
@@ -121,7 +124,7 @@ impl Pooler {
             .stats
             .client_parse_count += 1;
         if server.held.touch(statement.id) {
-            if may_fake(server) && server.held.answers_parse(statement.id) {
+            if may_fake(server) && server.held.answers_parse(&statement) {
                 let effect = Effect {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()
@@ -133,6 +136,8 @@ impl Pooler {
             }
             // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
             self.inject_close(server_id, &statement);
+        } else {
+            self.close_strangers(server_id, &statement);
         }
         self.make_room(server_id);
         self.parse_on_server(id, server_id, message, parse, &statement)
@@ -162,6 +167,9 @@ impl Pooler {
         self.outbox.insert(server_id.into(), |bytes| {
             Writer::new(bytes).parse(server_name, parse.query, parse.types)
         });
+        if statement.infers {
+            self.ask_for_types(server_id, message, parse.name, statement);
+        }
         self.drop_message(id, message)
     }
 
@@ -173,7 +181,13 @@ impl Pooler {
         let name = empty.server_name();
         self.close_whatever(server_id, name);
         let entry = Entry {
-            to: To::Replace(*b"42P05", Instead::Named(empty.id, parse.name.into())),
+            to: To::Replace(
+                *b"42P05",
+                Instead::Named {
+                    ours: name.into(),
+                    theirs: parse.name.into(),
+                },
+            ),
             ..Entry::forward(Expect::Parse)
         };
         let queue = &mut self.server_mut(server_id).queue;
@@ -249,11 +263,12 @@ impl Pooler {
         let described = describes_next == Some(true);
         match self.before_use(id, server_id, names.statement, Expect::Bind, described) {
             Use::GoesOn => {}
+            Use::Becomes(other) => statement = Some(other),
             Use::Waits => return Step::Wait,
             Use::Refused => return self.refuse_rows(id, server_id, message),
         }
         let Some(statement) = statement else {
-            return self.plain(id, server_id, message, Expect::Bind);
+            return self.unknown_name(id, server_id, message, names.statement, Expect::Bind);
         };
         self.may_change_settings(server_id, Some(&statement));
         if untold && describes_next != Some(false) && keeps_rows(&statement) {
@@ -304,7 +319,8 @@ impl Pooler {
         let meaning = client.names.as_mut()?.get_mut(name)?;
         let of = &meaning.statement;
         if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.shape.parse_settings()) {
-            meaning.statement = self.statements.intern_for_one(&of.query, &of.types, &of.settings);
+            let statement = self.statements.intern_for_one(&of.query, meaning.types(), &of.settings);
+            meaning.statement = statement;
         }
         Some(meaning.statement.clone())
     }
@@ -388,18 +404,26 @@ impl Pooler {
             }) => {
                 self.describes_execute(id, server_id, b"");
                 self.ensure_unnamed(id, server_id);
-                self.plain(id, server_id, message, Expect::Describe)
+                let entry = Entry::forward(Expect::Describe);
+                let entry = match &self.client_mut(id).unnamed {
+                    Some(statement) if statement.infers => entry.using(statement.id),
+                    _ => entry,
+                };
+                self.server_mut(server_id).queue.push(entry);
+                self.forward(id, server_id, message)
             }
             Some(Named {
                 target: Target::Statement,
                 name,
             }) => {
-                let Some(statement) = self.client_mut(id).statement(name).cloned() else {
-                    return self.plain(id, server_id, message, Expect::Describe);
+                let Some(mut statement) = self.client_mut(id).statement(name).cloned() else {
+                    return self.unknown_name(id, server_id, message, name, Expect::Describe);
                 };
                 self.describes_execute(id, server_id, name);
-                if self.before_use(id, server_id, name, Expect::Describe, false) == Use::Waits {
-                    return Step::Wait;
+                match self.before_use(id, server_id, name, Expect::Describe, false) {
+                    Use::Waits => return Step::Wait,
+                    Use::Becomes(other) => statement = other,
+                    Use::GoesOn | Use::Refused => {}
                 }
                 self.tells_rows(id, server_id, name, statement.id, false);
                 let server_name = statement.server_name();
@@ -429,6 +453,37 @@ impl Pooler {
         {
             self.lend_names(id, server_id, Effects::PREPARE, &statement.query);
         }
+    }
+
+    /// Bind or Describe of a name that the client has not given to anything, as far as is known here: the server may know it
+    /// from an SQL-level PREPARE. A name that could be one of the pooler's means nothing to a client.
+    #[cold]
+    fn unknown_name(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        name: &[u8],
+        expect: Expect,
+    ) -> Step {
+        if !could_be_ours(name) {
+            return self.plain(id, server_id, message, expect);
+        }
+        let nowhere = self.own_statements.names.nowhere.clone();
+        let instead = Instead::Named {
+            ours: (*nowhere).into(),
+            theirs: name.into(),
+        };
+        let entry = Entry {
+            to: To::Replace(*b"26000", instead),
+            ..Entry::forward(expect)
+        };
+        self.server_mut(server_id).queue.push(entry);
+        self.outbox.insert(server_id.into(), |bytes| match expect {
+            Expect::Bind => Writer::new(bytes).bind_text(&nowhere, &[]),
+            _ => Writer::new(bytes).describe(b'S', &nowhere),
+        });
+        self.drop_message(id, message)
     }
 
     /// The answer to a Describe that follows will tell the client the rows of a statement.
@@ -467,6 +522,7 @@ impl Pooler {
         let effect = self.end_name(id, server_id, name);
         if name.is_empty() || effect.is_none() {
             // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
+            self.own_name_comes(server_id, name);
             if !name.is_empty() && self.may_meet_prepare(id, server_id) {
                 self.suspect(now, id, Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
             }
@@ -527,6 +583,7 @@ impl Pooler {
     /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones
     /// first, so that each finds what it left.
     pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {
+        let mut restored = HashSet::new();
         for (at, entry) in entries.into_iter().enumerate().rev() {
             if entry.expect == Expect::Describe
                 && let Some(copy) = self
@@ -538,17 +595,37 @@ impl Pooler {
             }
             // A Parse of our own says nothing about what the client would have been told.
             let failed = at == 0 && entry.to != To::Skip;
-            self.undo_one(id, server_id, entry.expect, entry.effect, failed);
+            self.undo_one(id, server_id, entry.expect, entry.effect, failed, &mut restored);
+        }
+        if let Some(server) = self.servers.get_mut(server_id.0) {
+            server.queue.gains_nothing_of(&restored);
         }
     }
 
-    pub(crate) fn undo_one(
+    /// The same of one request that was refused.
+    pub(crate) fn undo_refused(
+        &mut self,
+        id: Option<ClientId>,
+        server_id: ServerId,
+        expect: Expect,
+        effect: Option<Box<Effect>>,
+    ) {
+        let mut restored = HashSet::new();
+        self.undo_one(id, server_id, expect, effect, true, &mut restored);
+        if let Some(server) = self.servers.get_mut(server_id.0) {
+            server.queue.gains_nothing_of(&restored);
+        }
+    }
+
+    /// Statements that the server has not lost after all are added to `restored`.
+    fn undo_one(
         &mut self,
         id: Option<ClientId>,
         server_id: ServerId,
         expect: Expect,
         effect: Option<Box<Effect>>,
         failed: bool,
+        all_restored: &mut HashSet<u64>,
     ) {
         let client = id.and_then(|id| self.clients.get_mut(id.0));
         let Some(server) = self.servers.get_mut(server_id.0) else {
@@ -564,9 +641,8 @@ impl Pooler {
         if let Some(statement) = effect.server_loses {
             server.held.insert(statement, Moment::default());
         }
-        let restored = effect.server_lost_all.unwrap_or_default();
-        server.queue.gains_nothing_of(&restored);
-        for statement in restored {
+        for statement in effect.server_lost_all.unwrap_or_default() {
+            all_restored.insert(statement.id);
             server.held.insert(statement, Moment::default());
         }
         let Some(client) = client else { return };

@@ -16,7 +16,7 @@
 //! client                  a1 a2          a3 a4
 //! ```
 
-use crate::channels::{ChannelName, Channels};
+use crate::channels::{ChannelName, Channels, Notification};
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
@@ -34,9 +34,6 @@ use std::time::Duration;
 /// How long a client waits for its listener to hear a mark or what it has notified itself; one that takes longer is given
 /// up.
 const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// Name of the statements that move channels, on servers.
-const STATEMENT: &[u8] = b"pgweir_channels";
 
 /// Words of statements that may ask or change what the session listens to, or the encoding it hears in.
 const CONCERNS_LISTENING: [&[u8]; 7] = [
@@ -82,6 +79,8 @@ pub(crate) enum Moving {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     mark: u64,
+    /// Of the server that sends the mark: the same words from any other process are no mark.
+    process_id: Option<u32>,
     server_passed: bool,
     listener_passed: bool,
     /// The mark is sent, and the server is told to stop.
@@ -212,6 +211,7 @@ impl Pooler {
     /// The mark, and then the server need not listen any longer.
     fn move_away(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         let mark = self.listeners.new_mark(id);
+        let process_id = self.process_id_of(server_id);
         let channels = self.channels_mut(id).expect("looked up by the caller");
         let Moving::Wanted {
             channels: mut names, ..
@@ -224,6 +224,7 @@ impl Pooler {
             channels: names,
             at: Progress {
                 mark,
+                process_id,
                 ..Progress::default()
             },
         };
@@ -235,9 +236,11 @@ impl Pooler {
     /// The client's channels to its server, which is clean. Without a listener there is nobody to take them from.
     fn move_back(&mut self, now: Time, id: ClientId, server_id: ServerId, text: &[u8]) {
         let mark = self.listeners.new_mark(id);
+        let process_id = self.process_id_of(server_id);
         let channels = self.channels_mut(id).expect("looked up by the caller");
         channels.moving = Moving::Back(Progress {
             mark,
+            process_id,
             ..Progress::default()
         });
         let names = channels.heard.clone();
@@ -270,13 +273,14 @@ impl Pooler {
         ] {
             queue.push(Entry::probe(expect));
         }
+        let name = &*self.own_statements.names.channels;
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
-            writer.close(b'S', STATEMENT);
-            writer.parse(STATEMENT, text, &[0, 0]);
-            writer.bind_text(STATEMENT, &[]);
+            writer.close(b'S', name);
+            writer.parse(name, text, &[0, 0]);
+            writer.bind_text(name, &[]);
             writer.execute();
-            writer.close(b'S', STATEMENT);
+            writer.close(b'S', name);
         });
     }
 
@@ -337,8 +341,8 @@ impl Pooler {
     }
 
     /// The server has sent its client everything in front of a mark.
-    pub(crate) fn server_passed_mark(&mut self, now: Time, id: ClientId, payload: &[u8]) {
-        let Some(at) = self.progress_at(id, payload) else {
+    pub(crate) fn server_passed_mark(&mut self, now: Time, id: ClientId, mark: &Notification<'_>) {
+        let Some(at) = self.progress_at(id, mark) else {
             return;
         };
         at.server_passed = true;
@@ -350,12 +354,12 @@ impl Pooler {
     }
 
     /// A listener has heard everything in front of a mark. All listeners of the database hear all marks.
-    pub(crate) fn listener_passed_mark(&mut self, now: Time, listener: ListenerId, payload: &[u8]) {
-        let Some(id) = number(payload).and_then(|mark| self.listeners.client_of_mark(mark)) else {
+    pub(crate) fn listener_passed_mark(&mut self, now: Time, listener: ListenerId, mark: &Notification<'_>) {
+        let Some(id) = number(mark.payload).and_then(|mark| self.listeners.client_of_mark(mark)) else {
             return;
         };
         let is_its = |channels: &mut Channels| channels.listener == Some(listener);
-        if self.channels_mut(id).is_some_and(is_its) && self.progress_at(id, payload).is_some() {
+        if self.channels_mut(id).is_some_and(is_its) && self.progress_at(id, mark).is_some() {
             self.listener_has_passed(now, id);
         }
     }
@@ -423,9 +427,14 @@ impl Pooler {
         self.listener_has_passed(now, id);
     }
 
-    fn progress_at(&mut self, id: ClientId, payload: &[u8]) -> Option<&mut Progress> {
+    fn progress_at(&mut self, id: ClientId, mark: &Notification<'_>) -> Option<&mut Progress> {
         let at = self.channels_mut(id)?.moving.progress_mut()?;
-        (number(payload) == Some(at.mark)).then_some(at)
+        let is_it = number(mark.payload) == Some(at.mark) && at.process_id.is_none_or(|p| p == mark.process_id);
+        is_it.then_some(at)
+    }
+
+    fn process_id_of(&self, server_id: ServerId) -> Option<u32> {
+        Some(self.servers.get(server_id.0)?.cancel_key.as_ref()?.process_id)
     }
 
     /// If both places have passed the mark and the server is done, the move is over.

@@ -5,6 +5,7 @@
 //! ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest moment at
 //! which its plan is known to have been good.
 
+use crate::parameter_types::Types;
 use crate::prepared::{OWN_ID_MAX, Statement};
 use foldhash::fast::{FixedState, RandomState};
 use pgweir_wire::{ReadError, Reader};
@@ -54,6 +55,10 @@ pub(crate) struct Copy {
     pub(crate) good: Moment,
     /// When it was last used: as good as `good`, once the server has answered without an error.
     used: Moment,
+    /// When it was prepared.
+    parsed: Moment,
+    /// The types of its parameters, where its statement leaves one open and they are known.
+    types: Option<Types>,
     pub(crate) rows: Option<Rows>,
     /// The server has refused it: it must be closed and prepared again in front of its next use.
     pub(crate) outdated: bool,
@@ -63,11 +68,23 @@ pub(crate) struct Copy {
     beside_temporary: bool,
 }
 
+impl Copy {
+    /// Whether a client that relies on these types may use it; `None` where they are not known.
+    #[inline]
+    pub(crate) fn has_types(&self, types: &Types) -> Option<bool> {
+        match &self.types {
+            Some(known) => Some(known == types),
+            None if *self.statement.types == *types.bytes() => Some(true),
+            None => None,
+        }
+    }
+}
+
 /// The statements one server holds, least recently used first to go.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The pooler's own, which nothing evicts.
-    own: Vec<Arc<Statement>>,
+    /// The pooler's own, which nothing evicts, and when each was prepared.
+    own: Vec<(Arc<Statement>, Moment)>,
     copies: lru::LruCache<u64, Copy, RandomState>,
     /// Everything sent before this has been answered.
     answered: Moment,
@@ -75,8 +92,10 @@ pub(crate) struct Held {
     erred: Moment,
     /// Those that became as good as they are in the present transaction.
     provisional: Vec<u64>,
-    /// Copies whose plan has not been seen to be good since may not even exist: code of unknown effect has run.
-    pub(crate) doubted: Moment,
+    /// What was prepared before may not exist, or be another statement: see [`Held::doubt`].
+    doubted: Moment,
+    /// Code of the present transaction may still run: a portal, a cursor, a deferred trigger.
+    doubts_at_end: bool,
     /// Its client has temporary objects, or may have.
     temporary: bool,
     /// There was an error since the server was last idle.
@@ -96,6 +115,7 @@ impl Held {
             erred: Moment::default(),
             provisional: Vec::new(),
             doubted: Moment::default(),
+            doubts_at_end: false,
             temporary: false,
             failed: false,
             rolled_back: false,
@@ -107,16 +127,53 @@ impl Held {
     #[inline]
     pub(crate) fn touch(&mut self, id: u64) -> bool {
         if id <= OWN_ID_MAX {
-            return self.own.iter().any(|s| s.id == id);
+            return self.own.iter().any(|(s, _)| s.id == id);
         }
         self.copies.get(&id).is_some()
+    }
+
+    /// Whether the server holds this statement of the pooler's, and no client can have put another in its place.
+    #[inline]
+    pub(crate) fn trusts(&self, id: u64) -> bool {
+        self.own.iter().any(|(s, good)| s.id == id && *good >= self.doubted)
+    }
+
+    /// At this moment a client may have ended any statement of the server's, and prepared another under the same name: a
+    /// DEALLOCATE or PREPARE, or code of unknown effect, may have run. Until the present transaction has ended, more of it
+    /// may run.
+    pub(crate) fn doubt(&mut self, now: Moment) {
+        self.doubted = now;
+        self.doubts_at_end = true;
+    }
+
+    /// The transaction has ended; whether what [`Held::doubt`] says must be said once more, for the last time.
+    #[inline]
+    pub(crate) fn take_doubt_at_end(&mut self) -> bool {
+        std::mem::take(&mut self.doubts_at_end)
+    }
+
+    /// What may have run before this transaction has ended: nothing of it runs any more.
+    pub(crate) fn doubt_for_good(&mut self, now: Moment) {
+        self.doubted = now;
+    }
+
+    /// A client may have prepared a statement under any name that it knew.
+    pub(crate) fn was_doubted(&self) -> bool {
+        self.doubted > Moment::default()
+    }
+
+    /// A copy that was good before this moment only may be none, or another statement.
+    #[inline]
+    pub(crate) fn doubted(&self) -> Moment {
+        self.doubted
     }
 
     /// A client's statement that is going to be used at this moment.
     #[inline]
     pub(crate) fn using(&mut self, id: u64, now: Moment) -> Option<&mut Copy> {
         let copy = self.copies.get_mut(&id)?;
-        if copy.good < copy.used && copy.used < self.answered && copy.used > self.erred {
+        let known = copy.good >= self.doubted;
+        if known && copy.good < copy.used && copy.used < self.answered && copy.used > self.erred {
             copy.good = copy.used;
             self.provisional.push(id);
         }
@@ -137,8 +194,8 @@ impl Held {
     }
 
     /// Whether a Parse of it need not be asked of the server: temporary objects come and go with any statement.
-    pub(crate) fn answers_parse(&self, id: u64) -> bool {
-        !self.temporary && self.usable(id)
+    pub(crate) fn answers_parse(&self, statement: &Statement) -> bool {
+        !self.temporary && statement.keeps && !statement.infers && self.usable(statement.id)
     }
 
     /// Its client has temporary objects from now on, or has none. What was prepared beside those that are gone may not be
@@ -153,12 +210,14 @@ impl Held {
     /// A statement that was prepared at this moment, or earlier than anybody knows (moment 0).
     pub(crate) fn insert(&mut self, statement: Arc<Statement>, now: Moment) {
         if statement.id <= OWN_ID_MAX {
-            self.own.retain(|s| s.id != statement.id);
-            return self.own.push(statement);
+            self.own.retain(|(s, _)| s.id != statement.id);
+            return self.own.push((statement, now));
         }
         let copy = Copy {
             good: now,
             used: now,
+            parsed: now,
+            types: None,
             rows: None,
             outdated: false,
             asked: false,
@@ -170,7 +229,7 @@ impl Held {
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
-        self.own.retain(|s| s.id != id);
+        self.own.retain(|(s, _)| s.id != id);
         self.copies.pop(&id);
     }
 
@@ -186,12 +245,12 @@ impl Held {
     /// All of them, the pooler's own included.
     pub(crate) fn all(&self) -> Vec<Arc<Statement>> {
         let copies = self.copies.iter().map(|(_, c)| &c.statement);
-        self.own.iter().chain(copies).cloned().collect()
+        self.own.iter().map(|(s, _)| s).chain(copies).cloned().collect()
     }
 
     /// The pooler's own.
     pub(crate) fn all_own(&self) -> Vec<Arc<Statement>> {
-        self.own.clone()
+        self.own.iter().map(|(s, _)| s.clone()).collect()
     }
 
     /// Those it knows by a client's own names; in the order of their names, so that it is always the same.
@@ -203,7 +262,7 @@ impl Held {
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
-        let mut all = std::mem::take(&mut self.own);
+        let mut all: Vec<_> = std::mem::take(&mut self.own).into_iter().map(|(s, _)| s).collect();
         all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));
         self.copies.clear();
         all
@@ -211,7 +270,7 @@ impl Held {
 
     /// Forgets all statements but those in `ids`.
     pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
-        self.own.retain(|s| ids.contains(&s.id));
+        self.own.retain(|(s, _)| ids.contains(&s.id));
         let gone: Vec<u64> = self
             .copies
             .iter()
@@ -262,12 +321,26 @@ impl Held {
         (self.failed, self.rolled_back, self.committed) = (false, false, false);
     }
 
+    /// The parameter types of a statement, which was asked for them at this moment; it may have been prepared again since.
+    pub(crate) fn learn_types(&mut self, id: u64, asked: Moment, types: &Types) {
+        if let Some(copy) = self.copies.peek_mut(&id).filter(|c| c.parsed <= asked) {
+            copy.types.get_or_insert_with(|| types.clone());
+        }
+    }
+
+    /// It has been prepared with these types.
+    pub(crate) fn give_types(&mut self, id: u64, types: &Types) {
+        if let Some(copy) = self.copies.peek_mut(&id) {
+            copy.types = Some(types.clone());
+        }
+    }
+
     /// The server has described a statement at our or its client's wish, which had been sent at the moment `asked`.
     pub(crate) fn described(&mut self, id: u64, asked: Moment, rows: Rows) {
         if let Some(copy) = self.copies.peek_mut(&id) {
             copy.rows = Some(rows);
             copy.asked = false;
-            if copy.good < asked {
+            if copy.good < asked && copy.good >= self.doubted {
                 copy.good = asked;
                 self.provisional.push(id);
             }
@@ -284,7 +357,7 @@ mod tests {
     use pgweir_wire::write::Column;
 
     fn statements(count: u8) -> Vec<Arc<Statement>> {
-        let mut table = StatementTable::new();
+        let mut table = StatementTable::new(crate::secret_names::SecretNames::new([0; 32]));
         let text = |n: u8| table.intern(&[n], &[0, 0], &ParseSettings::default());
         (0..count).map(text).collect()
     }
@@ -357,12 +430,12 @@ mod tests {
         held.insert(s[0].clone(), now);
         held.temporary_objects(true);
         held.insert(s[1].clone(), now);
-        assert!(held.usable(s[0].id) && !held.answers_parse(s[0].id));
+        assert!(held.usable(s[0].id) && !held.answers_parse(&s[0]));
         held.temporary_objects(true);
         assert!(held.usable(s[1].id));
         held.temporary_objects(false);
         held.insert(s[2].clone(), now);
-        let answers = s.iter().map(|s| held.answers_parse(s.id));
+        let answers = s.iter().map(|s| held.answers_parse(s));
         assert_eq!(answers.collect::<Vec<_>>(), [true, false, true]);
     }
 

@@ -6,7 +6,7 @@
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
-use crate::own_names::{Mentioned, PREPARING};
+use crate::own_names::Mentioned;
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::reply_queue::{Entry, Ready};
@@ -69,7 +69,7 @@ impl Pooler {
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
             self.note_custom_setting(id, std::str::from_utf8(name).unwrap_or_default());
         }
-        let effects = pgweir_sql::effects(text);
+        let effects = crate::secret_names::effects_of(text);
         let looks = !effects.is_empty() || self.knows_names(server_id);
         if looks && self.inspect_effects(now, id, server_id, effects, text, verdict) {
             return effects | GOES_ELSEWHERE;
@@ -139,7 +139,8 @@ impl Pooler {
         let pool = self.server_mut(server_id).pool;
         if self.pool(pool).lends {
             // What a PREPARE of ours that failed has left.
-            self.close_whatever(server_id, PREPARING);
+            let preparing = self.own_statements.names.preparing.clone();
+            self.close_whatever(server_id, &preparing);
         }
     }
 

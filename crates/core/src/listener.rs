@@ -16,11 +16,14 @@ use crate::pool::{LoginFailure, PoolId, PoolKind};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
 use crate::request::LogLevel;
+use crate::secret_names::SecretNames;
 use crate::server::ServerPhase;
 use crate::time::Time;
 use foldhash::fast::RandomState;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{HEADER_BYTES, Writer};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,33 +89,36 @@ pub(crate) struct Listeners {
     all: Vec<Option<Listener>>,
     /// The channel of marks (see [`crate::handover`]); no client's.
     pub(crate) mark_channel: String,
-    next_mark: u64,
+    next_ticket: u64,
+    /// Draws marks: who can send to the channel must not guess one.
+    random: ChaCha20Rng,
     marks: HashMap<u64, ClientId, RandomState>,
     /// Clients that have something to hear and may not hear it yet.
     pub(crate) behind: Vec<ClientId>,
 }
 
 impl Listeners {
-    /// `random` keeps marks of several poolers of one database apart.
-    pub(crate) fn new(random: u64) -> Self {
+    /// `names` keeps marks of several poolers of one database apart.
+    pub(crate) fn new(names: &mut SecretNames, seed: [u8; 32]) -> Self {
         Listeners {
             all: Vec::new(),
-            mark_channel: format!("pgweir_mark_{random:016x}"),
-            next_mark: 0,
+            mark_channel: names.draw("mark"),
+            next_ticket: 0,
+            random: ChaCha20Rng::from_seed(seed),
             marks: HashMap::default(),
             behind: Vec::new(),
         }
     }
 
     pub(crate) fn new_mark(&mut self, client: ClientId) -> u64 {
-        let mark = self.ticket();
+        let mark = self.random.next_u64();
         self.marks.insert(mark, client);
         mark
     }
 
     fn ticket(&mut self) -> u64 {
-        self.next_mark += 1;
-        self.next_mark
+        self.next_ticket += 1;
+        self.next_ticket
     }
 
     pub(crate) fn client_of_mark(&self, mark: u64) -> Option<ClientId> {
@@ -433,7 +439,7 @@ impl Pooler {
             return;
         };
         if notification.channel == self.listeners.mark_channel.as_bytes() {
-            return self.listener_passed_mark(now, at, notification.payload);
+            return self.listener_passed_mark(now, at, &notification);
         }
         let listener = self.listeners.get(at);
         let Some(hearers) = listener.and_then(|l| l.channels.get(notification.channel)) else {

@@ -24,9 +24,6 @@ use std::sync::Arc;
 /// Bytes of a name that SQL knows: NAMEDATALEN - 1.
 const NAME_BYTES_MAX: usize = 63;
 
-/// The statement in which a PREPARE of ours runs; the client's unnamed one may be in use.
-pub(crate) const PREPARING: &[u8] = b"pgweir_preparing";
-
 /// What is known of the statements that a text mentions.
 #[derive(Debug, Default)]
 pub(crate) struct Mentioned {
@@ -92,9 +89,14 @@ impl Pooler {
         }
         let of = &meaning.statement;
         let kind = if of.is_own() { of.kind } else { Kind::Own };
-        let own = self
-            .statements
-            .intern_own(kind, name, &of.query, &of.types, &of.settings, alone || of.is_private);
+        let own = self.statements.intern_own(
+            kind,
+            name,
+            &of.query,
+            meaning.types(),
+            &of.settings,
+            alone || of.is_private,
+        );
         if of.is_own() {
             meaning.statement = own.clone();
         } else {
@@ -105,6 +107,7 @@ impl Pooler {
 
     /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
     fn lend(&mut self, server_id: ServerId, own: &Arc<Statement>, since: Moment) {
+        self.own_name_comes(server_id, own.server_name());
         let held = &mut self.server_mut(server_id).held;
         match held.copy_mut(own.id).map(|copy| copy.good >= since) {
             None => self.ensure_held(server_id, own),
@@ -158,6 +161,7 @@ impl Pooler {
             .intern_own(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         client.names_mut().set(name, Some(meaning));
+        self.own_name_comes(server_id, name);
         let now = self.statements.now();
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
@@ -184,15 +188,16 @@ impl Pooler {
         queue.push(Entry::skip(Expect::Execute).with(effect));
         queue.push(Entry::skip(Expect::Close));
         queue.push(Entry::skip(Expect::Close));
+        let preparing = &*self.own_statements.names.preparing;
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             // A Parse that failed in front of its Execute may have left it there.
-            writer.close(b'S', PREPARING);
-            writer.parse(PREPARING, &statement.query, &statement.types);
-            writer.bind_portal(PREPARING, PREPARING, &[]);
-            writer.execute_portal(PREPARING);
-            writer.close(b'P', PREPARING);
-            writer.close(b'S', PREPARING);
+            writer.close(b'S', preparing);
+            writer.parse(preparing, &statement.query, &statement.types);
+            writer.bind_portal(preparing, preparing, &[]);
+            writer.execute_portal(preparing);
+            writer.close(b'P', preparing);
+            writer.close(b'S', preparing);
         });
     }
 
@@ -205,6 +210,7 @@ impl Pooler {
         let empty = self
             .statements
             .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
+        self.own_name_comes(server_id, name);
         self.lends(server_id);
         let server = self.server_mut(server_id);
         // Neither can fail, in whatever transaction.

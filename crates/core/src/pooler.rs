@@ -10,6 +10,7 @@ use crate::outbox::Outbox;
 use crate::pool::{Pool, PoolId, PoolKey};
 use crate::prepared::{OwnStatements, StatementTable};
 use crate::request::{Accepted, Command, Connected, LogLevel, ReloadOutcome, Request};
+use crate::secret_names::SecretNames;
 use crate::server::{Server, ServerPhase};
 use crate::session_state::ShapeTable;
 use crate::settings::Settings;
@@ -89,7 +90,9 @@ impl Pooler {
         };
         let (cancel_key, mock_key) = (key(), pgweir_auth::MockKey::new(key()));
         let settings = Settings::new(&config);
-        let listeners = crate::listener::Listeners::new(random.next_u64());
+        let mut names = SecretNames::new(key());
+        let own_statements = OwnStatements::new(&mut names);
+        let listeners = crate::listener::Listeners::new(&mut names, key());
         let mut pooler = Pooler {
             settings,
             config,
@@ -103,8 +106,8 @@ impl Pooler {
             pools: Vec::new(),
             pool_index: HashMap::default(),
             databases: Databases::default(),
-            statements: StatementTable::new(),
-            own_statements: OwnStatements::new(),
+            statements: StatementTable::new(names),
+            own_statements,
             shapes: ShapeTable::new(),
             catalogs: Default::default(),
             state_stats: Default::default(),

@@ -6,18 +6,14 @@
 //! transaction block and VACUUM is refused.
 
 use crate::ids::{ClientId, ServerId};
+use crate::parameter_types::Types;
 use crate::pooler::Pooler;
 use crate::prepared::{Kind, OWN_ID_MAX, Statement};
 use crate::reply_queue::{Effect, Entry, Expect};
 use crate::server::Unnamed;
+use crate::settings::PoolMode;
 use pgweir_wire::Writer;
 use std::sync::Arc;
-
-/// The portal in which settings are made around a Parse of our own; the client's unnamed portal may be in use.
-const OWN_PORTAL: &[u8] = b"pgweir_portal";
-
-/// In front of the name of a setting: the custom setting that keeps its value meanwhile.
-const KEPT_PREFIX: &str = "pgweir.";
 
 impl Pooler {
     /// Makes sure that the server's unnamed statement is the client's, before it is used.
@@ -30,7 +26,8 @@ impl Pooler {
                 let statement = statement.clone();
                 server.unnamed = Unnamed::Statement(statement.id);
                 let open = server.queue.segment_open();
-                self.parse_again(server_id, &statement, b"", Entry::skip(Expect::ParseUnnamed), open);
+                let entry = Entry::skip(Expect::ParseUnnamed);
+                self.parse_again(server_id, &statement, b"", &statement.types, entry, open);
             }
             None if server.unnamed == Unnamed::Nothing => {}
             None => {
@@ -48,22 +45,73 @@ impl Pooler {
 
     /// Makes sure that the server holds a statement, before it is used.
     pub(crate) fn ensure_held(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        self.ensure_held_with(server_id, statement, None);
+    }
+
+    /// The same with these types for its parameters, if it must be prepared.
+    pub(crate) fn ensure_held_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, types: Option<&Types>) {
+        if statement.id <= OWN_ID_MAX {
+            return self.ensure_own(server_id, statement);
+        }
         if !self.server_mut(server_id).held.touch(statement.id) {
             let open = self.server_mut(server_id).queue.segment_open();
-            self.hold(server_id, statement, open);
+            self.close_strangers(server_id, statement);
+            self.hold(server_id, statement, types, open);
+        }
+    }
+
+    /// The same of a statement of the pooler's. Where not everything that clients do is seen, it is prepared in front of
+    /// each use: a client could have put another in its place.
+    #[inline]
+    fn ensure_own(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        let sees_all = self.sees_all_of(server_id);
+        let held = &mut self.server_mut(server_id).held;
+        if sees_all && held.trusts(statement.id) {
+            return;
+        }
+        if held.touch(statement.id) {
+            return self.prepare_anew(server_id, statement);
+        }
+        let open = self.server_mut(server_id).queue.segment_open();
+        if !sees_all {
+            self.close_whatever(server_id, statement.server_name());
+        } else {
+            self.close_strangers(server_id, statement);
+        }
+        self.hold(server_id, statement, None, open);
+    }
+
+    /// Whether every message of this server's clients that could change its prepared statements is looked at.
+    fn sees_all_of(&self, server_id: ServerId) -> bool {
+        let pool = self.servers.get(server_id.0).map(|s| self.pool(s.pool));
+        self.settings.keeps_sessions
+            && self.settings.max_prepared_statements > 0
+            && pool.is_some_and(|p| p.settings.mode != PoolMode::Session)
+    }
+
+    /// In front of a Parse of a statement that the server does not hold: a client that knew its name may have used that.
+    pub(crate) fn close_strangers(&mut self, server_id: ServerId, statement: &Statement) {
+        // What has a client's name is closed in any case.
+        if !statement.is_own() && self.server_mut(server_id).held.was_doubted() {
+            self.close_whatever(server_id, statement.server_name());
         }
     }
 
     /// Closes a statement that the server holds, and prepares it again.
     pub(crate) fn prepare_anew(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        self.prepare_anew_with(server_id, statement, None);
+    }
+
+    /// The same with these types for its parameters.
+    pub(crate) fn prepare_anew_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, types: Option<&Types>) {
         let open = self.server_mut(server_id).queue.segment_open();
         self.inject_close(server_id, statement);
-        self.hold(server_id, statement, open);
+        self.hold(server_id, statement, types, open);
     }
 
     /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close messages
     /// that belong to this.
-    fn hold(&mut self, server_id: ServerId, statement: &Arc<Statement>, open: bool) {
+    fn hold(&mut self, server_id: ServerId, statement: &Arc<Statement>, types: Option<&Types>, open: bool) {
         if statement.id > OWN_ID_MAX && !statement.is_own() {
             self.make_room(server_id);
         }
@@ -73,6 +121,9 @@ impl Pooler {
         }
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
+        if let Some(types) = types {
+            server.held.give_types(statement.id, types);
+        }
         let pool = server.pool;
         let counts = u64::from(statement.id > OWN_ID_MAX);
         self.pool_mut(pool).stats.server_parse_count += counts;
@@ -82,11 +133,20 @@ impl Pooler {
             ..Effect::default()
         };
         let entry = Entry::skip(Expect::Parse).with(effect);
-        self.parse_again(server_id, statement, statement.server_name(), entry, open);
+        let types = types.map_or(&*statement.types, Types::bytes);
+        self.parse_again(server_id, statement, statement.server_name(), types, entry, open);
     }
 
     /// A Parse of our own, under the settings that the statement was first parsed under.
-    fn parse_again(&mut self, server_id: ServerId, statement: &Arc<Statement>, name: &[u8], entry: Entry, open: bool) {
+    fn parse_again(
+        &mut self,
+        server_id: ServerId,
+        statement: &Arc<Statement>,
+        name: &[u8],
+        types: &[u8],
+        entry: Entry,
+        open: bool,
+    ) {
         let then = self.settings_to_parse_under(server_id, statement);
         // In front of a Query a Parse that fails must not take the Query along. A Sync commits what is left open behind a
         // Query inside a pipeline.
@@ -101,7 +161,7 @@ impl Pooler {
         } else {
             self.server_mut(server_id).queue.push(entry);
             self.outbox.insert(server_id.into(), |b| {
-                Writer::new(b).parse(name, &statement.query, &statement.types)
+                Writer::new(b).parse(name, &statement.query, types)
             });
         }
         self.set_back(server_id, &then);
@@ -139,7 +199,7 @@ impl Pooler {
     fn set_for_parse(&mut self, server_id: ServerId, settings: &[(Arc<str>, Arc<str>)]) {
         let statement = self.own_statements.set_for_parse.clone();
         for (name, value) in settings {
-            let kept = kept_name(name);
+            let kept = self.kept_name(name);
             let values = [name.as_bytes(), value.as_bytes(), kept.as_bytes()];
             self.run_in_own_portal(server_id, &statement, &values.map(Some));
         }
@@ -149,9 +209,14 @@ impl Pooler {
     fn set_back(&mut self, server_id: ServerId, settings: &[(Arc<str>, Arc<str>)]) {
         let statement = self.own_statements.set_back.clone();
         for (name, _) in settings {
-            let kept = kept_name(name);
+            let kept = self.kept_name(name);
             self.run_in_own_portal(server_id, &statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
         }
+    }
+
+    /// The custom setting that keeps a setting's value.
+    fn kept_name(&self, name: &str) -> String {
+        [&self.own_statements.names.kept_prefix, ".", name].concat()
     }
 
     /// Runs a statement of our own in the midst of the client's segment.
@@ -161,12 +226,12 @@ impl Pooler {
         for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
             queue.push(Entry::skip(expect));
         }
-        let name = statement.server_name();
+        let (name, portal) = (statement.server_name(), &*self.own_statements.names.portal);
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
-            writer.bind_portal(OWN_PORTAL, name, values);
-            writer.execute_portal(OWN_PORTAL);
-            writer.close(b'P', OWN_PORTAL);
+            writer.bind_portal(portal, name, values);
+            writer.execute_portal(portal);
+            writer.close(b'P', portal);
         });
     }
 
@@ -191,9 +256,4 @@ impl Pooler {
         self.outbox
             .insert(server_id.into(), |b| Writer::new(b).close(b'S', name));
     }
-}
-
-/// The custom setting that keeps a setting's value.
-fn kept_name(name: &str) -> String {
-    [KEPT_PREFIX, name].concat()
 }

@@ -5,6 +5,8 @@
 //! them by a name of ours. A statement lives as long as a client names it or a server holds it.
 
 use crate::held::{Moment, Rows};
+use crate::parameter_types::Types;
+use crate::secret_names::{OwnNames, SecretNames};
 use crate::session_state::ParseSettings;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -16,9 +18,6 @@ pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Statements that return rows only by a RETURNING clause.
 const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
-
-/// Prefix of the names under which servers know statements.
-const NAME_PREFIX: &str = "pgweir_";
 
 /// Ids up to this are the pooler's own statements; they do not count among those of clients.
 pub(crate) const OWN_ID_MAX: u64 = 15;
@@ -54,6 +53,10 @@ pub(crate) struct Statement {
     pub(crate) verdict: pgweir_sql::Statement,
     /// What its text may do to the session.
     pub(crate) effects: pgweir_sql::Effects,
+    /// The server infers the type of a parameter: see [`crate::parameter_types`].
+    pub(crate) infers: bool,
+    /// A copy that was made earlier may answer a Parse: nothing in it can be out of date without PostgreSQL's noticing.
+    pub(crate) keeps: bool,
     /// Its text leaves it possible that it returns rows: others have no result that DDL could change.
     pub(crate) may_return_rows: bool,
 }
@@ -93,35 +96,6 @@ fn may_return_rows(query: &[u8]) -> bool {
     let begins = |word: &&[u8]| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
     let returning = b"returning";
     !WRITES.iter().any(begins) || text.windows(returning.len()).any(|w| w.eq_ignore_ascii_case(returning))
-}
-
-/// A statement's name on a server, built without allocation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ServerName {
-    bytes: [u8; 24],
-    length: u8,
-}
-
-impl ServerName {
-    pub(crate) fn new(id: u64) -> Self {
-        let mut bytes = [0; 24];
-        let prefix = NAME_PREFIX.as_bytes();
-        bytes[..prefix.len()].copy_from_slice(prefix);
-        let mut length = prefix.len();
-        let digits = (64 - id.max(1).leading_zeros()).div_ceil(4);
-        for place in (0..digits).rev() {
-            bytes[length] = b"0123456789abcdef"[(id >> (place * 4)) as usize & 15];
-            length += 1;
-        }
-        ServerName {
-            bytes,
-            length: length as u8,
-        }
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
 }
 
 #[derive(Debug, Clone)]
@@ -170,14 +144,16 @@ pub(crate) struct StatementTable {
     clock: Moment,
     /// The table is swept for statements nobody uses when it has grown to this.
     sweep_at: usize,
+    names: SecretNames,
 }
 
 /// The table is not swept below this many statements.
 const SWEEP_STATEMENTS_MIN: usize = 256;
 
 impl StatementTable {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(names: SecretNames) -> Self {
         StatementTable {
+            names,
             statements: hashbrown::HashSet::default(),
             next_id: OWN_ID_MAX + 1,
             clock: Moment(1),
@@ -224,12 +200,14 @@ impl StatementTable {
             id: self.next_id,
             kind: Kind::Shared,
             is_private,
-            name: ServerName::new(self.next_id).as_bytes().into(),
+            name: self.names.of_statement(self.next_id),
             query: query.into(),
             types: types.into(),
             settings: settings.clone(),
             verdict: pgweir_sql::classify(query),
-            effects: pgweir_sql::effects(query),
+            effects: crate::secret_names::effects_of(query),
+            infers: crate::parameter_types::are_inferred(query, types),
+            keeps: !crate::parameter_types::may_name_types(query),
             may_return_rows: may_return_rows(query),
         };
         self.next_id += 1;
@@ -312,6 +290,8 @@ impl StatementTable {
 /// The statements the pooler makes for itself.
 #[derive(Debug)]
 pub(crate) struct OwnStatements {
+    /// Names of what is none of these.
+    pub(crate) names: OwnNames,
     /// Makes a setting; NULL resets it.
     pub(crate) set_config: Arc<Statement>,
     /// Begins the transaction of a deferred BEGIN.
@@ -364,24 +344,28 @@ const PROBE_SETTINGS: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settin
     UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
 
 impl OwnStatements {
-    pub(crate) fn new() -> Self {
-        let own = |id, query: &[u8], types: &[u8]| {
+    pub(crate) fn new(names: &mut SecretNames) -> Self {
+        let own_names = OwnNames::new(names);
+        let mut own = |id, query: &[u8], types: &[u8]| {
             Arc::new(Statement {
                 id,
                 kind: Kind::Shared,
                 is_private: false,
-                name: ServerName::new(id).as_bytes().into(),
+                name: names.of_statement(id),
                 query: query.into(),
                 types: types.into(),
                 settings: ParseSettings::default(),
                 verdict: pgweir_sql::Statement::Other,
                 effects: pgweir_sql::Effects::NONE,
+                infers: false,
+                keeps: true,
                 may_return_rows: true,
             })
         };
         // Two parameters of type text (OID 25).
         let texts = [0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
         OwnStatements {
+            names: own_names,
             set_config: own(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
             begin: own(2, b"BEGIN", &[0, 0]),
             set_config_local: own(
@@ -428,6 +412,8 @@ pub(crate) struct Meaning {
     pub(crate) statement: Arc<Statement>,
     /// When the client prepared it, or was told its rows last.
     pub(crate) since: Moment,
+    /// The types of its parameters, where Parse left one open and the server has told them.
+    pub(crate) types: Option<Types>,
     /// The rows that Describe has told the client.
     pub(crate) told: Option<Rows>,
     /// It was Describe of a portal that told them. Drivers differ in whether they describe each portal, or keep in mind what
@@ -442,10 +428,16 @@ impl Meaning {
         Meaning {
             statement,
             since,
+            types: None,
             told: None,
             told_by_portal: false,
             own: None,
         }
+    }
+
+    /// Parameter types with which it must be prepared again.
+    pub(crate) fn types(&self) -> &[u8] {
+        self.types.as_ref().map_or(&self.statement.types, Types::bytes)
     }
 
     /// The statement as servers know it by its client's name for it, if SQL has come to it.
@@ -524,7 +516,7 @@ mod tests {
 
     #[test]
     fn same_content_is_one_statement_and_any_difference_is_another() {
-        let mut table = StatementTable::new();
+        let mut table = StatementTable::new(SecretNames::new([0; 32]));
         let a = table.intern(b"select $1", &[0, 0], &settings());
         assert_eq!(table.intern(b"select $1", &[0, 0], &settings()).id, a.id);
         assert_ne!(table.intern(b"select $1", &[0, 1, 0, 0, 0, 23], &settings()).id, a.id);
@@ -551,22 +543,12 @@ mod tests {
 
     #[test]
     fn a_flood_of_unique_statements_does_not_grow_the_table() {
-        let mut table = StatementTable::new();
+        let mut table = StatementTable::new(SecretNames::new([0; 32]));
         let kept = table.intern(b"kept", &[0, 0], &settings());
         for n in 0..10_000 {
             table.intern(format!("select {n}").as_bytes(), &[0, 0], &settings());
         }
         assert!(table.len() <= SWEEP_STATEMENTS_MIN);
         assert_eq!(table.intern(b"kept", &[0, 0], &settings()).id, kept.id);
-    }
-
-    #[test]
-    fn server_names_are_short_and_distinct() {
-        let name = |id| String::from_utf8(ServerName::new(id).as_bytes().to_vec()).unwrap();
-        assert_eq!(
-            [name(0), name(1), name(16), name(0xabc)],
-            ["pgweir_0", "pgweir_1", "pgweir_10", "pgweir_abc"]
-        );
-        assert_eq!(name(u64::MAX), "pgweir_ffffffffffffffff");
     }
 }

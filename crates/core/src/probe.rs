@@ -336,12 +336,7 @@ impl Pooler {
     pub(crate) fn probe_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.ensure_held(server_id, statement);
         let queue = &mut self.server_mut(server_id).queue;
-        if let Some(parse) = queue
-            .back_mut()
-            .filter(|e| e.to == To::Skip && e.expect == Expect::Parse)
-        {
-            parse.to = To::Probe;
-        }
+        queue.preparing_is_probing();
         queue.push(Entry::probe(Expect::Bind));
         queue.push(Entry::probe(Expect::Execute));
         let name = statement.server_name();

@@ -18,19 +18,19 @@ use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::reply_queue::{Entry, Expect, Instead, To};
+use crate::secret_names::could_be_ours;
 use crate::server::Unnamed;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
 
-/// A name that no statement has on any server.
-const NO_STATEMENT: &[u8] = b"pgweir_changed";
-
 /// What becomes of a message that uses a prepared statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Use {
     /// The server holds the statement.
     GoesOn,
+    /// The server holds the statement that the client's name means from now on.
+    Becomes(Arc<Statement>),
     /// An answer of the server's must come first; the message comes again.
     Waits,
     /// The rows are others than those the client was told: it must be refused.
@@ -44,8 +44,10 @@ enum Need {
     Parse,
     /// Its plan may be too old.
     Check,
-    /// Its plan is too old.
+    /// Its plan is too old, or the types of its parameters are not known to be the client's.
     Replan,
+    /// Its parameters have other types than the client's.
+    Retype,
     /// An answer of the server's.
     Answer,
     /// A refusal, as the rows have changed.
@@ -71,13 +73,20 @@ impl Pooler {
         let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.told_by_portal);
         let (told, since) = (meaning.told.filter(binds_by), meaning.since);
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        let doubted = server.held.doubted;
+        let doubted = server.held.doubted();
         let need = match server.held.using(meaning.statement.id, now) {
             None => Need::Parse,
             _ if server.status == TransactionStatus::Failed => Need::Nothing,
             Some(copy) if copy.asked => Need::Answer,
-            Some(copy) if copy.outdated => Need::Replan,
-            Some(copy) if copy.good < doubted => Need::Check,
+            Some(copy) if copy.outdated || copy.good < doubted => Need::Replan,
+            Some(copy) if meaning.types.as_ref().is_some_and(|t| copy.has_types(t) != Some(true)) => {
+                let types = meaning.types.as_ref().expect("just looked at");
+                if copy.has_types(types).is_some() {
+                    Need::Retype
+                } else {
+                    Need::Replan
+                }
+            }
             _ if !meaning.statement.may_return_rows => Need::Nothing,
             Some(copy) => match (told, copy.rows) {
                 (Some(told), Some(rows)) if told == rows => Need::Nothing,
@@ -89,7 +98,7 @@ impl Pooler {
         if let Need::Nothing = need {
             return Use::GoesOn;
         }
-        let statement = meaning.statement.clone();
+        let (statement, types) = (meaning.statement.clone(), meaning.types.clone());
         let failed = server.status == TransactionStatus::Failed;
         match need {
             Need::Nothing => Use::GoesOn,
@@ -102,14 +111,33 @@ impl Pooler {
                 self.waits_for_replies(id)
             }
             Need::Parse => {
-                self.ensure_held(server_id, &statement);
+                self.ensure_held_with(server_id, &statement, types.as_ref());
                 self.compare_rows(id, server_id, &statement, told.filter(|_| !failed))
             }
             Need::Check | Need::Replan => {
                 self.state_stats.re_prepares += 1;
-                self.prepare_anew(server_id, &statement);
+                self.prepare_anew_with(server_id, &statement, types.as_ref());
                 self.compare_rows(id, server_id, &statement, told)
             }
+            Need::Retype => self.retype(id, server_id, name, by, described),
+        }
+    }
+
+    /// Another client's Parse of the same text got other types: this client's statement is no longer the same as that one's.
+    #[cold]
+    fn retype(&mut self, id: ClientId, server_id: ServerId, name: &[u8], by: Expect, described: bool) -> Use {
+        let names = self.clients.get_mut(id.0).and_then(|c| c.names.as_mut());
+        let meaning = names.and_then(|n| n.get_mut(name)).expect("looked up by the caller");
+        let of = &meaning.statement;
+        let statement = if of.is_private {
+            self.statements.intern_for_one(&of.query, meaning.types(), &of.settings)
+        } else {
+            self.statements.intern(&of.query, meaning.types(), &of.settings)
+        };
+        meaning.statement = statement.clone();
+        match self.before_use(id, server_id, name, by, described) {
+            Use::GoesOn => Use::Becomes(statement),
+            other => other,
         }
     }
 
@@ -211,7 +239,8 @@ impl Pooler {
         let Some(front) = server.queue.front() else { return };
         let (uses, replaced) = (front.uses, matches!(front.to, To::Replace(..)));
         match sqlstate {
-            b"0A000" => {
+            // DDL has ended something that PostgreSQL does not watch for its plans: a type, as a rule.
+            b"0A000" | b"XX000" | b"42704" => {
                 if let Some(copy) = server.held.copy_mut(uses) {
                     copy.outdated = true;
                 }
@@ -240,7 +269,7 @@ impl Pooler {
         };
         self.server_mut(server_id).queue.push(entry);
         self.outbox.insert(server_id.into(), |bytes| {
-            Writer::new(bytes).bind_text(NO_STATEMENT, &[])
+            Writer::new(bytes).bind_text(&self.own_statements.names.nowhere, &[])
         });
         self.drop_message(id, message)
     }
@@ -266,10 +295,18 @@ impl Pooler {
         }
     }
 
-    /// Code of unknown effect is about to run: it may end prepared statements.
+    /// What is about to run may end prepared statements, the pooler's own as well, and make others under their names.
     pub(crate) fn doubt_statements(&mut self, server_id: ServerId) {
         let now = self.statements.tick();
-        self.server_mut(server_id).held.doubted = now;
+        self.server_mut(server_id).held.doubt(now);
+    }
+
+    /// A client's own name is about to come to a server: if it could be one of the pooler's, what that means is in doubt.
+    #[inline]
+    pub(crate) fn own_name_comes(&mut self, server_id: ServerId, name: &[u8]) {
+        if could_be_ours(name) {
+            self.doubt_statements(server_id);
+        }
     }
 }
 

@@ -71,8 +71,8 @@ pub(crate) enum To {
 pub(crate) enum Instead {
     /// These bytes.
     Error(Vec<u8>),
-    /// The error, with this statement's name as the client knows it.
-    Named(u64, Box<[u8]>),
+    /// The error, with `theirs`, the client's own name, instead of the name on the server.
+    Named { ours: Box<[u8]>, theirs: Box<[u8]> },
 }
 
 /// What a request changes if it succeeds: recorded when it is sent, so that later messages of the same flight see it,
@@ -114,6 +114,8 @@ pub(crate) struct Entry {
     pub(crate) ready: Ready,
     /// When a statement was described.
     pub(crate) asked: Moment,
+    /// It changes prepared statements; set when it is pushed.
+    pub(crate) changes: bool,
 }
 
 /// What becomes of the ReadyForQuery that ends a request of the client's.
@@ -150,6 +152,7 @@ impl Entry {
             data_behind: false,
             ready: Ready::Passes,
             asked: Moment::default(),
+            changes: false,
         }
     }
 
@@ -162,6 +165,7 @@ impl Entry {
             data_behind: false,
             ready: Ready::Passes,
             asked: Moment::default(),
+            changes: false,
         }
     }
 
@@ -181,6 +185,7 @@ impl Entry {
             data_behind: false,
             ready: Ready::Passes,
             asked: Moment::default(),
+            changes: false,
         }
     }
 
@@ -216,11 +221,22 @@ pub(crate) struct ReplyQueue {
     segment_sent: bool,
     /// Entries that a ReadyForQuery ended, since the server logged in.
     segments_answered: u64,
+    /// Entries that change prepared statements, in segments that have been ended by a Sync or Query.
+    changes_in_ended: u32,
+    /// The same in the segment that is open.
+    changes_in_open: u32,
+    /// The front has ended all statements; how many entries there were then.
+    ended_by_front: Option<usize>,
 }
 
 impl ReplyQueue {
     #[inline]
-    pub(crate) fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, mut entry: Entry) {
+        entry.changes = changes_statements(&entry);
+        self.changes_in_open += u32::from(entry.changes);
+        if entry.expect.ends_with_ready() {
+            self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
+        }
         self.ready_owed += u32::from(entry.expect.ends_with_ready());
         self.fakes += u32::from(matches!(entry.to, To::Fake(_)));
         if entry.expect != Expect::CopyEnd {
@@ -251,13 +267,25 @@ impl ReplyQueue {
         self.entries.back_mut()
     }
 
+    /// The latest Close and Parse of the pooler's own are part of a probe.
+    pub(crate) fn preparing_is_probing(&mut self) {
+        let ours = |e: &&mut Entry| e.to == To::Skip && matches!(e.expect, Expect::Parse | Expect::Close);
+        for entry in self.entries.iter_mut().rev().take(2).take_while(ours) {
+            entry.to = To::Probe;
+        }
+    }
+
     pub(crate) fn front_mut(&mut self) -> Option<&mut Entry> {
         self.entries.front_mut()
     }
 
     /// The front has ended all statements, which was not known when later requests were sent. What those give the server
-    /// and name for the client; what was before all that is no longer to be brought back if they fail.
-    pub(crate) fn all_ended_in_front(&mut self) -> GainedLater {
+    /// and name for the client; what was before all that is no longer to be brought back if they fail. `None` if that has
+    /// been found out before: a Query may end all statements thousands of times.
+    pub(crate) fn all_ended_in_front(&mut self) -> Option<GainedLater> {
+        if self.ended_by_front.replace(self.entries.len()) == Some(self.entries.len()) {
+            return None;
+        }
         let mut later = GainedLater::default();
         for effect in self.entries.iter_mut().skip(1).filter_map(|e| e.effect.as_mut()) {
             effect.server_loses.take_if(|s| !later.statements.contains(&s.id));
@@ -274,14 +302,17 @@ impl ReplyQueue {
             }
             later.statements.extend(effect.server_gains.as_ref().map(|s| s.id));
         }
-        later
+        Some(later)
     }
 
     /// The server has not lost these statements after all: a Parse of one of them fails, whatever the reason, and takes
     /// nothing from the server.
-    pub(crate) fn gains_nothing_of(&mut self, statements: &[Arc<Statement>]) {
+    pub(crate) fn gains_nothing_of(&mut self, statements: &HashSet<u64>) {
+        if statements.is_empty() {
+            return;
+        }
         for effect in self.entries.iter_mut().filter_map(|e| e.effect.as_mut()) {
-            let is_held = |gained: &Arc<Statement>| statements.iter().any(|s| s.id == gained.id);
+            let is_held = |gained: &Arc<Statement>| statements.contains(&gained.id);
             if effect.server_gains.as_ref().is_some_and(is_held) {
                 effect.server_gains = None;
             }
@@ -298,6 +329,14 @@ impl ReplyQueue {
     }
 
     fn count_out(&mut self, entry: &Entry) {
+        self.ended_by_front = None;
+        // Ended segments stand in front of the one that is open.
+        let changes = if self.ready_owed > 0 {
+            &mut self.changes_in_ended
+        } else {
+            &mut self.changes_in_open
+        };
+        *changes -= u32::from(entry.changes);
         let ended = entry.expect.ends_with_ready();
         self.ready_owed -= u32::from(ended);
         self.segments_answered += u64::from(ended);
@@ -372,19 +411,9 @@ impl ReplyQueue {
 
     /// Whether a segment that is still unanswered changes prepared statements: what they mean to a message of a later
     /// segment is not known before it has succeeded or failed.
+    #[inline]
     pub(crate) fn statements_in_doubt(&self) -> bool {
-        if self.ready_owed == 0 {
-            return false;
-        }
-        let earlier = self
-            .entries
-            .iter()
-            .rposition(|e| e.expect.ends_with_ready())
-            .map_or(0, |last| last + 1);
-        // Statements of our own concern no client.
-        let of_clients = |e: &Effect| e.server_gains.as_ref().is_none_or(|s| s.id > OWN_ID_MAX);
-        let changes = |e: &Entry| e.effect.as_ref().is_some_and(|e| of_clients(e)) || e.expect == Expect::ParseUnnamed;
-        self.entries.iter().take(earlier).any(changes)
+        self.changes_in_ended > 0
     }
 
     /// Whether an earlier segment is still unanswered: its outcome may fail the transaction that a later request meets.
@@ -407,27 +436,37 @@ impl ReplyQueue {
             sync_among_data: false,
         };
         let mut data = self.entries.front().is_some_and(|e| e.data_behind);
-        let mut at = 1;
-        while at < self.entries.len() {
-            match self.entries[at].expect {
-                Expect::CopyEnd => {
-                    begun.ended = true;
-                    return begun;
-                }
-                Expect::Sync | Expect::MalformedFlush => {
-                    let swallowed = self.entries.remove(at).expect("in bounds");
-                    self.count_out(&swallowed);
-                    // The copy's end, and a Sync behind it, may have been sent long ago.
-                    let last = self.entries.iter().rfind(|e| e.expect != Expect::CopyEnd);
-                    self.segment_open = last.is_some_and(|e| !e.expect.ends_with_ready());
-                    self.segment_sent = self.segment_open;
-                    begun.sync_among_data |= data;
-                    data |= swallowed.data_behind;
-                }
-                _ => at += 1,
-            }
+        let end = self.entries.iter().skip(1).position(|e| e.expect == Expect::CopyEnd);
+        begun.ended = end.is_some();
+        let mut behind = self.entries.split_off(end.map_or(self.entries.len(), |at| at + 1));
+        let before = self.entries.len();
+        self.entries.retain(|e| {
+            let swallowed = matches!(e.expect, Expect::Sync | Expect::MalformedFlush);
+            begun.sync_among_data |= swallowed && data;
+            data |= swallowed && e.data_behind;
+            self.segments_answered += u64::from(swallowed && e.expect.ends_with_ready());
+            !swallowed
+        });
+        let swallowed = self.entries.len() < before;
+        self.entries.append(&mut behind);
+        if swallowed {
+            // The copy's end, and a Sync behind it, may have been sent long ago.
+            let last = self.entries.iter().rfind(|e| e.expect != Expect::CopyEnd);
+            self.segment_open = last.is_some_and(|e| !e.expect.ends_with_ready());
+            self.segment_sent = self.segment_open;
+            self.count_again();
         }
         begun
+    }
+
+    /// Counts entries after some were taken out of the midst.
+    fn count_again(&mut self) {
+        let is_end = |e: &Entry| e.expect.ends_with_ready();
+        let ended = self.entries.iter().rposition(is_end).map_or(0, |last| last + 1);
+        let changes = |e: &&Entry| e.changes;
+        self.ready_owed = self.entries.iter().filter(|e| is_end(e)).count() as u32;
+        self.changes_in_ended = self.entries.iter().take(ended).filter(changes).count() as u32;
+        self.changes_in_open = self.entries.iter().skip(ended).filter(changes).count() as u32;
     }
 
     /// After an error in an extended-query segment: takes out everything up to the next Sync, which stays, or everything
@@ -475,9 +514,47 @@ impl ReplyQueue {
     }
 }
 
+/// Whether a request changes what statements mean; those of the pooler's own concern no client.
+#[inline]
+fn changes_statements(entry: &Entry) -> bool {
+    let own = |s: &Option<Arc<Statement>>| s.as_ref().is_some_and(|s| s.id <= OWN_ID_MAX);
+    let of_clients = |e: &Effect| !own(&e.server_gains) && !own(&e.server_loses);
+    entry.expect == Expect::ParseUnnamed || entry.effect.as_ref().is_some_and(|e| of_clients(e))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Guards against work for each message that grows with what is outstanding.
+    #[test]
+    fn what_is_counted_is_what_there_is() {
+        let mut q = ReplyQueue::default();
+        let mut random = 1u64;
+        for step in 0..4000 {
+            random = random
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            match (random >> 33) % 12 {
+                0..=2 => q.push(Entry::forward(Expect::Bind)),
+                3 => q.push(Entry::forward(Expect::ParseUnnamed)),
+                4 => q.push(Entry::forward(Expect::Parse).with(Effect::default())),
+                5 => q.push(Entry::forward(Expect::Sync)),
+                6 => q.push(Entry::forward(Expect::CopyEnd)),
+                7 => drop(q.enter_copy_in()),
+                8 if step % 5 == 0 => drop(q.take_to_sync()),
+                _ => drop(q.pop()),
+            }
+            let (ended, open) = (q.changes_in_ended, q.changes_in_open);
+            let owed = q.ready_owed;
+            q.count_again();
+            assert_eq!(
+                (ended, open, owed),
+                (q.changes_in_ended, q.changes_in_open, q.ready_owed),
+                "{step}"
+            );
+        }
+    }
 
     fn queue(of: &[Expect]) -> ReplyQueue {
         let mut q = ReplyQueue::default();
@@ -576,7 +653,9 @@ mod tests {
     /// taken for lost: its next Parse would be refused as a duplicate.
     #[test]
     fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails() {
-        let statement = crate::prepared::OwnStatements::new().set_config.clone();
+        let statement = crate::prepared::OwnStatements::new(&mut crate::secret_names::SecretNames::new([0; 32]))
+            .set_config
+            .clone();
         let lost = || Some(statement.clone());
         let close = |server_loses| {
             Entry::forward(Expect::Close).with(Effect {
@@ -591,7 +670,9 @@ mod tests {
             ..Effect::default()
         }));
         q.push(close(lost()));
-        assert!(q.all_ended_in_front().statements.contains(&statement.id));
+        let later = q.all_ended_in_front().unwrap();
+        assert!(later.statements.contains(&statement.id));
+        assert!(q.all_ended_in_front().is_none(), "it is found out once");
         let brought_back = |e: &Entry| e.effect.as_ref().is_some_and(|e| e.server_loses.is_some());
         assert_eq!(
             q.entries.iter().map(brought_back).collect::<Vec<_>>(),

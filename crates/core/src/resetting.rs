@@ -81,9 +81,6 @@ impl Returns {
 /// The most SET and RESET in one Query that are followed one by one; behind more of them, the server is asked.
 const CHANGES_MAX: usize = 64;
 
-/// The portal in which the pooler makes settings among a client's messages.
-const PORTAL: &[u8] = b"pgweir_set";
-
 /// Whether the last word of a SET is DEFAULT or LOCAL.
 fn ends_with_default(text: &[u8]) -> bool {
     let text = text.trim_ascii_end();
@@ -165,14 +162,15 @@ impl Pooler {
             queue.push(Entry::skip(Expect::Execute));
             queue.push(Entry::skip(Expect::Close));
         }
+        let portal = &*self.own_statements.names.portal;
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, to be executed once more.
                 let values = [Some(setting.as_bytes()), Some(value.as_bytes())];
-                writer.bind_portal(PORTAL, name.server_name(), &values);
-                writer.execute_portal(PORTAL);
-                writer.close(b'P', PORTAL);
+                writer.bind_portal(portal, name.server_name(), &values);
+                writer.execute_portal(portal);
+                writer.close(b'P', portal);
             }
         });
     }

@@ -9,10 +9,11 @@ use crate::errors::Trouble;
 use crate::held::Rows;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
-use crate::prepared::{OWN_ID_MAX, ServerName};
+use crate::prepared::OWN_ID_MAX;
 use crate::reply_queue::{Expect, Instead, Ready, To};
 use crate::request::{LogLevel, Request};
 use crate::restoration::NOT_RESTORED;
+use crate::secret_names::PREFIX;
 use crate::server::{Server, ServerPhase};
 use crate::settings::PoolMode;
 use crate::time::Time;
@@ -209,7 +210,7 @@ impl Pooler {
                 | BackendTag::ParameterStatus
                 | BackendTag::NotificationResponse
         ) || !linked && tag == BackendTag::NoticeResponse;
-        let describes = tag == BackendTag::RowDescription
+        let describes = matches!(tag, BackendTag::RowDescription | BackendTag::ParameterDescription)
             && self
                 .servers
                 .get(id.0)
@@ -254,6 +255,12 @@ impl Pooler {
                         _ => Rows::UNREAD,
                     };
                     self.described(id, entry, rows);
+                }
+                forward
+            }
+            (BackendTag::ParameterDescription, Some(Expect::Describe)) => {
+                if whole && server.queue.front().is_some_and(|e| e.uses > 0) {
+                    self.types_described(id, body);
                 }
                 forward
             }
@@ -356,6 +363,9 @@ impl Pooler {
         if server.queue.is_empty() {
             let between = status == TransactionStatus::Idle;
             server.held.note_ready(self.statements.now(), between, in_block);
+            if between && server.held.take_doubt_at_end() {
+                server.held.doubt_for_good(self.statements.tick());
+            }
         }
         server.copy_in = false;
         server.copy_both = false;
@@ -575,7 +585,9 @@ impl Pooler {
             return;
         }
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        let later = server.queue.all_ended_in_front();
+        let Some(later) = server.queue.all_ended_in_front() else {
+            return;
+        };
         server.held.keep_only(&later.statements);
         let client = server.link.and_then(|c| self.clients.get_mut(c.0));
         if let Some(names) = client.and_then(|c| c.names.as_mut()) {
@@ -664,11 +676,11 @@ impl Pooler {
         let swallowed = matches!(front.to, To::Swallow);
         let replaced = match &front.to {
             To::Replace(sqlstate, Instead::Error(reply)) if fields.sqlstate == sqlstate => Some(reply.clone()),
-            To::Replace(sqlstate, Instead::Named(id, name)) if fields.sqlstate == sqlstate => {
+            To::Replace(sqlstate, Instead::Named { ours, theirs }) if fields.sqlstate == sqlstate => {
                 if whole {
-                    renamed(bytes, ServerName::new(*id).as_bytes(), name)
+                    renamed(bytes, ours, theirs)
                 } else {
-                    renamed(&in_short(&fields), ServerName::new(*id).as_bytes(), name)
+                    renamed(&in_short(&fields), ours, theirs)
                 }
             }
             _ => None,
@@ -679,7 +691,7 @@ impl Pooler {
             if matches!(expect, Expect::Query | Expect::FunctionCall) {
                 server.copy_in = false;
             }
-            self.undo_one(client, id, expect, effect, true);
+            self.undo_refused(client, id, expect, effect);
         } else {
             server.copy_in = false;
             let taken = server.queue.take_to_sync();
@@ -760,7 +772,7 @@ impl Pooler {
 
     /// An error that names a prepared statement by our name for it, with the client's own name instead.
     fn in_clients_words(&self, id: ClientId, uses: u64, bytes: &[u8], whole: bool) -> Option<Vec<u8>> {
-        if uses <= OWN_ID_MAX || !whole {
+        if uses <= OWN_ID_MAX || !whole || !mentions_ours(bytes) {
             return None;
         }
         let client = self.clients.get(id.0)?;
@@ -876,6 +888,11 @@ fn forwards(server: &Server) -> bool {
 /// The fields of an error that may be cut off: what stands in front of the cut.
 fn read_fields(body: &[u8]) -> ErrorFields<'_> {
     ErrorFields::read_prefix(body)
+}
+
+/// Whether an error may speak of a statement by the pooler's name for it.
+fn mentions_ours(message: &[u8]) -> bool {
+    message.windows(PREFIX.len()).any(|w| w == PREFIX.as_bytes())
 }
 
 /// An error with a statement's name on servers, in whatever quotes, replaced by its client's name for it.

@@ -111,7 +111,7 @@ impl Pooler {
         // The statements to come depend on settings, too.
         let sets = found.unwrap_or(may).intersects(Effects::SETTINGS);
         self.server_mut(server_id).settings_in_doubt |= sets;
-        if may.intersects(Effects::CODE) || begins_code(message.body()) {
+        if self.may_replace_statements(server_id, message, found) {
             self.doubt_statements(server_id);
         }
         let entry = Entry::forward(Expect::Query);
@@ -120,6 +120,18 @@ impl Pooler {
             None => entry,
         };
         self.send_query(id, server_id, message, entry, returns)
+    }
+
+    /// Whether a Query may end statements of the server's and prepare others under their names; `found` as below.
+    fn may_replace_statements(&mut self, server_id: ServerId, message: &Message<'_>, found: Option<Effects>) -> bool {
+        let effects = match found {
+            Some(found) => found,
+            // Nothing of a client's is there; the pooler's own are prepared in front of each use.
+            None if self.server_mut(server_id).held.len() == 0 => return false,
+            None if message.is_whole() => crate::secret_names::effects_of(message.body()),
+            None => return true,
+        };
+        effects.intersects(Effects::CODE) || begins_code(message.body())
     }
 
     /// What a Query may do that its client's prepared statements would feel; `found` is what its text may do, where that

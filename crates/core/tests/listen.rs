@@ -16,7 +16,7 @@ struct Servers {
     channels: HashMap<ServerId, BTreeSet<String>>,
     statements: HashMap<(ServerId, Vec<u8>), String>,
     /// Marks sent, newest last: channel and payload.
-    marks: Vec<(String, String)>,
+    marks: Vec<(String, String, u32)>,
 }
 
 fn cstrs(body: &[u8]) -> Vec<&[u8]> {
@@ -95,15 +95,19 @@ impl Servers {
             "UNLISTEN" => drop(channels.remove(&name())),
             "NOTIFY" => {
                 let payload = text.split('\'').nth(1).unwrap_or_default().to_string();
-                self.marks.push((name(), payload));
+                self.marks.push((name(), payload, rig::process_id(server)));
             }
             _ => {}
         }
     }
 
     fn notifies(&mut self, server: ServerId, channel: &str, payload: &str) {
+        self.notifies_from(99, server, channel, payload);
+    }
+
+    fn notifies_from(&mut self, process_id: u32, server: ServerId, channel: &str, payload: &str) {
         let body = [
-            &99u32.to_be_bytes()[..],
+            &process_id.to_be_bytes()[..],
             channel.as_bytes(),
             b"\0",
             payload.as_bytes(),
@@ -115,8 +119,10 @@ impl Servers {
     }
 
     fn mark(&mut self, server: ServerId) {
-        let (channel, payload) = self.marks.last().expect("a mark").clone();
+        let (channel, payload, process_id) = self.marks.last().expect("a mark").clone();
+        // From another process it is none.
         self.notifies(server, &channel, &payload);
+        self.notifies_from(process_id, server, &channel, &payload);
     }
 
     /// Payloads of the notifications a client was sent, and the tags of everything else.

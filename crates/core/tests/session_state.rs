@@ -540,7 +540,10 @@ fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
             ..NOTHING
         },
     );
-    assert!(told.iter().any(|line| line.starts_with("Bind pgweir_set ")), "{told:?}");
+    assert!(
+        told.iter().any(|line| line.starts_with("Bind pgweir_portal ")),
+        "{told:?}"
+    );
     assert_eq!(rig.told(client), ["CommandComplete DONE", "ReadyForQuery I"]);
 }
 
@@ -564,7 +567,7 @@ fn a_reset_among_other_statements_returns_to_the_startup_value_if_it_was_not_und
             ..NOTHING
         };
         let told = answers_all(&mut rig, server, made);
-        let makes = told.iter().any(|line| line.starts_with("Bind pgweir_set "));
+        let makes = told.iter().any(|line| line.starts_with("Bind pgweir_portal "));
         assert_eq!(makes, !error, "{told:?}");
         assert!(told.iter().any(|line| line == "Query select 2"), "{told:?}");
     }
@@ -587,7 +590,7 @@ fn startup_values_are_made_behind_an_unanswered_deallocate_all() {
             .iter()
             .position(|line| line.starts_with("Query reset all"))
             .unwrap();
-        let uses = |line: &String| line.starts_with("Bind pgweir_set ");
+        let uses = |line: &String| line.starts_with("Bind pgweir_portal ");
         let used = told.iter().position(uses).unwrap();
         let parsed = told[behind..used].iter().any(|line| line.contains("set_config"));
         assert!(parsed, "{mode}: {told:?}");
@@ -665,7 +668,7 @@ fn startup_values_are_made_in_a_portal_of_their_own() {
     let told = rig.told(server);
     let binds: Vec<&String> = told.iter().filter(|line| line.starts_with("Bind")).collect();
     assert!(
-        binds.iter().any(|line| line.starts_with("Bind pgweir_set ")),
+        binds.iter().any(|line| line.starts_with("Bind pgweir_portal ")),
         "{told:?}"
     );
     assert!(!binds.contains(&&"Bind  pgweir_1".to_string()), "{told:?}");
@@ -696,7 +699,7 @@ fn a_reset_by_execute_in_session_pooling_returns_to_the_startup_value() {
         let server = rig.server_of(client).unwrap();
         answers_all(rig, server, NOTHING)
     };
-    let made = |told: &[String]| told.iter().any(|line| line.starts_with("Bind pgweir_set "));
+    let made = |told: &[String]| told.iter().any(|line| line.starts_with("Bind pgweir_portal "));
     rig.says(client, |w| {
         w.parse(b"r", b"reset work_mem", &[0, 0]);
         w.parse(b"n", b"select 1", &[0, 0]);
@@ -750,7 +753,7 @@ fn a_portal_that_is_bound_anew_resets_nothing() {
         let server = rig.server_of(client).expect("linked");
         let told = rig.told(server);
         assert!(
-            !told.iter().any(|line| line.starts_with("Bind pgweir_set")),
+            !told.iter().any(|line| line.starts_with("Bind pgweir_portal")),
             "{mode}: {told:?}"
         );
     }
@@ -777,7 +780,10 @@ fn a_portal_that_is_bound_anew_deallocates_nothing() {
     rig.says(client, |w| w.query(b"reset work_mem"));
     let server = rig.server_of(client).unwrap();
     let told = rig.told(server);
-    assert!(told.iter().any(|line| line.starts_with("Bind pgweir_set")), "{told:?}");
+    assert!(
+        told.iter().any(|line| line.starts_with("Bind pgweir_portal")),
+        "{told:?}"
+    );
     if let Some(parse) = told.iter().position(|line| line.starts_with("Parse")) {
         assert!(told[parse - 1].starts_with("Close"), "{told:?}");
     }
@@ -821,7 +827,7 @@ fn deallocate_all_by_execute_in_session_pooling_ends_the_poolers_own_statements_
     let at = |start: &str| told.iter().position(|line| line.starts_with(start));
     assert!(at("Parse pgweir_b SELECT pg_catalog.set_config").is_some(), "{told:?}");
     assert!(
-        at("Parse pgweir_b SELECT pg_catalog.set_config") < at("Bind pgweir_set pgweir_b"),
+        at("Parse pgweir_b SELECT pg_catalog.set_config") < at("Bind pgweir_portal pgweir_b"),
         "{told:?}"
     );
 }

@@ -95,6 +95,7 @@ fn begin_takes_no_server_and_travels_with_the_first_statement() {
     assert_eq!(
         rig.told(server),
         [
+            "Close Spgweir_2",
             "Parse pgweir_2 BEGIN",
             "Bind  pgweir_2",
             "Execute",
@@ -103,6 +104,7 @@ fn begin_takes_no_server_and_travels_with_the_first_statement() {
         ]
     );
     rig.says(server, |w| {
+        w.empty(b'3');
         w.empty(b'1');
         w.empty(b'2');
         w.command_complete("BEGIN");
@@ -135,6 +137,7 @@ fn the_unnamed_portal_of_a_begin_by_bind_and_execute_is_there_as_if_it_had_not_b
     assert_eq!(
         rig.told(server),
         [
+            "Close Spgweir_2",
             "Parse pgweir_2 BEGIN",
             "Bind  pgweir_2",
             "Execute",
@@ -226,6 +229,7 @@ fn a_client_gets_its_settings_on_a_server_that_another_client_has_changed() {
     assert_eq!(
         rig.told(server),
         [
+            "Close Spgweir_1",
             "Parse pgweir_1 SELECT pg_catalog.set_config($1, $2, false)",
             "Bind  pgweir_1",
             "Execute",
@@ -234,6 +238,7 @@ fn a_client_gets_its_settings_on_a_server_that_another_client_has_changed() {
         "nothing of the client's before the server has confirmed"
     );
     rig.says(server, |w| {
+        w.empty(b'3');
         w.empty(b'1');
         w.empty(b'2');
         w.data_row(1, [Some(&b"UTC"[..])]);
@@ -637,11 +642,13 @@ fn a_replaced_error_does_not_repeat_what_came_before_it() {
         w.parse(b"s", b"select 2", &[0, 0]);
         w.sync();
     });
+    rig.told(server);
+    let refusal = rig.error_about("42P05", "prepared statement \"pgweir_b\" already exists");
     rig.says(server, |w| {
         w.empty(b'2');
         w.empty(b'3');
         w.empty(b'1');
-        w.error(&error("42P05", "prepared statement \"pgweir_b\" already exists"));
+        w.error(&refusal);
         w.ready_for_query(Idle);
     });
     let told = rig.told(client);

@@ -42,6 +42,8 @@ pub struct Rig {
     pub configured: Option<Arc<Config>>,
     /// Who wants the configuration read again.
     pub reloads: VecDeque<Option<ClientId>>,
+    /// The names of the pooler's things that were told to anyone, by what [`without_secrets`] leaves of them.
+    names: HashMap<String, String>,
     /// Servers that are asked for their catalog when they log in answer at once that nothing in it matters.
     pub catalogs_are_empty: bool,
 }
@@ -81,6 +83,7 @@ impl Rig {
             stopped_listening: false,
             configured: None,
             reloads: VecDeque::new(),
+            names: HashMap::new(),
             catalogs_are_empty: true,
         }
     }
@@ -232,7 +235,7 @@ impl Rig {
             for (name, value) in REPORTED {
                 w.parameter_status(name.as_bytes(), value.as_bytes());
             }
-            w.backend_key_data(4711 + id.0.index, b"key!");
+            w.backend_key_data(process_id(id), b"key!");
             w.ready_for_query(TransactionStatus::Idle);
         });
         if self.is_asked(id, "Bind  pgweir_7") {
@@ -292,10 +295,25 @@ impl Rig {
         let id = id.into();
         let bytes = self.written.remove(&id).unwrap_or_default();
         let to_server = matches!(id, ConnectionId::Server(_));
+        self.note_names(&String::from_utf8_lossy(&bytes));
         messages(&bytes)
             .into_iter()
             .map(|(tag, body)| line(to_server, tag, body))
             .collect()
+    }
+
+    fn note_names(&mut self, text: &str) {
+        for (at, _) in text.match_indices("pgweir_") {
+            let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+            let name = text[at..].split(is_end).next().unwrap_or_default();
+            self.names.insert(without_secrets(name), name.to_string());
+        }
+    }
+
+    /// An ERROR of a server's about a thing of the pooler's, `pgweir_10`, whose full name it was told.
+    pub fn error_about(&self, sqlstate: &'static str, message: &str) -> ErrorText<'static> {
+        let word = message.split('"').nth(1).expect("a name in quotes");
+        error(sqlstate, message.replace(word, &self.names[word]).leak())
     }
 
     /// The messages written to a connection since the last look, as tags and bodies.
@@ -371,6 +389,11 @@ impl Rig {
     }
 }
 
+/// The process id of a server.
+pub fn process_id(server: ServerId) -> u32 {
+    4711 + server.0.index
+}
+
 fn ini(databases: &str, settings: &str) -> String {
     // Scripted servers answer no probes but where a test asks for them.
     let session_state = if settings.contains("session_state") {
@@ -434,7 +457,33 @@ fn messages(mut rest: &[u8]) -> Vec<(u8, &[u8])> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).replace('\0', " ").trim_end().to_string()
+    let text = String::from_utf8_lossy(bytes).replace('\0', " ").trim_end().to_string();
+    without_secrets(&text)
+}
+
+/// The digits behind `pgweir_10_` in the names of the pooler's own things.
+const SECRET_DIGITS: usize = 32;
+
+/// `pgweir_10` for `pgweir_10_00112233445566778899aabbccddeeff`: what cannot be guessed is different in each test.
+pub fn without_secrets(text: &str) -> String {
+    let mut rest = text;
+    let mut out = String::new();
+    while let Some(at) = rest.find("pgweir_") {
+        let (before, name) = rest.split_at(at + "pgweir_".len());
+        out.push_str(before);
+        let word = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
+        out.push_str(&name[..word]);
+        let digits = name[word..].strip_prefix('_').unwrap_or_default();
+        let is_secret = digits
+            .get(..SECRET_DIGITS)
+            .is_some_and(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+        rest = if is_secret {
+            &digits[SECRET_DIGITS..]
+        } else {
+            &name[word..]
+        };
+    }
+    out + rest
 }
 
 fn line(to_server: bool, tag: u8, body: &[u8]) -> String {

@@ -78,8 +78,8 @@ impl Canary {
     }
 }
 
-/// The statement with which the core makes settings.
-const SET_CONFIG: &[u8] = b"\0pgweir_1\0";
+/// The statement with which the core makes settings, in the unnamed portal; what cannot be guessed follows.
+const SET_CONFIG: &[u8] = b"\0pgweir_1_";
 
 /// Columns of the probe of pins, and of the schema for temporary objects.
 const PINS: usize = 6;
@@ -93,10 +93,11 @@ pub(super) fn without_a_setting(bytes: &[u8]) -> Option<Vec<u8>> {
     let at = messages
         .iter()
         .position(|m| m[0] == b'B' && m.get(HEADER_BYTES..).is_some_and(|body| body.starts_with(SET_CONFIG)))?;
+    let statement = messages[at][HEADER_BYTES + 1..].split(|&b| b == 0).next()?;
     let mut forged = Vec::new();
-    for (index, message) in messages.into_iter().enumerate() {
+    for (index, &message) in messages.iter().enumerate() {
         if index == at {
-            Writer::new(&mut forged).bind_text(b"pgweir_1", &[Some(b"app.forgotten"), Some(b"1")]);
+            Writer::new(&mut forged).bind_text(statement, &[Some(b"app.forgotten"), Some(b"1")]);
         } else {
             forged.extend_from_slice(message);
         }
