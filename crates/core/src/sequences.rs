@@ -17,7 +17,7 @@ use crate::server::Server;
 use crate::slab::Slab;
 use crate::time::Time;
 use pgweir_sql::Effects;
-use pgweir_wire::{TransactionStatus, Writer};
+use pgweir_wire::TransactionStatus;
 
 /// What the clients of a pool have been seen to do with sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -142,17 +142,9 @@ impl Pooler {
 
     fn run_discard(&mut self, server_id: ServerId) {
         let statement = self.own_statements.discard_sequences.clone();
-        self.ensure_held(server_id, &statement);
-        let server = self.server_mut(server_id);
-        server.forgets_sequences = true;
-        server.queue.push(Entry::skip(Expect::Bind));
-        server.queue.push(Entry::skip(Expect::Execute));
-        let name = statement.server_name();
-        self.outbox.insert(server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.bind_text(name, &[]);
-            writer.execute();
-        });
+        self.server_mut(server_id).forgets_sequences = true;
+        // The unnamed portal may be the client's, to be executed once more.
+        self.run_in_own_portal(server_id, &statement, &[]);
     }
 }
 

@@ -727,8 +727,8 @@ impl Pooler {
             return Passed::Skip;
         }
         let server = self.servers.get_mut(id.0).expect("still there");
-        let forgets = std::mem::take(&mut server.forgets_sequences);
-        if skipped && forgets && server.restoration.is_none() && server.queue.own_sync_in_front() {
+        let alone = server.restoration.is_none() && server.queue.own_sync_in_front();
+        if skipped && alone && std::mem::take(&mut server.forgets_sequences) {
             // The client's own request behind it meets the same.
             return Passed::Skip;
         }

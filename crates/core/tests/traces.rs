@@ -87,6 +87,7 @@ fn done(rig: &mut Rig, client: ClientId, text: &str, temporary: Temporary, setti
         match line.split(' ').next() {
             Some("Parse") => rig.says(server, |w| w.empty(b'1')),
             Some("Bind") => rig.says(server, |w| w.empty(b'2')),
+            Some("Close") => rig.says(server, |w| w.empty(b'3')),
             Some("Execute") => rig.says(server, |w| w.command_complete("SELECT 1")),
             Some("Sync") => rig.says(server, |w| w.ready_for_query(Idle)),
             _ => {}
