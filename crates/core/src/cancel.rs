@@ -5,7 +5,7 @@
 //! its end; and nothing of the pooler's own is sent, nor is the server handed out, while a cancel is on its way: PostgreSQL
 //! delivers the signal before it closes the cancel connection, and ignores it while idle.
 
-use crate::client::{Dropping, Passing, Waiting, cancel_process_id};
+use crate::client::{Dropping, Passing, Waiting};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
@@ -32,24 +32,27 @@ impl Pooler {
         mac.update(&id.0.generation.to_be_bytes());
         let secret = mac.finalize().into_bytes();
         CancelKey {
-            process_id: cancel_process_id(id),
+            process_id: self.process_id_told(id),
             secret: secret[..usize::from(bytes)].into(),
         }
     }
 
     /// A CancelRequest came.
     pub(crate) fn cancel_request(&mut self, now: Time, key: &CancelKey) {
-        let Some(index) = key.process_id.checked_sub(1) else {
+        let Some(id) = self.client_of_process(key.process_id) else {
             return;
         };
-        let Some((slot, client)) = self.clients.at_index(index) else {
-            return;
-        };
-        let id = ClientId(slot);
+        let Some(client) = self.clients.get(id.0) else { return };
         let expected = self.cancel_key_of(id, client.cancel_key_bytes);
         if !bool::from(expected.secret.ct_eq(&key.secret)) {
             return;
         }
+        self.cancel_client(now, id);
+    }
+
+    /// Cancels what a client waits for.
+    pub(crate) fn cancel_client(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
         if !client.is_session() {
             return self.cancel_console(id);
         }

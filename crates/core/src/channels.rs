@@ -3,7 +3,7 @@
 //! A notification reaches a client only where PostgreSQL would send it: between its transactions, in front of
 //! ReadyForQuery or while it is idle. Until then it waits here, and no longer than [`UNHEARD_BYTES_MAX`] allows.
 
-use crate::client::{Dropping, cancel_process_id};
+use crate::client::Dropping;
 use crate::errors::Trouble;
 use crate::handover::Moving;
 use crate::ids::{ClientId, ServerId};
@@ -187,13 +187,17 @@ impl Pooler {
                 return false;
             }
             if later || !channels.unheard.is_empty() {
-                let told = if own { from_itself(id, message) } else { message.into() };
+                let told = if own {
+                    from_itself(self.process_id_told(id), message)
+                } else {
+                    message.into()
+                };
                 self.tell(now, id, &told, later);
                 return false;
             }
         }
         if own {
-            let told = from_itself(id, message);
+            let told = from_itself(self.process_id_told(id), message);
             self.outbox.insert(id.into(), |to| to.extend_from_slice(&told));
         }
         !own
@@ -211,7 +215,7 @@ impl Pooler {
         let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
         let notifies = channels.is_some_and(|c| c.notifies || c.holds_ready);
         if notifies && self.is_own_server(id, process_id) {
-            from_itself(id, message)
+            from_itself(self.process_id_told(id), message)
         } else {
             message.clone()
         }
@@ -327,8 +331,8 @@ impl Pooler {
 }
 
 /// A notification that a client has sent itself.
-fn from_itself(id: ClientId, message: &[u8]) -> Told {
+fn from_itself(process_id: u32, message: &[u8]) -> Told {
     let mut told = message.to_vec();
-    told[PROCESS_ID].copy_from_slice(&cancel_process_id(id).to_be_bytes());
+    told[PROCESS_ID].copy_from_slice(&process_id.to_be_bytes());
     told.into()
 }

@@ -2,7 +2,7 @@
 
 use crate::channels::Channels;
 use crate::deferred_begin::DeferredBegin;
-use crate::ids::{ClientId, ServerId};
+use crate::ids::ServerId;
 use crate::login::Login;
 use crate::pins::{Pinned, Pins};
 use crate::pool::PoolId;
@@ -135,6 +135,8 @@ pub(crate) struct Client {
     pub(crate) followed: Vec<Followed>,
     /// What a Query that the server has not answered returns to its startup value, unless the server refuses it.
     pub(crate) reset_among: Option<Box<Returns>>,
+    /// What it was told at login, where it has been let in; 0 before.
+    pub(crate) process_id: u32,
     /// Bytes of its cancel key: 4, or 32 under protocol 3.2.
     pub(crate) cancel_key_bytes: u8,
     /// Whether the login was counted in its pool's limits.
@@ -178,6 +180,7 @@ impl Client {
             bound_reset: None,
             followed: Vec::new(),
             reset_among: None,
+            process_id: 0,
             cancel_key_bytes: 4,
             counted: false,
             connect_time: now,
@@ -213,9 +216,4 @@ impl Client {
             self.names.as_ref()?.get(name).map(|m| &m.statement)
         }
     }
-}
-
-/// The process id a client is told at login: its place, so that a CancelRequest finds it without a table.
-pub(crate) fn cancel_process_id(id: ClientId) -> u32 {
-    id.0.index + 1
 }

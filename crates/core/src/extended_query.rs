@@ -15,6 +15,7 @@ use crate::reply_queue::{Effect, Entry, Expect, Instead, To};
 use crate::secret_names::could_be_ours;
 use crate::server::{Server, Unnamed};
 use crate::session_state::ParseSettings;
+use crate::signals::is_call;
 use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
@@ -245,6 +246,11 @@ impl Pooler {
         let knows_names = self.knows_names(server_id);
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
+            if is_call(&statement.query)
+                && let Some(step) = self.call_by_bind(now, id, server_id, message, &statement, &names)
+            {
+                return step;
+            }
             if let Some(step) = self.suspect_bound(now, id, server_id, &statement, &names, message) {
                 return step;
             }

@@ -380,6 +380,7 @@ impl Pooler {
         let cleanup = self.cleanup_after(id);
         self.note_temporary_schema(id);
         self.forget_channels(now, id);
+        self.take_process_id(id);
         let client = self.clients.remove(id.0).expect("looked up above");
         if client.is_arriving() {
             self.arrives_no_more();

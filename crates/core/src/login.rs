@@ -678,6 +678,7 @@ impl Pooler {
         client.shape = self.shapes.change(&welcome, changes);
         client.base = client.shape.clone();
         let (shape, bytes, status) = (client.shape.clone(), client.cancel_key_bytes, idle_status(client));
+        self.give_process_id(id);
         let key = self.cancel_key_of(id, bytes);
         let notify = self.settings.login_notify_message.clone();
         self.outbox.insert(id.into(), |to| {

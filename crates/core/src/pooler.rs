@@ -65,6 +65,7 @@ pub struct Pooler {
     pub(crate) outbox: Outbox,
     pub(crate) requests: VecDeque<Request>,
     pub(crate) admin: crate::admin::Admin,
+    pub(crate) process_ids: crate::process_ids::ProcessIds,
     pub(crate) arrivals: crate::arrivals::Arrivals,
     pub(crate) lookups: crate::lookups::Lookups,
     /// Logins that wait for their turn to have a password judged.
@@ -93,6 +94,7 @@ impl Pooler {
         let mut names = SecretNames::new(key());
         let own_statements = OwnStatements::new(&mut names);
         let listeners = crate::listener::Listeners::new(&mut names, key());
+        let process_ids = crate::process_ids::ProcessIds::new(random.next_u64());
         let mut pooler = Pooler {
             settings,
             config,
@@ -115,6 +117,7 @@ impl Pooler {
             outbox: Outbox::default(),
             requests: VecDeque::new(),
             admin: crate::admin::Admin::default(),
+            process_ids,
             arrivals: Default::default(),
             lookups: Default::default(),
             turns: Vec::new(),

@@ -90,6 +90,16 @@ impl Statement {
     }
 }
 
+/// What a statement may do, or why it is looked at in each Bind.
+fn effects(query: &[u8]) -> pgweir_sql::Effects {
+    let looked_at = if crate::signals::is_call(query) {
+        pgweir_sql::Effects::CURRENT_SETTING
+    } else {
+        pgweir_sql::Effects::NONE
+    };
+    crate::secret_names::effects_of(query) | looked_at
+}
+
 /// `false` only where the text begins with the word of a write and the word RETURNING is not in it.
 fn may_return_rows(query: &[u8]) -> bool {
     let text = query.trim_ascii_start();
@@ -205,7 +215,7 @@ impl StatementTable {
             types: types.into(),
             settings: settings.clone(),
             verdict: pgweir_sql::classify(query),
-            effects: crate::secret_names::effects_of(query),
+            effects: effects(query),
             infers: crate::parameter_types::are_inferred(query, types),
             keeps: !crate::parameter_types::may_name_types(query),
             may_return_rows: may_return_rows(query),

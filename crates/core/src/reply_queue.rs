@@ -398,6 +398,14 @@ impl ReplyQueue {
         self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake(_), .. }))
     }
 
+    /// Whether nothing that is owed could fail a transaction or end it: statements are being prepared at most, and a deferred
+    /// BEGIN is on its way.
+    pub(crate) fn only_prepares(&self) -> bool {
+        let prepares =
+            |e: &Entry| e.to == To::Skip || matches!(e.expect, Expect::Parse | Expect::ParseUnnamed | Expect::Describe);
+        self.entries.iter().all(prepares)
+    }
+
     /// Whether what is due is the end of a segment of the pooler's own.
     pub(crate) fn own_sync_in_front(&self) -> bool {
         self.front()

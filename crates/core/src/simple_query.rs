@@ -9,6 +9,7 @@ use crate::replanning::begins_code;
 use crate::reply_queue::{Effect, Entry, Expect, To};
 use crate::resetting::Returns;
 use crate::server::Unnamed;
+use crate::signals::may_be_call;
 use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
@@ -39,6 +40,12 @@ impl Pooler {
             [text @ .., 0] if message.is_whole() && message.total <= read_bytes_max => Some(text),
             _ => None,
         };
+        if let Some(text) = text
+            && may_be_call(text)
+            && let Some(step) = self.call_by_query(now, id, server_id, message, text)
+        {
+            return step;
+        }
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
         if tracked
             && let pgweir_sql::Statement::Prepare(_) = verdict

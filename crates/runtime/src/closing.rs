@@ -18,6 +18,10 @@ use pgweir_core::ids::Slot;
 /// Input thrown away before the connection is closed regardless, bytes.
 const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
 
+/// Connections that linger in this way at a time. One more is closed at once, so that those who are refused in numbers do
+/// not hold descriptors by it.
+const LINGERING_MAX: usize = 64;
+
 /// Read at once from a connection whose input is thrown away.
 const DISCARD_AT_ONCE_BYTES: usize = 4096;
 
@@ -92,6 +96,11 @@ impl EventLoop {
                 }
             }
             ConnectionId::Client(_) if pending.is_empty() && !facts.has(Facts::SPOKE_LAST) => {}
+            ConnectionId::Client(_) if self.closing.iter().count() >= LINGERING_MAX => {
+                if !pending.is_empty() {
+                    let _ = transport.send(pending.waiting());
+                }
+            }
             ConnectionId::Client(_) => {
                 if pending.is_empty() {
                     transport.finish_sending();

@@ -118,6 +118,7 @@ impl Pooler {
             portals: HashMap::default(),
         }));
         self.arrives_no_more();
+        self.give_process_id(id);
         let key = self.cancel_key_of(id, self.clients.get(id.0).map_or(4, |c| c.cancel_key_bytes));
         self.admin.console_stats.client_login_count += 1;
         self.send(id, |w| {

@@ -1,0 +1,150 @@
+"""Attacks by connections that have not proven who they are, and by those who may only look."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+import pytest
+
+from harness import wire
+from harness.pooler import PASSWORDS, kind
+from harness.waiting import Stopwatch, eventually
+
+pytestmark = [
+    pytest.mark.skipif(kind() == "direct", reason="there is no pooler"),
+    pytest.mark.beyond_pgbouncer,
+]
+
+
+@pytest.mark.parametrize("begun", [b"", b"\0\0", wire.startup({"user": "postgres", "database": "postgres"})[:20]])
+def test_connections_that_never_log_in_count_and_keep_nobody_out(pg15, make_pooler, begun):
+    """300 connections at max_client_conn = 20: a few remain; clients, administrators and cancel requests get in."""
+    pooler = make_pooler(pg15, settings={"max_client_conn": 20})
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(pooler.connect(login=False)) for _ in range(300)]
+        for c in silent:
+            with contextlib.suppress(OSError):
+                c.send(begun)
+        descriptors = lambda: len(os.listdir(f"/proc/{pooler.process.pid}/fd"))  # noqa: E731
+        eventually(lambda: descriptors() < 150, what=lambda: f"{descriptors()} descriptors")
+        clients = [stack.enter_context(pooler.connect()) for _ in range(20)]
+        assert all(c.value("select 1") == "1" for c in clients)
+        with pytest.raises(wire.ServerError) as refused:
+            pooler.connect()
+        assert "max_client_conn" in str(refused.value)
+        assert pooler.console("show version")
+        clients[0].send(wire.query("select pg_sleep(20)"))
+        time.sleep(0.2)
+        watch = Stopwatch()
+        clients[0].cancel()
+        assert wire.error_codes(clients[0].read_ready()) == ["57014"]
+        assert watch.seconds < 5
+
+
+def test_databases_that_do_not_exist_cost_few_server_logins(pg15, make_pooler, own_cluster):
+    """With `*` and auth_query, each name that a stranger makes up is tried at a server: so many and no more."""
+    cluster = own_cluster()
+    pooler = make_pooler(
+        cluster,
+        settings={"auth_type": "scram-sha-256", "auth_user": "postgres", "server_login_retry": 60},
+        userlist={"postgres": PASSWORDS["postgres"]},
+    )
+    with contextlib.ExitStack() as stack:
+        for n in range(150):
+            c = stack.enter_context(pooler.connect(user="alice", database=f"nowhere{n}", login=False))
+            c.send(wire.startup({"user": "alice", "database": f"nowhere{n}"}))
+        time.sleep(1.5)
+        with open(cluster.log_path, encoding="utf-8", errors="replace") as log:
+            tried = log.read().count('database "nowhere')
+        assert 0 < tried <= 40, tried
+        assert len(pooler.console("show pools", password=PASSWORDS["postgres"])) < 40
+        # A known database is served meanwhile.
+        with pooler.connect(user="postgres", password=PASSWORDS["postgres"]) as c:
+            assert c.value("select 1") == "1"
+
+
+def first_question(pooler, user: str) -> tuple:
+    """What somebody who names this user is asked, and how a wrong answer is refused."""
+    with pooler.connect(user=user, password="wrong", login=False) as c:
+        with pytest.raises(wire.ServerError) as refused:
+            c.login()
+        error = wire.first_error(c.login_messages).fields
+        return c.authentication[:1], error["C"], error["M"].replace(user, "USER"), str(type(refused.value))
+
+
+def test_who_is_in_auth_file_is_not_told_while_auth_query_has_no_server(pg15, make_pooler, own_cluster):
+    cluster = own_cluster()
+    pooler = make_pooler(
+        cluster,
+        settings={"auth_type": "scram-sha-256", "auth_user": "postgres"},
+        userlist={"postgres": PASSWORDS["postgres"], "bob": PASSWORDS["bob"]},
+    )
+    cluster.stop()
+    assert first_question(pooler, "bob") == first_question(pooler, "alice") == first_question(pooler, "nobody")
+    watch = Stopwatch()
+    first_question(pooler, "alice")
+    assert watch.seconds < 1
+
+
+def test_under_md5_unknown_users_seem_to_have_what_real_ones_have(pg15, make_pooler):
+    """Half of the users have SCRAM verifiers and half MD5 hashes: so it seems of those who do not exist."""
+    verifier = pg15.psql("select rolpassword from pg_authid where rolname = 'alice'").strip()
+    assert verifier.startswith("SCRAM-SHA-256$")
+    users = {f"scram{n}": verifier for n in range(8)} | {f"md5{n}": "md5" + "0" * 32 for n in range(8)}
+    pooler = make_pooler(pg15, settings={"auth_type": "md5"}, userlist=users)
+    asked = [first_question(pooler, f"nobody{n}")[0] for n in range(40)]
+    assert asked.count([5]) > 5 and asked.count([10]) > 5
+    assert asked == [first_question(pooler, f"nobody{n}")[0] for n in range(40)], "always the same for a name"
+
+
+def test_passwords_in_clear_text_do_not_stall_others(pg15, make_pooler):
+    """Each wrong one costs thousands of hashes; others' statements go on meanwhile."""
+    pg15.psql("set scram_iterations = 4096") if pg15.version >= 16 else None
+    verifier = pg15.psql("select rolpassword from pg_authid where rolname = 'alice'").strip()
+    pooler = make_pooler(
+        pg15,
+        settings={"auth_type": "plain"},
+        userlist={"alice": verifier, "postgres": PASSWORDS["postgres"]},
+    )
+    with contextlib.ExitStack() as stack:
+        worker = stack.enter_context(pooler.connect(password=PASSWORDS["postgres"]))
+        worker.value("select 1")
+        attackers = []
+        for _ in range(100):
+            c = stack.enter_context(pooler.connect(user="alice", login=False))
+            c.send(wire.startup({"user": "alice", "database": "postgres"}))
+            attackers.append(c)
+        for c in attackers:
+            c.read_until("R")
+        for c in attackers:
+            c.send(wire.password_message("wrong"))
+        slowest = 0.0
+        for _ in range(40):
+            watch = Stopwatch()
+            worker.value("select 1")
+            slowest = max(slowest, watch.seconds)
+        assert slowest < 0.15, slowest
+        for c in attackers:
+            assert wire.first_error(c.read_to_end(10)).fields["C"] == "28P01"
+        with pooler.connect(user="alice", password=PASSWORDS["alice"]) as c:
+            assert c.value("select 1") == "1"
+
+
+def test_stats_users_see_names_and_reasons_but_no_values_and_no_statements(pg15, make_pooler):
+    pooler = make_pooler(pg15)
+    with pooler.connect() as c:
+        c.query("set app.token = 'geheim1'")
+        c.query("create temp table attack_pin as select 'geheim2' as token")
+        c.send(wire.parse("s", "select 'geheim3'"), wire.sync())
+        c.read_ready()
+        number = next(row["id"] for row in pooler.console("show clients") if row["database"] == "postgres")
+        for command in (f"show session {number}", "show pins"):
+            for user, sees in (("postgres", True), ("stats", False)):
+                rows = str(pooler.console(command, user=user))
+                assert ("geheim" in rows) == sees, (command, user, rows)
+        assert "temporary objects" in str(pooler.console("show pins", user="stats"))
+        assert "app.token" in str(pooler.console(f"show session {number}", user="stats"))
+        for command in ("clients", "servers", "sockets", "pools", "databases", "users", "config", "lists", "mem"):
+            assert "geheim" not in str(pooler.console(f"show {command}", user="stats"))
