@@ -122,3 +122,39 @@ def test_idle_session_timeout_of_a_pinned_client_is_kept_by_its_server(pg15, mak
         pinned.query("set idle_session_timeout = '300ms'")
         error = wire.first_error(pinned.read_to_end(3)).fields
         assert (error["C"], error["M"]) == ("57P05", "terminating connection due to idle-session timeout")
+
+
+@pytest.mark.parametrize("how", ["simple", "extended"])
+def test_a_database_whose_clients_have_left_can_be_dropped_renamed_and_copied(pg, make_pooler, how):
+    """Idle servers, and the connection that listens, are nobody: Rails' and Django's test set-ups drop databases."""
+    pg.psql("drop database if exists attack_a")
+    pg.psql("drop database if exists attack_b")
+    pg.psql("drop database if exists attack_c")
+    pg.psql("create database attack_a")
+    pooler = make_pooler(pg, settings={"session_state": "full"})
+
+    def used_by(name: str) -> None:
+        with pooler.connect(database=name) as one, pooler.connect(database=name) as two:
+            one.query("begin")
+            two.query("listen attack")
+            two.value("select 1")
+            one.query("commit")
+            two.query("unlisten *")
+        assert backends(pg, f"datname = '{name}'") >= 2, "idle servers must be in the way"
+
+    with pooler.connect() as c:
+        run = c.query if how == "simple" else c.extended
+        used_by("attack_a")
+        assert wire.error_codes(run('create database attack_b with template "attack_a"')) == []
+        used_by("attack_b")
+        assert wire.error_codes(run("ALTER DATABASE attack_b RENAME TO attack_c")) == []
+        used_by("attack_c")
+        assert wire.error_codes(run('DROP DATABASE IF EXISTS "attack_c"')) == []
+        # Whoever is there stays, and is told of as on a direct connection.
+        with pooler.connect(database="attack_a") as there:
+            there.query("begin")
+            there.query("select 1")
+            assert wire.error_codes(run("drop database attack_a")) == ["55006"]
+            assert there.value("select 2") == "2"
+            there.query("rollback")
+        assert wire.error_codes(run("drop database attack_a")) == []

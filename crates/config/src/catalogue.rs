@@ -132,8 +132,8 @@ catalogue! {
     }
     /// How long a cancel request may wait to be passed on.
     cancel_wait_timeout: Duration {
-        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "A cancel request needs a server connection of its own; if none can be had in this time the request is dropped. 0 is no limit.",
+        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: AcceptedNoEffect("a cancel request waits for nothing but its own socket, for ten seconds at most"),
+        help: "For PgBouncer, where a cancel request needs a place in the pool.",
     }
     /// How long a client may be idle outside a transaction.
     client_idle_timeout: Duration {
@@ -233,12 +233,12 @@ catalogue! {
     /// Startup parameters to accept and not pass on.
     ignore_startup_parameters: CommaList {
         default: Some(""), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "Names separated by commas. Without it, a startup parameter that the pooler does not track refuses the connection; `extra_float_digits` (JDBC) and `options` are the usual ones.",
+        help: "Names separated by commas. pgweir takes startup parameters of any name: a server checks them, and they follow the client. What stands here is dropped instead, without a word: with `options` here, `options=-c search_path=...` has no effect. Leave it empty unless a client sends something that must not arrive.",
     }
     /// How many bytes of a message's text are examined at once.
     inspect_bytes_max: u32 {
-        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: NotYet("SET and its kin are not tracked yet"),
-        help: "pgweir's own. The text of a longer message is only scanned for keywords as it streams through.",
+        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: AcceptedNoEffect("what is read of a message is a constant: 64 kB of a Query, 1 MiB of a Parse"),
+        help: "pgweir's own. The text of a longer Query counts as code of which nothing is known.",
     }
     /// A name for the process.
     job_name: String {
@@ -298,7 +298,7 @@ catalogue! {
     /// Client connections in all.
     max_client_conn: u32 {
         default: Some("100"), unit: "connections", group: Limits, scopes: [Global], change: Reload, support: Full,
-        help: "Connections beyond it are refused with an error. Each client and each server connection takes a file descriptor, so the limit on open files (`ulimit -n`) must be above this number plus all pools together.",
+        help: "Clients that have logged in beyond it are refused with an error; the console's do not count. Connections that have not logged in yet may take the free places and 16 more: when still more come, the one that has taken longest is closed. Each client and each server connection takes a file descriptor, so the limit on open files (`ulimit -n`) must be above this number plus 100 plus all pools together.",
     }
     /// Client connections per database.
     max_db_client_connections: u32 {
@@ -577,8 +577,8 @@ catalogue! {
     }
     /// Further parameters that follow a client to each server.
     track_extra_parameters: CommaList {
-        default: Some("IntervalStyle"), unit: "", group: Session, scopes: [Global], change: Restart, support: Full,
-        help: "Names separated by commas, besides `client_encoding`, `DateStyle`, `TimeZone`, `standard_conforming_strings` and `application_name`. Only parameters that the server reports to clients can be tracked.",
+        default: Some("IntervalStyle"), unit: "", group: Session, scopes: [Global], change: Restart, support: AcceptedNoEffect("every parameter that the server reports follows its client"),
+        help: "For PgBouncer: names separated by commas. pgweir needs no list.",
     }
     /// How long a transaction may take.
     transaction_timeout: Duration {

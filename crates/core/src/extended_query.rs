@@ -246,6 +246,9 @@ impl Pooler {
         let knows_names = self.knows_names(server_id);
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
+            if statement.effects.intersects(Effects::CURRENT_SETTING) {
+                self.clear_database(now, id, &statement.query);
+            }
             if is_call(&statement.query)
                 && let Some(step) = self.call_by_bind(now, id, server_id, message, &statement, &names)
             {

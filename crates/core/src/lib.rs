@@ -22,6 +22,7 @@ pub mod channels;
 mod client;
 mod client_messages;
 mod console;
+mod database_ddl;
 mod databases;
 mod deferred_begin;
 pub mod errors;

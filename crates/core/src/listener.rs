@@ -161,6 +161,12 @@ impl Listeners {
         self.all.get_mut(id)?.as_mut()
     }
 
+    /// Whether some client listens on this server.
+    pub(crate) fn is_heard(&self, server_id: ServerId) -> bool {
+        let listener = self.of_server(server_id).and_then(|at| self.get(at));
+        listener.is_some_and(|listener| !listener.channels.is_empty())
+    }
+
     fn of_server(&self, server: ServerId) -> Option<ListenerId> {
         self.all
             .iter()

@@ -92,7 +92,8 @@ impl Statement {
 
 /// What a statement may do, or why it is looked at in each Bind.
 fn effects(query: &[u8]) -> pgweir_sql::Effects {
-    let looked_at = if crate::signals::is_call(query) {
+    let clears = crate::database_ddl::may_be_one(query) && crate::database_ddl::database_of(query).is_some();
+    let looked_at = if clears || crate::signals::is_call(query) {
         pgweir_sql::Effects::CURRENT_SETTING
     } else {
         pgweir_sql::Effects::NONE

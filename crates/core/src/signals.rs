@@ -11,7 +11,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::process_ids::CLIENT_IDS_FROM;
-use crate::reply_queue::{Entry, Expect};
+use crate::reply_queue::{Entry, Expect, To};
 use crate::server::Unnamed;
 use crate::time::Time;
 use pgweir_wire::frontend::BindNames;
@@ -132,7 +132,9 @@ impl Pooler {
         let Target::ProcessId(process_id) = call.target else {
             return None;
         };
-        if self.server_mut(server_id).queue.segment_open() {
+        // Behind a deferred BEGIN it is as if the Query stood alone.
+        let queue = &self.server_mut(server_id).queue;
+        if queue.segment_open() && queue.back().is_none_or(|e| e.to != To::Skip) {
             return None;
         }
         let target = self.may_signal(id, server_id, process_id)?;

@@ -2,6 +2,7 @@
 
 use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
+use crate::database_ddl::may_be_one;
 use crate::ids::{ClientId, ServerId};
 use crate::inspection::{GOES_ELSEWHERE, INSPECT_BYTES_MAX};
 use crate::pooler::Pooler;
@@ -45,6 +46,11 @@ impl Pooler {
             && let Some(step) = self.call_by_query(now, id, server_id, message, text)
         {
             return step;
+        }
+        if let Some(text) = text
+            && may_be_one(text)
+        {
+            self.clear_database(now, id, text);
         }
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
         if tracked

@@ -1,0 +1,117 @@
+"""Process ids told at login, and what SQL may do with them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from harness import wire
+from harness.pooler import kind
+from harness.waiting import Stopwatch
+from harness.wire import error_codes, rows_of
+
+pytestmark = [
+    pytest.mark.skipif(kind() == "direct", reason="there is no pooler"),
+    pytest.mark.beyond_pgbouncer,
+]
+
+
+def call(c: wire.Connection, how: str, function: str, process_id: int) -> list[wire.Message]:
+    """SELECT function(process_id) in one of the ways that drivers have."""
+    if how == "simple":
+        return c.query(f"SELECT {function}({process_id})")
+    if how == "in a block":
+        c.query("begin")
+        messages = c.query(f"select {function}({process_id});")
+        c.query("commit")
+        return messages
+    if how == "unnamed":
+        c.send(wire.one_statement(f"select {function}($1)", [str(process_id)]), wire.sync())
+        return c.read_ready()
+    c.send(wire.parse("p", f"select pg_catalog.{function}($1)", [23]), wire.describe("S", "p"), wire.sync())
+    c.read_ready()
+    value = process_id.to_bytes(4, "big")
+    c.send(wire.bind("", "p", [value], [1], [1]), wire.execute(), wire.sync())
+    return c.read_ready()
+
+
+HOWS = ["simple", "in a block", "unnamed", "prepared, binary"]
+
+
+def says_true(messages: list[wire.Message]) -> bool:
+    return [m.values for m in messages if m.tag == "D"] in ([[b"t"]], [[b"\1"]])
+
+
+def test_process_ids_do_not_come_again(pg15, make_pooler):
+    pooler = make_pooler(pg15)
+    seen = []
+    for _ in range(50):
+        with pooler.connect() as c:
+            seen.append(c.process_id)
+            assert 2**22 < c.process_id < 2**31
+    assert len(set(seen)) == 50
+    with pooler.connect() as c:
+        c.send(wire.query("select pg_sleep(20)"))
+        time.sleep(0.2)
+        c.cancel()
+        assert error_codes(c.read_ready()) == ["57014"]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_client_can_be_ended_by_the_id_it_was_told(pg, make_pooler, how):
+    pooler = make_pooler(pg, settings={"default_pool_size": 2})
+    with pooler.connect() as victim, pooler.connect() as killer:
+        victim.query("begin")
+        messages = call(killer, how, "pg_terminate_backend", victim.process_id)
+        assert says_true(messages), messages
+        error = wire.first_error(victim.read_to_end(5)).fields
+        assert (error["C"], error["M"]) == ("57P01", "terminating connection due to administrator command")
+        assert killer.value("select 1") == "1"
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_clients_query_can_be_cancelled_by_the_id_it_was_told(pg, make_pooler, how):
+    pooler = make_pooler(pg, settings={"default_pool_size": 2})
+    with pooler.connect() as victim, pooler.connect() as canceller:
+        victim.send(wire.query("select pg_sleep(20)"))
+        time.sleep(0.2)
+        watch = Stopwatch()
+        assert says_true(call(canceller, how, "pg_cancel_backend", victim.process_id))
+        assert error_codes(victim.read_ready()) == ["57014"]
+        assert watch.seconds < 5
+        assert victim.value("select 2") == "2"
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_others_clients_cannot_be_ended(pg15, make_pooler, how):
+    pooler = make_pooler(pg15, settings={"default_pool_size": 2})
+    with pooler.connect(user="bob") as victim, pooler.connect(user="alice") as attacker, pooler.connect() as root:
+        assert not says_true(call(attacker, how, "pg_terminate_backend", victim.process_id))
+        assert victim.value("select 1") == "1"
+        # A superuser that acts as somebody else is no superuser then.
+        root.query("set role alice")
+        assert not says_true(call(root, how, "pg_terminate_backend", victim.process_id))
+        assert victim.value("select 2") == "2"
+        root.query("reset role")
+        assert says_true(call(root, how, "pg_terminate_backend", victim.process_id))
+        assert victim.closed()
+
+
+def test_a_failed_transaction_ends_nobody(pg15, make_pooler):
+    pooler = make_pooler(pg15, settings={"default_pool_size": 2})
+    with pooler.connect() as victim, pooler.connect() as c:
+        c.query("begin")
+        c.query("select 1/0")
+        assert error_codes(c.query(f"select pg_terminate_backend({victim.process_id})")) == ["25P02"]
+        c.query("rollback")
+        assert victim.value("select 1") == "1"
+        messages = c.query(f"select pg_terminate_backend({c.process_id + 1000})")
+        assert rows_of(messages) == [("f",)], "nobody has it"
+
+
+def test_a_client_can_end_itself(pg15, make_pooler):
+    pooler = make_pooler(pg15)
+    with pooler.connect() as c:
+        c.send(wire.query(f"select pg_terminate_backend({c.process_id})"))
+        assert wire.first_error(c.read_to_end(5)).fields["C"] == "57P01"
