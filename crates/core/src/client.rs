@@ -90,6 +90,8 @@ pub(crate) struct Client {
     pub(crate) link: Option<ServerId>,
     pub(crate) waiting: Waiting,
     pub(crate) passing: Passing,
+    /// Bytes of the message that it has begun, where that is of no use before it is whole.
+    pub(crate) needs_bytes: u32,
     /// Why it keeps its server.
     pub(crate) pins: Pins,
     /// Since when, where something of the session pins it.
@@ -148,6 +150,7 @@ impl Client {
             link: None,
             waiting: Waiting::No,
             passing: Passing::None,
+            needs_bytes: 0,
             pins: Pins::default(),
             pinned: None,
             suspicion: None,

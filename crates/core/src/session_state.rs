@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) const SETTINGS_MAX: usize = 256;
 
 /// A setting's value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Setting {
     /// The name, spelled as the server reports it, or in lower case where it does not.
     pub(crate) name: Arc<str>,
@@ -23,6 +23,21 @@ pub(crate) struct Setting {
     pub(crate) value: Arc<str>,
     /// Whether the server reports changes of it by ParameterStatus.
     pub(crate) reported: bool,
+}
+
+/// Bytes at each end of a value that count for its hash: a shape is hashed whenever one of its settings changes, and values
+/// may be long. Equal values are the same `Arc` as a rule.
+const HASHED_BYTES_MAX: usize = 64;
+
+impl Hash for Setting {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        let value = self.value.as_bytes();
+        self.name.hash(state);
+        value.len().hash(state);
+        value[..value.len().min(HASHED_BYTES_MAX)].hash(state);
+        value[value.len().saturating_sub(HASHED_BYTES_MAX)..].hash(state);
+        self.reported.hash(state);
+    }
 }
 
 /// Reported settings that no client can set: they follow from the server, the user or the connection.
