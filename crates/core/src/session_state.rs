@@ -411,6 +411,29 @@ mod tests {
         (table, base)
     }
 
+    /// Guards against a client with long settings that holds everybody up whenever it changes one of them.
+    #[test]
+    fn a_long_value_is_not_read_again_when_a_shape_is_hashed() {
+        #[derive(Default)]
+        struct Counts(usize);
+        impl std::hash::Hasher for Counts {
+            fn finish(&self) -> u64 {
+                0
+            }
+            fn write(&mut self, bytes: &[u8]) {
+                self.0 += bytes.len();
+            }
+        }
+        let setting = Setting {
+            name: "app.long".into(),
+            value: "x".repeat(1 << 20).into(),
+            reported: false,
+        };
+        let mut counts = Counts::default();
+        setting.hash(&mut counts);
+        assert!(counts.0 < 256, "{} bytes", counts.0);
+    }
+
     #[test]
     fn equal_settings_are_one_shape_whatever_the_way_there() {
         let (mut table, base) = table_and_base();
