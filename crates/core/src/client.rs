@@ -96,6 +96,8 @@ pub(crate) struct Client {
     ///
     /// [`Server::last_visit`]: crate::server::Server::last_visit
     pub(crate) visits: u32,
+    /// Bytes of the message that it has begun, where that is of no use before it is whole.
+    pub(crate) needs_bytes: u32,
     /// Why it keeps its server.
     pub(crate) pins: Pins,
     /// Since when, where something of the session pins it.
@@ -159,6 +161,7 @@ impl Client {
             waiting: Waiting::No,
             passing: Passing::None,
             visits: 0,
+            needs_bytes: 0,
             pins: Pins::default(),
             pinned: None,
             suspicion: None,

@@ -140,11 +140,23 @@ impl Pooler {
             };
             match self.client_message(now, id, message, input) {
                 Step::Progress(bytes) => at += bytes,
-                Step::NeedBytes | Step::Wait => return at,
+                Step::NeedBytes => {
+                    self.needs_whole(id, tag, total);
+                    return at;
+                }
+                Step::Wait => return at,
                 Step::Closed => return input.len(),
             }
         }
         at
+    }
+
+    /// A message has come in part: it is not worth looking at again before the rest has come. Of a Bind its names are enough.
+    #[cold]
+    fn needs_whole(&mut self, id: ClientId, tag: FrontendTag, total: usize) {
+        if let (Some(client), false) = (self.clients.get_mut(id.0), tag == FrontendTag::Bind) {
+            client.needs_bytes = total as u32;
+        }
     }
 
     /// A client that got a server and has nothing to send to it: a deferred BEGIN whose time was up.

@@ -23,6 +23,9 @@ use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Effects of statements that name others.
+const NAMING: Effects = Effects::PREPARE.union(Effects::STATEMENTS);
+
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
 const NAMES_BYTES_MAX: usize = 64 * 1024;
 
@@ -60,7 +63,8 @@ impl Pooler {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
-        let same = !server.settings_in_doubt
+        let in_doubt = server.settings_in_doubt || server.local_in_doubt;
+        let same = !in_doubt
             && client
                 .unnamed
                 .as_ref()
@@ -73,12 +77,35 @@ impl Pooler {
                 ..Effect::default()
             });
         }
-        server.unnamed = Unnamed::Statement(client.unnamed.as_ref().expect("set above").id);
+        let unnamed = client.unnamed.as_ref().expect("set above");
+        server.unnamed = Unnamed::Statement(unnamed.id);
+        let names = unnamed.effects.intersects(Effects::PREPARE);
         let entry = Entry::forward(Expect::ParseUnnamed);
-        server.queue.push(match effect {
+        let entry = match effect {
             Some(effect) => entry.with(effect),
             None => entry,
-        });
+        };
+        if names {
+            return self.parse_unnamed_naming(id, server_id, message, parse, entry);
+        }
+        server.queue.push(entry);
+        self.forward(id, server_id, message)
+    }
+
+    /// See [`Pooler::parse_naming`].
+    #[cold]
+    fn parse_unnamed_naming(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        parse: Parse<'_>,
+        entry: Entry,
+    ) -> Step {
+        if self.keeps_session(id) {
+            self.lend_names(id, server_id, Effects::PREPARE, parse.query);
+        }
+        self.server_mut(server_id).queue.push(entry);
         self.forward(id, server_id, message)
     }
 
@@ -116,7 +143,12 @@ impl Pooler {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
-        let statement = interned(&mut self.statements, server, &parse, settings);
+        let mut statement = interned(&mut self.statements, server, &parse, settings);
+        if statement.effects.intersects(NAMING) && self.keeps_session(id) {
+            statement = self.parse_naming(id, server_id, &parse, statement);
+        }
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let meaning = Meaning::new(statement.clone(), self.statements.tick());
         client.names_mut().set(parse.name, Some(meaning));
         self.pools[server.pool as usize]
@@ -142,6 +174,29 @@ impl Pooler {
         }
         self.make_room(server_id);
         self.parse_on_server(id, server_id, message, parse, &statement)
+    }
+
+    /// Parse of a statement that names others, or looks at all of them. What an EXECUTE returns follows from what its
+    /// client's name means at this moment, so that is lent first, and nobody shares it. What shows all statements shows itself
+    /// as well, under the client's own name.
+    #[cold]
+    fn parse_naming(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        parse: &Parse<'_>,
+        statement: Arc<Statement>,
+    ) -> Arc<Statement> {
+        let settings = statement.settings.clone();
+        if statement.effects.intersects(Effects::STATEMENTS) {
+            self.own_name_comes(server_id, parse.name);
+            self.lends(server_id);
+            return self
+                .statements
+                .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
+        }
+        self.lend_names(id, server_id, Effects::PREPARE, parse.query);
+        self.statements.intern_for_one(parse.query, parse.types, &settings)
     }
 
     /// A Parse that gives its client a name and the server a statement.
@@ -358,8 +413,9 @@ impl Pooler {
 
     /// This statement is going to be executed.
     fn may_change_settings(&mut self, server_id: ServerId, statement: Option<&Arc<Statement>>) {
-        let sets = statement.is_some_and(|s| s.effects.intersects(Effects::SETTINGS));
-        self.server_mut(server_id).settings_in_doubt |= sets;
+        if let Some(statement) = statement {
+            self.server_mut(server_id).may_set(statement.effects);
+        }
         if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
             self.doubt_statements(server_id);
         }
@@ -682,7 +738,8 @@ fn interned(
     parse: &Parse<'_>,
     settings: &ParseSettings,
 ) -> Arc<Statement> {
-    if server.settings_in_doubt || pgweir_sql::belongs_to_session(parse.query) {
+    let in_doubt = server.settings_in_doubt || server.local_in_doubt;
+    if in_doubt || pgweir_sql::belongs_to_session(parse.query) {
         statements.intern_for_one(parse.query, parse.types, settings)
     } else {
         statements.intern(parse.query, parse.types, settings)

@@ -9,7 +9,7 @@ use crate::parameter_types::Types;
 use crate::prepared::{OWN_ID_MAX, Statement};
 use foldhash::fast::{FixedState, RandomState};
 use pgweir_wire::{ReadError, Reader};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -86,6 +86,8 @@ pub(crate) struct Held {
     /// The pooler's own, which nothing evicts, and when each was prepared.
     own: Vec<(Arc<Statement>, Moment)>,
     copies: lru::LruCache<u64, Copy, RandomState>,
+    /// Of the copies, those under a client's own name: there is one for a name, and the client's name ends it.
+    own_names: HashMap<Box<[u8]>, u64, RandomState>,
     /// Everything sent before this has been answered.
     answered: Moment,
     /// The latest error.
@@ -111,6 +113,7 @@ impl Held {
         Held {
             own: Vec::new(),
             copies: lru::LruCache::unbounded_with_hasher(RandomState::default()),
+            own_names: HashMap::default(),
             answered: Moment::default(),
             erred: Moment::default(),
             provisional: Vec::new(),
@@ -225,12 +228,21 @@ impl Held {
             statement,
         };
         self.provisional.push(copy.statement.id);
+        if copy.statement.is_own() {
+            let name = copy.statement.server_name().into();
+            let before = self.own_names.insert(name, copy.statement.id);
+            if let Some(before) = before.filter(|&id| id != copy.statement.id) {
+                self.copies.pop(&before);
+            }
+        }
         self.copies.put(copy.statement.id, copy);
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
         self.own.retain(|(s, _)| s.id != id);
-        self.copies.pop(&id);
+        if let Some(copy) = self.copies.pop(&id) {
+            self.forget_own_name(&copy.statement);
+        }
     }
 
     /// The statement to close so that one more fits under `limit`.
@@ -238,13 +250,21 @@ impl Held {
         if self.copies.len() < limit.max(1) {
             None
         } else {
-            self.copies.pop_lru().map(|(_, c)| c.statement)
+            let (_, copy) = self.copies.pop_lru()?;
+            self.forget_own_name(&copy.statement);
+            Some(copy.statement)
         }
     }
 
-    /// All of them, the pooler's own included.
-    pub(crate) fn all(&self) -> Vec<Arc<Statement>> {
-        let copies = self.copies.iter().map(|(_, c)| &c.statement);
+    fn forget_own_name(&mut self, statement: &Statement) {
+        if statement.is_own() {
+            self.own_names.remove(statement.server_name());
+        }
+    }
+
+    /// Those under the pooler's names, its own included.
+    pub(crate) fn all_under_our_names(&self) -> Vec<Arc<Statement>> {
+        let copies = self.copies.iter().map(|(_, c)| &c.statement).filter(|s| !s.is_own());
         self.own.iter().map(|(s, _)| s).chain(copies).cloned().collect()
     }
 
@@ -255,8 +275,8 @@ impl Held {
 
     /// Those it knows by a client's own names; in the order of their names, so that it is always the same.
     pub(crate) fn own_names(&self) -> Vec<Arc<Statement>> {
-        let own = self.copies.iter().map(|(_, c)| &c.statement).filter(|s| s.is_own());
-        let mut own: Vec<_> = own.cloned().collect();
+        let own = self.own_names.values().filter_map(|id| self.copies.peek(id));
+        let mut own: Vec<_> = own.map(|c| c.statement.clone()).collect();
         own.sort_unstable_by(|a, b| a.server_name().cmp(b.server_name()));
         own
     }
@@ -265,6 +285,7 @@ impl Held {
         let mut all: Vec<_> = std::mem::take(&mut self.own).into_iter().map(|(s, _)| s).collect();
         all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));
         self.copies.clear();
+        self.own_names.clear();
         all
     }
 
@@ -278,6 +299,7 @@ impl Held {
             .filter(|id| !ids.contains(id))
             .collect();
         gone.iter().for_each(|id| drop(self.copies.pop(id)));
+        self.own_names.retain(|_, id| ids.contains(id));
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -37,7 +37,8 @@ pub(crate) const GOES_ELSEWHERE: Effects = Effects::RESETS;
 const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::STATEMENTS)
     .union(Effects::TEMPORARY_SCHEMA)
-    .union(Effects::CURRENT_SETTING);
+    .union(Effects::CURRENT_SETTING)
+    .union(Effects::LOCAL);
 
 impl Pooler {
     /// Whether this client's session is kept for it from server to server.
@@ -131,8 +132,8 @@ impl Pooler {
     /// The session is about to look at its prepared statements: those under the pooler's names are closed, to be prepared
     /// again when they are used next.
     fn hide_statements(&mut self, server_id: ServerId, but: Option<u64>) {
-        for statement in self.server_mut(server_id).held.all() {
-            if Some(statement.id) != but && !statement.is_own() {
+        for statement in self.server_mut(server_id).held.all_under_our_names() {
+            if Some(statement.id) != but {
                 self.inject_close(server_id, &statement);
             }
         }

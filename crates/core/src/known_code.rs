@@ -120,9 +120,7 @@ impl Pooler {
     }
 
     fn may_run(&mut self, server_id: ServerId, found: Effects) {
-        if found.intersects(Effects::SETTINGS) {
-            self.server_mut(server_id).settings_in_doubt = true;
-        }
+        self.server_mut(server_id).may_set(found);
         if found.intersects(Effects::CODE) {
             self.doubt_statements(server_id);
         }

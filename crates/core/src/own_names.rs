@@ -21,9 +21,6 @@ use pgweir_sql::Effects;
 use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
 
-/// Bytes of a name that SQL knows: NAMEDATALEN - 1.
-const NAME_BYTES_MAX: usize = 63;
-
 /// What is known of the statements that a text mentions.
 #[derive(Debug, Default)]
 pub(crate) struct Mentioned {
@@ -50,19 +47,17 @@ impl Pooler {
         if unfit || server.ignoring_to_sync || server.copy_in {
             return mentioned;
         }
-        let all = effects.intersects(Effects::STATEMENTS);
-        let open = server.queue.segment_open();
-        let wanted = |name: &[u8], statement: &Statement| match naming {
-            true => all || may_mention(text, name),
-            // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline.
-            false => statement.kind == Kind::Sql && !open,
+        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline.
+        let mut found = if effects.intersects(Effects::STATEMENTS) {
+            names.all()
+        } else if naming {
+            names.mentioned_in(text)
+        } else if server.queue.segment_open() {
+            Vec::new()
+        } else {
+            names.made_by_sql()
         };
-        let mut found: Vec<Box<[u8]>> = names
-            .iter()
-            .filter(|(name, statement)| wanted(name, statement))
-            .map(|(name, _)| name.into())
-            .collect();
-        found.sort_unstable();
+        names.in_order(&mut found);
         for name in found {
             let Some((own, since)) = self.own_statement(id, &name) else {
                 continue;
@@ -73,7 +68,7 @@ impl Pooler {
             self.runs_names_in(server_id, &own);
         }
         // The statements to come depend on settings, too.
-        self.server_mut(server_id).settings_in_doubt |= mentioned.effects.intersects(Effects::SETTINGS);
+        self.server_mut(server_id).may_set(mentioned.effects);
         mentioned
     }
 
@@ -149,7 +144,8 @@ impl Pooler {
         text: &[u8],
         mut effect: Effect,
     ) -> Effect {
-        let in_doubt = self.server_mut(server_id).settings_in_doubt;
+        let server = self.server_mut(server_id);
+        let in_doubt = server.settings_in_doubt || server.local_in_doubt;
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         if client.statement(name).is_some() {
             // Lent; the server refuses a second one.
@@ -259,40 +255,5 @@ impl Pooler {
         let own = self.server_mut(server_id).held.own_names();
         let by_sql = own.iter().filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
         by_sql.map(|s| s.server_name().into()).collect()
-    }
-}
-
-/// Whether a text may name this statement. `false` only if it certainly does not.
-fn may_mention(text: &[u8], name: &[u8]) -> bool {
-    let name = &name[..name.len().min(NAME_BYTES_MAX)];
-    // What an escape or another case of such letters spells is not looked into.
-    let plain = name.iter().all(|b| b.is_ascii() && *b != b'"' && *b != b'\\');
-    let escapes = |w: &[u8]| w.eq_ignore_ascii_case(b"u&");
-    let in_word = |at: Option<usize>| {
-        let byte = at.and_then(|at| text.get(at));
-        byte.is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || !b.is_ascii())
-    };
-    let spells = |(at, w): (usize, &[u8])| {
-        w.eq_ignore_ascii_case(name) && !in_word(at.checked_sub(1)) && !in_word(Some(at + name.len()))
-    };
-    name.is_empty() || !plain || text.windows(name.len()).enumerate().any(spells) || text.windows(2).any(escapes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_mentions_what_it_spells_in_any_case() {
-        assert!(may_mention(b"execute S1 (2)", b"s1"));
-        assert!(may_mention(b"execute \"Mixed Case\"", b"Mixed Case"));
-        assert!(may_mention(b"execute U&\"\\0061\"", b"a"));
-        assert!(may_mention(b"execute \"a\"\"b\"", b"a\"b"));
-        assert!(may_mention("execute é".as_bytes(), "É".as_bytes()));
-        assert!(!may_mention(b"execute s2", b"s1"));
-        assert!(!may_mention(b"execute s11", b"s1"));
-        assert!(!may_mention(b"execute _s1", b"s1"));
-        let long = [b'x'; 80];
-        assert!(may_mention(&[b"execute ", &long[..63]].concat(), &long));
     }
 }

@@ -164,6 +164,17 @@ impl Pooler {
         }
     }
 
+    /// How many bytes, with those that it kept, the driver should have of this connection before it passes them on: fewer
+    /// would be looked at in vain, again and again. 0 where any number is of use. It counts until the next call of
+    /// `handle_*_bytes` for this connection.
+    #[inline]
+    pub fn needs_bytes(&self, id: ConnectionId) -> usize {
+        match id {
+            ConnectionId::Client(id) => self.clients.get(id.0).map_or(0, |c| c.needs_bytes as usize),
+            ConnectionId::Server(_) => 0,
+        }
+    }
+
     /// The connection at the other end of the link: where bytes of `id` are forwarded to. Back-pressure is the driver's:
     /// it does not read `id` while more than its limit is pending for the linked connection.
     #[inline]
@@ -190,6 +201,7 @@ impl Pooler {
         let Some(c) = self.clients.get_mut(client.0) else {
             return input.len();
         };
+        c.needs_bytes = 0;
         match &c.phase {
             ClientPhase::Session => self.session_bytes(now, client, input),
             ClientPhase::Startup => self.startup_bytes(now, client, input),

@@ -183,7 +183,7 @@ impl Pooler {
     /// parsed: constants in it must be read as they were then (recording E12). Usually there are none.
     fn settings_to_parse_under(&mut self, server_id: ServerId, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {
         let server = self.servers.get(server_id.0).expect("looked up by the caller");
-        let in_doubt = server.settings_in_doubt;
+        let in_doubt = server.settings_in_doubt || server.local_in_doubt;
         if statement.id <= OWN_ID_MAX || !in_doubt && *server.shape.parse_settings() == statement.settings {
             return Vec::new();
         }

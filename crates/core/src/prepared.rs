@@ -423,6 +423,8 @@ pub(crate) struct Meaning {
     pub(crate) statement: Arc<Statement>,
     /// When the client prepared it, or was told its rows last.
     pub(crate) since: Moment,
+    /// When the client prepared it.
+    pub(crate) made: Moment,
     /// The types of its parameters, where Parse left one open and the server has told them.
     pub(crate) types: Option<Types>,
     /// The rows that Describe has told the client.
@@ -439,6 +441,7 @@ impl Meaning {
         Meaning {
             statement,
             since,
+            made: since,
             types: None,
             told: None,
             told_by_portal: false,
@@ -470,6 +473,18 @@ pub(crate) struct Bound {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     names: HashMap<Box<[u8]>, Meaning, RandomState>,
+    /// How many were made by SQL-level PREPARE.
+    by_sql: usize,
+    /// How many are of letters that a text may spell in other ways than it seems.
+    odd: usize,
+}
+
+/// Bytes of a name that SQL knows: NAMEDATALEN - 1.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Whether a text that names a statement spells its name as it is, or in another case of ASCII letters.
+fn is_spelled_plainly(name: &[u8]) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(|b| b.is_ascii() && !matches!(b, b'"' | b'\\'))
 }
 
 impl Names {
@@ -497,19 +512,78 @@ impl Names {
 
     /// Gives a name its meaning, or none; returns what it meant before.
     pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Meaning>) -> Option<Meaning> {
-        match meaning {
+        let odd = usize::from(!is_spelled_plainly(name));
+        let by_sql = |m: &Option<Meaning>| m.as_ref().map(|m| usize::from(m.statement.kind == Kind::Sql));
+        let gained = by_sql(&meaning);
+        let before = match meaning {
             Some(meaning) => self.names.insert(name.into(), meaning),
             None => self.names.remove(name),
+        };
+        let lost = by_sql(&before);
+        self.by_sql = self.by_sql + gained.unwrap_or(0) - lost.unwrap_or(0);
+        self.odd = self.odd + gained.map_or(0, |_| odd) - lost.map_or(0, |_| odd);
+        before
+    }
+
+    /// The names that a text may mention: `false` only of those that it certainly does not. One pass over the text and one
+    /// look-up for each of its words, however many names there are.
+    pub(crate) fn mentioned_in(&self, text: &[u8]) -> Vec<Box<[u8]>> {
+        let mut found: HashSet<&[u8], RandomState> = HashSet::default();
+        if text.windows(2).any(|w| w.eq_ignore_ascii_case(b"u&")) {
+            // What an escape spells is not looked into.
+            return self.names.keys().cloned().collect();
         }
+        let mut look_up = |word: &[u8]| {
+            let word = &word[..word.len().min(NAME_BYTES_MAX)];
+            found.extend(self.names.get_key_value(word).map(|(name, _)| &**name));
+            let folded = word.to_ascii_lowercase();
+            found.extend(self.names.get_key_value(&*folded).map(|(name, _)| &**name));
+        };
+        let is_word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || !b.is_ascii();
+        text.split(|b| !is_word(b))
+            .filter(|w| !w.is_empty())
+            .for_each(&mut look_up);
+        // An identifier in quotes stands between two of them that follow each other.
+        text.split(|&b| b == b'"')
+            .filter(|w| !w.is_empty())
+            .for_each(&mut look_up);
+        if self.odd > 0 {
+            let odd = self.names.keys().filter(|name| !is_spelled_plainly(name));
+            found.extend(odd.map(|name| &**name));
+        }
+        found.into_iter().map(Into::into).collect()
+    }
+
+    /// The names that SQL-level PREPARE has made.
+    pub(crate) fn made_by_sql(&self) -> Vec<Box<[u8]>> {
+        if self.by_sql == 0 {
+            return Vec::new();
+        }
+        let by_sql = self.names.iter().filter(|(_, m)| m.statement.kind == Kind::Sql);
+        by_sql.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// All names.
+    pub(crate) fn all(&self) -> Vec<Box<[u8]>> {
+        self.names.keys().cloned().collect()
+    }
+
+    /// The order in which the client prepared what these names mean.
+    pub(crate) fn in_order(&self, names: &mut [Box<[u8]>]) {
+        names.sort_by_cached_key(|name| self.names.get(name).map(|m| m.made));
     }
 
     /// Forgets all names but those in `names`.
     pub(crate) fn keep_only(&mut self, names: &HashSet<Box<[u8]>>) {
-        self.names.retain(|name, _| names.contains(name));
+        for name in self.all() {
+            if !names.contains(&name) {
+                self.set(&name, None);
+            }
+        }
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<(Box<[u8]>, Meaning)> {
-        std::mem::take(&mut self.names).into_iter().collect()
+        std::mem::take(self).names.into_iter().collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -534,6 +608,28 @@ mod tests {
         assert_ne!(table.intern(b"select $2", &[0, 0], &settings()).id, a.id);
         let other = ParseSettings::new([("DateStyle", "SQL, DMY")]);
         assert_ne!(table.intern(b"select $1", &[0, 0], &other).id, a.id);
+    }
+
+    #[test]
+    fn a_text_mentions_what_it_spells_in_any_case() {
+        let mentions = |text: &str, name: &[u8]| {
+            let mut names = Names::default();
+            let mut table = StatementTable::new(SecretNames::new([0; 32]));
+            let statement = table.intern(b"select 1", &[0, 0], &settings());
+            names.set(b"another", Some(Meaning::new(statement.clone(), Moment(1))));
+            names.set(name, Some(Meaning::new(statement, Moment(2))));
+            names.mentioned_in(text.as_bytes()) == [Box::from(name)]
+        };
+        assert!(mentions("execute S1 (2)", b"s1"));
+        assert!(mentions("execute \"Mixed Case\"", b"Mixed Case"));
+        assert!(mentions("execute \"a\"\"b\"", b"a\"b"));
+        assert!(mentions("execute é", "É".as_bytes()));
+        assert!(!mentions("execute s2", b"s1"));
+        assert!(!mentions("execute s11", b"s1"));
+        assert!(!mentions("execute _s1", b"s1"));
+        assert!(mentions("execute 'it\"s' \"x y\"", b"x y"));
+        let long = "x".repeat(80);
+        assert!(mentions(&format!("execute {}", &long[..63]), long.as_bytes()));
     }
 
     #[test]

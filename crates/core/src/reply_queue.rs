@@ -225,15 +225,17 @@ pub(crate) struct ReplyQueue {
     changes_in_ended: u32,
     /// The same in the segment that is open.
     changes_in_open: u32,
-    /// The front has ended all statements; how many entries there were then.
-    ended_by_front: Option<usize>,
+    /// The front has ended all statements; how many entries there were then. 0 if it has not.
+    ended_by_front: u32,
 }
 
 impl ReplyQueue {
     #[inline]
     pub(crate) fn push(&mut self, mut entry: Entry) {
-        entry.changes = changes_statements(&entry);
-        self.changes_in_open += u32::from(entry.changes);
+        if entry.expect == Expect::ParseUnnamed || entry.effect.is_some() {
+            entry.changes = changes_statements(&entry);
+            self.changes_in_open += u32::from(entry.changes);
+        }
         if entry.expect.ends_with_ready() {
             self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
         }
@@ -283,7 +285,8 @@ impl ReplyQueue {
     /// and name for the client; what was before all that is no longer to be brought back if they fail. `None` if that has
     /// been found out before: a Query may end all statements thousands of times.
     pub(crate) fn all_ended_in_front(&mut self) -> Option<GainedLater> {
-        if self.ended_by_front.replace(self.entries.len()) == Some(self.entries.len()) {
+        let entries = self.entries.len() as u32;
+        if std::mem::replace(&mut self.ended_by_front, entries) == entries {
             return None;
         }
         let mut later = GainedLater::default();
@@ -329,14 +332,14 @@ impl ReplyQueue {
     }
 
     fn count_out(&mut self, entry: &Entry) {
-        self.ended_by_front = None;
-        // Ended segments stand in front of the one that is open.
-        let changes = if self.ready_owed > 0 {
-            &mut self.changes_in_ended
-        } else {
-            &mut self.changes_in_open
-        };
-        *changes -= u32::from(entry.changes);
+        self.ended_by_front = 0;
+        if entry.changes {
+            // Ended segments stand in front of the one that is open.
+            match self.ready_owed {
+                0 => self.changes_in_open -= 1,
+                _ => self.changes_in_ended -= 1,
+            }
+        }
         let ended = entry.expect.ends_with_ready();
         self.ready_owed -= u32::from(ended);
         self.segments_answered += u64::from(ended);

@@ -12,6 +12,7 @@ use crate::restoration::Restoration;
 use crate::session_state::Shape;
 use crate::time::Time;
 use foldhash::fast::RandomState;
+use pgweir_sql::Effects;
 use pgweir_wire::{CancelKey, TransactionStatus};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -60,6 +61,9 @@ pub(crate) enum Unnamed {
 
 /// Names of custom settings kept for one server; what goes beyond them may show.
 const CUSTOM_NAMES_MAX: usize = 1024;
+
+/// What may make a setting for the transaction at least.
+const MAY_SET_LOCALLY: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::CODE);
 
 /// One server connection.
 #[derive(Debug)]
@@ -114,6 +118,9 @@ pub(crate) struct Server {
     pub(crate) shape: Arc<Shape>,
     /// Something that may change settings was sent, and the ReadyForQuery that reports them has not come.
     pub(crate) settings_in_doubt: bool,
+    /// The present transaction may have made a setting that no ReadyForQuery reports before it ends: SET LOCAL, code, or a
+    /// setting that is never reported. What is parsed under it is not shared.
+    pub(crate) local_in_doubt: bool,
     /// What it looked like after its login: what RESET returns to.
     pub(crate) base: Arc<Shape>,
     pub(crate) held: Held,
@@ -164,6 +171,13 @@ impl Server {
             && !self.copy_in
             && !self.copy_both
             && self.passing == Passing::None
+    }
+
+    /// Something with these effects is about to run.
+    #[inline]
+    pub(crate) fn may_set(&mut self, effects: Effects) {
+        self.settings_in_doubt |= effects.intersects(Effects::SETTINGS);
+        self.local_in_doubt |= effects.intersects(MAY_SET_LOCALLY);
     }
 
     /// Whether an answer that is due tells settings: what a Parse would be parsed under is not known before.

@@ -153,6 +153,7 @@ impl Pooler {
             copy_in: false,
             sync_among_copy_data: false,
             settings_in_doubt: false,
+            local_in_doubt: false,
             copy_both: false,
             fatal: None,
             probe: None,

@@ -370,6 +370,7 @@ impl Pooler {
         server.copy_in = false;
         server.copy_both = false;
         server.settings_in_doubt &= !server.queue.is_empty();
+        server.local_in_doubt &= !server.queue.is_empty() || status != TransactionStatus::Idle;
         let worked = now.us_since(server.request_time);
         let defined = server.defines && status == TransactionStatus::Idle;
         server.ready_time = now;

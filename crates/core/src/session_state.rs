@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) const SETTINGS_MAX: usize = 256;
 
 /// A setting's value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Setting {
     /// The name, spelled as the server reports it, or in lower case where it does not.
     pub(crate) name: Arc<str>,
@@ -25,6 +25,21 @@ pub(crate) struct Setting {
     pub(crate) value: Arc<str>,
     /// Whether the server reports changes of it by ParameterStatus.
     pub(crate) reported: bool,
+}
+
+/// Bytes at each end of a value that count for its hash: a shape is hashed whenever one of its settings changes, and values
+/// may be long. Equal values are the same `Arc` as a rule.
+const HASHED_BYTES_MAX: usize = 64;
+
+impl Hash for Setting {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        let value = self.value.as_bytes();
+        self.name.hash(state);
+        value.len().hash(state);
+        value[..value.len().min(HASHED_BYTES_MAX)].hash(state);
+        value[value.len().saturating_sub(HASHED_BYTES_MAX)..].hash(state);
+        self.reported.hash(state);
+    }
 }
 
 /// Reported settings that no client can set: they follow from the server, the user or the connection.
@@ -408,6 +423,29 @@ mod tests {
             ],
         );
         (table, base)
+    }
+
+    /// Guards against a client with long settings that holds everybody up whenever it changes one of them.
+    #[test]
+    fn a_long_value_is_not_read_again_when_a_shape_is_hashed() {
+        #[derive(Default)]
+        struct Counts(usize);
+        impl std::hash::Hasher for Counts {
+            fn finish(&self) -> u64 {
+                0
+            }
+            fn write(&mut self, bytes: &[u8]) {
+                self.0 += bytes.len();
+            }
+        }
+        let setting = Setting {
+            name: "app.long".into(),
+            value: "x".repeat(1 << 20).into(),
+            reported: false,
+        };
+        let mut counts = Counts::default();
+        setting.hash(&mut counts);
+        assert!(counts.0 < 256, "{} bytes", counts.0);
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Pooler {
             });
         }
         self.server_mut(server_id).unnamed = Unnamed::Nothing;
+        let sets_locally = matches!(verdict, pgweir_sql::Statement::SetLocal(_));
         match verdict {
             pgweir_sql::Statement::Deallocate(name) if self.client_mut(id).statement(&name).is_some() => {
                 effect = Some(self.deallocates(id, server_id, &name, effect.unwrap_or_default()));
@@ -122,8 +123,14 @@ impl Pooler {
             }
         }
         // The statements to come depend on settings, too.
-        let sets = found.unwrap_or(may).intersects(Effects::SETTINGS);
-        self.server_mut(server_id).settings_in_doubt |= sets;
+        let mut sets = found.unwrap_or(may);
+        if sets_locally {
+            sets |= Effects::LOCAL;
+        }
+        if begins_code(message.body()) {
+            sets |= Effects::CODE;
+        }
+        self.server_mut(server_id).may_set(sets);
         if self.may_replace_statements(server_id, message, found) {
             self.doubt_statements(server_id);
         }

@@ -247,6 +247,10 @@ impl EventLoop {
         };
         let kept_bytes = connection.kept.len();
         if kept_bytes > 0 {
+            let needed = self.pooler.needs_bytes(id);
+            if needed > kept_bytes {
+                return self.read_more(id, scratch, needed);
+            }
             if scratch.len() < kept_bytes + READ_BYTES / 2 {
                 scratch.resize(kept_bytes + READ_BYTES, 0);
             }
@@ -278,6 +282,37 @@ impl EventLoop {
             connection.keep(&input[consumed..]);
         }
         self.do_requests();
+        if more { AfterRead::More } else { AfterRead::Enough }
+    }
+
+    /// One read behind the beginning of a message that must be whole: what comes is added to what is kept, and the core sees
+    /// it when all is there. A message that comes in small pieces is copied once, not once for each piece.
+    #[cold]
+    fn read_more(&mut self, id: ConnectionId, scratch: &mut [u8], needed: usize) -> AfterRead {
+        let Some(connection) = self.connections.get(id) else {
+            return AfterRead::Enough;
+        };
+        let count = match connection.transport.receive(&mut scratch[..READ_BYTES]) {
+            Received::Bytes(count) => count,
+            Received::WouldBlock => {
+                connection.facts.clear(Facts::READABLE);
+                return AfterRead::Enough;
+            }
+            Received::Closed => {
+                self.closed(id);
+                return AfterRead::Enough;
+            }
+        };
+        connection.facts.clear(Facts::SPOKE_LAST);
+        let more = count == READ_BYTES || connection.facts.has(Facts::READ_CLOSED);
+        if !more {
+            connection.facts.clear(Facts::READABLE);
+        }
+        connection.kept.extend_from_slice(&scratch[..count]);
+        if connection.kept.len() >= needed {
+            self.resume(id);
+            self.do_requests();
+        }
         if more { AfterRead::More } else { AfterRead::Enough }
     }
 

@@ -150,7 +150,7 @@ mod tests {
                     Effects::NONE,
                 ),
                 ("begin set work_mem = '1MB'; end", Effects::SETTINGS),
-                ("begin set local work_mem = '1MB'; end", Effects::NONE),
+                ("begin set local work_mem = '1MB'; end", Effects::LOCAL),
                 (
                     "begin if true then set work_mem = '1MB'; end if; end",
                     Effects::SETTINGS,

@@ -56,8 +56,10 @@ impl Effects {
     pub const TEMPORARY_SCHEMA: Effects = Effects(1 << 17);
     /// Asks for a setting by name: `current_setting()`.
     pub const CURRENT_SETTING: Effects = Effects(1 << 18);
+    /// A setting may change until the transaction ends: SET LOCAL. What is parsed meanwhile may be read by it.
+    pub const LOCAL: Effects = Effects(1 << 19);
     /// Everything: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 19) - 1);
+    pub const ALL: Effects = Effects((1 << 20) - 1);
 
     /// One of the bits that a caller never sees, for what is no effect by itself.
     pub(crate) const fn private(number: u32) -> Effects {
@@ -110,7 +112,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -130,6 +132,7 @@ const NAMES: [&str; 19] = [
     "NATIVE",
     "TEMPORARY_SCHEMA",
     "CURRENT_SETTING",
+    "LOCAL",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

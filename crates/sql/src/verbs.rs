@@ -117,7 +117,7 @@ fn set(mut lexer: Lexer<'_>) -> Effects {
     };
     let mut effects = match target {
         Target::Transaction | Target::Constraints => return Effects::NONE,
-        _ if scope == Scope::Transaction => return Effects::NONE,
+        _ if scope == Scope::Transaction => return Effects::LOCAL,
         Target::Characteristics => return Effects::SETTINGS,
         Target::Setting(name) if &*name == b"seed" => Effects::SETTINGS | Effects::SEED,
         Target::Setting(_) => Effects::SETTINGS,

@@ -51,8 +51,6 @@ fn ordinary_statements_have_none() {
         "release a",
         "prepare transaction 'x'",
         "commit prepared 'x'",
-        "set local a = 1",
-        "set local role x",
         "set transaction isolation level serializable",
         "set transaction snapshot 'x'",
         "set constraints all deferred",

@@ -1,0 +1,274 @@
+"""Statements that come to mean something else, and clients that make everybody wait for their own.
+
+What real drivers saw: a value stored as another because a statement was prepared again with other types, types that are
+no more, EXECUTE of a statement that is gone. And floods: another client's statement must be answered while one client's
+work is looked at. Each test would fail on a pooler that shares prepared statements by their text alone.
+"""
+
+import os
+import struct
+import threading
+import time
+
+import pytest
+
+from harness.scenes import backend_pid, elsewhere
+from harness.wire import bind, close, command_tags, describe, error_codes, execute, parse, query, rows_of, sync, tags
+
+ONE_SERVER = {"default_pool_size": 1}
+TWO_SERVERS = {"default_pool_size": 2}
+
+# What another client may wait at most while one floods; it waited up to 11 seconds.
+WAIT_SECONDS_MAX = 2.0
+
+
+def ask(c, *messages, ready=1):
+    c.send(*messages)
+    return c.read_ready(ready)
+
+
+# ---- types
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_value_is_of_the_type_that_was_inferred_first(pg, make_pooler, asks):
+    """A binary int4 is not read as a float4 because the statement was prepared again on another server after ALTER TABLE."""
+    pg.psql("drop table if exists pc; create table pc (a int4)")
+    pooler = make_pooler(pg, settings=TWO_SERVERS)
+    with pooler.connect() as c, pooler.connect() as other:
+        pid = backend_pid(c)
+        described = [describe("S", "s")] if asks else []
+        messages = ask(c, parse("s", "insert into pc values ($1)"), *described, sync())
+        if asks:
+            assert [struct.unpack("!HI", m.body) for m in messages if m.tag == "t"] == [(1, 23)]
+        other.query("alter table pc alter a type float4")
+        with elsewhere(pooler, c, pid):
+            value = struct.pack("!i", 1065353216)
+            assert not error_codes(ask(c, bind("", "s", [value], [1]), execute(), sync()))
+        assert float(other.value("select a from pc")) == 1065353200 or other.value("select a::int8 from pc") == "1065353216"
+
+
+def test_two_clients_with_other_types_for_one_text(pg, make_pooler):
+    """A client that prepared before ALTER TABLE and one that did so after it keep what each was told."""
+    pg.psql("drop table if exists pc2; create table pc2 (a int4)")
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with pooler.connect() as old, pooler.connect() as new:
+        told = ask(old, parse("s", "insert into pc2 values ($1)"), describe("S", "s"), sync())
+        assert struct.unpack("!HI", told[1].body) == (1, 23)
+        new.query("alter table pc2 alter a type float8")
+        told = ask(new, parse("s", "insert into pc2 values ($1)"), describe("S", "s"), sync())
+        assert struct.unpack("!HI", told[1].body) == (1, 701)
+        for _ in range(2):
+            assert not error_codes(ask(old, bind("", "s", [struct.pack("!i", 7)], [1]), execute(), sync()))
+            assert not error_codes(ask(new, bind("", "s", [struct.pack("!d", 7.5)], [1]), execute(), sync()))
+        assert sorted(new.rows("select a from pc2")) == [("7",), ("7",), ("7.5",), ("7.5",)]
+
+
+def test_the_unnamed_statement_keeps_its_types(pg, make_pooler):
+    """The same for the unnamed statement: Parse, Describe and Sync, and Bind in another transaction."""
+    pg.psql("drop table if exists pc3; create table pc3 (a int4)")
+    pooler = make_pooler(pg, settings=TWO_SERVERS)
+    with pooler.connect() as c, pooler.connect() as other:
+        pid = backend_pid(c)
+        ask(c, parse("", "insert into pc3 values ($1)"), describe("S", ""), sync())
+        other.query("alter table pc3 alter a type float4")
+        with elsewhere(pooler, c, pid):
+            assert not error_codes(ask(c, bind("", "", [struct.pack("!i", 2)], [1]), execute(), sync()))
+        assert other.value("select a from pc3") == "2"
+
+
+@pytest.mark.parametrize("text", ["select 'a'::mood", "select null::mood", "select mood 'a'", "select $1::mood"])
+def test_a_new_parse_knows_new_types(pg, make_pooler, text):
+    """A Parse behind DROP TYPE and CREATE TYPE is not answered by a copy that knows the old type, under any name."""
+    pg.psql("drop type if exists mood; create type mood as enum ('a')")
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    values = ["a"] if "$" in text else []
+    with pooler.connect() as c:
+        ask(c, parse("s", text), describe("S", "s"), sync())
+        ask(c, bind("", "s", values), execute(), sync())
+        # Past the pooler, as migrations may be.
+        pg.psql("drop type mood; create type mood as enum ('a', 'b')")
+        oid = int(c.value("select 'mood'::regtype::oid"))
+        ask(c, close("S", "s"), sync())
+        for name in ["s", "t"]:
+            messages = ask(c, parse(name, text), describe("S", name), sync())
+            assert [m.columns[0][1] for m in messages if m.tag == "T"] == [oid]
+            assert [struct.unpack("!I", m.body[2:])[0] for m in messages if m.tag == "t" and values] == [oid] * len(values)
+            assert not error_codes(ask(c, bind("", name, values), execute(), sync()))
+        with pooler.connect() as fresh:
+            messages = ask(fresh, parse("u", text), bind("", "u", values), describe("P"), execute(), sync())
+            assert [m.columns[0][1] for m in messages if m.tag == "T"] == [oid]
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "text", "expected"),
+    [
+        ("datestyle", "SQL, DMY", "select '01/02/2020'::date - '2020-01-01'::date", "1"),
+        ("transform_null_equals", "on", "select (select 1 where null = null) is null", "t"),
+    ],
+)
+@pytest.mark.parametrize("way", ["set local", "set_config", "text", "pipeline"])
+def test_a_local_setting_is_not_in_anothers_statement(pg15, make_pooler, setting, value, text, expected, way):
+    """A statement that was parsed under a setting of one transaction is not shared."""
+    pooler = make_pooler(pg15, settings=ONE_SERVER)
+    sets = f"set local {setting} = '{value}'"
+    if way == "set_config":
+        sets = f"select set_config('{setting}', '{value}', true)"
+    with pooler.connect() as a, pooler.connect() as b:
+        pid = backend_pid(a)
+        if way == "pipeline":
+            first = [parse("", "begin"), bind(), execute(), parse("", sets), bind(), execute()]
+            assert not error_codes(ask(a, *first, parse("s", text), sync()))
+            a.query("commit")
+        elif way == "text":
+            assert not error_codes(ask(a, query(f"begin; {sets}"), parse("s", text), sync(), ready=2))
+            a.query("commit")
+        else:
+            a.query("begin")
+            a.query(sets)
+            ask(a, parse("s", text), sync())
+            a.query("commit")
+        assert backend_pid(b) == pid
+        ask(b, parse("s", text), sync())
+        assert rows_of(ask(b, bind("", "s"), execute(), sync())) == [(expected,)]
+
+
+# ---- names
+
+
+def test_execute_after_a_setting_that_constants_are_read_by(pg, make_pooler):
+    """EXECUTE goes on working when a setting has changed since PREPARE."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    with pooler.connect() as c, pooler.connect() as other:
+        c.query("prepare p as select 1")
+        c.query("set timezone = 'Asia/Tokyo'")
+        for _ in range(3):
+            assert c.value("execute p") == "1"
+        other.query("select 1")
+        for _ in range(3):
+            assert c.value("execute p") == "1"
+
+
+@pytest.mark.parametrize("name", ["", "e"])
+def test_describe_of_execute_tells_its_rows(pg, make_pooler, name):
+    """EXECUTE of a statement that Parse has made tells its rows to Describe, on every server."""
+    pooler = make_pooler(pg, settings=TWO_SERVERS)
+    with pooler.connect() as c:
+        pid = backend_pid(c)
+        ask(c, parse("p", "select 1 as one, 'x'::text as two"), sync())
+        messages = ask(c, parse(name, "execute p"), describe("S", name), sync())
+        assert [[col[0] for col in m.columns] for m in messages if m.tag == "T"] == [["one", "two"]]
+        with elsewhere(pooler, c, pid):
+            messages = ask(c, describe("S", name), bind("", name), describe("P"), execute(), sync())
+            assert tags(messages) == "tT2TDCZ"
+
+
+def test_the_view_shows_the_clients_names_in_their_order(pg, make_pooler):
+    """pg_prepared_statements shows no name of the pooler's, and lists names in the order in which they were prepared."""
+    pooler = make_pooler(pg, settings=TWO_SERVERS)
+    text = "select name from pg_prepared_statements order by prepare_time"
+    with pooler.connect() as c:
+        pid = backend_pid(c)
+        names = ["z", "m", "a", "k"]
+        for name in names:
+            ask(c, parse(name, f"select '{name}'"), sync())
+        assert [row[0] for row in c.rows(text)] == names
+        ask(c, parse("view", text), sync())
+        seen = [row[0] for row in rows_of(ask(c, bind("", "view"), execute(), sync()))]
+        assert sorted(seen) == sorted([*names, "view"])
+        with elsewhere(pooler, c, pid):
+            seen = [row[0] for row in rows_of(ask(c, bind("", "view"), execute(), sync()))]
+            assert sorted(seen) == sorted([*names, "view"])
+
+
+# ---- floods
+
+
+class Waits:
+    """Another client's statements meanwhile, and the longest of them in seconds."""
+
+    def __init__(self, pooler):
+        self.pooler = pooler
+        self.longest = 0.0
+
+    def __enter__(self):
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.client = self.pooler.connect()
+        self.client.query("select 1")
+        self.thread.start()
+        return self
+
+    def run(self):
+        while not self.ends.is_set():
+            began = time.monotonic()
+            self.client.query("select 1", timeout=60)
+            self.longest = max(self.longest, time.monotonic() - began)
+
+    def __exit__(self, *_exc):
+        self.ends.set()
+        self.thread.join()
+        self.client.close()
+
+
+def cpu_seconds(pooler) -> float:
+    """Processor time that the pooler has used."""
+    with open(f"/proc/{pooler.process.pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("segment", [b"", sync()])
+def test_binds_behind_a_sleep_cost_what_each_of_them_costs(pg15, make_pooler, segment):
+    """100,000 pipelined Binds behind a statement that sleeps: no message walks what is outstanding."""
+    pooler = make_pooler(pg15, settings=TWO_SERVERS)
+    count = 100_000
+    with pooler.connect() as c:
+        ask(c, parse("s", "select 1"), sync())
+        before = cpu_seconds(pooler)
+        c.send(query("select pg_sleep(2)"), (bind("", "s") + segment) * count, sync())
+        c.read_ready(2 + count * bool(segment), timeout=60)
+        assert cpu_seconds(pooler) - before < 1.2
+
+
+def test_binds_that_fail_hold_up_nobody(pg15, make_pooler):
+    """The same where the first of them fails, and takes all the others along."""
+    pooler = make_pooler(pg15, settings=TWO_SERVERS)
+    with pooler.connect() as c, Waits(pooler) as others:
+        ask(c, parse("s", "select 1"), sync())
+        flood = bind("", "s", ["too many"]) + (bind("", "s") + execute()) * 20_000 + sync()
+        c.send(query("select pg_sleep(1)"), flood, flood)
+        c.read_ready(3, timeout=60)
+    assert others.longest < WAIT_SECONDS_MAX, others.longest
+
+
+def test_many_names_and_a_long_text_hold_up_nobody(pg15, make_pooler):
+    """10,000 names, and a DEALLOCATE of one of them behind 60,000 bytes of comment."""
+    pooler = make_pooler(pg15, settings=TWO_SERVERS)
+    with pooler.connect() as c, Waits(pooler) as others:
+        for start in range(0, 10_000, 1000):
+            ask(c, *(parse(f"name_{n}", "select 1") for n in range(start, start + 1000)), sync())
+        others.longest = 0.0
+        for n in range(3):
+            c.query(f"deallocate name_{n} /* {'execute me ' * 5000} */", timeout=60)
+            c.query(f"begin; execute name_{n + 10}; commit /* {'x y z ' * 9000} */", timeout=60)
+    assert others.longest < WAIT_SECONDS_MAX, others.longest
+
+
+def test_a_message_in_small_pieces_is_copied_once(pg15, make_pooler):
+    """A large Parse that comes in small pieces is not copied again for each piece."""
+    pooler = make_pooler(pg15, settings=TWO_SERVERS)
+    message = parse("s", "select '" + "x" * 1_000_000 + "'")
+    pieces = message[-6000 * 20 :]
+    with pooler.connect() as c:
+        c.send(message[: -len(pieces)])
+        before = cpu_seconds(pooler)
+        for at in range(0, len(pieces), 20):
+            c.send(pieces[at : at + 20])
+            time.sleep(0.0005)
+        used = cpu_seconds(pooler) - before
+        assert tags(ask(c, sync())) == "1Z"
+        assert used < 0.5, used
