@@ -18,6 +18,7 @@ mod function_call;
 mod lexer;
 mod objects;
 mod output;
+mod pace;
 mod parser;
 mod session;
 mod settings;
@@ -29,5 +30,6 @@ mod views;
 
 pub use error::ServerError;
 pub use objects::Ties;
+pub use pace::Pace;
 pub use session::{Session, Version};
 pub use transaction::Shared;

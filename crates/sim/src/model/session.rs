@@ -5,6 +5,7 @@ use super::error::ServerError;
 use super::execute::{Cursor, Plan};
 use super::objects::{HeldCursor, Locks};
 use super::output::Output;
+use super::pace::Pace;
 use super::parser::Catalog;
 use super::settings::Settings;
 use super::simple::SimpleRun;
@@ -57,6 +58,11 @@ pub struct Session {
     pub(super) version: Version,
     pub(super) key: CancelKey,
     input: Vec<u8>,
+    pub(super) pace: Pace,
+    /// It pauses in front of the first message of its input until then.
+    pausing: Option<u64>,
+    /// It has paused in front of it.
+    has_paused: bool,
     pub(super) out: Output,
     pub(super) phase: Phase,
     /// An extended message failed: everything up to Sync is passed over.
@@ -154,6 +160,9 @@ impl Session {
             version,
             key,
             input: Vec::new(),
+            pace: Pace::AtOnce,
+            pausing: None,
+            has_paused: false,
             out: Output::default(),
             phase: Phase::Startup,
             skip_to_sync: false,
@@ -170,6 +179,11 @@ impl Session {
             user: String::new(),
             database: String::new(),
         }
+    }
+
+    /// The same, at another pace.
+    pub fn at_pace(self, pace: Pace) -> Self {
+        Session { pace, ..self }
     }
 
     /// Whom it serves: database and user, empty before login.
@@ -210,7 +224,7 @@ impl Session {
     pub fn busy_until(&self) -> Option<u64> {
         match self.phase {
             Phase::Sleeping(until, _) => Some(until),
-            _ => None,
+            _ => self.pausing,
         }
     }
 
@@ -227,7 +241,7 @@ impl Session {
     /// Whether nothing of a transaction, a statement or a failed sequence is left: how a server must be when it changes
     /// hands.
     pub fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Ready) && !self.skip_to_sync && self.transaction.block == Block::Default
+        matches!(self.phase, Phase::Ready) && self.pausing.is_none() && !self.skip_to_sync && self.transaction.block == Block::Default
     }
 
     /// Whether the next command will fail with XX000: in PostgreSQL 18 a Sync that ends an implicit block in which a Query
@@ -272,7 +286,10 @@ impl Session {
             self.out.flush();
         }
         if self.busy_until().is_some_and(|until| until <= now_us) {
-            if let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready) {
+            self.has_paused |= self.pausing.take().is_some();
+            if let Phase::Sleeping(..) = self.phase
+                && let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready)
+            {
                 self.resume(shared, now_us, caller, None);
             }
             self.work(shared, now_us);
@@ -289,7 +306,22 @@ impl Session {
             let e = ServerError::error("57014", "canceling statement due to user request");
             self.fail(shared, &e, extended);
             self.work(shared, now_us);
+        } else if self.pausing.take().is_some() {
+            self.cancel_first_message(shared);
+            self.work(shared, now_us);
         }
+    }
+
+    /// The message in front of which it pauses is cancelled before anything has come of it.
+    fn cancel_first_message(&mut self, shared: &mut Shared) {
+        let Ok(Some(header)) = Header::read(&self.input) else {
+            return;
+        };
+        self.input.drain(..header.message_bytes as usize);
+        let extended = !matches!(header.tag, b'Q' | b'F');
+        let cancelled = ServerError::error("57014", "canceling statement due to user request");
+        let e = self.start_command().err().unwrap_or(cancelled);
+        self.fail(shared, &e, extended);
     }
 
     /// Ends the connection with FATAL, as an administrator's command does.
@@ -305,6 +337,7 @@ impl Session {
     /// The client closed its end.
     pub fn client_closed(&mut self) {
         self.abort_all();
+        self.pausing = None;
         self.phase = Phase::Closed;
     }
 
@@ -319,6 +352,7 @@ impl Session {
                     break;
                 }
                 Phase::Sleeping(..) => break,
+                Phase::Ready if self.pausing.is_some() => break,
                 Phase::Startup => match self.startup(rest) {
                     Some(consumed) => at += consumed,
                     None => break,
@@ -347,6 +381,9 @@ impl Session {
                         if rest.len() < bytes {
                             break;
                         }
+                        if self.pauses(header.tag, now_us) {
+                            break;
+                        }
                         at += bytes;
                         self.message(shared, now_us, header.tag, &rest[HEADER_BYTES..bytes]);
                     }
@@ -355,6 +392,16 @@ impl Session {
         }
         input.drain(..at);
         self.input = input;
+    }
+
+    /// Whether it pauses now, in front of a message that has come in full.
+    fn pauses(&mut self, tag: u8, now_us: u64) -> bool {
+        if std::mem::take(&mut self.has_paused) || self.skip_to_sync || !matches!(self.phase, Phase::Ready) {
+            return false;
+        }
+        let tag = FrontendTag::from_byte(tag);
+        self.pausing = tag.and_then(|tag| self.pace.pause_us(tag)).map(|us| now_us + us);
+        self.pausing.is_some()
     }
 
     /// Refuses tags that no client sends, before the length is looked at.

@@ -156,6 +156,12 @@ impl World {
                 let latency = self.latency_us_max();
                 let client = &mut self.clients[number as usize];
                 let at = self.now_us + client.random.below(latency * 10 + 100);
+                let flight = client.flights_sent;
+                // What the pooler asks behind the client's back is nothing that the client may cancel.
+                if client.random.below(100) < self.topology.cancel_percent {
+                    let early = self.now_us + client.random.below(latency * 4 + 100);
+                    self.schedule(early, Event::ClientCancels(number, flight));
+                }
                 self.schedule(at, Event::ClientActs(number));
             }
         }

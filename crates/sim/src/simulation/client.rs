@@ -228,12 +228,15 @@ impl Client {
 
     /// Whether a cancel may be sent for what is under way.
     pub fn may_cancel(&self) -> bool {
-        self.phase == Phase::Busy && !self.flight.certain && self.key.is_some()
+        let under_way = self.phase == Phase::Busy && !self.flight.certain;
+        (under_way || self.phase == Phase::Idle) && self.key.is_some() && !self.rubbish
     }
 
-    /// A cancel request for what is under way is being sent.
+    /// A cancel request for what is under way, or for nothing, is being sent.
     pub fn cancelling(&mut self) {
-        if let Some(oracle) = &mut self.oracle {
+        if let Some(oracle) = &mut self.oracle
+            && self.phase == Phase::Busy
+        {
             oracle.cancelled = true;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::canary::{Canary, without_pins};
 use super::world::{CancelKeyBytes, Event, World};
+use crate::model::Pace;
 use pgweir_core::{Address, ClientId, Connected, ConnectionId, ServerId};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -184,7 +185,15 @@ impl World {
             self.settle();
             return;
         }
-        let process_id = self.postgres.accept();
+        let pace = match self.topology.slow_percent {
+            0 => Pace::AtOnce,
+            percent => Pace::Slow {
+                random: self.random.split(),
+                percent,
+                us_max: self.topology.slow_us_max,
+            },
+        };
+        let process_id = self.postgres.accept(pace);
         self.open(server.into(), Peer::Server(process_id));
         let connected = Connected {
             remote: address(5432),

@@ -1,6 +1,6 @@
 //! What a private server would have answered.
 
-use crate::model::{Session, Shared, Version};
+use crate::model::{Pace, Session, Shared, Version};
 use crate::transcript::split_messages;
 use pgweir_wire::{CancelKey, ErrorFields, TransactionStatus};
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ impl Oracle {
             secret: vec![0; 4].into(),
         };
         let mut oracle = Oracle {
-            session: Session::new(version, key),
+            session: Session::new(version, key).at_pace(Pace::StepByStep),
             shared: Shared::new(),
             segments: VecDeque::new(),
             expected: VecDeque::new(),
@@ -76,9 +76,17 @@ impl Oracle {
         if self.session.is_out_of_step() {
             let mut query = Vec::new();
             pgweir_wire::Writer::new(&mut query).query(b"");
-            self.session.receive(&mut self.shared, 0, &query);
-            self.session.take_written();
+            self.run_through(&query);
         }
+    }
+
+    /// Has something done that the client has not asked for.
+    fn run_through(&mut self, message: &[u8]) {
+        self.session.receive(&mut self.shared, 0, message);
+        while self.session.busy_until().is_some() {
+            self.session.advance(&mut self.shared, u64::MAX);
+        }
+        self.session.take_written();
     }
 
     /// A flight begins; lengths of its segments.
@@ -247,8 +255,7 @@ impl Oracle {
             // What is cancelled in a transaction fails the transaction.
             let mut failing = Vec::new();
             pgweir_wire::Writer::new(&mut failing).query(b"this is no statement");
-            self.session.receive(&mut self.shared, 0, &failing);
-            self.session.take_written();
+            self.run_through(&failing);
         }
         let mut ready = Vec::new();
         pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());

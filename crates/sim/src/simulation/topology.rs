@@ -80,6 +80,10 @@ pub struct Topology {
     pub chunk_bytes_max: u64,
     /// The driver reads no source while more than this many bytes wait for its destination.
     pub held_back_bytes: usize,
+    /// Messages and statements in a hundred that a server takes its time for.
+    pub slow_percent: u64,
+    /// How long at most, microseconds.
+    pub slow_us_max: u64,
     /// Rows of about 100 bytes in a large result, at most.
     pub large_rows_max: u64,
     /// Flights in a hundred that a client leaves in the middle.
@@ -144,6 +148,8 @@ impl Topology {
             latency_us_max: *r.pick(&[10, 500, 20_000]),
             chunk_bytes_max: *r.pick(&[1, 7, 100, 4096, 65536]),
             held_back_bytes: *r.pick(&[1, 500, 20_000, 256 * 1024]),
+            slow_percent: *r.pick(&[0, 0, 3, 30]),
+            slow_us_max: *r.pick(&[500, 20_000, 100_000]),
             large_rows_max: *r.pick(&[20, 100]),
             vanish_percent: percent(&mut r, 15),
             cancel_percent: percent(&mut r, 30),
