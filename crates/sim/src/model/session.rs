@@ -1,5 +1,6 @@
 //! One server process.
 
+use super::audit::Ran;
 use super::copy::CopyIn;
 use super::error::ServerError;
 use super::execute::{Cursor, Plan};
@@ -80,6 +81,8 @@ pub struct Session {
     /// How many of the database's notifications it has looked at, while it listens.
     pub(super) heard: usize,
     pub(super) met_undefined: bool,
+    /// Statements that have begun to run since they were last asked for.
+    pub(super) ran: Vec<Ran>,
     pub(super) user: String,
     pub(super) database: String,
 }
@@ -176,6 +179,7 @@ impl Session {
             channels: BTreeSet::new(),
             heard: 0,
             met_undefined: false,
+            ran: Vec::new(),
             user: String::new(),
             database: String::new(),
         }
@@ -215,6 +219,11 @@ impl Session {
         self.out.take_sent()
     }
 
+    /// Statements that have begun to run since the last call.
+    pub fn take_ran(&mut self) -> Vec<Ran> {
+        std::mem::take(&mut self.ran)
+    }
+
     /// What was written since the last call, also what is held back for a Flush, a Sync or the end of a statement.
     pub fn take_written(&mut self) -> Vec<u8> {
         self.out.take_written()
@@ -241,7 +250,10 @@ impl Session {
     /// Whether nothing of a transaction, a statement or a failed sequence is left: how a server must be when it changes
     /// hands.
     pub fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Ready) && self.pausing.is_none() && !self.skip_to_sync && self.transaction.block == Block::Default
+        matches!(self.phase, Phase::Ready)
+            && self.pausing.is_none()
+            && !self.skip_to_sync
+            && self.transaction.block == Block::Default
     }
 
     /// Whether the next command will fail with XX000: in PostgreSQL 18 a Sync that ends an implicit block in which a Query

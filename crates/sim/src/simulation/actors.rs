@@ -175,6 +175,11 @@ impl World {
         }
         let Some(key) = client.connection.take() else { return };
         self.trace.line(self.now_us, || format!("client {number} vanishes"));
+        match client.retire(&self.topology) {
+            Ok(retired) => self.retired.extend(retired.map(|r| (session, r))),
+            Err(why) => self.fail(why),
+        }
+        let client = &mut self.clients[number as usize];
         client.phase = Phase::Offline;
         if let Some(connection) = self.connections.get_mut(&key) {
             let keeps = self.random.below(connection.inbox.len() as u64 + 1) as usize;

@@ -131,6 +131,10 @@ impl World {
     /// Puts what a server has said on its way.
     pub(super) fn pump_server(&mut self, process_id: u32) {
         let key = self.by_process.get(&process_id).copied();
+        let ran = self.postgres.with(process_id, |session, _| session.take_ran());
+        for ran in ran.unwrap_or_default() {
+            self.check_settings(ran);
+        }
         let Some(session) = self.postgres.with(process_id, |session, _| {
             (session.take_sent(), session.is_closed(), session.busy_until())
         }) else {

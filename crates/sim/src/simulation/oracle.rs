@@ -1,9 +1,10 @@
 //! What a private server would have answered.
 
-use crate::model::{Pace, Session, Shared, Version};
+use crate::model::audit::Ran;
+use crate::model::{Pace, Session, Shared, Snapshot, Version};
 use crate::transcript::split_messages;
 use pgweir_wire::{CancelKey, ErrorFields, TransactionStatus};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Bytes of one segment: what one ReadyForQuery answers.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Oracle {
     transaction_failed: bool,
     /// A cancel may have hit what is under way.
     pub cancelled: bool,
+    /// Under which settings each statement of this flight has run, by token.
+    ran: HashMap<String, Vec<Snapshot>>,
 }
 
 /// What comparing a message came to.
@@ -65,6 +68,7 @@ impl Oracle {
             loses_notifications,
             transaction_failed: false,
             cancelled: false,
+            ran: HashMap::new(),
         };
         oracle.session.receive(&mut oracle.shared, 0, startup);
         oracle.session.take_sent();
@@ -154,9 +158,39 @@ impl Oracle {
     }
 
     fn collect(&mut self) {
+        for Ran { token, settings } in self.session.take_ran() {
+            self.ran.entry(token).or_default().push(settings);
+        }
         let written = self.session.take_written();
         self.expected
             .extend(split_messages(&written).into_iter().map(<[u8]>::to_vec));
+    }
+
+    /// Whether nothing of a transaction is left.
+    pub fn is_idle(&self) -> bool {
+        self.session.is_idle()
+    }
+
+    /// What is wrong with the settings under which a statement has run on the client's server: those of the private server
+    /// were others. Nothing is known of a statement that the private server has not run. `reported` as in
+    /// [`Snapshot::difference`].
+    pub fn judge(&self, ran: &Ran, reported: bool) -> Option<String> {
+        let all = self.ran.get(&ran.token)?;
+        let mut wrong = None;
+        for expected in all {
+            let (name, is, was) = ran.settings.difference(expected, reported)?;
+            wrong.get_or_insert((name, is, was));
+        }
+        let (name, is, was) = wrong?;
+        Some(format!(
+            "{} ran with {name} = '{is}', and its client's is '{was}'",
+            ran.token
+        ))
+    }
+
+    /// A flight is over: nothing of it runs any more.
+    pub fn forget_flight(&mut self) {
+        self.ran.clear();
     }
 
     /// Compares what the client got with what it must get.
