@@ -22,7 +22,13 @@ pub enum Weakness {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 0] = [];
+    pub const ALL: [Weakness; 5] = [
+        Weakness::SharesUnconfirmed,
+        Weakness::TrustsAbandoned,
+        Weakness::CancelsQuestions,
+        Weakness::AsksUnderCancel,
+        Weakness::ForgetsFailedProbe,
+    ];
 }
 
 impl Pooler {

@@ -10,7 +10,7 @@ use super::pace::Pace;
 use super::parser::Catalog;
 use super::settings::Settings;
 use super::simple::SimpleRun;
-use super::statement::Prepared;
+use super::statement::{Prepared, Statement};
 use super::transaction::{Block, Level, Shared, Transaction, Writes};
 use pgweir_wire::frontend::FrontendTag;
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
@@ -322,6 +322,25 @@ impl Session {
             self.cancel_first_message(shared);
             self.work(shared, now_us);
         }
+    }
+
+    /// Whether it is busy with a question that only a pooler asks: what a client's cancel must never reach.
+    pub fn is_asked(&self) -> bool {
+        let Ok(Some(header)) = Header::read(&self.input) else {
+            return false;
+        };
+        let body = self.input.get(HEADER_BYTES..header.message_bytes as usize);
+        let name = |nth: usize| {
+            body.and_then(|body| body.split(|b| *b == 0).nth(nth))
+                .unwrap_or_default()
+        };
+        let prepared = match header.tag {
+            b'B' => self.statements.get(name(1)),
+            b'E' => self.portals.get(name(0)).map(|portal| &portal.prepared),
+            _ => None,
+        };
+        let asks = |s: &Statement| matches!(s, Statement::Ties | Statement::Made | Statement::Remains);
+        self.pausing.is_some() && prepared.and_then(|p| p.statement.as_ref()).is_some_and(asks)
     }
 
     /// The message in front of which it pauses is cancelled before anything has come of it.

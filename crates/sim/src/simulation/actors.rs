@@ -34,8 +34,13 @@ impl World {
         });
         self.settle();
         self.peer_sends(key, &packet);
+        let (latency, slow) = (self.latency_us_max(), self.topology.slow_us_max);
         let client = &mut self.clients[number as usize];
-        if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
+        if client.abandons {
+            // At every byte, and at every step of what its settings set in motion.
+            let at = self.now_us + client.random.below(latency * 12 + slow);
+            self.schedule(at, Event::ClientVanishes(number, session));
+        } else if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
             let at = self.now_us + client.random.below(200_000);
             self.schedule(at, Event::ClientVanishes(number, session));
         }

@@ -59,6 +59,8 @@ pub struct Client {
     pub key: Option<CancelKey>,
     /// Sends rubbish in this session: nothing is expected of the answers but that they are its own.
     pub rubbish: bool,
+    /// It will go away while it logs in.
+    pub abandons: bool,
     /// Flights sent over all sessions: names a flight for events that come later.
     pub flights_sent: u64,
     /// Segments answered in full, over all sessions.
@@ -92,6 +94,16 @@ impl Retired {
     }
 }
 
+/// What the startup packets of logins that are abandoned name beside the usual: values that others name, too, and some that
+/// no server takes.
+const STRANGE: [(&str, &[&str]); 5] = [
+    ("search_path", &["public", "a"]),
+    ("IntervalStyle", &["iso_8601"]),
+    ("extra_float_digits", &["0", "99", "3"]),
+    ("work_mem", &["4MB", "1MB", "much"]),
+    ("role", &["none"]),
+];
+
 /// Why a message that nobody expected is yet allowed.
 fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
     let faulty = topology.servers_may_die();
@@ -122,6 +134,7 @@ impl Client {
             session_number: 0,
             key: None,
             rubbish: false,
+            abandons: false,
             flights_sent: 0,
             answered: 0,
             received: Vec::new(),
@@ -161,6 +174,15 @@ impl Client {
             ] {
                 if self.random.percent(50) {
                     self.settings.push((name, value));
+                }
+            }
+        }
+        self.abandons = topology.startup_settings && self.random.below(100) < topology.abandoned_percent;
+        if self.abandons {
+            self.rubbish = true;
+            for (name, values) in STRANGE {
+                if self.random.percent(50) {
+                    self.settings.push((name, self.random.pick(values).to_string()));
                 }
             }
         }

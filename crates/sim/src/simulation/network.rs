@@ -2,7 +2,7 @@
 
 use super::canary::{Canary, without_pins};
 use super::world::{CancelKeyBytes, Event, World};
-use crate::model::Pace;
+use crate::model::{Pace, Session};
 use pgweir_core::{Address, ClientId, Connected, ConnectionId, ServerId};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -242,6 +242,10 @@ impl World {
             .postgres
             .session(process_id)
             .is_some_and(|s| *s.key().secret == *key.1 || process_id != key.0);
+        let is_asked = self.postgres.session(process_id).is_some_and(Session::is_asked);
+        if right_key && is_asked {
+            self.fail(format!("a cancel for {linked:?} reached a question of the pooler's"));
+        }
         if right_key {
             self.postgres
                 .with(process_id, |session, shared| session.cancel(shared, now_us));

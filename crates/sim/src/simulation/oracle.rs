@@ -266,7 +266,7 @@ impl Oracle {
             }
             return Verdict::Right;
         }
-        if is_no_block_warning(&expected) && message.first() == Some(&b'C') {
+        if is_no_block_warning(&expected) && matches!(message.first(), Some(b'C' | b'E')) {
             // A statement prepared again within the segment has made a pipeline of it (docs/differences.md).
             return self.compare_next(message);
         }

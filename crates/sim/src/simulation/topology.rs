@@ -92,6 +92,8 @@ pub struct Topology {
     pub cancel_percent: u64,
     /// Clients in a hundred that send rubbish.
     pub rubbish_percent: u64,
+    /// Logins in a hundred that bring settings of their own, some of which no server takes, and are abandoned.
+    pub abandoned_percent: u64,
     /// Faults of the server.
     pub server_faults: u64,
     /// Faults stop at this time, microseconds.
@@ -154,6 +156,7 @@ impl Topology {
             vanish_percent: percent(&mut r, 15),
             cancel_percent: percent(&mut r, 30),
             rubbish_percent: percent(&mut r, 10),
+            abandoned_percent: percent(&mut r, 30),
             server_faults: percent(&mut r, 4),
             calm_at_us: r.between(500_000, 5_000_000),
         }
