@@ -22,9 +22,8 @@ pub enum Weakness {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 5] = [
+    pub const ALL: [Weakness; 4] = [
         Weakness::SharesUnconfirmed,
-        Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
         Weakness::AsksUnderCancel,
         Weakness::ForgetsFailedProbe,

@@ -146,7 +146,7 @@ impl Topology {
             server_check_delay_ms: *r.pick(&[0, 100, 30_000]),
             round_robin: r.percent(30),
             reset_always: r.percent(10),
-            startup_settings: r.percent(30),
+            startup_settings: r.percent(40),
             latency_us_max: *r.pick(&[10, 500, 20_000]),
             chunk_bytes_max: *r.pick(&[1, 7, 100, 4096, 65536]),
             held_back_bytes: *r.pick(&[1, 500, 20_000, 256 * 1024]),
@@ -156,7 +156,7 @@ impl Topology {
             vanish_percent: percent(&mut r, 15),
             cancel_percent: percent(&mut r, 30),
             rubbish_percent: percent(&mut r, 10),
-            abandoned_percent: percent(&mut r, 30),
+            abandoned_percent: percent(&mut r, 60),
             server_faults: percent(&mut r, 4),
             calm_at_us: r.between(500_000, 5_000_000),
         }
