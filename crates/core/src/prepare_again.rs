@@ -220,7 +220,12 @@ impl Pooler {
     }
 
     /// Runs a statement of our own in the midst of the client's segment.
-    pub(crate) fn run_in_own_portal(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+    pub(crate) fn run_in_own_portal(
+        &mut self,
+        server_id: ServerId,
+        statement: &Arc<Statement>,
+        values: &[Option<&[u8]>],
+    ) {
         self.ensure_held(server_id, statement);
         let queue = &mut self.server_mut(server_id).queue;
         for expect in [Expect::Bind, Expect::Execute, Expect::Close] {

@@ -22,12 +22,7 @@ pub enum Weakness {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 4] = [
-        Weakness::SharesUnconfirmed,
-        Weakness::CancelsQuestions,
-        Weakness::AsksUnderCancel,
-        Weakness::ForgetsFailedProbe,
-    ];
+    pub const ALL: [Weakness; 2] = [Weakness::CancelsQuestions, Weakness::AsksUnderCancel];
 }
 
 impl Pooler {

@@ -329,7 +329,10 @@ fn nothing_comes_before_the_begin_of_discarded_sequences() {
     rig.says(b, |w| w.query(b"select 1"));
     let told = answers_all(&mut rig, server, NOTHING);
     assert!(told[0].starts_with("Parse pgweir_4 BEGIN"), "{told:?}");
-    assert!(told.iter().any(|line| line == "Bind pgweir_portal pgweir_c"), "{told:?}");
+    assert!(
+        told.iter().any(|line| line == "Bind pgweir_portal pgweir_c"),
+        "{told:?}"
+    );
     assert_eq!(told.iter().filter(|line| *line == "Bind  pgweir_4").count(), 1);
 }
 

@@ -259,7 +259,15 @@ impl Author {
                     &format!("prepare {name} as select set_config('DateStyle', 'SQL, DMY', false)"),
                 ])
             }
-            36 => self.pick(&["deallocate sp", "deallocate all", "deallocate a", "deallocate b"]),
+            36 => self.pick(&[
+                "deallocate sp",
+                "deallocate all",
+                "deallocate a",
+                "deallocate b",
+                // The pooler's own statements go, too, and it is not told.
+                "deallocate all; do $$begin execute 'deallocate all'; end$$",
+                "deallocate all; do $$begin execute 'deallocate all'; end$$",
+            ]),
             37 => format!("do $$begin perform set_config('{name}', '{setting}', false); end$$"),
             38 => {
                 let quoted = setting.replace('\'', "''");
