@@ -22,7 +22,7 @@ pub enum Weakness {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 0] = [];
+    pub const ALL: [Weakness; 2] = [Weakness::CancelsQuestions, Weakness::AsksUnderCancel];
 }
 
 impl Pooler {

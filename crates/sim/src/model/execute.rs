@@ -1,5 +1,6 @@
 //! Running statements.
 
+use super::audit;
 use super::error::ServerError;
 use super::expression::{Environment, Expression, Type, Value};
 use super::objects::{Announcement, HeldCursor, Locks, missing_cursor, missing_relation};
@@ -29,6 +30,13 @@ pub(super) struct Cursor {
     items: Vec<Expression>,
     rows: Rows,
     is_show: bool,
+}
+
+impl Cursor {
+    /// What each row is made of.
+    pub(super) fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.items.iter()
+    }
 }
 
 #[derive(Debug)]
@@ -244,6 +252,10 @@ impl Session {
         rows_max: u64,
         binary: &[bool],
     ) -> Result<Ran, ServerError> {
+        if let Some(token) = audit::token(plan) {
+            let (token, settings) = (token.to_string(), self.settings.snapshot());
+            self.ran.push(audit::Ran { token, settings });
+        }
         match plan {
             Plan::Empty => unreachable!("the empty query does not run"),
             Plan::Cursor(cursor) => {
@@ -451,7 +463,7 @@ impl Session {
                 }
             }
             Statement::ResetAll => {
-                self.settings.reset_all();
+                self.settings.reset_all_but_role();
                 "RESET".into()
             }
             Statement::Deallocate(None) => {

@@ -9,6 +9,7 @@
 //! The model is compared with real servers by `tests/model_and_postgresql.rs` (random scripts) and by the recorded
 //! transcripts; where they differ the model is wrong.
 
+pub mod audit;
 mod copy;
 mod error;
 mod execute;
@@ -18,6 +19,7 @@ mod function_call;
 mod lexer;
 mod objects;
 mod output;
+mod pace;
 mod parser;
 mod session;
 mod settings;
@@ -29,5 +31,7 @@ mod views;
 
 pub use error::ServerError;
 pub use objects::Ties;
+pub use pace::Pace;
 pub use session::{Session, Version};
+pub use settings::Snapshot;
 pub use transaction::Shared;

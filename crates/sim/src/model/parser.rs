@@ -646,7 +646,7 @@ impl Parser {
         let local = self.keyword("local");
         let _ = !local && self.keyword("session");
         let name = self.dotted()?;
-        if !self.symbol("=") && !self.keyword("to") {
+        if !self.symbol("=") && !self.keyword("to") && name != "role" {
             return Err(self.syntax_error());
         }
         if self.keyword("default") {

@@ -1,14 +1,16 @@
 //! One server process.
 
+use super::audit::Ran;
 use super::copy::CopyIn;
 use super::error::ServerError;
 use super::execute::{Cursor, Plan};
 use super::objects::{HeldCursor, Locks};
 use super::output::Output;
+use super::pace::Pace;
 use super::parser::Catalog;
 use super::settings::Settings;
 use super::simple::SimpleRun;
-use super::statement::Prepared;
+use super::statement::{Prepared, Statement};
 use super::transaction::{Block, Level, Shared, Transaction, Writes};
 use pgweir_wire::frontend::FrontendTag;
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
@@ -57,6 +59,11 @@ pub struct Session {
     pub(super) version: Version,
     pub(super) key: CancelKey,
     input: Vec<u8>,
+    pub(super) pace: Pace,
+    /// It pauses in front of the first message of its input until then.
+    pausing: Option<u64>,
+    /// It has paused in front of it.
+    has_paused: bool,
     pub(super) out: Output,
     pub(super) phase: Phase,
     /// An extended message failed: everything up to Sync is passed over.
@@ -74,6 +81,8 @@ pub struct Session {
     /// How many of the database's notifications it has looked at, while it listens.
     pub(super) heard: usize,
     pub(super) met_undefined: bool,
+    /// Statements that have begun to run since they were last asked for.
+    pub(super) ran: Vec<Ran>,
     pub(super) user: String,
     pub(super) database: String,
 }
@@ -154,6 +163,9 @@ impl Session {
             version,
             key,
             input: Vec::new(),
+            pace: Pace::AtOnce,
+            pausing: None,
+            has_paused: false,
             out: Output::default(),
             phase: Phase::Startup,
             skip_to_sync: false,
@@ -167,9 +179,15 @@ impl Session {
             channels: BTreeSet::new(),
             heard: 0,
             met_undefined: false,
+            ran: Vec::new(),
             user: String::new(),
             database: String::new(),
         }
+    }
+
+    /// The same, at another pace.
+    pub fn at_pace(self, pace: Pace) -> Self {
+        Session { pace, ..self }
     }
 
     /// Whom it serves: database and user, empty before login.
@@ -201,6 +219,11 @@ impl Session {
         self.out.take_sent()
     }
 
+    /// Statements that have begun to run since the last call.
+    pub fn take_ran(&mut self) -> Vec<Ran> {
+        std::mem::take(&mut self.ran)
+    }
+
     /// What was written since the last call, also what is held back for a Flush, a Sync or the end of a statement.
     pub fn take_written(&mut self) -> Vec<u8> {
         self.out.take_written()
@@ -210,7 +233,7 @@ impl Session {
     pub fn busy_until(&self) -> Option<u64> {
         match self.phase {
             Phase::Sleeping(until, _) => Some(until),
-            _ => None,
+            _ => self.pausing,
         }
     }
 
@@ -227,7 +250,10 @@ impl Session {
     /// Whether nothing of a transaction, a statement or a failed sequence is left: how a server must be when it changes
     /// hands.
     pub fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Ready) && !self.skip_to_sync && self.transaction.block == Block::Default
+        matches!(self.phase, Phase::Ready)
+            && self.pausing.is_none()
+            && !self.skip_to_sync
+            && self.transaction.block == Block::Default
     }
 
     /// Whether the next command will fail with XX000: in PostgreSQL 18 a Sync that ends an implicit block in which a Query
@@ -272,7 +298,10 @@ impl Session {
             self.out.flush();
         }
         if self.busy_until().is_some_and(|until| until <= now_us) {
-            if let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready) {
+            self.has_paused |= self.pausing.take().is_some();
+            if let Phase::Sleeping(..) = self.phase
+                && let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready)
+            {
                 self.resume(shared, now_us, caller, None);
             }
             self.work(shared, now_us);
@@ -289,7 +318,41 @@ impl Session {
             let e = ServerError::error("57014", "canceling statement due to user request");
             self.fail(shared, &e, extended);
             self.work(shared, now_us);
+        } else if self.pausing.take().is_some() {
+            self.cancel_first_message(shared);
+            self.work(shared, now_us);
         }
+    }
+
+    /// Whether it is busy with a question that only a pooler asks: what a client's cancel must never reach.
+    pub fn is_asked(&self) -> bool {
+        let Ok(Some(header)) = Header::read(&self.input) else {
+            return false;
+        };
+        let body = self.input.get(HEADER_BYTES..header.message_bytes as usize);
+        let name = |nth: usize| {
+            body.and_then(|body| body.split(|b| *b == 0).nth(nth))
+                .unwrap_or_default()
+        };
+        let prepared = match header.tag {
+            b'B' => self.statements.get(name(1)),
+            b'E' => self.portals.get(name(0)).map(|portal| &portal.prepared),
+            _ => None,
+        };
+        let asks = |s: &Statement| matches!(s, Statement::Ties | Statement::Made | Statement::Remains);
+        self.pausing.is_some() && prepared.and_then(|p| p.statement.as_ref()).is_some_and(asks)
+    }
+
+    /// The message in front of which it pauses is cancelled before anything has come of it.
+    fn cancel_first_message(&mut self, shared: &mut Shared) {
+        let Ok(Some(header)) = Header::read(&self.input) else {
+            return;
+        };
+        self.input.drain(..header.message_bytes as usize);
+        let extended = !matches!(header.tag, b'Q' | b'F');
+        let cancelled = ServerError::error("57014", "canceling statement due to user request");
+        let e = self.start_command().err().unwrap_or(cancelled);
+        self.fail(shared, &e, extended);
     }
 
     /// Ends the connection with FATAL, as an administrator's command does.
@@ -305,6 +368,7 @@ impl Session {
     /// The client closed its end.
     pub fn client_closed(&mut self) {
         self.abort_all();
+        self.pausing = None;
         self.phase = Phase::Closed;
     }
 
@@ -319,6 +383,7 @@ impl Session {
                     break;
                 }
                 Phase::Sleeping(..) => break,
+                Phase::Ready if self.pausing.is_some() => break,
                 Phase::Startup => match self.startup(rest) {
                     Some(consumed) => at += consumed,
                     None => break,
@@ -347,6 +412,9 @@ impl Session {
                         if rest.len() < bytes {
                             break;
                         }
+                        if self.pauses(header.tag, now_us) {
+                            break;
+                        }
                         at += bytes;
                         self.message(shared, now_us, header.tag, &rest[HEADER_BYTES..bytes]);
                     }
@@ -355,6 +423,16 @@ impl Session {
         }
         input.drain(..at);
         self.input = input;
+    }
+
+    /// Whether it pauses now, in front of a message that has come in full.
+    fn pauses(&mut self, tag: u8, now_us: u64) -> bool {
+        if std::mem::take(&mut self.has_paused) || self.skip_to_sync || !matches!(self.phase, Phase::Ready) {
+            return false;
+        }
+        let tag = FrontendTag::from_byte(tag);
+        self.pausing = tag.and_then(|tag| self.pace.pause_us(tag)).map(|us| now_us + us);
+        self.pausing.is_some()
     }
 
     /// Refuses tags that no client sends, before the length is looked at.

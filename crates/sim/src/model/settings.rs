@@ -17,9 +17,14 @@ enum Kind {
     TimeZone,
     SearchPath,
     OneOf(&'static [&'static str]),
-    Int { min: i64, max: i64 },
+    Int {
+        min: i64,
+        max: i64,
+    },
     Kilobytes,
     Milliseconds,
+    /// Any role there is; `pg_settings` does not show it, and RESET ALL leaves it (`GUC_NO_SHOW_ALL`, `GUC_NO_RESET_ALL`).
+    Role,
 }
 
 struct Definition {
@@ -40,7 +45,7 @@ const fn definition(name: &'static str, kind: Kind, default: &'static str, repor
 }
 
 /// In the order PostgreSQL 15 reports them: by name, case-blind.
-static DEFINITIONS: [Definition; 23] = [
+static DEFINITIONS: [Definition; 24] = [
     definition("application_name", Kind::Text, "", 1),
     definition("client_encoding", Kind::Encoding, "UTF8", 1),
     definition("DateStyle", Kind::DateStyle, "ISO, MDY", 1),
@@ -64,6 +69,7 @@ static DEFINITIONS: [Definition; 23] = [
         "2",
         0,
     ),
+    definition("role", Kind::Role, "none", 0),
     definition(
         "scram_iterations",
         Kind::Int {
@@ -175,9 +181,46 @@ enum Place {
     Custom(Rc<str>),
 }
 
-/// Values at one moment, cheap to keep for a rollback.
+/// The values of all settings at one moment, cheap to keep.
 #[derive(Debug, Clone)]
-pub(super) struct Snapshot(Rc<Values>);
+pub struct Snapshot(Rc<Values>);
+
+impl Snapshot {
+    /// The first setting in which two sessions differ that must look alike: its name and both values. Where a pooler
+    /// follows only what servers report, `reported` leaves the rest out.
+    pub fn difference(&self, other: &Snapshot, reported: bool) -> Option<(String, String, String)> {
+        if Rc::ptr_eq(&self.0, &other.0) {
+            return None;
+        }
+        let told = |name: &str, a: &str, b: &str| Some((name.to_string(), a.to_string(), b.to_string()));
+        for ((d, a), b) in DEFINITIONS.iter().zip(&self.0.known).zip(&other.0.known) {
+            let counts = !matches!(d.kind, Kind::Internal) && (!reported || d.reported_since == 1);
+            if counts && a.current != b.current {
+                return told(d.name, &a.current, &b.current);
+            }
+        }
+        if reported {
+            return None;
+        }
+        let value = |of: &Snapshot, name: &str| of.0.custom.get(name).map_or("".into(), |p| p.current.clone());
+        let names = self.0.custom.keys().chain(other.0.custom.keys());
+        names
+            .filter(|name| !name.starts_with(OF_THE_POOLER))
+            .map(|name| (name, value(self, name), value(other, name)))
+            .find(|(_, a, b)| a != b)
+            .and_then(|(name, a, b)| told(name, &a, &b))
+    }
+
+    /// Current values, of custom settings too.
+    pub fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        let known = DEFINITIONS.iter().map(|d| d.name).zip(&self.0.known);
+        let custom = self.0.custom.iter().map(|(name, pair)| (&**name, pair));
+        known.chain(custom).map(|(name, pair)| (name, &*pair.current))
+    }
+}
+
+/// Custom settings in which the pooler keeps something for the length of a transaction.
+const OF_THE_POOLER: &str = "pgweir";
 
 /// All settings of one session.
 #[derive(Debug)]
@@ -309,11 +352,23 @@ impl Settings {
             (d.name.into(), value)
         };
         let all = DEFINITIONS.iter().zip(&self.values.0.known);
-        all.filter(|(_, pair)| pair.current_made).map(in_units).collect()
+        let shows = |(d, pair): &(&Definition, &Pair)| pair.current_made && !matches!(d.kind, Kind::Role);
+        all.filter(shows).map(in_units).collect()
     }
 
+    /// DISCARD ALL, and the start of a session.
     pub(super) fn reset_all(&mut self) {
         self.values = Snapshot(self.resets.clone());
+    }
+
+    /// RESET ALL.
+    pub(super) fn reset_all_but_role(&mut self) {
+        let role = find("role").expect("it is among them");
+        let kept = self.values.0.known[role].clone();
+        self.reset_all();
+        if self.values.0.known[role] != kept {
+            Rc::make_mut(&mut self.values.0).known[role] = kept;
+        }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -366,7 +421,7 @@ impl Settings {
             )
         };
         Ok(match d.kind {
-            Kind::Internal | Kind::Text | Kind::SearchPath => value.into(),
+            Kind::Internal | Kind::Text | Kind::SearchPath | Kind::Role => value.into(),
             Kind::Bool => match value.to_ascii_lowercase().as_str() {
                 "on" | "true" | "yes" | "1" => "on".into(),
                 "off" | "false" | "no" | "0" => "off".into(),

@@ -6,6 +6,7 @@ use super::parser::{analyse, parse};
 use super::session::{Caller, Portal, PortalState, Session};
 use super::statement::Statement;
 use super::transaction::{Block, Shared};
+use pgweir_wire::frontend::FrontendTag;
 use std::rc::Rc;
 
 /// Where a Query stands.
@@ -16,6 +17,8 @@ pub(super) struct SimpleRun {
     at: usize,
     /// Its plan, where it is half way through.
     plan: Option<Plan>,
+    /// It has paused in front of this one.
+    has_paused: bool,
 }
 
 impl Session {
@@ -39,6 +42,7 @@ impl Session {
             statements,
             at: 0,
             plan: None,
+            has_paused: true,
         };
         self.simple_run(shared, now_us, run)
     }
@@ -59,6 +63,12 @@ impl Session {
 
     fn simple_run(&mut self, shared: &mut Shared, now_us: u64, mut run: SimpleRun) -> Result<(), ServerError> {
         while run.at < run.statements.len() {
+            if !std::mem::replace(&mut run.has_paused, true)
+                && let Some(us) = self.pace.pause_us(FrontendTag::Query)
+            {
+                self.sleep(now_us + us, Caller::Simple(run));
+                return Ok(());
+            }
             let mut plan = match run.plan.take() {
                 Some(plan) => plan,
                 None => self.simple_plan(shared, &run)?,
@@ -130,5 +140,6 @@ impl Session {
         }
         self.out.write(|w| w.command_complete(tag));
         run.at += 1;
+        run.has_paused = false;
     }
 }

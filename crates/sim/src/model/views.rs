@@ -27,6 +27,10 @@ const MADE: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
 /// Whether the session has a schema for temporary objects: what DISCARD ALL leaves.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
+/// The same, and statistics are told at once.
+const REMAINS_FLUSHED: &str =
+    "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0 FROM pg_catalog.pg_stat_force_next_flush()";
+
 /// Every channel that the session listens to.
 const CHANNELS: &str = "SELECT c FROM pg_catalog.pg_listening_channels() AS c";
 
@@ -50,7 +54,7 @@ pub(super) const MADE_COLUMNS: [&str; 2] = ["name", "setting"];
 const CATALOG: [&str; 2] = ["WITH RECURSIVE calls AS (", "SELECT s.oid, s.language, "];
 
 /// What they find, in words of the model: it has no functions.
-const NO_FUNCTIONS: &str = "select v from kv where k = -2000000000";
+const NO_FUNCTIONS: &str = "select v from kv where k = 0-2000000000";
 
 /// A text, or one that the model can read and that has the same rows.
 pub(super) fn in_other_words(text: &str) -> &str {
@@ -62,7 +66,7 @@ pub(super) fn in_other_words(text: &str) -> &str {
 pub(super) fn question(text: &str) -> Option<Statement> {
     match text {
         TIES => Some(Statement::Ties),
-        REMAINS => Some(Statement::Remains),
+        REMAINS | REMAINS_FLUSHED => Some(Statement::Remains),
         MADE => Some(Statement::Made),
         CHANNELS => Some(Statement::Channels),
         NO_LIMITS => Some(Statement::Set {

@@ -34,8 +34,13 @@ impl World {
         });
         self.settle();
         self.peer_sends(key, &packet);
+        let (latency, slow) = (self.latency_us_max(), self.topology.slow_us_max);
         let client = &mut self.clients[number as usize];
-        if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
+        if client.abandons {
+            // At every byte, and at every step of what its settings set in motion.
+            let at = self.now_us + client.random.below(latency * 12 + slow);
+            self.schedule(at, Event::ClientVanishes(number, session));
+        } else if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
             let at = self.now_us + client.random.below(200_000);
             self.schedule(at, Event::ClientVanishes(number, session));
         }
@@ -156,6 +161,12 @@ impl World {
                 let latency = self.latency_us_max();
                 let client = &mut self.clients[number as usize];
                 let at = self.now_us + client.random.below(latency * 10 + 100);
+                let flight = client.flights_sent;
+                // What the pooler asks behind the client's back is nothing that the client may cancel.
+                if client.random.below(100) < self.topology.cancel_percent {
+                    let early = self.now_us + client.random.below(latency * 4 + 100);
+                    self.schedule(early, Event::ClientCancels(number, flight));
+                }
                 self.schedule(at, Event::ClientActs(number));
             }
         }
@@ -169,6 +180,11 @@ impl World {
         }
         let Some(key) = client.connection.take() else { return };
         self.trace.line(self.now_us, || format!("client {number} vanishes"));
+        match client.retire(&self.topology) {
+            Ok(retired) => self.retired.extend(retired.map(|r| (session, r))),
+            Err(why) => self.fail(why),
+        }
+        let client = &mut self.clients[number as usize];
         client.phase = Phase::Offline;
         if let Some(connection) = self.connections.get_mut(&key) {
             let keeps = self.random.below(connection.inbox.len() as u64 + 1) as usize;

@@ -6,6 +6,7 @@ use super::network::{Connection, Peer};
 use super::topology::Mode;
 use super::world::World;
 use crate::model::Session;
+use crate::model::audit::Ran;
 use pgweir_core::ConnectionId;
 use pgweir_wire::Header;
 use std::collections::BTreeMap;
@@ -65,6 +66,29 @@ impl World {
         }
         if let Some(wrong) = wrong {
             self.fail(wrong);
+        }
+    }
+
+    /// A server has run a statement of somebody's: not under the settings of anybody else, and under all of their own. Those
+    /// who are still there compare when their flight is over.
+    pub(super) fn check_settings(&mut self, ran: Ran) {
+        let number = ran.token.trim_start_matches("tok").split('x').next();
+        let Some(number) = number.and_then(|n| n.parse::<u64>().ok()) else {
+            return;
+        };
+        let own = format!("tok{number}x");
+        let others = |(_, value): &(&str, &str)| value.contains("tok") && !value.contains(&own);
+        if let Some((name, value)) = ran.settings.values().find(others) {
+            let wrong = format!("{} ran with {name} = '{value}', which is another's", ran.token);
+            return self.fail(wrong);
+        }
+        if let Some(client) = self.clients.iter_mut().find(|c| c.session_number == number) {
+            if client.connection.is_some() {
+                return client.has_run(ran);
+            }
+        }
+        if let Some(wrong) = self.retired.get(&number).and_then(|retired| retired.judge(&ran)) {
+            self.fail(format!("session {number}, which has gone: {wrong}"));
         }
     }
 

@@ -3,6 +3,7 @@
 use super::flight::{Author, Flight};
 use super::oracle::{Oracle, Verdict};
 use super::topology::{Mode, Topology};
+use crate::model::audit::Ran;
 use crate::random::Random;
 use crate::transcript::{backend_to_text, frontend_to_text, split_messages};
 use pgweir_wire::{CancelKey, ErrorFields, Header, ProtocolVersion, StartupPacket};
@@ -58,6 +59,8 @@ pub struct Client {
     pub key: Option<CancelKey>,
     /// Sends rubbish in this session: nothing is expected of the answers but that they are its own.
     pub rubbish: bool,
+    /// It will go away while it logs in.
+    pub abandons: bool,
     /// Flights sent over all sessions: names a flight for events that come later.
     pub flights_sent: u64,
     /// Segments answered in full, over all sessions.
@@ -70,8 +73,36 @@ pub struct Client {
     /// Bytes of the stage that are still to be sent.
     unsent_bytes: usize,
     ready_seen: usize,
+    /// Statements of this flight that its servers have run.
+    ran: Vec<Ran>,
+    /// Nothing in this flight changes settings, and nothing was open when it began.
+    leaves_settings: bool,
     settings: Vec<(&'static str, String)>,
 }
+
+/// What is left of a client that has gone in the midst of a flight.
+#[derive(Debug)]
+pub struct Retired {
+    oracle: Oracle,
+    reported: bool,
+}
+
+impl Retired {
+    /// What is wrong with what a server goes on running for it.
+    pub fn judge(&self, ran: &Ran) -> Option<String> {
+        self.oracle.judge(ran, self.reported)
+    }
+}
+
+/// What the startup packets of logins that are abandoned name beside the usual: values that others name, too, and some that
+/// no server takes.
+const STRANGE: [(&str, &[&str]); 5] = [
+    ("search_path", &["public", "a"]),
+    ("IntervalStyle", &["iso_8601"]),
+    ("extra_float_digits", &["0", "99", "3"]),
+    ("work_mem", &["4MB", "1MB", "much"]),
+    ("role", &["none"]),
+];
 
 /// Why a message that nobody expected is yet allowed.
 fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
@@ -103,6 +134,7 @@ impl Client {
             session_number: 0,
             key: None,
             rubbish: false,
+            abandons: false,
             flights_sent: 0,
             answered: 0,
             received: Vec::new(),
@@ -112,6 +144,8 @@ impl Client {
             stage: 0,
             unsent_bytes: 0,
             ready_seen: 0,
+            ran: Vec::new(),
+            leaves_settings: false,
             settings: Vec::new(),
         }
     }
@@ -132,14 +166,23 @@ impl Client {
         self.settings = Vec::new();
         if topology.startup_settings {
             for (name, value) in [
-                ("application_name", format!("client {}", self.number)),
+                ("application_name", format!("client tok{session_number}x")),
                 ("DateStyle", "ISO, DMY".into()),
                 ("TimeZone", "Asia/Tokyo".into()),
                 ("work_mem", "2MB".into()),
-                ("app.user", format!("user {}", self.number)),
+                ("app.user", format!("user tok{session_number}x")),
             ] {
                 if self.random.percent(50) {
                     self.settings.push((name, value));
+                }
+            }
+        }
+        self.abandons = topology.startup_settings && self.random.below(100) < topology.abandoned_percent;
+        if self.abandons {
+            self.rubbish = true;
+            for (name, values) in STRANGE {
+                if self.random.percent(50) {
+                    self.settings.push((name, self.random.pick(values).to_string()));
                 }
             }
         }
@@ -176,6 +219,11 @@ impl Client {
         if topology.mode != Mode::Session {
             oracle.fall_into_step();
         }
+        let bytes = self.flight.stages.concat();
+        let changes = |word: &[u8]| bytes.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
+        self.leaves_settings = oracle.is_idle() && ![&b"set"[..], b"discard"].into_iter().any(changes);
+        self.ran.clear();
+        oracle.forget_flight();
         oracle.begin(&self.flight.segments);
         Some(())
     }
@@ -226,14 +274,56 @@ impl Client {
         }
     }
 
-    /// Whether a cancel may be sent for what is under way.
-    pub fn may_cancel(&self) -> bool {
-        self.phase == Phase::Busy && !self.flight.certain && self.key.is_some()
+    /// A server has run a statement of this session.
+    pub fn has_run(&mut self, ran: Ran) {
+        self.ran.push(ran);
     }
 
-    /// A cancel request for what is under way is being sent.
+    /// Looks at everything that servers have run of a flight that is over.
+    fn judge_flight(&mut self, topology: &Topology) -> Result<(), String> {
+        let ran = std::mem::take(&mut self.ran);
+        let Some(oracle) = self.oracle.as_ref().filter(|_| !self.rubbish) else {
+            return Ok(());
+        };
+        let wrong = ran.iter().find_map(|ran| oracle.judge(ran, !topology.keeps_sessions));
+        match wrong {
+            Some(wrong) => Err(format!(
+                "{}: {wrong}\n    flight: {}",
+                self.label(),
+                self.describe_flight()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The client goes away: who can still tell what the rest of its flight must run under, where that is certain. What has
+    /// run before is looked at.
+    pub fn retire(&mut self, topology: &Topology) -> Result<Option<Retired>, String> {
+        let is_certain = self.leaves_settings && !self.rubbish && self.phase == Phase::Busy;
+        let Some(mut oracle) = self.oracle.take().filter(|_| is_certain) else {
+            self.ran.clear();
+            return Ok(None);
+        };
+        oracle.feed_all();
+        self.oracle = Some(oracle);
+        self.judge_flight(topology)?;
+        Ok(self.oracle.take().map(|oracle| Retired {
+            oracle,
+            reported: !topology.keeps_sessions,
+        }))
+    }
+
+    /// Whether a cancel may be sent for what is under way.
+    pub fn may_cancel(&self) -> bool {
+        let under_way = self.phase == Phase::Busy && !self.flight.certain;
+        (under_way || self.phase == Phase::Idle) && self.key.is_some() && !self.rubbish
+    }
+
+    /// A cancel request for what is under way, or for nothing, is being sent.
     pub fn cancelling(&mut self) {
-        if let Some(oracle) = &mut self.oracle {
+        if let Some(oracle) = &mut self.oracle
+            && self.phase == Phase::Busy
+        {
             oracle.cancelled = true;
         }
     }
@@ -340,7 +430,11 @@ impl Client {
         if self.phase != Phase::Busy {
             return Err(format!("{label}: while idle came {}", backend_to_text(message)));
         }
-        Ok(self.progress())
+        let wish = self.progress();
+        if wish == Wish::Think {
+            self.judge_flight(topology)?;
+        }
+        Ok(wish)
     }
 
     /// What follows when something has come or gone out.

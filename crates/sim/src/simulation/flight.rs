@@ -222,7 +222,11 @@ impl Author {
                     &format!("set {custom} to default"),
                 ])
             }
-            13 if self.resets_settings => self.pick(&["reset all", "reset work_mem", "discard all", "discard all"]),
+            13 if self.resets_settings && self.random.percent(50) => {
+                self.pick(&["reset all", "reset work_mem", "discard all", "discard all"])
+            }
+            // What no other session has: whoever runs under it has been given it.
+            13 => self.own_setting(),
             14..=15 => format!("create temp table {table} (v text)"),
             16 => format!("create temp table {table} (v text) on commit drop"),
             17..=18 => format!("insert into {table} values ('{value}')"),
@@ -255,7 +259,15 @@ impl Author {
                     &format!("prepare {name} as select set_config('DateStyle', 'SQL, DMY', false)"),
                 ])
             }
-            36 => self.pick(&["deallocate sp", "deallocate all", "deallocate a", "deallocate b"]),
+            36 => self.pick(&[
+                "deallocate sp",
+                "deallocate all",
+                "deallocate a",
+                "deallocate b",
+                // The pooler's own statements go, too, and it is not told.
+                "deallocate all; do $$begin execute 'deallocate all'; end$$",
+                "deallocate all; do $$begin execute 'deallocate all'; end$$",
+            ]),
             37 => format!("do $$begin perform set_config('{name}', '{setting}', false); end$$"),
             38 => {
                 let quoted = setting.replace('\'', "''");
@@ -268,6 +280,22 @@ impl Author {
             }
             _ => format!("select '{value}', nullif(current_setting('app.tenant', true), '')"),
         }
+    }
+
+    /// A role or a schema of this session's own.
+    fn own_setting(&mut self) -> String {
+        let own = self.token.clone();
+        self.pick(&[
+            &format!("set role {own}"),
+            &format!("set role {own}"),
+            "set role none",
+            "reset role",
+            &format!("select set_config('role', '{own}', false)"),
+            &format!("set search_path = '{own}'"),
+            &format!("set search_path = '{own}'"),
+            &format!("select '{own}', current_setting('role')"),
+            &format!("select '{own}', current_setting('search_path')"),
+        ])
     }
 
     /// Shows a setting that the server does not report.

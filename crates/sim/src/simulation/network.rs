@@ -2,6 +2,7 @@
 
 use super::canary::{Canary, without_pins};
 use super::world::{CancelKeyBytes, Event, World};
+use crate::model::{Pace, Session};
 use pgweir_core::{Address, ClientId, Connected, ConnectionId, ServerId};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -130,6 +131,10 @@ impl World {
     /// Puts what a server has said on its way.
     pub(super) fn pump_server(&mut self, process_id: u32) {
         let key = self.by_process.get(&process_id).copied();
+        let ran = self.postgres.with(process_id, |session, _| session.take_ran());
+        for ran in ran.unwrap_or_default() {
+            self.check_settings(ran);
+        }
         let Some(session) = self.postgres.with(process_id, |session, _| {
             (session.take_sent(), session.is_closed(), session.busy_until())
         }) else {
@@ -184,7 +189,15 @@ impl World {
             self.settle();
             return;
         }
-        let process_id = self.postgres.accept();
+        let pace = match self.topology.slow_percent {
+            0 => Pace::AtOnce,
+            percent => Pace::Slow {
+                random: self.random.split(),
+                percent,
+                us_max: self.topology.slow_us_max,
+            },
+        };
+        let process_id = self.postgres.accept(pace);
         self.open(server.into(), Peer::Server(process_id));
         let connected = Connected {
             remote: address(5432),
@@ -229,6 +242,10 @@ impl World {
             .postgres
             .session(process_id)
             .is_some_and(|s| *s.key().secret == *key.1 || process_id != key.0);
+        let is_asked = self.postgres.session(process_id).is_some_and(Session::is_asked);
+        if right_key && is_asked {
+            self.fail(format!("a cancel for {linked:?} reached a question of the pooler's"));
+        }
         if right_key {
             self.postgres
                 .with(process_id, |session, shared| session.cancel(shared, now_us));

@@ -1,9 +1,10 @@
 //! What a private server would have answered.
 
-use crate::model::{Session, Shared, Version};
+use crate::model::audit::Ran;
+use crate::model::{Pace, Session, Shared, Snapshot, Version};
 use crate::transcript::split_messages;
 use pgweir_wire::{CancelKey, ErrorFields, TransactionStatus};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Bytes of one segment: what one ReadyForQuery answers.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Oracle {
     transaction_failed: bool,
     /// A cancel may have hit what is under way.
     pub cancelled: bool,
+    /// Under which settings each statement of this flight has run, by token.
+    ran: HashMap<String, Vec<Snapshot>>,
 }
 
 /// What comparing a message came to.
@@ -57,7 +60,7 @@ impl Oracle {
             secret: vec![0; 4].into(),
         };
         let mut oracle = Oracle {
-            session: Session::new(version, key),
+            session: Session::new(version, key).at_pace(Pace::StepByStep),
             shared: Shared::new(),
             segments: VecDeque::new(),
             expected: VecDeque::new(),
@@ -65,6 +68,7 @@ impl Oracle {
             loses_notifications,
             transaction_failed: false,
             cancelled: false,
+            ran: HashMap::new(),
         };
         oracle.session.receive(&mut oracle.shared, 0, startup);
         oracle.session.take_sent();
@@ -76,9 +80,17 @@ impl Oracle {
         if self.session.is_out_of_step() {
             let mut query = Vec::new();
             pgweir_wire::Writer::new(&mut query).query(b"");
-            self.session.receive(&mut self.shared, 0, &query);
-            self.session.take_written();
+            self.run_through(&query);
         }
+    }
+
+    /// Has something done that the client has not asked for.
+    fn run_through(&mut self, message: &[u8]) {
+        self.session.receive(&mut self.shared, 0, message);
+        while self.session.busy_until().is_some() {
+            self.session.advance(&mut self.shared, u64::MAX);
+        }
+        self.session.take_written();
     }
 
     /// A flight begins; lengths of its segments.
@@ -146,9 +158,39 @@ impl Oracle {
     }
 
     fn collect(&mut self) {
+        for Ran { token, settings } in self.session.take_ran() {
+            self.ran.entry(token).or_default().push(settings);
+        }
         let written = self.session.take_written();
         self.expected
             .extend(split_messages(&written).into_iter().map(<[u8]>::to_vec));
+    }
+
+    /// Whether nothing of a transaction is left.
+    pub fn is_idle(&self) -> bool {
+        self.session.is_idle()
+    }
+
+    /// What is wrong with the settings under which a statement has run on the client's server: those of the private server
+    /// were others. Nothing is known of a statement that the private server has not run. `reported` as in
+    /// [`Snapshot::difference`].
+    pub fn judge(&self, ran: &Ran, reported: bool) -> Option<String> {
+        let all = self.ran.get(&ran.token)?;
+        let mut wrong = None;
+        for expected in all {
+            let (name, is, was) = ran.settings.difference(expected, reported)?;
+            wrong.get_or_insert((name, is, was));
+        }
+        let (name, is, was) = wrong?;
+        Some(format!(
+            "{} ran with {name} = '{is}', and its client's is '{was}'",
+            ran.token
+        ))
+    }
+
+    /// A flight is over: nothing of it runs any more.
+    pub fn forget_flight(&mut self) {
+        self.ran.clear();
     }
 
     /// Compares what the client got with what it must get.
@@ -224,7 +266,7 @@ impl Oracle {
             }
             return Verdict::Right;
         }
-        if is_no_block_warning(&expected) && message.first() == Some(&b'C') {
+        if is_no_block_warning(&expected) && matches!(message.first(), Some(b'C' | b'E')) {
             // A statement prepared again within the segment has made a pipeline of it (docs/differences.md).
             return self.compare_next(message);
         }
@@ -247,8 +289,7 @@ impl Oracle {
             // What is cancelled in a transaction fails the transaction.
             let mut failing = Vec::new();
             pgweir_wire::Writer::new(&mut failing).query(b"this is no statement");
-            self.session.receive(&mut self.shared, 0, &failing);
-            self.session.take_written();
+            self.run_through(&failing);
         }
         let mut ready = Vec::new();
         pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());

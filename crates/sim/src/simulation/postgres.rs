@@ -1,6 +1,6 @@
 //! The model PostgreSQL as a process with many connections.
 
-use crate::model::{Session, Shared, Version};
+use crate::model::{Pace, Session, Shared, Version};
 use pgweir_wire::CancelKey;
 use std::collections::BTreeMap;
 
@@ -29,14 +29,15 @@ impl Postgres {
     }
 
     /// Accepts a connection; its process id.
-    pub fn accept(&mut self) -> u32 {
+    pub fn accept(&mut self, pace: Pace) -> u32 {
         let process_id = self.next_process_id;
         self.next_process_id += 1;
         let key = CancelKey {
             process_id,
             secret: (process_id ^ 0x5a5a_5a5a).to_be_bytes().into(),
         };
-        self.sessions.insert(process_id, Session::new(self.version, key));
+        let session = Session::new(self.version, key).at_pace(pace);
+        self.sessions.insert(process_id, session);
         process_id
     }
 

@@ -80,6 +80,10 @@ pub struct Topology {
     pub chunk_bytes_max: u64,
     /// The driver reads no source while more than this many bytes wait for its destination.
     pub held_back_bytes: usize,
+    /// Messages and statements in a hundred that a server takes its time for.
+    pub slow_percent: u64,
+    /// How long at most, microseconds.
+    pub slow_us_max: u64,
     /// Rows of about 100 bytes in a large result, at most.
     pub large_rows_max: u64,
     /// Flights in a hundred that a client leaves in the middle.
@@ -88,6 +92,8 @@ pub struct Topology {
     pub cancel_percent: u64,
     /// Clients in a hundred that send rubbish.
     pub rubbish_percent: u64,
+    /// Logins in a hundred that bring settings of their own, some of which no server takes, and are abandoned.
+    pub abandoned_percent: u64,
     /// Faults of the server.
     pub server_faults: u64,
     /// Faults stop at this time, microseconds.
@@ -140,14 +146,17 @@ impl Topology {
             server_check_delay_ms: *r.pick(&[0, 100, 30_000]),
             round_robin: r.percent(30),
             reset_always: r.percent(10),
-            startup_settings: r.percent(30),
+            startup_settings: r.percent(40),
             latency_us_max: *r.pick(&[10, 500, 20_000]),
             chunk_bytes_max: *r.pick(&[1, 7, 100, 4096, 65536]),
             held_back_bytes: *r.pick(&[1, 500, 20_000, 256 * 1024]),
+            slow_percent: *r.pick(&[0, 0, 3, 30]),
+            slow_us_max: *r.pick(&[500, 20_000, 100_000]),
             large_rows_max: *r.pick(&[20, 100]),
             vanish_percent: percent(&mut r, 15),
             cancel_percent: percent(&mut r, 30),
             rubbish_percent: percent(&mut r, 10),
+            abandoned_percent: percent(&mut r, 60),
             server_faults: percent(&mut r, 4),
             calm_at_us: r.between(500_000, 5_000_000),
         }

@@ -1,7 +1,7 @@
 //! The driver: it plays the runtime's part, with a clock that jumps.
 
 use super::canary::Canary;
-use super::client::{Client, Phase};
+use super::client::{Client, Phase, Retired};
 use super::faults::Fault;
 use super::network::Connection;
 use super::postgres::Postgres;
@@ -88,6 +88,8 @@ pub struct World {
     pub(super) pooler: Pooler,
     pub(super) postgres: Postgres,
     pub(super) clients: Vec<Client>,
+    /// Sessions whose client has gone in the midst of a flight, by number.
+    pub(super) retired: BTreeMap<u64, Retired>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) by_id: HashMap<ConnectionId, u64>,
     /// Connections to servers, by process id.
@@ -145,6 +147,7 @@ impl World {
             pooler,
             postgres,
             clients: Vec::new(),
+            retired: BTreeMap::new(),
             connections: BTreeMap::new(),
             by_id: HashMap::new(),
             by_process: HashMap::new(),

@@ -1,0 +1,60 @@
+//! Which statement ran under which settings.
+//!
+//! Every statement of a simulated client bears a token that no other has. A session notes the settings under which it began
+//! to run it, also where nobody will be told: whose statement ran under whose settings can be checked although its client
+//! has gone.
+
+use super::execute::Plan;
+use super::expression::{Expression, Function, Value};
+use super::settings::Snapshot;
+use super::statement::Statement;
+
+/// How tokens begin.
+const TOKEN: &str = "tok";
+
+/// A statement has begun to run.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    /// The first token in it.
+    pub token: String,
+    /// Under these settings.
+    pub settings: Snapshot,
+}
+
+/// The first token in a statement that is ready to run.
+pub(super) fn token(plan: &Plan) -> Option<&str> {
+    match plan {
+        Plan::Empty => None,
+        Plan::Cursor(cursor) => cursor.expressions().find_map(in_expression),
+        Plan::Utility(statement) => in_statement(statement),
+    }
+}
+
+fn in_statement(statement: &Statement) -> Option<&str> {
+    match statement {
+        Statement::Insert { value, .. }
+        | Statement::Update { value, .. }
+        | Statement::InsertTemporary { value, .. } => in_expression(value),
+        Statement::CopyOut(select) | Statement::Declare { select, .. } => select.items.iter().find_map(in_expression),
+        Statement::Perform(e) => in_expression(e),
+        Statement::DoExecute(statement) => in_statement(statement),
+        Statement::Raise { text, .. } => in_text(text),
+        _ => None,
+    }
+}
+
+fn in_expression(e: &Expression) -> Option<&str> {
+    match e {
+        Expression::Value(Value::Text(text)) => in_text(text),
+        Expression::Value(_) | Expression::Param(_) | Expression::Column(_) => None,
+        Expression::Operator(_, left, right) => in_expression(left).or_else(|| in_expression(right)),
+        Expression::Cast(inner, _) => in_expression(inner),
+        // What a pooler restores says in whose name, but it is not they who run it.
+        Expression::Call(Function::SetConfig, _) => None,
+        Expression::Call(_, arguments) => arguments.iter().find_map(in_expression),
+    }
+}
+
+fn in_text(text: &str) -> Option<&str> {
+    text.starts_with(TOKEN).then_some(text)
+}
