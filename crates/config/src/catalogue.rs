@@ -238,7 +238,7 @@ catalogue! {
     /// How many bytes of a message's text are examined at once.
     inspect_bytes_max: u32 {
         default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: AcceptedNoEffect("what is read of a message is a constant: 64 kB of a Query, 1 MiB of a Parse"),
-        help: "pgweir's own. The text of a longer Query counts as code of which nothing is known.",
+        help: "pgweir's own. A longer Query is judged by its text without constants, and where that is longer than 64 kB, or PREPARE or dollar quotes are in it, its client keeps its server (`SHOW PINS`). So does a client with a Bind longer than 64 kB of a statement that takes the name of a setting from a parameter.",
     }
     /// A name for the process.
     job_name: String {

@@ -1,13 +1,13 @@
 //! What the functions of a database do to the session, and which tables and views run them: worked out from its catalog.
 //!
 //! A [`Draft`] collects the rows of [`crate::catalog_query`]: functions with their source, and who runs whom. The source is
-//! judged like any text ([`pgweir_sql::body_effects`]); whoever runs something has its effects, too. What is left is a
+//! judged like any text ([`pgweir_sql::judge_body`]); whoever runs something has its effects, too. What is left is a
 //! [`Catalog`]: the names that matter. Nothing of a source is kept.
 
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, KnownNames, Language};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Objects, and pairs of who runs whom, that are kept while a catalog is read; a database with more is not understood.
 pub(crate) const RUNS_MAX: usize = 500_000;
@@ -24,6 +24,17 @@ pub(crate) struct Catalog {
     pub(crate) names: KnownNames,
     /// Settings that functions make and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
+    /// Names of all routines: one that is called and not among them has been made since.
+    routines: HashSet<Box<[u8]>, RandomState>,
+    /// Tells this database from all others, whatever the way to it.
+    pub(crate) identity: Option<Box<[u8]>>,
+}
+
+impl Catalog {
+    /// Whether all these routines have been judged.
+    pub(crate) fn knows_all(&self, names: &[Box<[u8]>]) -> bool {
+        names.iter().all(|name| self.routines.contains(name))
+    }
 }
 
 /// Kinds of things that have names or run functions.
@@ -51,6 +62,10 @@ struct Node {
     written: Effects,
     /// The last body that mentioned it.
     mentioned_by: u32,
+    /// Of a routine: the arguments that it takes for names of settings, bit 0 is the first.
+    passes: u64,
+    /// A routine in C.
+    in_c: bool,
 }
 
 /// `who` runs `what`.
@@ -71,6 +86,8 @@ pub(crate) struct Draft {
     by_word: HashMap<Box<[u8]>, u32, RandomState>,
     runs: Vec<Run>,
     hidden: Vec<Box<str>>,
+    routines: HashSet<Box<[u8]>, RandomState>,
+    identity: Option<Box<[u8]>>,
     source_bytes: usize,
     /// More than is kept: every statement may run any code.
     pub(crate) too_much: bool,
@@ -88,15 +105,19 @@ impl Draft {
     /// A row of either statement of [`crate::catalog_query`]; `false` where it is none.
     pub(crate) fn add_row(&mut self, row: &[Option<&[u8]>]) -> bool {
         match *row {
-            [Some([kind]), Some(oid), name, Some(of)] => match (oid_of(oid), oid_of(of)) {
+            [Some([kind]), Some(oid), name, Some(of)] if !kind.is_ascii_digit() => match (oid_of(oid), oid_of(of)) {
                 (Some(oid), Some(of)) => self.add_object(*kind, oid, &unescaped(name.unwrap_or_default()), of),
                 _ => false,
             },
-            [Some(oid), language, source] => match (oid_of(oid), language) {
-                (Some(oid), Some([language])) => self.add_source(oid, *language, source.map(unescaped).as_deref()),
-                // What a setting was before, and what it is now.
-                (oid, _) => oid.is_none(),
+            [Some(oid), Some([language]), source, names] => match oid_of(oid) {
+                Some(oid) => {
+                    let names = unescaped(names.unwrap_or_default());
+                    self.add_source(oid, *language, source.map(unescaped).as_deref(), &names)
+                }
+                None => false,
             },
+            // What a setting was before, and what it is now.
+            [Some(name), _, _] => oid_of(name).is_none(),
             _ => false,
         }
     }
@@ -109,12 +130,32 @@ impl Draft {
         let (who, what, on_write) = match kind {
             // A routine; `of` says how much is known of it.
             b'r' => {
+                self.routines.insert(name.into());
                 let node = self.node(Kind::Routine, oid, name) as usize;
+                self.nodes[node].in_c = matches!(of, 1 | 3);
                 self.nodes[node].read |= match of {
                     1 => Effects::NATIVE,
-                    2 => Effects::CODE,
+                    2 => pgweir_sql::UNREAD,
+                    3 => Effects::CODE,
                     _ => Effects::NONE,
                 };
+                return true;
+            }
+            b'b' => {
+                let node = self.node(Kind::Routine, oid, b"") as usize;
+                self.nodes[node].read |= pgweir_sql::effects_of_own(name);
+                return true;
+            }
+            b'x' => {
+                let effects = pgweir_sql::effects_of_own(name);
+                if effects.intersects(Effects::CODE) {
+                    let node = self.node(Kind::Routine, oid, name) as usize;
+                    self.nodes[node].read |= effects;
+                }
+                return true;
+            }
+            b'i' => {
+                self.identity = Some([name, b"/", oid.to_string().as_bytes()].concat().into());
                 return true;
             }
             b'f' => (self.node(Kind::Routine, oid, b""), Kind::Routine, false),
@@ -168,7 +209,7 @@ impl Draft {
     }
 
     /// The source of a routine; all names have come before. `None`: it is too long.
-    fn add_source(&mut self, oid: u32, language: u8, source: Option<&[u8]>) -> bool {
+    fn add_source(&mut self, oid: u32, language: u8, source: Option<&[u8]>, parameters: &[u8]) -> bool {
         let language = match language {
             b's' => Language::Sql,
             b'b' => Language::SqlStandard,
@@ -181,7 +222,7 @@ impl Draft {
             return true;
         };
         let Some(source) = source else {
-            self.nodes[who as usize].read |= Effects::CODE;
+            self.nodes[who as usize].read |= pgweir_sql::UNREAD;
             return true;
         };
         self.source_bytes += source.len();
@@ -189,7 +230,10 @@ impl Draft {
             self.too_much = true;
             return true;
         }
-        let mut effects = pgweir_sql::body_effects(language, source);
+        let parameters: Vec<&[u8]> = parameters.split(|b| *b == b',').collect();
+        let judged = pgweir_sql::judge_body(language, source, &parameters);
+        let mut effects = judged.effects;
+        self.nodes[who as usize].passes |= judged.passes;
         if effects.intersects(Effects::SETTINGS | Effects::CODE) {
             for name in pgweir_sql::body_settings(source) {
                 if self.hidden.len() <= SETTINGS_MAX && !self.hidden.contains(&name) {
@@ -219,7 +263,7 @@ impl Draft {
         }
         if source.windows(2).any(|pair| pair == b"&\"") {
             // U&"..": letters are escapes, any name may hide.
-            effects |= Effects::CODE;
+            effects |= pgweir_sql::UNREAD;
         }
         self.nodes[who as usize].read |= effects;
         true
@@ -238,8 +282,10 @@ impl Draft {
     pub(crate) fn finish(mut self) -> Catalog {
         if self.too_much {
             return Catalog {
-                names: KnownNames::everything(Effects::CODE),
+                names: KnownNames::everything(pgweir_sql::UNREAD),
                 hidden: self.hidden,
+                routines: self.routines,
+                identity: self.identity,
             };
         }
         self.pass_on_effects();
@@ -255,12 +301,19 @@ impl Draft {
                     .iter()
                     .for_each(|verb| names.add(verb.as_bytes(), node.read, node.written)),
                 _ if node.name.is_empty() => {}
-                _ => names.add(&node.name, node.read, node.written),
+                _ => {
+                    names.add(&node.name, node.read.without(Effects::PASSES), node.written);
+                    if node.read.intersects(Effects::PASSES) {
+                        names.add_passing(&node.name, node.passes);
+                    }
+                }
             }
         }
         Catalog {
             names,
             hidden: self.hidden,
+            routines: self.routines,
+            identity: self.identity,
         }
     }
 
@@ -273,15 +326,23 @@ impl Draft {
             .collect();
         while let Some(place) = news.pop() {
             let what = &self.nodes[place as usize];
-            let (read, written) = (what.read, what.written);
+            let (all, written, in_c) = (what.read, what.written, what.in_c);
+            // Only who calls a routine by its name in a text names the setting.
+            let read = if all.intersects(Effects::PASSES) {
+                all.without(Effects::PASSES) | Effects::UNTOLD
+            } else {
+                all
+            };
             let from = self.runs.partition_point(|run| run.what < place);
             for run in self.runs[from..].iter().take_while(|run| run.what == place) {
                 let who = &mut self.nodes[run.who as usize];
                 let (read, written) = match who.kind {
                     _ if run.on_write => (Effects::NONE, read | written),
-                    Kind::Relation | Kind::Word => (read, written),
+                    Kind::Word => (all, written),
+                    Kind::Relation => (read, written),
                     Kind::Routine => (read | written, Effects::NONE),
                     // Functions in C that read and print values are part of every type: they are not what pins are for.
+                    Kind::Type | Kind::Nameless if in_c => (Effects::NONE, Effects::NONE),
                     Kind::Type | Kind::Nameless | Kind::Definition => {
                         ((read | written).without(Effects::NATIVE), Effects::NONE)
                     }
@@ -304,6 +365,8 @@ impl Node {
             read: Effects::NONE,
             written: Effects::NONE,
             mentioned_by: NOBODY,
+            passes: 0,
+            in_c: false,
         }
     }
 }
@@ -363,10 +426,10 @@ mod tests {
             &["u", "13", "open_orders", "10"],
             &["d", "20", "checked", "1"],
             &["c", "14", "typed", "20"],
-            &["1", "p", "begin perform set_config('app.x', '1', false); end"],
-            &["2", "p", "begin perform Remember(); end"],
-            &["3", "s", "select 1"],
-            &["4", "p", "begin perform pg_advisory_lock(1); return new; end"],
+            &["1", "p", "begin perform set_config('app.x', '1', false); end", ""],
+            &["2", "p", "begin perform Remember(); end", ""],
+            &["3", "s", "select 1", ""],
+            &["4", "p", "begin perform pg_advisory_lock(1); return new; end", ""],
         ]);
         let settings = [
             "select remember()",
@@ -393,11 +456,14 @@ mod tests {
             &["r", "3", "twice", "0"],
             &["n", "0", "", "1"],
             &["d", "20", "shape", "1"],
-            &["3", "s", "select in_c(), in_perl()"],
+            &["3", "s", "select in_c(), in_perl()", ""],
         ]);
         assert_eq!(effects(&catalog, "select in_c(1)"), Effects::NATIVE);
-        assert_eq!(effects(&catalog, "select in_perl(1)"), Effects::CODE);
-        assert_eq!(effects(&catalog, "select twice()"), Effects::NATIVE | Effects::CODE);
+        assert_eq!(effects(&catalog, "select in_perl(1)"), pgweir_sql::UNREAD);
+        assert_eq!(
+            effects(&catalog, "select twice()"),
+            Effects::NATIVE | pgweir_sql::UNREAD
+        );
         assert_eq!(
             effects(&catalog, "select 'x'::shape"),
             Effects::NONE,
@@ -407,11 +473,46 @@ mod tests {
     }
 
     #[test]
+    fn what_calls_a_function_of_postgresql_s_own_that_is_not_harmless_is_told() {
+        let catalog = catalog(&[
+            &["r", "1", "set_ctx", "0"],
+            &["r", "2", "outer_ctx", "0"],
+            &["r", "3", "in_extension", "3"],
+            &["b", "2078", "set_config", "0"],
+            &["b", "2924", "query_to_xml", "0"],
+            &["v", "10", "tenants", "2078"],
+            &["v", "11", "pages", "2924"],
+            &["v", "12", "contexts", "1"],
+            &["n", "0", "", "3"],
+            &["i", "5", "1795326815.3", "0"],
+            &["1", "s", "select set_config(name, value, false)", "name,value,"],
+            &["2", "s", "select set_ctx('a.' || $1, $2)", ""],
+        ]);
+        let untold = Effects::SETTINGS | Effects::UNTOLD;
+        assert_eq!(effects(&catalog, "table tenants"), untold);
+        assert_eq!(effects(&catalog, "table pages"), pgweir_sql::UNREAD);
+        assert_eq!(effects(&catalog, "table contexts"), untold);
+        assert_eq!(effects(&catalog, "select outer_ctx('x', 'y')"), untold);
+        assert_eq!(
+            effects(&catalog, "select set_ctx('a.b', 'y')"),
+            Effects::SETTINGS | Effects::PASSES
+        );
+        assert_eq!(effects(&catalog, "select in_extension()"), Effects::CODE);
+        assert_eq!(effects(&catalog, "select 1 + 2"), Effects::NONE, "an operator in C");
+        assert_eq!(
+            catalog.names.passed_in(b"select set_ctx('a.b', 'y')").names,
+            ["a.b".into()]
+        );
+        assert!(catalog.knows_all(&[b"set_ctx"[..].into()]) && !catalog.knows_all(&[b"set_config"[..].into()]));
+        assert_eq!(catalog.identity.as_deref(), Some(&b"1795326815.3/5"[..]));
+    }
+
+    #[test]
     fn an_operator_or_a_cast_may_run_a_function_in_any_statement() {
         let catalog = catalog(&[
             &["r", "1", "remember", "0"],
             &["n", "0", "", "1"],
-            &["1", "s", "select set_config('work_mem', '1MB', false)"],
+            &["1", "s", "select set_config('work_mem', '1MB', false)", ""],
         ]);
         assert_eq!(effects(&catalog, "select 1 ### 2"), Effects::SETTINGS);
     }
@@ -422,8 +523,8 @@ mod tests {
             &["r", "1", "watch", "0"],
             &["r", "2", "make_partition", "0"],
             &["e", "0", "", "1"],
-            &["1", "p", "begin listen x; end"],
-            &["2", "p", "begin create table p partition of t default; end"],
+            &["1", "p", "begin listen x; end", ""],
+            &["2", "p", "begin create table p partition of t default; end", ""],
         ]);
         for text in [
             "create table t (a int)",
@@ -440,8 +541,8 @@ mod tests {
         let catalog = catalog(&[
             &["r", "1", "ping", "0"],
             &["r", "2", "pong", "0"],
-            &["1", "p", "begin perform pong(); end"],
-            &["2", "p", "begin perform ping(); listen x; end"],
+            &["1", "p", "begin perform pong(); end", ""],
+            &["2", "p", "begin perform ping(); listen x; end", ""],
         ]);
         assert_eq!(effects(&catalog, "select ping()"), Effects::LISTEN);
     }
@@ -451,8 +552,8 @@ mod tests {
         let catalog = catalog(&[
             &["r", "1", "make", "0"],
             &["r", "2", "latest", "0"],
-            &["1", "s", "insert into t values (1); select currval('s')"],
-            &["2", "s", "select currval('s')"],
+            &["1", "s", "insert into t values (1); select currval('s')", ""],
+            &["2", "s", "select currval('s')", ""],
         ]);
         assert_eq!(effects(&catalog, "select make()"), Effects::NONE);
         assert_eq!(effects(&catalog, "select latest()"), Effects::SEQUENCE);
@@ -462,14 +563,14 @@ mod tests {
     fn a_source_too_long_to_come_is_code_and_too_much_source_makes_everything_code() {
         let mut draft = Draft::default();
         assert!(draft.add_row(&[Some(b"r"), Some(b"1"), Some(b"long_one"), Some(b"0")]));
-        assert!(draft.add_row(&[Some(b"1"), Some(b"p"), None]));
+        assert!(draft.add_row(&[Some(b"1"), Some(b"p"), None, None]));
         let catalog = draft.finish();
-        assert_eq!(effects(&catalog, "select long_one()"), Effects::CODE);
+        assert_eq!(effects(&catalog, "select long_one()"), pgweir_sql::UNREAD);
         let mut draft = Draft::default();
         assert!(draft.add_row(&[Some(b"r"), Some(b"1"), Some(b"x"), Some(b"0")]));
         let source = vec![b' '; SOURCE_BYTES_MAX + 1];
-        assert!(draft.add_row(&[Some(b"1"), Some(b"s"), Some(&source)]));
-        assert_eq!(effects(&draft.finish(), "select 1"), Effects::CODE);
+        assert!(draft.add_row(&[Some(b"1"), Some(b"s"), Some(&source), None]));
+        assert_eq!(effects(&draft.finish(), "select 1"), pgweir_sql::UNREAD);
     }
 
     #[test]
@@ -482,7 +583,7 @@ mod tests {
             draft.add_row(&[Some(b"lock_timeout"), Some(b"1s"), Some(b"0")]),
             "of set_config()"
         );
-        assert!(!draft.add_row(&[Some(b"1"), Some(b"?"), None]));
+        assert!(!draft.add_row(&[Some(b"1"), Some(b"?"), None, None]));
     }
 
     /// The client's encoding may not have all letters of a source: what comes is ASCII, and read back.
@@ -493,9 +594,9 @@ mod tests {
             &["r", "1", "gr\\303\\266\\303\\237e", "0"],
             &["r", "2", "\\321\\204", "0"],
             &["r", "3", "calls", "0"],
-            &["1", "p", "begin listen x; end"],
-            &["2", "p", "begin set work_mem = '1MB'; end"],
-            &["3", "s", "select \\321\\204()"],
+            &["1", "p", "begin listen x; end", ""],
+            &["2", "p", "begin set work_mem = '1MB'; end", ""],
+            &["3", "s", "select \\321\\204()", ""],
         ]);
         assert_eq!(
             effects(&catalog, "select gr\u{f6}\u{df}e()"),
@@ -526,7 +627,7 @@ mod tests {
         for n in 0..2000_u32 {
             let oid = |kind: u32| (16384 + 2 * n + kind).to_string();
             for (kind, source) in [(0, "listen x"), (1, "select inner()")] {
-                assert!(draft.add_row(&[Some(oid(kind).as_bytes()), Some(b"s"), Some(source.as_bytes())]));
+                assert!(draft.add_row(&[Some(oid(kind).as_bytes()), Some(b"s"), Some(source.as_bytes()), None]));
             }
         }
         assert!(!draft.too_much);
@@ -551,7 +652,7 @@ mod tests {
             } else {
                 format!("select f{}()", n - 1)
             };
-            assert!(draft.add_row(&[Some(row(n).as_bytes()), Some(b"s"), Some(source.as_bytes())]));
+            assert!(draft.add_row(&[Some(row(n).as_bytes()), Some(b"s"), Some(source.as_bytes()), None]));
         }
         let catalog = draft.finish();
         assert_eq!(effects(&catalog, &format!("select f{}()", LONG - 1)), Effects::LISTEN);

@@ -5,6 +5,8 @@
 //! counts as code of which nothing is known: its transaction is followed by a probe. So no statement waits for a reading but
 //! those that the first server of a database would serve.
 //!
+//! A catalog belongs to a database of a server, however many entries of [databases] lead there.
+//!
 //! What is known counts no more behind a transaction that made functions, triggers, views or extensions which may matter,
 //! when a server was lost, and after RECONNECT and KILL. It is read again for what others may have changed when a server
 //! logs in and what is known is older than [`AGE_MAX`].
@@ -33,6 +35,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(250);
 
 /// Pauses are this many times as long as the reading before them, up to [`AGE_MAX`].
 const PAUSE_TIMES: u32 = 20;
+
+/// A call of what the catalog does not know has it read again if it is older than this.
+const UNKNOWN_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// A reading that is due lets the clients that wait for a server go first, for this long.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -172,7 +177,7 @@ impl Pooler {
     /// A server of this pool has logged in, or the pool has other settings: what is known of its database may be too old.
     pub(crate) fn look_after_catalog(&mut self, now: Time, pool_id: PoolId) {
         if self.shares_sessions(pool_id) {
-            let database = self.pool(pool_id).key.database.clone();
+            let database = self.pool(pool_id).catalog_key();
             let state = self.catalogs.by_database.entry(database).or_default();
             if state.reader.is_none() && state.tried_at.is_none_or(|at| now - at > AGE_MAX) {
                 state.wants(now);
@@ -183,10 +188,40 @@ impl Pooler {
 
     /// What is known of a database is not to be relied on: its servers are others, or were changed.
     pub(crate) fn doubt_catalog(&mut self, now: Time, pool_id: PoolId) {
-        let database = self.pool(pool_id).key.database.clone();
-        if let Some(state) = self.catalogs.by_database.get_mut(&database) {
-            state.doubts(now);
+        let database = self.pool(pool_id).catalog_key();
+        let identity = match self.catalogs.by_database.get(&database) {
+            Some(state) => state.read.identity.clone(),
+            None => return,
+        };
+        // Other names of its host may lead to the same database.
+        let mut doubted = Vec::new();
+        for (other, state) in &mut self.catalogs.by_database {
+            if *other == database || identity.is_some() && state.read.identity == identity {
+                state.doubts(now);
+                doubted.push(other.clone());
+            }
+        }
+        for database in doubted {
             self.tell_pools(&database);
+        }
+    }
+
+    /// Something is called that the catalog does not know: others may have made it, not through us.
+    #[cold]
+    pub(crate) fn catalog_may_be_old(&mut self, now: Time, server_id: ServerId) {
+        let Some(pool_id) = self.servers.get(server_id.0).map(|s| s.pool) else {
+            return;
+        };
+        let database = self.pool(pool_id).catalog_key();
+        if let Some(state) = self.catalogs.by_database.get_mut(&database) {
+            // A name that does not exist is called again and again: not a reading each time.
+            if state.due.is_none()
+                && state.reader.is_none()
+                && state.tried_at.is_none_or(|at| now - at > UNKNOWN_AGE_MAX)
+            {
+                state.wants(now);
+                self.tell_pools(&database);
+            }
         }
     }
 
@@ -212,7 +247,7 @@ impl Pooler {
             return false;
         }
         let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
-        let Some(state) = self.catalogs.by_database.get_mut(&pool.key.database) else {
+        let Some(state) = self.catalogs.by_database.get_mut(&pool.catalog_key()) else {
             return false;
         };
         if state.reader.is_some() || state.due.is_none_or(|due| due > now) {
@@ -225,7 +260,7 @@ impl Pooler {
         state.due = None;
         state.put_off = None;
         state.reader = Some(server_id);
-        let (version, database) = (state.version, pool.key.database.clone());
+        let (version, database) = (state.version, pool.catalog_key());
         self.tell_pools(&database);
         self.send_catalog_reading(now, server_id, version);
         true
@@ -304,7 +339,7 @@ impl Pooler {
     }
 
     fn reading_ended(&mut self, now: Time, pool_id: PoolId, reading: Reading) {
-        let database = &self.pool(pool_id).key.database.clone();
+        let database = &self.pool(pool_id).catalog_key();
         let Some(state) = self.catalogs.by_database.get_mut(database) else {
             return;
         };
@@ -365,7 +400,7 @@ impl Pooler {
     /// Gives all pools of a database what is known of it.
     fn tell_pools(&mut self, database: &Arc<str>) {
         for pool_id in self.pool_ids() {
-            if self.pool(pool_id).key.database == *database {
+            if self.pool(pool_id).catalog_key() == *database {
                 self.tell_pool(pool_id);
             }
         }
@@ -374,22 +409,23 @@ impl Pooler {
     fn tell_pool(&mut self, pool_id: PoolId) {
         self.tell_one_pool(pool_id);
         let told = |tells: fn(&Pool) -> bool| self.pools.iter().flatten().any(tells);
-        let (any_known, any_due) = (told(|p| p.catalog.is_some()), told(|p| p.reading_due.is_some()));
+        let (any_known, any_due) = (
+            told(|p| p.catalog.as_ref().is_some_and(|known| known.matters())),
+            told(|p| p.reading_due.is_some()),
+        );
         (self.catalogs.any_known, self.catalogs.any_due) = (any_known, any_due);
     }
 
     fn tell_one_pool(&mut self, pool_id: PoolId) {
         let reads = self.shares_sessions(pool_id);
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
-        let state = self.catalogs.by_database.get(&pool.key.database).filter(|_| reads);
+        let state = self.catalogs.by_database.get(&pool.catalog_key()).filter(|_| reads);
         pool.reading_due = state.and_then(|state| state.due.filter(|_| state.reader.is_none()));
         let Some(state) = state else {
             pool.catalog = None;
             return;
         };
-        if state.holds && state.read.names.is_empty() {
-            pool.catalog = None;
-        } else if !pool
+        if !pool
             .catalog
             .as_ref()
             .is_some_and(|known| known.is(&state.read, state.holds))

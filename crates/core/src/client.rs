@@ -92,6 +92,8 @@ pub(crate) struct Client {
     pub(crate) link: Option<ServerId>,
     pub(crate) waiting: Waiting,
     pub(crate) passing: Passing,
+    /// The text of a Query that is being passed on, without its constants.
+    pub(crate) long_text: Option<Box<pgweir_sql::Condensed>>,
     /// How often it has gone to another server than the one it had last; see [`Server::last_visit`].
     ///
     /// [`Server::last_visit`]: crate::server::Server::last_visit
@@ -162,6 +164,7 @@ impl Client {
             passing: Passing::None,
             visits: 0,
             needs_bytes: 0,
+            long_text: None,
             pins: Pins::default(),
             pinned: None,
             suspicion: None,

@@ -81,6 +81,9 @@ impl<'a> Message<'a> {
     }
 }
 
+/// What a function may do that is called by its number.
+const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Effects::SEQUENCE);
+
 impl Pooler {
     pub(crate) fn session_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
         let mut at = 0;
@@ -94,7 +97,7 @@ impl Pooler {
             match client.passing {
                 Passing::None => {}
                 Passing::Forward(_) | Passing::Skip(_) => {
-                    at += self.pass_on(now, id, at, input.len() - at);
+                    at += self.pass_on(now, id, at, &input[at..]);
                     continue;
                 }
             }
@@ -168,12 +171,12 @@ impl Pooler {
     }
 
     /// The rest of a message that was begun earlier.
-    fn pass_on(&mut self, now: Time, id: ClientId, at: usize, available: usize) -> usize {
+    fn pass_on(&mut self, now: Time, id: ClientId, at: usize, available: &[u8]) -> usize {
         let client = self.clients.get_mut(id.0).expect("the caller looked it up");
         let (Passing::Forward(left) | Passing::Skip(left)) = client.passing else {
             return 0;
         };
-        let bytes = available.min(left as usize);
+        let bytes = available.len().min(left as usize);
         let rest = left - bytes as u32;
         if let Passing::Forward(_) = client.passing {
             client.passing = if rest == 0 {
@@ -183,6 +186,12 @@ impl Pooler {
             };
             if let Some(server_id) = client.link {
                 let pool = client.pool;
+                if let Some(text) = &mut client.long_text {
+                    text.feed(&available[..bytes]);
+                    if rest == 0 {
+                        self.long_text_ends(now, id, server_id);
+                    }
+                }
                 self.outbox.forward(server_id.into(), at..at + bytes);
                 self.pool_mut(pool.expect("a linked client has a pool"))
                     .stats
@@ -315,10 +324,15 @@ impl Pooler {
             FrontendTag::Describe => self.plain(id, server_id, &message, Expect::Describe),
             FrontendTag::Close => self.close_untracked(id, server_id, &message),
             FrontendTag::FunctionCall => {
+                if !message.is_whole() && message.body().len() < size_of::<u32>() {
+                    return Step::NeedBytes;
+                }
                 if self.keeps_session(id) {
                     self.uses_sequences(server_id, Effects::CODE);
+                }
+                if self.keeps_session(id) && !crate::inspection::calls_large_objects(message.body()) {
                     let hidden = self.settings_of_functions(id);
-                    self.suspect(now, id, Effects::CODE, b"function call", hidden);
+                    self.suspect(now, id, CALLED, b"function call", hidden);
                 }
                 if tracked {
                     self.doubt_statements(server_id);
@@ -444,10 +458,15 @@ impl Pooler {
         if !server.is_clean() || client.passing != Passing::None || server.restoration.is_some() {
             return;
         }
-        let pinned = !client.pins.is_empty();
+        let (client_id, mut pinned) = (server.link, !client.pins.is_empty());
         let suspected = client.suspicion.is_some() || self.settings.probe_always;
-        if suspected && self.probe(server_id) {
-            return;
+        if suspected {
+            if self.probe(now, server_id) {
+                return;
+            }
+            pinned = client_id
+                .and_then(|c| self.clients.get(c.0))
+                .is_some_and(|c| !c.pins.is_empty());
         }
         if pinned {
             self.move_on(now, server_id);

@@ -467,7 +467,7 @@ impl Pooler {
                 target: Target::Statement,
                 name: b"",
             }) => {
-                self.describes_execute(id, server_id, b"");
+                self.describes_execute(now, id, server_id, b"");
                 self.ensure_unnamed(id, server_id);
                 let entry = Entry::forward(Expect::Describe);
                 let entry = match &self.client_mut(id).unnamed {
@@ -484,7 +484,7 @@ impl Pooler {
                 let Some(mut statement) = self.client_mut(id).statement(name).cloned() else {
                     return self.unknown_name(id, server_id, message, name, Expect::Describe);
                 };
-                self.describes_execute(id, server_id, name);
+                self.describes_execute(now, id, server_id, name);
                 match self.before_use(id, server_id, name, Expect::Describe, false) {
                     Use::Waits => return Step::Wait,
                     Use::Becomes(other) => statement = other,
@@ -511,12 +511,12 @@ impl Pooler {
     }
 
     /// Describe of an EXECUTE tells the rows of what it executes.
-    fn describes_execute(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) {
+    fn describes_execute(&mut self, now: Time, id: ClientId, server_id: ServerId, name: &[u8]) {
         let statement = self.client_mut(id).statement(name);
         if let Some(statement) = statement.filter(|s| s.effects.intersects(Effects::PREPARE)).cloned()
             && self.keeps_session(id)
         {
-            self.lend_names(id, server_id, Effects::PREPARE, &statement.query);
+            self.lend_names(now, id, server_id, Effects::PREPARE, &statement.query);
         }
     }
 

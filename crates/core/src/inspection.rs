@@ -13,7 +13,7 @@ use crate::reply_queue::{Entry, Ready};
 use crate::resetting::Returns;
 use crate::settings::PoolMode;
 use crate::time::Time;
-use pgweir_sql::Effects;
+use pgweir_sql::{Condensed, Effects};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
@@ -27,7 +27,10 @@ const SETTING_NAME_BYTES_MAX: usize = 128;
 const NAMED_SETTINGS_MAX: usize = 32;
 
 /// What a text that nobody has read may have done.
-const UNREAD: Effects = Effects::CODE.union(Effects::SETTINGS).union(Effects::ENDS);
+const UNREAD: Effects = pgweir_sql::UNREAD.union(Effects::SETTINGS).union(Effects::ENDS);
+
+/// `lo_open`, `lo_close`, `loread`, `lowrite` and the others of libpq's, by number: they leave nothing in the session.
+const LARGE_OBJECTS: [u32; 14] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 
 /// Beside the effects of a text: the client has another server now, and the text is looked at again. It is one of those for
 /// which the caller looks twice.
@@ -78,6 +81,46 @@ impl Pooler {
         effects
     }
 
+    /// The same of a Query whose text is too long to be kept: what is left of it without its constants is judged when its
+    /// last byte is on its way, as nothing of it runs before.
+    #[cold]
+    pub(crate) fn inspect_long(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+    ) -> Effects {
+        if self.keeps_session(id) {
+            let mut condensed = Box::<Condensed>::default();
+            condensed.feed(message.body());
+            self.client_mut(id).long_text = Some(condensed);
+            if message.is_whole() {
+                self.long_text_ends(now, id, server_id);
+            }
+        }
+        Effects::ALL
+    }
+
+    /// The last byte of a long Query is on its way.
+    #[cold]
+    pub(crate) fn long_text_ends(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        let Some(condensed) = self.client_mut(id).long_text.take() else {
+            return;
+        };
+        let Some(text) = condensed.finish() else {
+            return self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
+        };
+        let effects = pgweir_sql::effects(&text);
+        let mut effects = self.effects_of_names(now, server_id, &text, effects).without(ONLY_ASKS);
+        if effects.intersects(Effects::PASSES | Effects::PREPARE) {
+            effects = effects.without(Effects::PASSES) | pgweir_sql::UNREAD;
+        }
+        if !effects.is_empty() {
+            self.suspect_text(now, id, effects, &text, Vec::new());
+        }
+    }
+
     /// Says whether the client has gone to another server for this text, which is looked at again there.
     #[cold]
     fn inspect_effects(
@@ -90,7 +133,7 @@ impl Pooler {
         verdict: &pgweir_sql::Statement,
     ) -> bool {
         let of_text = effects;
-        let effects = effects | self.effects_of_names(server_id, text, effects);
+        let effects = self.effects_of_names(now, server_id, text, effects);
         if !self.keeps_session(id) {
             self.prepare_for(id, server_id, effects, None);
             self.note_traces(server_id, effects);
@@ -100,12 +143,26 @@ impl Pooler {
             return true;
         }
         self.code_may_ask(server_id, of_text, effects);
-        let mentioned = if ends_statements(verdict) {
+        let mut mentioned = if ends_statements(verdict) {
             Mentioned::default()
         } else {
-            self.lend_names(id, server_id, effects, text)
+            self.lend_names(now, id, server_id, effects, text)
         };
-        let effects = self.prepare_for(id, server_id, effects | mentioned.effects, None);
+        mentioned.effects |= self.effects_of_unknown(id, server_id, effects, verdict);
+        let mut effects = self.prepare_for(id, server_id, effects | mentioned.effects, None);
+        let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
+        if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
+            // Of a PREPARE in other company: what EXECUTE gives it nobody follows.
+            effects |= Effects::UNTOLD;
+        }
+        if effects.intersects(Effects::PASSES) {
+            let passed = self.settings_passed(server_id, text);
+            effects = effects.without(Effects::PASSES);
+            if passed.untold || !passed.parameters.is_empty() {
+                effects |= Effects::UNTOLD;
+            }
+            mentioned.hidden.extend(passed.names);
+        }
         let effects = if self.follows_names_in(id, verdict) {
             effects.without(Effects::PREPARE)
         } else {
@@ -142,6 +199,28 @@ impl Pooler {
             // What a PREPARE of ours that failed has left.
             let preparing = self.own_statements.names.preparing.clone();
             self.close_whatever(server_id, &preparing);
+        }
+    }
+
+    /// What EXECUTE may do where nobody knows what it executes: what others than the client's PREPARE have made.
+    fn effects_of_unknown(
+        &self,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        verdict: &pgweir_sql::Statement,
+    ) -> Effects {
+        use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Execute, Prepare};
+        if !effects.intersects(Effects::PREPARE) || !self.keeps_session(id) {
+            return Effects::NONE;
+        }
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        match verdict {
+            Prepare(_) | Deallocate(_) | DeallocateAll | DiscardAll => Effects::NONE,
+            Execute(name) if client.statement(name).is_some() => Effects::NONE,
+            Execute(_) => pgweir_sql::UNREAD,
+            _ if self.may_meet_prepare(id, server_id) => pgweir_sql::UNREAD,
+            _ => Effects::NONE,
         }
     }
 
@@ -183,7 +262,7 @@ impl Pooler {
             let returns = Returns::of(&statement.verdict, &statement.query);
             self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
         }
-        let effects = statement.effects | self.effects_of_names_in(server_id, statement);
+        let effects = self.effects_of_names_in(now, server_id, statement);
         if effects.intersects(Effects::SEQUENCE)
             && self.keeps_session(id)
             && self.goes_to_own_server(now, id, server_id)
@@ -193,21 +272,37 @@ impl Pooler {
         if self.keeps_session(id) {
             self.code_may_ask(server_id, statement.effects, effects);
         }
-        let mentioned = if self.keeps_session(id) && !ends_statements(&statement.verdict) {
-            self.lend_names(id, server_id, effects, &statement.query)
+        let mut mentioned = if self.keeps_session(id) && !ends_statements(&statement.verdict) {
+            self.lend_names(now, id, server_id, effects, &statement.query)
         } else {
             Mentioned::default()
         };
-        let effects = self.prepare_for(id, server_id, effects | mentioned.effects, Some(statement.id));
+        mentioned.effects |= self.effects_of_unknown(id, server_id, effects, &statement.verdict);
+        let mut effects = self.prepare_for(id, server_id, effects | mentioned.effects, Some(statement.id));
         if !self.keeps_session(id) || effects.is_empty() {
             return None;
         }
         let mut named = mentioned.hidden;
+        let mut parameters = Vec::new();
+        if effects.intersects(Effects::PASSES) {
+            let passed = self.settings_passed(server_id, &statement.query);
+            effects = effects.without(Effects::PASSES);
+            if passed.untold {
+                effects |= Effects::UNTOLD;
+            }
+            named.extend(passed.names);
+            parameters = passed.parameters;
+        }
         if effects.intersects(Effects::SETTINGS | Effects::CODE) && statement.query.contains(&b'$') {
             if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
                 return Some(Step::NeedBytes);
             }
-            named.extend(named_by_parameters(message.body(), names));
+            parameters.extend(pgweir_sql::setting_parameters(&statement.query));
+            let given = Given::read(message.body(), names);
+            if !message.is_whole() && !parameters.is_empty() || parameters.iter().any(|n| !given.tells(*n)) {
+                effects |= Effects::UNTOLD;
+            }
+            named.extend(given.names());
         }
         named.extend(self.settings_named(id, effects, &statement.query));
         let effects = without_mere_ends(effects, &statement.verdict);
@@ -278,26 +373,48 @@ fn ends_statements(verdict: &pgweir_sql::Statement) -> bool {
     matches!(verdict, Deallocate(_) | DeallocateAll | DiscardAll)
 }
 
-/// Custom settings that the parameters of a Bind name, as in `select set_config($1, $2, false)`.
-fn named_by_parameters(body: &[u8], names: &BindNames<'_>) -> Vec<Box<str>> {
-    let read = || -> Option<Vec<Box<str>>> {
-        let mut reader = Reader::new(&body[names.wire_bytes()..]);
-        let formats = usize::try_from(reader.i16().ok()?).ok()?;
-        reader.bytes(formats * 2).ok()?;
-        let mut found = Vec::new();
-        for _ in 0..reader.i16().ok()? {
-            let Ok(length) = usize::try_from(reader.i32().ok()?) else {
-                continue;
-            };
-            let value = reader.bytes(length).ok()?;
-            if let Some(name) = setting_name(value) {
-                found.push(name);
+/// Whether a FunctionCall calls a function for large objects; its body begins with the function's number.
+pub(crate) fn calls_large_objects(body: &[u8]) -> bool {
+    let number = body.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+    number.is_some_and(|number| LARGE_OBJECTS.contains(&number))
+}
+
+/// The values of a Bind, as far as they have been read; `None` is NULL.
+struct Given<'a>(Vec<Option<&'a [u8]>>);
+
+impl<'a> Given<'a> {
+    fn read(body: &'a [u8], names: &BindNames<'_>) -> Self {
+        let mut values = Vec::new();
+        let mut read = || -> Option<()> {
+            let mut reader = Reader::new(&body[names.wire_bytes()..]);
+            let formats = usize::try_from(reader.i16().ok()?).ok()?;
+            reader.bytes(formats * 2).ok()?;
+            for _ in 0..reader.i16().ok()? {
+                values.push(match usize::try_from(reader.i32().ok()?) {
+                    Ok(length) => Some(reader.bytes(length).ok()?),
+                    Err(_) => None,
+                });
             }
+            Some(())
+        };
+        debug_assert!(body.len() + HEADER_BYTES >= names.wire_bytes());
+        read();
+        Given(values)
+    }
+
+    /// Custom settings that any of them names, as in `select set_config($1, $2, false)`.
+    fn names(&self) -> impl Iterator<Item = Box<str>> {
+        self.0.iter().flatten().filter_map(|value| setting_name(value))
+    }
+
+    /// Whether the value of this parameter (`$1` is 1), taken for the name of a setting, is known, or in `pg_settings`.
+    fn tells(&self, number: u16) -> bool {
+        match self.0.get(usize::from(number).wrapping_sub(1)) {
+            Some(Some(value)) => !value.contains(&b'.') || setting_name(value).is_some(),
+            Some(None) => true,
+            None => false,
         }
-        Some(found)
-    };
-    debug_assert!(body.len() + HEADER_BYTES >= names.wire_bytes());
-    read().unwrap_or_default()
+    }
 }
 
 /// `app.tenant`, `role`: a name that pg_settings does not show.

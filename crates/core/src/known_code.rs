@@ -4,13 +4,17 @@ use crate::catalog::Catalog;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
+use crate::time::Time;
 use foldhash::fast::RandomState;
-use pgweir_sql::Effects;
+use pgweir_sql::{Effects, Passed};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Verdicts on prepared statements that a pool keeps; beyond it, it forgets all and looks again.
 const VERDICTS_MAX: usize = 4096;
+
+/// What a routine may do that the catalog does not know.
+const UNKNOWN: Effects = pgweir_sql::UNREAD.union(Effects::ROUTINES);
 
 /// What a pool knows of its database; there where some name matters, or where nothing is known.
 #[derive(Debug)]
@@ -31,18 +35,32 @@ impl Known {
         }
     }
 
+    /// Whether texts must be looked at for names.
+    pub(crate) fn matters(&self) -> bool {
+        !self.holds || !self.catalog.names.is_empty()
+    }
+
     /// Whether this is what [`Known::new`] would give.
     pub(crate) fn is(&self, catalog: &Arc<Catalog>, holds: bool) -> bool {
         Arc::ptr_eq(&self.catalog, catalog) && self.holds == holds
     }
 
-    fn effects_of(&self, text: &[u8]) -> Effects {
-        let effects = self.catalog.names.effects_in(text);
+    /// `of_text` is what the text does by itself.
+    fn effects_of(&self, text: &[u8], of_text: Effects) -> Effects {
+        let mut effects = self.catalog.names.effects_in(text);
+        if of_text.intersects(Effects::ROUTINES) && !self.knows_all_in(text) {
+            effects |= UNKNOWN;
+        }
         if (!effects.is_empty() || !self.holds) && pgweir_sql::is_definition(text) {
             effects | Effects::DEFINES
         } else {
             effects
         }
+    }
+
+    /// Whether all routines that a text calls have been judged.
+    fn knows_all_in(&self, text: &[u8]) -> bool {
+        self.holds && self.catalog.knows_all(&pgweir_sql::called(text))
     }
 
     /// What any statement may do as well: where what is known does not hold, anything.
@@ -57,7 +75,7 @@ impl Known {
         if self.verdicts.len() >= VERDICTS_MAX {
             self.verdicts.clear();
         }
-        let effects = self.effects_of(&statement.query);
+        let effects = self.effects_of(&statement.query, statement.effects);
         self.verdicts.insert(statement.id, effects);
         effects
     }
@@ -75,32 +93,56 @@ impl Pooler {
         self.servers
             .get(server_id.0)
             .and_then(|s| self.pools[s.pool as usize].as_ref())
-            .is_some_and(|pool| pool.catalog.is_some())
+            .is_some_and(|pool| pool.catalog.as_ref().is_some_and(|known| known.matters()))
     }
 
     /// Whether a text mentions a function that listens, or ends listening.
     pub(crate) fn names_listen(&mut self, server_id: ServerId, text: &[u8]) -> bool {
         self.known_by(server_id)
-            .is_some_and(|known| known.effects_of(text).intersects(Effects::LISTEN))
+            .is_some_and(|known| known.effects_of(text, Effects::NONE).intersects(Effects::LISTEN))
     }
 
-    /// What a Query may do by the names it mentions; `effects` are those of the text itself.
-    pub(crate) fn effects_of_names(&mut self, server_id: ServerId, text: &[u8], effects: Effects) -> Effects {
+    /// What a Query may do, by the names it mentions as well; `effects` are those of the text itself.
+    pub(crate) fn effects_of_names(
+        &mut self,
+        now: Time,
+        server_id: ServerId,
+        text: &[u8],
+        effects: Effects,
+    ) -> Effects {
+        let own = effects.without(Effects::ROUTINES);
         let Some(known) = self.known_by(server_id) else {
-            return Effects::NONE;
+            return own;
         };
-        let (found, any) = (known.effects_of(text), known.effects_of_any());
+        let (found, any) = (known.effects_of(text, effects), known.effects_of_any());
         self.may_run(server_id, found);
-        self.mentioned(found, effects) | any
+        self.meets_unknown(now, server_id, found);
+        (own | self.mentioned(found, effects) | any).without(Effects::ROUTINES)
+    }
+
+    /// A routine is called that the catalog does not know: it was made since.
+    fn meets_unknown(&mut self, now: Time, server_id: ServerId, found: Effects) {
+        if found.contains(UNKNOWN) {
+            self.catalog_may_be_old(now, server_id);
+        }
+    }
+
+    /// The settings that a text names where it calls routines that pass a name on.
+    pub(crate) fn settings_passed(&mut self, server_id: ServerId, text: &[u8]) -> Passed {
+        self.known_by(server_id)
+            .map(|known| known.catalog.names.passed_in(text))
+            .unwrap_or_default()
     }
 
     /// The same of a prepared statement; the verdict is kept.
-    pub(crate) fn effects_of_names_in(&mut self, server_id: ServerId, statement: &Statement) -> Effects {
+    pub(crate) fn effects_of_names_in(&mut self, now: Time, server_id: ServerId, statement: &Statement) -> Effects {
+        let own = statement.effects.without(Effects::ROUTINES);
         let Some(known) = self.known_by(server_id) else {
-            return Effects::NONE;
+            return own;
         };
         let (found, any) = (known.effects_of_prepared(statement), known.effects_of_any());
-        self.mentioned(found, statement.effects) | any
+        self.meets_unknown(now, server_id, found);
+        (own | self.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
     }
 
     fn mentioned(&mut self, found: Effects, effects: Effects) -> Effects {

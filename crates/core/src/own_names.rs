@@ -17,6 +17,7 @@ use crate::pins::PinReason;
 use crate::pooler::Pooler;
 use crate::prepared::{Kind, Meaning, Statement};
 use crate::reply_queue::{Effect, Entry, Expect};
+use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
@@ -32,7 +33,14 @@ pub(crate) struct Mentioned {
 
 impl Pooler {
     /// A text with these effects is about to run: what it may name is made available under the client's own names.
-    pub(crate) fn lend_names(&mut self, id: ClientId, server_id: ServerId, effects: Effects, text: &[u8]) -> Mentioned {
+    pub(crate) fn lend_names(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        text: &[u8],
+    ) -> Mentioned {
         let mut mentioned = Mentioned::default();
         let naming = effects.intersects(Effects::PREPARE | Effects::STATEMENTS);
         if !naming && !effects.intersects(Effects::CODE) {
@@ -62,7 +70,8 @@ impl Pooler {
             let Some((own, since)) = self.own_statement(id, &name) else {
                 continue;
             };
-            mentioned.effects |= own.effects | self.effects_of_names_in(server_id, &own);
+            mentioned.effects |= self.effects_of_names_in(now, server_id, &own);
+            self.names_given(server_id, &own, text, &mut mentioned);
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
             self.lend(server_id, &own, since);
             self.runs_names_in(server_id, &own);
@@ -70,6 +79,29 @@ impl Pooler {
         // The statements to come depend on settings, too.
         self.server_mut(server_id).may_set(mentioned.effects);
         mentioned
+    }
+
+    /// Settings whose names EXECUTE gives to the statement `own`.
+    fn names_given(&mut self, server_id: ServerId, own: &Statement, text: &[u8], mentioned: &mut Mentioned) {
+        let mut given = false;
+        if mentioned.effects.intersects(Effects::SETTINGS) {
+            given = !pgweir_sql::setting_parameters(&own.query).is_empty();
+        }
+        if mentioned.effects.intersects(Effects::PASSES) {
+            let passed = self.settings_passed(server_id, &own.query);
+            mentioned.effects = mentioned.effects.without(Effects::PASSES);
+            given |= !passed.parameters.is_empty();
+            if passed.untold {
+                mentioned.effects |= Effects::UNTOLD;
+            }
+            mentioned.hidden.extend(passed.names);
+        }
+        if given {
+            match pgweir_sql::constant_arguments(text) {
+                Some(constants) => mentioned.hidden.extend(constants),
+                None => mentioned.effects |= Effects::UNTOLD,
+            }
+        }
     }
 
     /// The statement of this name as servers know it by the client's own name, and since when the client has it. It is not

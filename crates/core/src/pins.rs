@@ -38,6 +38,8 @@ pub enum PinReason {
     NativeCode,
     /// The server could not tell what the session is like.
     UnknownState,
+    /// A custom setting whose name no text tells: `set_config()` with a computed name, code that is not read.
+    UntoldSetting,
 }
 
 /// What frees a server of a reason, when the client leaves.
@@ -53,7 +55,7 @@ pub(crate) enum Cleanup {
 
 impl PinReason {
     /// All of them, in the order of their bits.
-    pub const ALL: [PinReason; 14] = [
+    pub const ALL: [PinReason; 15] = [
         PinReason::SessionPooling,
         PinReason::LongStatement,
         PinReason::TemporaryObjects,
@@ -68,6 +70,7 @@ impl PinReason {
         PinReason::UnreadableSetting,
         PinReason::NativeCode,
         PinReason::UnknownState,
+        PinReason::UntoldSetting,
     ];
 
     /// The words of SHOW PINS and the log.
@@ -86,6 +89,9 @@ impl PinReason {
             PinReason::Sequences => "current values of sequences",
             PinReason::UnreadableSetting => "setting that is not UTF-8",
             PinReason::NativeCode => "function in C outside an extension",
+            PinReason::UntoldSetting => {
+                "setting of a name that no text tells (use SET LOCAL, set_config('app.name', .., true) or a literal name)"
+            }
             PinReason::UnknownState => "session state that the server could not tell",
         }
     }
@@ -100,7 +106,8 @@ impl PinReason {
             | PinReason::Listening
             | PinReason::PreparedStatements
             | PinReason::Sequences
-            | PinReason::UnreadableSetting => Cleanup::Discard,
+            | PinReason::UnreadableSetting
+            | PinReason::UntoldSetting => Cleanup::Discard,
             PinReason::LongStatement
             | PinReason::Library
             | PinReason::Seed

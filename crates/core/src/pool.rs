@@ -3,6 +3,7 @@
 use crate::idle_list::IdleList;
 use crate::ids::{ClientId, ServerId};
 use crate::known_code::Known;
+use crate::request::Endpoint;
 use crate::sequences::Sequences;
 use crate::session_state::Shape;
 use crate::settings::PoolSettings;
@@ -11,6 +12,7 @@ use crate::time::Time;
 use crate::wait_queue::WaitQueue;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// A pool's place in the table of pools; pools live as long as the process or until `autodb_idle_timeout`.
@@ -131,6 +133,20 @@ impl Pool {
             last_used: now,
             stats: Stats::default(),
         }
+    }
+
+    /// Tells its database from those of other servers: pools of several entries of [databases] may lead to one database.
+    pub(crate) fn catalog_key(&self) -> Arc<str> {
+        let mut key = String::new();
+        for endpoint in &self.settings.endpoints {
+            match endpoint {
+                Endpoint::Tcp { host, port } => write!(key, "{host}:{port} "),
+                Endpoint::Unix { path, .. } => write!(key, "{path} "),
+            }
+            .expect("a String takes all");
+        }
+        key += &self.settings.server_database;
+        key.into()
     }
 
     pub(crate) fn remember_startup_value(&mut self, name: &str, value: &str, reported: Vec<(Arc<str>, Arc<str>)>) {

@@ -33,6 +33,10 @@ pub(crate) struct Suspicion {
     pub(crate) effects: Effects,
     /// Settings it names that `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
+    /// Texts that it comes from, and that the server has not refused.
+    texts: u32,
+    /// The last of them is one statement.
+    single: bool,
     /// The beginning of the first suspicious statement.
     pub(crate) statement: Box<str>,
     /// What the session looked like before it.
@@ -113,24 +117,54 @@ const MAY_PIN: [(Effects, PinReason); PROBED.len()] = [
 ];
 
 /// Effects that no probe can see: they pin until the client leaves.
-const PIN_FOR_GOOD: [(Effects, PinReason); 5] = [
+const PIN_FOR_GOOD: [(Effects, PinReason); 6] = [
     (Effects::LOAD, PinReason::Library),
     (Effects::SEED, PinReason::Seed),
     (Effects::SERVER_BOUND, PinReason::ServerBound),
     (Effects::SEQUENCE, PinReason::Sequences),
     (Effects::NATIVE, PinReason::NativeCode),
+    (Effects::UNTOLD, PinReason::UntoldSetting),
 ];
 
+impl Suspicion {
+    /// Reasons to keep the client on its server until it leaves.
+    fn pins_for_good(&self) -> impl Iterator<Item = PinReason> {
+        let effects = self.effects;
+        PIN_FOR_GOOD
+            .into_iter()
+            .filter(move |(effect, _)| effects.intersects(*effect))
+            .map(|(_, reason)| reason)
+    }
+}
+
 impl Pooler {
+    /// The server has refused a text before it ran anything of it: what no probe can see has not happened. Where other texts
+    /// are suspected as well, it is not known whose it would be.
+    #[cold]
+    pub(crate) fn text_refused(&mut self, server_id: ServerId, fields: &ErrorFields<'_>) {
+        let server = self.servers.get(server_id.0).expect("looked up by the caller");
+        let front = server.queue.front().map(|e| (e.expect, e.to == To::Forward));
+        if !matches!(
+            front,
+            Some((Expect::Query | Expect::Parse | Expect::ParseUnnamed, true))
+        ) {
+            return;
+        }
+        let link = self.servers.get(server_id.0).and_then(|s| s.link);
+        let client = link.and_then(|id| self.clients.get_mut(id.0));
+        let suspicion = client.and_then(|c| c.suspicion.as_mut());
+        if let Some(suspicion) = suspicion.filter(|s| s.texts == 1 && (s.single || fields.is_of_grammar())) {
+            suspicion.texts = 0;
+            for (effect, _) in PIN_FOR_GOOD {
+                suspicion.effects = suspicion.effects.without(effect);
+            }
+        }
+    }
+
     /// A statement of the client's is on its way to its server.
     pub(crate) fn suspect(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
         if effects.is_empty() {
             return;
-        }
-        for (effect, reason) in PIN_FOR_GOOD {
-            if effects.intersects(effect) {
-                self.pin_by(now, id, reason, text);
-            }
         }
         if effects.intersects(Effects::DEFINES | Effects::TEMPORARY)
             && let Some(server_id) = self.client_mut(id).link
@@ -153,6 +187,11 @@ impl Pooler {
             })
         });
         suspicion.effects |= effects;
+        suspicion.texts += 1;
+        suspicion.single = text
+            .iter()
+            .position(|b| *b == b';')
+            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
         for name in hidden {
             if !suspicion.hidden.contains(&name) {
                 suspicion.hidden.push(name);
@@ -181,7 +220,7 @@ impl Pooler {
 
     /// Asks the server what the client's last transactions did to the session. Called when the server is clean; says
     /// whether there was anything to ask.
-    pub(crate) fn probe(&mut self, server_id: ServerId) -> bool {
+    pub(crate) fn probe(&mut self, now: Time, server_id: ServerId) -> bool {
         let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
             return false;
         };
@@ -197,6 +236,9 @@ impl Pooler {
             None if always => Suspicion::default(),
             None => return false,
         };
+        for reason in about.pins_for_good() {
+            self.pin_by(now, id, reason, about.statement.as_bytes());
+        }
         if always {
             about.effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
             if self.settings.probe_always_locks {
@@ -633,6 +675,8 @@ impl Pooler {
                 .and_then(|s| self.servers.get(s.0))
                 .is_some_and(|s| s.probe.is_some());
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
+        let suspected = client.suspicion.iter().flat_map(|s| s.pins_for_good());
+        let least = suspected.map(PinReason::cleanup).fold(least, Cleanup::max);
         client.pins.cleanup().max(least)
     }
 }

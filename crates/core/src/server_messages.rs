@@ -492,9 +492,14 @@ impl Pooler {
         {
             client.used_server = true;
         }
-        if (self.settings.probe_always || rest.suspected) && self.probe(id) {
-            Passed::Forward
-        } else if rest.pinned {
+        if !self.settings.probe_always && !rest.suspected {
+            // Nothing has changed.
+        } else if self.probe(now, id) {
+            return Passed::Forward;
+        } else if let Some(client) = linked.and_then(|c| self.clients.get(c.0)) {
+            rest.pinned = !client.pins.is_empty();
+        }
+        if rest.pinned {
             self.move_on(now, id);
             Passed::Forward
         } else {
@@ -638,6 +643,9 @@ impl Pooler {
             }
             let session = client.is_some_and(|c| self.clients.get(c.0).is_some_and(|c| c.is_session()));
             return if session { Passed::Forward } else { Passed::Skip };
+        }
+        if fields.is_refusal() {
+            self.text_refused(id, &fields);
         }
         self.rolled_back(id);
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");

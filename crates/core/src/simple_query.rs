@@ -71,7 +71,10 @@ impl Pooler {
             server.queried_in_pipeline = true;
         }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
-        let may = looks.then(|| self.inspect_text(now, id, server_id, text, &verdict));
+        let may = looks.then(|| match text {
+            Some(_) => self.inspect_text(now, id, server_id, text, &verdict),
+            None => self.inspect_long(now, id, server_id, message),
+        });
         if may.is_some_and(|may| may.intersects(GOES_ELSEWHERE)) && self.client_mut(id).link != Some(server_id) {
             return Step::Wait;
         }

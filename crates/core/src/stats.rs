@@ -265,8 +265,9 @@ impl Pooler {
         let last = !self
             .live_pools()
             .any(|(_, other)| other.key.database == pool.key.database);
-        if last {
-            self.catalogs.forget(&pool.key.database);
+        let catalog = pool.catalog_key();
+        if !self.live_pools().any(|(_, other)| other.catalog_key() == catalog) {
+            self.catalogs.forget(&catalog);
         }
         self.admin.periods.keep(&pool.key.database, &pool.stats, last);
     }

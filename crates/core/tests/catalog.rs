@@ -303,8 +303,12 @@ fn what_must_not_be_read_is_logged_and_keeps_nobody_waiting() {
     refuses_reading(&mut rig, server, "42501", "permission denied for table pg_proc");
     assert_eq!(warnings(&rig), 1);
     rig.told(client);
-    asks(&mut rig, client, "select remember()");
+    asks(&mut rig, client, "select abs(1)");
     assert_eq!(rig.server_of(client), None, "no probe without end");
+    asks(&mut rig, client, "select remember()");
+    assert_eq!(rig.server_of(client), Some(server), "nobody knows what it does");
+    nothing_found(&mut rig, server);
+    assert_eq!(rig.server_of(client), Some(server), "nor whose settings it makes");
 }
 
 /// A time limit or a conflict on a standby: the next try may succeed, and until then anything may be code.

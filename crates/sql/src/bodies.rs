@@ -1,10 +1,13 @@
 //! What the source of a function may do to the session: the same judgement as of a statement's text.
 
+use crate::built_in::look_up;
+use crate::calls;
 use crate::definitions;
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names;
 use crate::scan::effects;
+use crate::settings::{Argument, set_config_arguments};
 use crate::verbs::effects_of_verb;
 
 /// What a function is written in.
@@ -57,24 +60,150 @@ const COMMANDS: [&str; 24] = [
 /// What only asks: it matters where a transaction begins, and that is seen of statements alone.
 const ASKS: Effects = Effects::TEMPORARY_SCHEMA.union(Effects::CURRENT_SETTING);
 
-/// What running this body may do to the session beyond its transaction. Dynamic SQL is code of which nothing is known, but
-/// for the names in its constants.
-pub fn body_effects(language: Language, body: &[u8]) -> Effects {
-    let of_language = match language {
-        // The latter has queries only.
-        Language::Internal | Language::SqlStandard => {
-            return names::search(body).public().without(ASKS);
-        }
+/// What the source of a routine tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Body {
+    /// What running it may do to the session beyond its transaction; [`Effects::PASSES`] where `passes` is not 0.
+    pub effects: Effects,
+    /// Its parameters whose value is the name of a setting that it makes: bit 0 is the first.
+    pub passes: u64,
+}
+
+/// Judges a body; `parameters` are the names of what it is given, in order, as far as they have names. Dynamic SQL is code
+/// of which nothing is known, but for the names in its constants. What other routines do that it calls is not known here.
+pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body {
+    let found = names::search(body);
+    let readable = match language {
+        // A name in C, often another than that in SQL.
+        Language::Internal => return plain(found.public().without(ASKS) | internal(body)),
+        // Queries only.
+        Language::SqlStandard => found.public(),
         Language::Sql => effects(body),
         Language::Plpgsql => effects_of_plpgsql(body),
     };
-    let readable = if of_language.contains(Effects::ALL) {
-        // It may be a statement of a later PostgreSQL.
-        Effects::CODE | names::search(body).public()
+    // Of a statement that nobody knows it may be one of a later PostgreSQL.
+    let unread = readable.contains(Effects::ALL) || readable.contains(calls::UNREAD);
+    let dynamic = dynamic(language, body);
+    let readable = if readable.contains(Effects::ALL) {
+        found.public()
     } else {
-        of_language
+        readable
     };
-    readable.without(Effects::DEFINES | Effects::NATIVE | ASKS) | definitions::effects_of_body(body)
+    let mut effects = readable.without(Effects::DEFINES | Effects::NATIVE | Effects::UNTOLD | ASKS);
+    effects |= calls_of(body);
+    if language != Language::SqlStandard {
+        effects |= definitions::effects_of_body(body);
+    }
+    effects |= match dynamic {
+        Some(effects) if !unread => effects.without(ASKS),
+        _ => calls::UNREAD,
+    };
+    let passes = passes(body, parameters);
+    match passes {
+        None => effects |= Effects::UNTOLD,
+        Some(0) => {}
+        Some(_) => effects |= Effects::PASSES,
+    }
+    Body {
+        effects: effects.without(Effects::ROUTINES),
+        passes: passes.unwrap_or_default(),
+    }
+}
+
+fn plain(effects: Effects) -> Body {
+    Body { effects, passes: 0 }
+}
+
+/// [`judge_body`] of a block without parameters: DO.
+pub(crate) fn body_effects(language: Language, body: &[u8]) -> Effects {
+    let judged = judge_body(language, body, &[]);
+    match judged.passes {
+        0 => judged.effects,
+        _ => judged.effects.without(Effects::PASSES) | Effects::UNTOLD,
+    }
+}
+
+/// Functions in C that run SQL are not called by other names than in SQL.
+fn internal(name: &[u8]) -> Effects {
+    let name = name.trim_ascii();
+    let runs = name.windows(6).any(|part| part == b"to_xml")
+        || name.starts_with(b"ts_stat")
+        || name.starts_with(b"ts_rewrite");
+    let sets = name.starts_with(b"set_config");
+    match () {
+        () if runs || look_up(name).is_doubtful() => calls::UNREAD,
+        () if sets => Effects::UNTOLD,
+        () => Effects::NONE,
+    }
+}
+
+/// What the functions do that a body calls, under either reading of its strings.
+fn calls_of(body: &[u8]) -> Effects {
+    let effects = calls::effects(body, false);
+    match body.contains(&b'\\') {
+        true => effects | calls::effects(body, true),
+        false => effects,
+    }
+}
+
+/// EXECUTE; FOR .. IN EXECUTE, OPEN .. FOR EXECUTE, RETURN QUERY EXECUTE. Of a lone constant it is known what runs: its
+/// effects; `None` of anything else, and of what cannot be read.
+fn dynamic(language: Language, body: &[u8]) -> Option<Effects> {
+    let mut found = Effects::NONE;
+    let mut lexer = Lexer::new(body);
+    while let Some(token) = lexer.next() {
+        if token == Token::Unterminated {
+            return None;
+        } else if language == Language::Plpgsql && token.is("execute") {
+            let Some(Token::Text(text)) = lexer.next() else {
+                return None;
+            };
+            let ends = lexer
+                .peek()
+                .is_some_and(|t| t == Token::Byte(b';') || ["into", "using", "loop"].iter().any(|word| t.is(word)));
+            // Escapes and doubled quotes: it may be another text than it looks like.
+            let plain = !text.is_empty() && !text.contains(&b'\\') && !text.contains(&b'\'');
+            let of_text = effects(text);
+            if !ends || !plain || of_text.contains(Effects::ALL) {
+                return None;
+            }
+            found |= of_text | Effects::CODE;
+        }
+    }
+    Some(found.without(Effects::ROUTINES))
+}
+
+/// Parameters that name settings; `None` where a name of a setting cannot be told even by who calls.
+fn passes(body: &[u8], parameters: &[&[u8]]) -> Option<u64> {
+    let mut passes = 0;
+    let mut names: Vec<Box<[u8]>> = Vec::new();
+    for argument in set_config_arguments(body) {
+        match argument {
+            Argument::Literal(_) | Argument::Local => {}
+            Argument::Parameter(number @ 1..=64) => passes |= 1 << (number - 1),
+            Argument::Name(name) => names.push(name),
+            Argument::Parameter(_) | Argument::Untold => return None,
+        }
+    }
+    for name in &names {
+        // Who assigns to it, declares it again or has a column of its name makes another name of it.
+        let mut used = 0;
+        for token in Lexer::new(body) {
+            used += usize::from(token.identifier().is_some_and(|n| n == *name));
+            if token.is("from") {
+                return None;
+            }
+        }
+        let place = parameters
+            .iter()
+            .position(|p| **p == **name)
+            .filter(|place| *place < 64)?;
+        if used != names.iter().filter(|n| *n == name).count() {
+            return None;
+        }
+        passes |= 1 << place;
+    }
+    Some(passes)
 }
 
 fn effects_of_plpgsql(body: &[u8]) -> Effects {
@@ -82,11 +211,7 @@ fn effects_of_plpgsql(body: &[u8]) -> Effects {
     let mut effects = found.public();
     let all_seen = each_command(body, |statement| effects |= effects_of_verb(statement, false, found));
     if !all_seen {
-        effects |= Effects::CODE;
-    }
-    // EXECUTE; FOR .. IN EXECUTE, OPEN .. FOR EXECUTE, RETURN QUERY EXECUTE.
-    if Lexer::new(body).any(|token| token.is("execute") || token == Token::Unterminated) {
-        effects |= Effects::CODE;
+        effects |= calls::UNREAD;
     }
     effects.public()
 }
@@ -167,22 +292,78 @@ mod tests {
                 ("begin perform pg_advisory_lock(1); end", Effects::LOCKS),
                 ("begin listen x; end", Effects::LISTEN),
                 ("begin drop table if exists t; end", Effects::ENDS),
-                ("begin execute 'sel' || 'ect 1'; end", Effects::CODE),
-                ("begin return query execute x; end", Effects::CODE),
+                ("begin execute 'sel' || 'ect 1'; end", calls::UNREAD),
+                ("begin return query execute x; end", calls::UNREAD),
+                ("begin execute 'listen b'; end", Effects::CODE | Effects::LISTEN),
+                ("begin execute 'select f($1)' into x using y; end", Effects::CODE),
+                ("begin execute 'set ' || x; end", calls::UNREAD),
+                ("begin execute e'\\x73et a.b = 1'; end", calls::UNREAD),
+                ("begin execute 'slect 1'; end", calls::UNREAD),
+                ("begin x := query_to_xml(y, true, true, ''); end", calls::UNREAD),
+                (
+                    "begin perform set_config('a.' || y, '1', false); end",
+                    Effects::SETTINGS | Effects::UNTOLD,
+                ),
+                ("begin perform set_config(y, '1', true); end", Effects::SETTINGS),
+                ("begin perform f(1); x := g(y); end", Effects::NONE),
                 ("begin call p(); end", Effects::CODE),
                 ("begin select 1 into temp; end", Effects::TEMPORARY),
                 ("begin commit; rollback; close c; fetch c into x; end", Effects::NONE),
                 ("begin create table p partition of t default; end", Effects::NONE),
                 (
                     "begin execute format('create view %I', x); end",
-                    Effects::CODE | Effects::DEFINES,
+                    calls::UNREAD | Effects::DEFINES,
                 ),
-                ("begin raise 'open", Effects::CODE),
+                ("begin raise 'open", calls::UNREAD),
             ],
         );
         // Time that grows with the square of a body's length.
         let body = format!("begin {} end", "then select 1 ".repeat(20_000));
-        assert_eq!(body_effects(Language::Plpgsql, body.as_bytes()), Effects::CODE);
+        assert_eq!(body_effects(Language::Plpgsql, body.as_bytes()), calls::UNREAD);
+    }
+
+    #[test]
+    fn parameters_that_name_settings_are_found() {
+        let names: [&[u8]; 2] = [b"name", b"value"];
+        for (language, body, passes) in [
+            (Language::Sql, "select set_config(name, value, false)", 1),
+            (Language::Sql, "select set_config($2, $1, false)", 2),
+            (
+                Language::Plpgsql,
+                "begin perform set_config(Name, value, false); end",
+                1,
+            ),
+            (
+                Language::Plpgsql,
+                "begin perform set_config('a.b', value, false); end",
+                0,
+            ),
+        ] {
+            let judged = judge_body(language, body.as_bytes(), &names);
+            assert_eq!(judged.passes, passes, "{body}");
+            assert!(!judged.effects.intersects(Effects::UNTOLD), "{body}");
+            assert_eq!(judged.effects.intersects(Effects::PASSES), passes > 0, "{body}");
+        }
+        for (language, body) in [
+            (
+                Language::Plpgsql,
+                "begin name := 'a.' || name; perform set_config(name, value, false); end",
+            ),
+            (
+                Language::Plpgsql,
+                "declare name text; begin perform set_config(name, value, false); end",
+            ),
+            (
+                Language::Plpgsql,
+                "declare n alias for $1; begin perform set_config(n, value, false); end",
+            ),
+            (Language::Sql, "select set_config(name, value, false) from t"),
+            (Language::Sql, "select set_config('a.' || name, value, false)"),
+            (Language::Sql, "select set_config(other, value, false)"),
+        ] {
+            let judged = judge_body(language, body.as_bytes(), &names);
+            assert!(judged.effects.intersects(Effects::UNTOLD), "{body}");
+        }
     }
 
     #[test]
@@ -194,7 +375,7 @@ mod tests {
                 ("select $1 + set_limit(0.5)", Effects::SETTINGS),
                 ("select 1; set work_mem = '1MB'", Effects::SETTINGS),
                 ("create temp table t (a int); select 1", Effects::TEMPORARY),
-                ("frobnicate x", Effects::CODE),
+                ("frobnicate x", calls::UNREAD),
             ],
         );
         check(
@@ -210,7 +391,7 @@ mod tests {
         check(
             Language::Internal,
             &[
-                ("set_config_by_name", Effects::SETTINGS),
+                ("set_config_by_name", Effects::SETTINGS | Effects::UNTOLD),
                 ("pg_advisory_lock_int8", Effects::LOCKS),
                 ("dsqrt", Effects::NONE),
             ],

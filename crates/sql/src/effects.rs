@@ -58,8 +58,16 @@ impl Effects {
     pub const CURRENT_SETTING: Effects = Effects(1 << 18);
     /// A setting may change until the transaction ends: SET LOCAL. What is parsed meanwhile may be read by it.
     pub const LOCAL: Effects = Effects(1 << 19);
+    /// May make a setting whose name cannot be told from the text. A custom setting is in no view, so that a server can be
+    /// asked only for those whose names are known.
+    pub const UNTOLD: Effects = Effects(1 << 20);
+    /// Calls a routine that is none of PostgreSQL's own: the catalog of the database tells what it does. One that the
+    /// catalog does not know was made since it was read, or is a function of a later PostgreSQL.
+    pub const ROUTINES: Effects = Effects(1 << 21);
+    /// Passes an argument on as the name of a setting (a routine only): whoever calls it names the setting.
+    pub const PASSES: Effects = Effects(1 << 22);
     /// Everything: the verdict on text that cannot be read.
-    pub const ALL: Effects = Effects((1 << 20) - 1);
+    pub const ALL: Effects = Effects((1 << 23) - 1);
 
     /// One of the bits that a caller never sees, for what is no effect by itself.
     pub(crate) const fn private(number: u32) -> Effects {
@@ -112,7 +120,7 @@ impl BitOrAssign for Effects {
 }
 
 /// Names of the bits, lowest first, as [`Effects`] prints them.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 23] = [
     "SETTINGS",
     "RESETS",
     "TEMPORARY",
@@ -133,6 +141,9 @@ const NAMES: [&str; 20] = [
     "TEMPORARY_SCHEMA",
     "CURRENT_SETTING",
     "LOCAL",
+    "UNTOLD",
+    "ROUTINES",
+    "PASSES",
 ];
 
 /// `SETTINGS | RESETS`, and `NONE` for nothing.

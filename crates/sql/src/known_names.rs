@@ -3,7 +3,10 @@
 //! Names are compared by their ASCII words alone, without regard to case and wherever they stand, in constants and comments
 //! too: a word that is no name costs a probe, a name that is not seen costs the client its session.
 
+use crate::calls;
 use crate::effects::Effects;
+use crate::lexer::{Lexer, Token};
+use crate::settings::{Argument, argument};
 use std::collections::HashMap;
 
 /// Longer identifiers are cut (`NAMEDATALEN - 1`).
@@ -27,6 +30,19 @@ struct Mention {
     read: Effects,
     /// In a text that may write.
     written: Effects,
+    /// Of routines: the arguments that name settings, bit 0 is the first.
+    passes: u64,
+}
+
+/// Settings that a text names where it calls routines that pass the name on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Names given as constants.
+    pub names: Vec<Box<str>>,
+    /// Numbers of the parameters (`$1` is 1) given as names.
+    pub parameters: Vec<u16>,
+    /// Some name is neither, or the routine is called from elsewhere: a view, a constant, a default.
+    pub untold: bool,
 }
 
 /// Names, and what a text that mentions them may do to the session.
@@ -85,6 +101,43 @@ impl KnownNames {
         }
     }
 
+    /// A routine whose arguments, those of the bits in `passes`, name settings.
+    pub fn add_passing(&mut self, name: &[u8], passes: u64) {
+        self.add(name, Effects::PASSES, Effects::NONE);
+        match word_of(name) {
+            Some(word) => self.words.entry(word).or_default().passes |= passes,
+            None => self.unreadable.passes |= passes,
+        }
+    }
+
+    /// The settings that this text names where it calls routines that pass a name on; it has [`Effects::PASSES`].
+    pub fn passed_in(&self, text: &[u8]) -> Passed {
+        let mut passed = Passed::default();
+        let mut calls = 0;
+        calls::each_foreign(text, false, |_, foreign| {
+            let Some(name) = foreign.name else {
+                passed.untold = true;
+                return;
+            };
+            let mention = match word_of(&name) {
+                Some(word) => self.words.get(&word),
+                None => Some(&self.unreadable),
+            };
+            let Some(mention) = mention.filter(|mention| mention.passes != 0) else {
+                return;
+            };
+            calls += 1;
+            passed.add(text, foreign.arguments, mention.passes);
+        });
+        // A backslash may hide a call, a word that is no call may stand for one.
+        let mentions = words(text).filter(|word| {
+            let known = self.words.get(&*word.to_ascii_lowercase());
+            known.is_some_and(|mention| mention.read.intersects(Effects::PASSES))
+        });
+        passed.untold |= calls == 0 || mentions.count() > calls || text.contains(&b'\\');
+        passed
+    }
+
     /// What every statement may bring about without naming it: operators, casts.
     pub fn add_always(&mut self, effects: Effects) {
         self.all |= effects;
@@ -118,6 +171,7 @@ impl KnownNames {
         let mut found = Mention {
             read: self.always,
             written: Effects::NONE,
+            passes: 0,
         };
         let mut unreadable = false;
         let mut at = 0;
@@ -156,6 +210,47 @@ impl KnownNames {
         let writes = found.read.contains(WRITES);
         (if writes { found.read | found.written } else { found.read }).public()
     }
+}
+
+impl Passed {
+    /// Adds what a call names by the arguments whose bits are set.
+    fn add(&mut self, text: &[u8], mut arguments: Lexer<'_>, passes: u64) {
+        for number in 0..u64::BITS - passes.leading_zeros() {
+            let wanted = passes & (1 << number) != 0;
+            let mut one = arguments.clone();
+            match argument(text, &mut one) {
+                Argument::Literal(name) if wanted => match std::str::from_utf8(&name) {
+                    Ok(name) => self.names.push(name.to_ascii_lowercase().into()),
+                    Err(_) => self.untold = true,
+                },
+                Argument::Parameter(number) if wanted => self.parameters.push(number),
+                _ if wanted => self.untold = true,
+                _ => {}
+            }
+            if !skip_argument(&mut arguments) {
+                // A default value names it, if anything does.
+                self.untold |= passes >> number > 1;
+                return;
+            }
+        }
+    }
+}
+
+/// Goes behind the comma that ends an argument; `false` where the call ends.
+fn skip_argument(lexer: &mut Lexer<'_>) -> bool {
+    let mut depth = 0usize;
+    for token in lexer.by_ref() {
+        match token {
+            Token::Byte(b'(' | b'[') => depth += 1,
+            Token::Byte(b')' | b']') => match depth.checked_sub(1) {
+                Some(less) => depth = less,
+                None => return false,
+            },
+            Token::Byte(b',') if depth == 0 => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 fn is_word_byte(b: u8) -> bool {
@@ -246,6 +341,36 @@ mod tests {
             Effects::CODE
         );
         assert!(KnownNames::new().is_empty());
+    }
+
+    #[test]
+    fn whoever_calls_a_routine_that_passes_a_name_on_names_the_setting() {
+        let mut known = KnownNames::new();
+        known.add_passing(b"set_ctx", 1);
+        known.add_passing(b"other way", 2);
+        let of = |text: &str| known.passed_in(text.as_bytes());
+        let named = |names: &[&str], parameters: &[u16]| Passed {
+            names: names.iter().map(|n| (*n).into()).collect(),
+            parameters: parameters.to_vec(),
+            untold: false,
+        };
+        assert_eq!(of("select set_ctx('App.X', lower(y))"), named(&["app.x"], &[]));
+        assert_eq!(of("select public.set_ctx($2::text, $1), abs(1)"), named(&[], &[2]));
+        assert_eq!(
+            of("select set_ctx('a.b', '1'), \"other way\"(f(1, 2), 'c.d')"),
+            named(&["a.b", "c.d"], &[])
+        );
+        for text in [
+            "select set_ctx('a.' || 'b', '1')",
+            "select set_ctx(k, v) from t",
+            "do 'begin perform set_ctx(''a.b'', x); end'",
+            "select set_ctx('a.b', '1'), v from set_ctx",
+            "select \"other way\"('a.b')",
+            "select set_ctx(value => 'x', name => 'a.b')",
+            "select set_ctx('a\\x', '1')",
+        ] {
+            assert!(of(text).untold, "{text}");
+        }
     }
 
     proptest! {

@@ -7,8 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod bodies;
+mod built_in;
+mod calls;
+mod condensed;
 mod definitions;
 pub mod effects;
+mod harmless_names;
 mod known_names;
 mod lexer;
 mod names;
@@ -19,12 +23,14 @@ mod split;
 pub mod statement;
 mod verbs;
 
-pub use bodies::{Language, body_effects};
+pub use bodies::{Body, Language, judge_body};
+pub use calls::{UNREAD, called, effects_of_own};
+pub use condensed::Condensed;
 pub use definitions::is_definition;
 pub use effects::Effects;
-pub use known_names::{KnownNames, word_of, words};
+pub use known_names::{KnownNames, Passed, word_of, words};
 pub use scan::{Scanner, effects};
-pub use settings::{body_settings, hidden_settings, setting_parameters};
+pub use settings::{body_settings, constant_arguments, hidden_settings, setting_parameters};
 pub use split::{deallocated, statements};
 pub use statement::{Statement, classify};
 pub use verbs::belongs_to_session;

@@ -4,6 +4,7 @@
 //! three of these: so every fourth place is looked at, three bytes there are the key into a small table, and where the key
 //! is known the bytes around it are compared with the core.
 
+use crate::calls::surely_harmless;
 use memchr::{memchr, memmem};
 
 /// Six bytes of every name in [`crate::names::NAMES`].
@@ -50,18 +51,19 @@ struct Table {
 
 static TABLE: Table = Table::new();
 
-/// Whether this text is one statement, has no `U&"`, and no name from [`crate::names::NAMES`]; `temp` within a word does
-/// not count. `false` means nothing.
+/// Whether this text is one statement, has no `U&"`, no name from [`crate::names::NAMES`], and calls only what is surely
+/// harmless; `temp` within a word does not count. `false` means nothing.
 #[inline]
 pub(crate) fn is_harmless(text: &[u8]) -> bool {
     let statement = text.trim_ascii_end();
     let statement = statement.strip_suffix(b";").unwrap_or(statement);
     let Some(end) = statement.last_chunk::<8>() else {
         // Too short for a name behind its verb.
-        return !statement.iter().any(|b| matches!(b, b';' | b'&'));
+        return !statement.iter().any(|b| matches!(b, b';' | b'&' | b'('));
     };
     let (chunks, rest) = statement.as_chunks::<8>();
     let mut marks = 0;
+    let mut parentheses = 0;
     let mut before = FOLD;
     for chunk in chunks {
         let now = u64::from_le_bytes(*chunk) | FOLD;
@@ -69,6 +71,7 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
             return false;
         }
         marks |= mark(now, b';') | mark(now, b'&');
+        parentheses |= mark(now, b'(');
         before = now;
     }
     // The rest, and spaces behind it.
@@ -78,8 +81,12 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
         return false;
     }
     marks |= mark(now, b';') | mark(now, b'&');
-    marks == 0 || is_harmless_in_full(statement)
+    parentheses |= mark(now, b'(');
+    (marks & HIGH == 0 || is_harmless_in_full(statement)) && (parentheses & HIGH == 0 || surely_harmless(statement))
 }
+
+/// The highest bit of each byte.
+const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// Whether there is neither a semicolon nor a `U&"`.
 #[cold]
@@ -88,11 +95,11 @@ fn is_harmless_in_full(statement: &[u8]) -> bool {
     memchr(b';', statement).is_none() && memmem::find(statement, b"&\"").is_none()
 }
 
-/// Not 0 if one of the bytes is `wanted`, which has the bit of [`FOLD`] set.
+/// Has a bit of [`HIGH`] if one of the bytes is `wanted`, which has the bit of [`FOLD`] set; perhaps, too, if one is not
+/// ASCII.
 const fn mark(bytes: u64, wanted: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    let zero = bytes ^ (ONES * wanted as u64);
-    zero.wrapping_sub(ONES) & !zero & (ONES << 7)
+    (bytes ^ (ONES * wanted as u64)).wrapping_sub(ONES)
 }
 
 /// Where the three bytes from the fourth of eight are to be found: the fourth in the lowest byte of the key. What is above

@@ -1,10 +1,12 @@
 //! The effects of a whole text.
 
+use crate::calls;
 use crate::definitions;
 use crate::effects::Effects;
 use crate::lexer::Lexer;
 use crate::names::{self, PG_TEMP, SETTINGS_VIEW, Search, TEMP_WORD};
 use crate::prefilter::is_harmless;
+use crate::settings;
 use crate::split::Statements;
 use crate::verbs::{begins_ordinary, effects_of_verb};
 
@@ -39,11 +41,21 @@ fn effects_of_statements(text: &[u8]) -> Effects {
         .get(..6)
         .is_some_and(|word| word.eq_ignore_ascii_case(b"create"));
     let single = memchr::memchr(b';', text).is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
+    let mut effects = Effects::NONE;
+    if found.intersects(Effects::SETTINGS) && settings::is_untold(text) {
+        effects |= Effects::UNTOLD;
+    }
+    for backslashes in [false, true] {
+        effects |= calls::effects(text, backslashes);
+        if memchr::memchr(b'\\', text).is_none() {
+            break;
+        }
+    }
     if ordinary && single && !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
-        return asking(found).public();
+        return (effects | asking(found)).public();
     }
     // Of a schema that something is created in, it does not show whether it was there.
-    let mut effects = if single && begins_create { found } else { asking(found) };
+    effects |= if single && begins_create { found } else { asking(found) };
     for backslashes in [false, true] {
         let mut statements = Statements::new(text, backslashes);
         for statement in statements.by_ref() {

@@ -183,45 +183,162 @@ fn set_in_code(code: &[u8], add: &mut impl FnMut(&[u8])) {
 }
 
 /// First argument of a `set_config()`.
-enum Argument {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Argument {
     /// A constant, without escapes.
     Literal(Vec<u8>),
     /// `$n`
     Parameter(u16),
+    /// A lone identifier, folded: a parameter or a variable of a function.
+    Name(Box<[u8]>),
+    /// Any other expression.
+    Untold,
+    /// Any, of a setting that ends with its transaction: the third argument is `true`.
+    Local,
 }
 
 /// Bytes behind the name of the function in which its first argument ends, or is not told: a text full of them stays cheap.
 const ARGUMENT_BYTES_MAX: usize = 512;
 
-/// The first arguments of all `set_config()` in a text that can be told from it.
-fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument> {
+/// Whether some `set_config()` of this text makes a setting of the session whose name is neither a constant nor a parameter.
+pub(crate) fn is_untold(text: &[u8]) -> bool {
+    set_config_arguments(text).any(|argument| matches!(argument, Argument::Untold | Argument::Name(_)))
+}
+
+/// The constants among the arguments of an EXECUTE, those that look like names of custom settings, in lower case; `None`
+/// where not all its arguments are constants.
+pub fn constant_arguments(text: &[u8]) -> Option<Vec<Box<str>>> {
+    let mut lexer = Lexer::new(text);
+    let mut names = Vec::new();
+    lexer.by_ref().find(|token| *token == Token::Byte(b'('))?;
+    loop {
+        lexer.skip_space();
+        let start = lexer.position();
+        match lexer.next()? {
+            Token::Text(value) => {
+                let plain = matches!(text[start], b'\'' | b'$') && !value.contains(&b'\\') && !value.contains(&b'\'');
+                let value = std::str::from_utf8(value).ok().filter(|_| plain)?;
+                add_hidden(&mut names, value.to_ascii_lowercase().as_bytes());
+            }
+            Token::Number | Token::Byte(b',' | b'-') => {}
+            token if ["null", "true", "false"].iter().any(|word| token.is(word)) => {}
+            Token::Byte(b')') => return lexer.next().is_none_or(|t| t == Token::Byte(b';')).then_some(names),
+            _ => return None,
+        }
+    }
+}
+
+/// The first arguments of all `set_config()` in a text.
+pub(crate) fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument> {
     let lower = text.to_ascii_lowercase();
     let name = b"set_config";
     let ends: Vec<usize> = memmem::find_iter(&lower, name).map(|at| at + name.len()).collect();
-    ends.into_iter().filter_map(|at| {
+    let unreadable = memmem::find(&lower, b"u&\"").map(|_| Argument::Untold);
+    let called = ends.into_iter().filter_map(|at| {
         let rest = &text[at..text.len().min(at + ARGUMENT_BYTES_MAX)];
         let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
         let mut lexer = Lexer::new(rest);
         if lexer.next() != Some(Token::Byte(b'(')) {
+            // Part of another name, or in a comment; a name that is called has its parenthesis.
             return None;
         }
-        // The names of arguments may be given: set_config(setting_name => ..).
-        if lexer.accept("setting_name") {
-            while matches!(lexer.peek(), Some(Token::Byte(b':' | b'=' | b'>'))) {
-                lexer.next();
-            }
+        let local = is_local(lexer.clone());
+        let argument = argument(rest, &mut lexer);
+        Some(match argument {
+            Argument::Untold | Argument::Name(_) if local => Argument::Local,
+            argument => argument,
+        })
+    });
+    called.chain(unreadable)
+}
+
+/// The first argument of a call, whose parenthesis has been read.
+pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
+    // The names of arguments may be given: set_config(setting_name => ..).
+    let named = lexer.clone();
+    if lexer.accept("setting_name") {
+        let mut given = false;
+        while matches!(lexer.peek(), Some(Token::Byte(b':' | b'=' | b'>'))) {
+            lexer.next();
+            given = true;
         }
-        match lexer.next()? {
-            Token::Parameter(number) => Some(Argument::Parameter(number)),
-            // Within a constant quotes are doubled: set_config(''a.b'', ..).
-            Token::Text([]) => {
-                let name = &rest[lexer.position()..];
-                Some(Argument::Literal(name[..memchr(b'\'', name)?].into()))
-            }
-            Token::Text(name) => Some(Argument::Literal(name.into())),
-            _ => None,
+        if !given {
+            *lexer = named;
         }
-    })
+    }
+    lexer.skip_space();
+    let start = (*lexer).position();
+    let argument = match lexer.next() {
+        Some(Token::Parameter(number)) => Argument::Parameter(number),
+        // Within a constant quotes are doubled: set_config(''a.b'', ..).
+        Some(Token::Text([])) => {
+            let name = &text[(*lexer).position()..];
+            let Some(end) = memchr(b'\'', name) else {
+                return Argument::Untold;
+            };
+            if !name[end..].starts_with(b"''") {
+                return Argument::Untold;
+            }
+            let name = &name[..end];
+            *lexer = Lexer::new(&text[(*lexer).position() + end + 2..]);
+            Argument::Literal(name.into())
+        }
+        // With escapes it may be another name than it looks like.
+        Some(Token::Text(name)) => match text[start] {
+            b'\'' | b'$' | b'e' | b'E' | b'n' | b'N' if !name.contains(&b'\\') && !name.contains(&b'\'') => {
+                Argument::Literal(name.into())
+            }
+            _ => return Argument::Untold,
+        },
+        Some(token @ (Token::Word(_) | Token::Quoted(_))) => match token.identifier() {
+            Some(name) => Argument::Name(name),
+            None => return Argument::Untold,
+        },
+        _ => return Argument::Untold,
+    };
+    while lexer.peek() == Some(Token::Byte(b':')) {
+        lexer.next();
+        let text = ["text", "varchar"];
+        let is_text = |t: Token<'_>| t == Token::Byte(b':') || text.iter().any(|name| t.is(name));
+        if !lexer.next().is_some_and(is_text) {
+            return Argument::Untold;
+        }
+        if text.iter().any(|name| lexer.accept(name)) {
+            break;
+        }
+    }
+    match lexer.next() {
+        Some(Token::Byte(b',' | b')')) => argument,
+        _ => Argument::Untold,
+    }
+}
+
+/// Whether the third argument of a call, whose parenthesis has been read, is the word TRUE.
+fn is_local(mut lexer: Lexer<'_>) -> bool {
+    let (mut depth, mut commas) = (0usize, 0);
+    while let Some(token) = lexer.next() {
+        match token {
+            Token::Byte(b'(' | b'[') => depth += 1,
+            Token::Byte(b')' | b']') => match depth.checked_sub(1) {
+                Some(less) => depth = less,
+                None => return false,
+            },
+            Token::Byte(b',') if depth == 0 => {
+                commas += 1;
+                if commas == 2 {
+                    lexer.accept("is_local");
+                    while matches!(lexer.peek(), Some(Token::Byte(b':' | b'=' | b'>'))) {
+                        lexer.next();
+                    }
+                    return lexer.accept("true") && lexer.next() == Some(Token::Byte(b')'));
+                }
+            }
+            // The names of arguments change their order.
+            Token::Byte(b'>') => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -305,6 +422,24 @@ mod tests {
     fn a_set_that_only_one_reading_of_a_string_shows_is_found() {
         assert_eq!(hidden(r"select '\'; set a.b = 1 --'"), ["a.b"]);
         assert_eq!(hidden(r"select '\''; set a.b = 1 --'"), ["a.b"]);
+    }
+
+    #[test]
+    fn constants_that_execute_gives_are_read() {
+        let given = |text: &str| constant_arguments(text.as_bytes()).map(|names| names.join(" "));
+        assert_eq!(
+            given("execute p('App.X', 'attacker', -1.5, null);").as_deref(),
+            Some("app.x")
+        );
+        for text in [
+            "execute p",
+            "execute p('a' || '.b')",
+            "execute p(e'a\\x2eb')",
+            "execute p('a'), ('b')",
+            "execute p('a",
+        ] {
+            assert_eq!(given(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What one statement may do, from its first words.
 
+use crate::bodies::{Language, body_effects};
+use crate::calls::UNREAD;
 use crate::effects::Effects;
 use crate::lexer::{Lexer, Token};
 use crate::names::{SETTINGS_VIEW, TEMP_WORD};
@@ -71,7 +73,8 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
         b"listen" => Effects::LISTEN,
         b"unlisten" => Effects::LISTEN | Effects::ENDS,
         b"load" => Effects::LOAD,
-        b"do" | b"call" => Effects::CODE,
+        b"do" => block(lexer),
+        b"call" => Effects::CODE,
         b"drop" | b"close" | b"rollback" | b"abort" => Effects::ENDS,
         b"begin" | b"start" | b"commit" | b"end" | b"savepoint" | b"release" | b"fetch" | b"move" | b"show"
         | b"lock" | b"notify" | b"analyze" | b"analyse" | b"vacuum" | b"cluster" | b"checkpoint" | b"reindex"
@@ -195,6 +198,63 @@ fn explain(lexer: Lexer<'_>) -> Effects {
         }
     }
     effects
+}
+
+/// DO [ LANGUAGE name ] 'code': PL/pgSQL is read like the body of a function.
+fn block(lexer: Lexer<'_>) -> Effects {
+    let mut code = None;
+    let mut language = None;
+    let mut last = Token::Number;
+    for token in lexer {
+        match token {
+            Token::Text(_) if last.is("language") => language = Some(token),
+            Token::Text(text) if code.is_none() => code = Some(text),
+            Token::Word(_) if token.is("language") => {}
+            Token::Word(_) | Token::Quoted(_) if last.is("language") => language = Some(token),
+            _ => return UNREAD,
+        }
+        last = token;
+    }
+    let is_read = match language {
+        Some(Token::Text(name) | Token::Word(name)) => name.eq_ignore_ascii_case(b"plpgsql"),
+        Some(Token::Quoted(name)) => name == b"plpgsql",
+        _ => language.is_none(),
+    };
+    let Some(code) = code.filter(|code| is_read && !code.contains(&b'\\')) else {
+        return UNREAD;
+    };
+    // Of a plain constant quotes are doubled; what is doubled in dollar quotes is an empty constant, or the same.
+    let undoubled = code.windows(2).any(|pair| pair == b"''").then(|| undoubled(code));
+    let mut effects = Effects::CODE | body_effects(Language::Plpgsql, code);
+    if let Some(undoubled) = undoubled {
+        effects |= body_effects(Language::Plpgsql, &undoubled);
+    }
+    effects.without(SEEN)
+}
+
+/// What is asked for behind any code.
+const SEEN: Effects = Effects::LISTEN
+    .union(Effects::PREPARE)
+    .union(Effects::RESETS)
+    .union(Effects::ENDS)
+    .union(Effects::CURSORS)
+    .union(Effects::TEMPORARY)
+    .union(Effects::SETTINGS)
+    .union(Effects::DEFINES)
+    .union(Effects::LOCKS);
+
+/// With single quotes for doubled ones.
+fn undoubled(code: &[u8]) -> Vec<u8> {
+    let mut single = Vec::with_capacity(code.len());
+    let mut rest = code;
+    while let [first, behind @ ..] = rest {
+        single.push(*first);
+        rest = match behind {
+            [b'\'', behind @ ..] if *first == b'\'' => behind,
+            _ => behind,
+        };
+    }
+    single
 }
 
 /// PREPARE TRANSACTION 'name' prepares no statement; a statement may itself be called "transaction".

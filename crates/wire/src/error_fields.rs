@@ -13,6 +13,12 @@ pub struct ErrorFields<'a> {
     pub sqlstate: &'a [u8],
     /// `M`: the primary message.
     pub message: &'a [u8],
+    /// `R`: the function of the server's source that reports it.
+    pub routine: &'a [u8],
+    /// Whether there is a `P`: it is about a place in the text that the client has sent.
+    pub has_position: bool,
+    /// Whether there is a `W` or a `q`: it comes from within a function, or from a text that one runs.
+    pub has_context: bool,
 }
 
 impl<'a> ErrorFields<'a> {
@@ -39,9 +45,28 @@ impl<'a> ErrorFields<'a> {
                 b'S' if self.severity.is_empty() => self.severity = r.cstr()?,
                 b'C' => self.sqlstate = r.cstr()?,
                 b'M' => self.message = r.cstr()?,
+                b'R' => self.routine = r.cstr()?,
+                b'P' => {
+                    self.has_position = true;
+                    r.cstr()?;
+                }
+                b'W' | b'q' => {
+                    self.has_context = true;
+                    r.cstr()?;
+                }
                 _ => drop(r.cstr()?),
             }
         }
+    }
+
+    /// Whether it refuses a statement for what its text says: nothing of that statement has run.
+    pub fn is_refusal(&self) -> bool {
+        self.has_position && !self.has_context && self.sqlstate.starts_with(b"42")
+    }
+
+    /// Whether it refuses a whole text, as none the grammar knows: nothing of any of its statements has run.
+    pub fn is_of_grammar(&self) -> bool {
+        self.is_refusal() && self.routine == b"scanner_yyerror"
     }
 
     /// Whether the connection ends with this message.
@@ -61,7 +86,11 @@ mod tests {
             (f.severity, f.sqlstate, f.message),
             (&b"ERROR"[..], &b"42P01"[..], &b"no table"[..])
         );
-        assert!(!f.is_fatal());
+        assert!(!f.is_fatal() && !f.is_refusal());
+        let typo = ErrorFields::read(b"SERROR\0C42601\0Mno\0P1\0Fscan.l\0Rscanner_yyerror\0\0").unwrap();
+        assert!(typo.is_refusal() && typo.is_of_grammar());
+        let within = ErrorFields::read(b"SERROR\0C42601\0Mno\0P1\0Wfunction f\0Rscanner_yyerror\0\0").unwrap();
+        assert!(!within.is_refusal() && !within.is_of_grammar());
         assert_eq!(ErrorFields::read(b"\0").unwrap(), ErrorFields::default());
         assert!(ErrorFields::read(b"SFATAL\0\0").unwrap().is_fatal());
         assert!(ErrorFields::read(b"SFATAL").is_err());

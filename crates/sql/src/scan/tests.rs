@@ -220,9 +220,10 @@ fn objects_locks_and_the_rest() {
         ),
         (
             "do 'begin execute ''select pg_advisory_lock(1)''; end'",
-            Effects::CODE | Effects::LOCKS,
+            crate::calls::UNREAD | Effects::LOCKS,
         ),
-        ("call p()", Effects::CODE),
+        ("call p()", Effects::CODE | Effects::ROUTINES),
+        ("select p()", Effects::ROUTINES),
         ("load 'plperl'", Effects::LOAD),
         ("select setseed(0.1)", Effects::SEED),
         ("select currval('s')", Effects::SEQUENCE),
@@ -243,6 +244,45 @@ fn objects_locks_and_the_rest() {
         ("abort", Effects::ENDS),
         ("begin; rollback", Effects::ENDS),
     ]);
+}
+
+#[test]
+fn settings_whose_names_cannot_be_told() {
+    for text in [
+        "select set_config('app.' || 'x', '1', false)",
+        "select set_config(lower('APP.X'), '1', false)",
+        "select set_config(k, v, false) from (values ('app.x', '1')) t(k, v)",
+        "select set_config(('app.x'), '1', false)",
+        "select set_config('app.x'::varchar(5), '1', false)",
+        "select set_config(e'app\\x2ex', '1', false)",
+        "select set_config(u&'app!002ex' uescape '!', '1', false)",
+        "select set_config('app.'\n'x', '1', false)",
+        "select set_config(new_value => '1', setting_name => 'app.x', is_local => false)",
+        "copy (select set_config(j->>'k', '1', false) from t) to stdout",
+        "declare c cursor for select pg_catalog.\"set_config\" /* */ (k, v, false) from t",
+        "explain analyze select set_config(k, v, b) from t",
+        "create table x as select set_config(k, v, false) from t",
+        "select query_to_xml('select 1', true, true, '')",
+        "do $$begin perform set_config(n, '1', false); end$$",
+        "do $$begin execute 'set ' || n || ' = 1'; end$$",
+        "do language plperl 'x'",
+        "execute_later p",
+    ] {
+        assert!(effects(text.as_bytes()).contains(Effects::UNTOLD), "{text}");
+    }
+    for text in [
+        "select set_config('app.x', $1, false), set_config($2, $3, false), set_config($4::text, '', false)",
+        "select set_config(k, v, true) from t",
+        "select set_config('app.x'::text, (select a from t), false)",
+        "select set_config(setting_name => 'a.b', new_value => '', is_local => false)",
+        "do $$begin perform set_config('a.b', 'x', false); perform f(1); end$$",
+        "do 'begin perform set_config(''a.b'', ''x'', false); end'",
+        "set app.x = '1'",
+    ] {
+        assert!(!effects(text.as_bytes()).intersects(Effects::UNTOLD), "{text}");
+    }
+    // What a block loads or seeds no probe tells.
+    assert!(effects(b"do $$begin load 'x'; perform setseed(0.5); end$$").contains(Effects::LOAD | Effects::SEED));
 }
 
 /// A statement of a later PostgreSQL may do anything.
