@@ -73,7 +73,7 @@ SCRIPTS = {
         "insert into code_table values (1)", WORK_MEM, TENANT, "select code_set('24MB')", "select count(*) > 0 from code_table",
         WORK_MEM, "select v from code_outer", WORK_MEM, "insert into code_default (b) values (1)", WORK_MEM,
     ]),
-    "dynamic": (False, ["select code_dynamic('set work_mem = ''25MB''')", WORK_MEM]),
+    "dynamic": (True, ["select code_dynamic('set work_mem = ''25MB''')", WORK_MEM]),
     "locks": (True, ["select code_lock(501)", OWN_LOCKS, "select code_unlock(501)", OWN_LOCKS]),
     "temporary": (True, [
         "select code_temp()", "insert into code_tt values (7)", "table code_tt", "select code_untemp()",
