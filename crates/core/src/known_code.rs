@@ -114,6 +114,9 @@ impl Pooler {
         let Some(known) = self.known_by(server_id) else {
             return own;
         };
+        if !known.matters() && !effects.intersects(Effects::ROUTINES) {
+            return own;
+        }
         let (found, any) = (known.effects_of(text, effects), known.effects_of_any());
         self.may_run(server_id, found);
         self.meets_unknown(now, server_id, found);
@@ -140,6 +143,9 @@ impl Pooler {
         let Some(known) = self.known_by(server_id) else {
             return own;
         };
+        if !known.matters() && !statement.effects.intersects(Effects::ROUTINES) {
+            return own;
+        }
         let (found, any) = (known.effects_of_prepared(statement), known.effects_of_any());
         self.meets_unknown(now, server_id, found);
         (own | self.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
