@@ -103,7 +103,8 @@ impl Pooler {
         entry: Entry,
     ) -> Step {
         if self.keeps_session(id) {
-            self.lend_names(id, server_id, Effects::PREPARE, parse.query);
+            let now = self.server_mut(server_id).request_time;
+            self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
         }
         self.server_mut(server_id).queue.push(entry);
         self.forward(id, server_id, message)
@@ -195,7 +196,8 @@ impl Pooler {
                 .statements
                 .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         }
-        self.lend_names(id, server_id, Effects::PREPARE, parse.query);
+        let now = self.server_mut(server_id).request_time;
+        self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
         self.statements.intern_for_one(parse.query, parse.types, &settings)
     }
 

@@ -218,7 +218,6 @@ impl Pooler {
         match verdict {
             Prepare(_) | Deallocate(_) | DeallocateAll | DiscardAll => Effects::NONE,
             Execute(name) if client.statement(name).is_some() => Effects::NONE,
-            Execute(_) => pgweir_sql::UNREAD,
             _ if self.may_meet_prepare(id, server_id) => pgweir_sql::UNREAD,
             _ => Effects::NONE,
         }

@@ -127,7 +127,7 @@ fn who_would_notice_gets_an_idle_server_without_the_schema() {
         "select pg_my_temp_schema()",
         "select current_schemas(true)",
         "set temp_buffers = 200",
-        "select pg_temp.f()",
+        "select * from pg_temp.f",
         "do $$begin perform pg_is_other_temp_schema(1); end$$",
     ] {
         asks(&mut rig, owner, "select 1");

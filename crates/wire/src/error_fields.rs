@@ -61,12 +61,14 @@ impl<'a> ErrorFields<'a> {
 
     /// Whether it refuses a statement for what its text says: nothing of that statement has run.
     pub fn is_refusal(&self) -> bool {
-        self.has_position && !self.has_context && self.sqlstate.starts_with(b"42")
+        let of_text = self.has_position && self.sqlstate.starts_with(b"42");
+        // EXECUTE of a name that nobody has given.
+        !self.has_context && (of_text || self.sqlstate == b"26000")
     }
 
     /// Whether it refuses a whole text, as none the grammar knows: nothing of any of its statements has run.
     pub fn is_of_grammar(&self) -> bool {
-        self.is_refusal() && self.routine == b"scanner_yyerror"
+        self.is_refusal() && self.has_position && self.routine == b"scanner_yyerror"
     }
 
     /// Whether the connection ends with this message.
