@@ -2,8 +2,9 @@
 
 CARGO ?= cargo
 SEEDS ?= 20000
+MINUTES ?= 30
 
-.PHONY: help demo test check build bench record fuzz simulate conformance docs
+.PHONY: help demo test check build bench record fuzz simulate hunt conformance docs
 
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
@@ -13,6 +14,7 @@ help:
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
 	@echo 'make simulate  the simulation, SEEDS=20000 that nobody has run'
+	@echo 'make hunt      MINUTES=30 of new seeds, fuzzing and random sessions beside hostile clients'
 	@echo 'make conformance  the regression and isolation suites of PostgreSQL through pgweir (about ten minutes)'
 	@echo 'make docs      generated documentation: settings, errors, man page'
 
@@ -49,6 +51,10 @@ simulate:
 	$(CARGO) build --release -p pgweir-sim
 	target/release/simulate --again
 	target/release/simulate --new --seeds $(SEEDS)
+
+hunt:
+	scripts/setup --drivers
+	scripts/hunt $(MINUTES)
 
 conformance:
 	scripts/setup

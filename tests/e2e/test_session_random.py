@@ -5,7 +5,12 @@ clients run it on few servers with `link = adversarial`, while two others scramb
 
     PGWEIR_SESSION_SEEDS=500 tests/e2e/run -k session_random      # so many seeds, from 1
     PGWEIR_SESSION_SEED=17 tests/e2e/run -k session_random        # this one again
+    PGWEIR_SESSION_FROM=4711 tests/e2e/run -k session_random      # from that one on, which nobody has run
+    PGWEIR_SESSION_HOSTILE=yes PGWEIR_SESSION_MAJORS=15,18 tests/e2e/run -k session_random
+                                    # beside clients that cancel, vanish and abandon logins; on these servers
 """
+
+import contextlib
 
 import os
 import time
@@ -16,12 +21,16 @@ import pytest
 import test_differential as differential
 from harness import session_sequences as sequences
 from harness import wire
+from harness.hostile import hostiles
 from harness.pooler import kind
 from harness.scramblers import scramblers
 from test_session_differential import DATABASE, prepared_cluster
 
 SEEDS = int(os.environ.get("PGWEIR_SESSION_SEEDS", "24"))
 SEED = os.environ.get("PGWEIR_SESSION_SEED")
+FROM = int(os.environ.get("PGWEIR_SESSION_FROM", "1"))
+HOSTILE = bool(os.environ.get("PGWEIR_SESSION_HOSTILE"))
+MAJORS = [int(major) for major in os.environ.get("PGWEIR_SESSION_MAJORS", "15").split(",")]
 
 # Seeds that one test runs, so that tests take about the same time.
 SEEDS_PER_TEST = 12
@@ -36,7 +45,8 @@ POOL_SIZES = (2, 3)
 def rounds():
     if SEED is not None:
         return [range(int(SEED), int(SEED) + 1)]
-    return [range(first, min(first + SEEDS_PER_TEST, SEEDS + 1)) for first in range(1, SEEDS + 1, SEEDS_PER_TEST)]
+    end = FROM + SEEDS
+    return [range(first, min(first + SEEDS_PER_TEST, end)) for first in range(FROM, end, SEEDS_PER_TEST)]
 
 
 def first_difference(got, expected):
@@ -49,10 +59,11 @@ def first_difference(got, expected):
 
 
 @pytest.mark.skipif(kind() == "pgbouncer", reason="PgBouncer does not keep sessions")
+@pytest.mark.parametrize("major", MAJORS)
 @pytest.mark.parametrize("seeds", rounds(), ids=lambda r: f"{r[0]}-{r[-1]}")
-def test_random_sequences(make_pooler, seeds):
+def test_random_sequences(make_pooler, seeds, major):
     """Whatever the scripts' authors did not think of."""
-    cluster = prepared_cluster(15)
+    cluster = prepared_cluster(major)
     settings = {
         "default_pool_size": POOL_SIZES[seeds[0] // SEEDS_PER_TEST % len(POOL_SIZES)],
         "reserve_pool_size": 2,
@@ -79,7 +90,12 @@ def test_random_sequences(make_pooler, seeds):
     def neighbour():
         return psycopg.connect(pooler.dsn(dbname=DATABASE), autocommit=True, prepare_threshold=None)
 
-    with scramblers(neighbour):
+    def beside_hostiles():
+        if not HOSTILE:
+            return contextlib.nullcontext()
+        return hostiles(neighbour, pooler.connect_host(), pooler.port, DATABASE, seeds[0])
+
+    with scramblers(neighbour), beside_hostiles():
         for seed in seeds:
             steps = sequences.sequence(seed)
             if difference(steps) is not None:

@@ -22,7 +22,7 @@ pub enum Weakness {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 2] = [Weakness::CancelsQuestions, Weakness::AsksUnderCancel];
+    pub const ALL: [Weakness; 1] = [Weakness::CancelsQuestions];
 }
 
 impl Pooler {
