@@ -12,7 +12,7 @@ use crate::prepared::{Kind, OWN_ID_MAX, Statement};
 use crate::reply_queue::{Effect, Entry, Expect};
 use crate::server::Unnamed;
 use crate::settings::PoolMode;
-use pgweir_wire::Writer;
+use pgweir_wire::{TransactionStatus, Writer};
 use std::sync::Arc;
 
 impl Pooler {
@@ -183,7 +183,11 @@ impl Pooler {
     /// parsed: constants in it must be read as they were then (recording E12). Usually there are none.
     fn settings_to_parse_under(&mut self, server_id: ServerId, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {
         let server = self.servers.get(server_id.0).expect("looked up by the caller");
-        let in_doubt = server.settings_in_doubt || server.local_in_doubt;
+        // What has no constants is read alike, and in a failed transaction no setting can be made.
+        let in_doubt = server.settings_in_doubt || server.local_in_doubt && statement.has_constants;
+        if server.status == TransactionStatus::Failed {
+            return Vec::new();
+        }
         if statement.id <= OWN_ID_MAX || !in_doubt && *server.shape.parse_settings() == statement.settings {
             return Vec::new();
         }

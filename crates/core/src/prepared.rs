@@ -55,6 +55,8 @@ pub(crate) struct Statement {
     pub(crate) effects: pgweir_sql::Effects,
     /// The server infers the type of a parameter: see [`crate::parameter_types`].
     pub(crate) infers: bool,
+    /// Settings may change how something in its text is read: a string, or a comparison with NULL.
+    pub(crate) has_constants: bool,
     /// A copy that was made earlier may answer a Parse: nothing in it can be out of date without PostgreSQL's noticing.
     pub(crate) keeps: bool,
     /// Its text leaves it possible that it returns rows: others have no result that DDL could change.
@@ -99,6 +101,13 @@ fn effects(query: &[u8]) -> pgweir_sql::Effects {
         pgweir_sql::Effects::NONE
     };
     crate::secret_names::effects_of(query) | looked_at
+}
+
+/// `false` only where no setting but those that say what names mean changes what a text means.
+fn has_constants(query: &[u8]) -> bool {
+    let quotes = query.contains(&b'\'') || query.windows(2).any(|w| w[0] == b'$' && !w[1].is_ascii_digit());
+    let word = |word: &[u8]| query.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
+    quotes || word(b"null") || word(b"xml")
 }
 
 /// `false` only where the text begins with the word of a write and the word RETURNING is not in it.
@@ -218,6 +227,7 @@ impl StatementTable {
             verdict: pgweir_sql::classify(query),
             effects: effects(query),
             infers: crate::parameter_types::are_inferred(query, types),
+            has_constants: has_constants(query),
             keeps: !crate::parameter_types::may_name_types(query),
             may_return_rows: may_return_rows(query),
         };
@@ -369,6 +379,7 @@ impl OwnStatements {
                 verdict: pgweir_sql::Statement::Other,
                 effects: pgweir_sql::Effects::NONE,
                 infers: false,
+                has_constants: false,
                 keeps: true,
                 may_return_rows: true,
             })
@@ -630,6 +641,19 @@ mod tests {
         assert!(mentions("execute 'it\"s' \"x y\"", b"x y"));
         let long = "x".repeat(80);
         assert!(mentions(&format!("execute {}", &long[..63]), long.as_bytes()));
+    }
+
+    #[test]
+    fn constants_are_found() {
+        for text in [
+            "select 'x'",
+            "select $$x$$",
+            "select a = NULL",
+            "select xmlparse(document $1)",
+        ] {
+            assert!(has_constants(text.as_bytes()), "{text}");
+        }
+        assert!(!has_constants(b"select a, 1.5 from t where b = $1") && !has_constants(b"commit"));
     }
 
     #[test]
