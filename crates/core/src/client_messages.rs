@@ -154,10 +154,12 @@ impl Pooler {
         at
     }
 
-    /// A message has come in part: it is not worth looking at again before the rest has come. Of a Bind its names are enough.
+    /// A message has come in part: it is not worth looking at again before the rest has come. Of a Bind its names are enough,
+    /// and what is longer than a statement is never awaited to its end.
     #[cold]
     fn needs_whole(&mut self, id: ClientId, tag: FrontendTag, total: usize) {
-        if let (Some(client), false) = (self.clients.get_mut(id.0), tag == FrontendTag::Bind) {
+        let awaited = tag != FrontendTag::Bind && total <= STATEMENT_BYTES_MAX;
+        if let Some(client) = self.clients.get_mut(id.0).filter(|_| awaited) {
             client.needs_bytes = total as u32;
         }
     }
