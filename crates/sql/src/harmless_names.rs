@@ -4,7 +4,7 @@
 
 /// Functions that leave nothing in the session, whatever they are given, or that are known by name.
 #[rustfmt::skip]
-pub(crate) const FUNCTIONS: [&str; 2726] = [
+pub(crate) static FUNCTIONS: [&str; 2726] = [
     "_pg_char_max_length", "_pg_char_octet_length", "_pg_datetime_precision", "_pg_expandarray", "_pg_index_position",
     "_pg_interval_type", "_pg_numeric_precision", "_pg_numeric_precision_radix", "_pg_numeric_scale", "_pg_truetypid",
     "_pg_truetypmod", "abbrev", "abs", "aclcontains", "acldefault", "aclexplode", "aclinsert", "aclitemeq",
@@ -482,7 +482,7 @@ pub(crate) const FUNCTIONS: [&str; 2726] = [
 
 /// Functions that may run other code than the text shows, or have not been reviewed.
 #[rustfmt::skip]
-pub(crate) const DOUBTFUL: [&str; 73] = [
+pub(crate) static DOUBTFUL: [&str; 73] = [
     "amvalidate", "array_in", "array_recv", "array_subscript_handler", "binary_upgrade_add_sub_rel_state",
     "binary_upgrade_create_empty_extension", "binary_upgrade_logical_slot_has_caught_up",
     "binary_upgrade_replorigin_advance", "binary_upgrade_set_missing_value",
@@ -507,7 +507,7 @@ pub(crate) const DOUBTFUL: [&str; 73] = [
 
 /// Words of the grammar.
 #[rustfmt::skip]
-pub(crate) const KEY_WORDS: [&str; 495] = [
+pub(crate) static KEY_WORDS: [&str; 495] = [
     "abort", "absent", "absolute", "access", "action", "add", "admin", "after", "aggregate", "all", "also", "alter",
     "always", "analyse", "analyze", "and", "any", "array", "as", "asc", "asensitive", "assertion", "assignment",
     "asymmetric", "at", "atomic", "attach", "attribute", "authorization", "backward", "before", "begin", "between",

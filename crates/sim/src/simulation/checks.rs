@@ -82,10 +82,10 @@ impl World {
             let wrong = format!("{} ran with {name} = '{value}', which is another's", ran.token);
             return self.fail(wrong);
         }
-        if let Some(client) = self.clients.iter_mut().find(|c| c.session_number == number) {
-            if client.connection.is_some() {
-                return client.has_run(ran);
-            }
+        if let Some(client) = self.clients.iter_mut().find(|c| c.session_number == number)
+            && client.connection.is_some()
+        {
+            return client.has_run(ran);
         }
         if let Some(wrong) = self.retired.get(&number).and_then(|retired| retired.judge(&ran)) {
             self.fail(format!("session {number}, which has gone: {wrong}"));
