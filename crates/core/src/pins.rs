@@ -166,6 +166,13 @@ impl Pins {
         self.iter().map(PinReason::cleanup).max().unwrap_or(Cleanup::Nothing)
     }
 
+    /// Whether one of them is none that a probe could end.
+    #[cfg(feature = "weaknesses")]
+    pub(crate) fn for_good(self) -> bool {
+        let ends = |reason| PROBED.contains(&reason) || reason == PinReason::SessionPooling;
+        self.iter().any(|reason| !ends(reason))
+    }
+
     /// Whether something of the session pins, and not the pool's mode alone.
     pub(crate) fn of_session(self) -> bool {
         self.0 & !PinReason::SessionPooling.bit() != 0

@@ -32,6 +32,12 @@ impl Pooler {
         self.weakness = Some(weakness);
     }
 
+    /// Whether a client keeps its server for a reason that no question to the server could end.
+    #[cfg(feature = "weaknesses")]
+    pub fn is_pinned_for_good(&self, id: crate::ClientId) -> bool {
+        self.clients.get(id.0).is_some_and(|c| c.pins.for_good())
+    }
+
     /// Whether this defect was brought back.
     #[inline(always)]
     pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {

@@ -125,7 +125,10 @@ impl World {
             });
             // It is asked nothing while a cancel is on its way to it.
             let is_cancelled = matches!(server.id, ConnectionId::Server(id) if self.cancels.contains_key(&id));
-            if is_still(connection) && is_still(server) && at_rest && !listens && !is_cancelled {
+            // What no question could tell of is no tie that the session shows.
+            let for_good = matches!(connection.id, ConnectionId::Client(id) if self.pooler.is_pinned_for_good(id));
+            let is_excused = listens || is_cancelled || for_good;
+            if is_still(connection) && is_still(server) && at_rest && !is_excused {
                 wrong = Some(format!(
                     "{:?} keeps {:?}, though nothing ties it to it",
                     connection.id, server.id
