@@ -78,7 +78,8 @@ impl Pooler {
         let Some(segment) = server.queue.next_of_client() else {
             return;
         };
-        if segment == server.queue.segments_answered() && server.cancels_in_flight == 0 {
+        let is_at_work = segment == server.queue.segments_answered();
+        if is_at_work && server.cancels_in_flight == 0 && !server.begin_owed {
             return self.send_cancel(server_id);
         }
         server.cancel_wanted = Some(segment);
@@ -94,7 +95,7 @@ impl Pooler {
         let is_over = segment < at || server.queue.is_empty();
         if is_over {
             server.cancel_wanted = None;
-        } else if segment == at && server.cancels_in_flight == 0 {
+        } else if segment == at && server.cancels_in_flight == 0 && !server.begin_owed {
             server.cancel_wanted = None;
             self.send_cancel(server_id);
         }
@@ -127,7 +128,7 @@ impl Pooler {
     /// Passes a cancel on, unless one is already on its way: the second would find nothing else than the first.
     pub(crate) fn send_cancel(&mut self, server_id: ServerId) {
         let server = self.server_mut(server_id);
-        if server.cancels_in_flight > 0 {
+        if server.cancels_in_flight > 0 || server.begin_owed {
             return;
         }
         if let Some(key) = server.cancel_key.clone() {

@@ -217,6 +217,7 @@ impl Pooler {
         };
         let statement = self.own_statements.begin.clone();
         self.ensure_held(server_id, &statement);
+        self.server_mut(server_id).begin_owed = true;
         let queue = &mut self.server_mut(server_id).queue;
         queue.push(Entry::skip(Expect::Bind));
         queue.push(Entry::skip(Expect::Execute));
@@ -235,6 +236,13 @@ impl Pooler {
         if begin.failed {
             self.fail_transaction(server_id);
         }
+    }
+
+    /// The server has begun the transaction, or refused to: what follows may be cancelled.
+    #[cold]
+    pub(crate) fn begun(&mut self, server_id: ServerId) {
+        self.server_mut(server_id).begin_owed = false;
+        self.cancel_what_was_wanted(server_id);
     }
 
     /// Makes the transaction that was just begun a failed one, as the client knows it.

@@ -134,6 +134,8 @@ pub(crate) struct Server {
     pub(crate) cancel_key: Option<CancelKey>,
     /// Cancel requests on their way to it.
     pub(crate) cancels_in_flight: u32,
+    /// A deferred BEGIN is on its way: a cancel must not hit it, or what follows would run outside its transaction.
+    pub(crate) begin_owed: bool,
     /// The segment that its client wants cancelled, when the server gets to it.
     pub(crate) cancel_wanted: Option<u64>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.

@@ -178,6 +178,7 @@ impl Pooler {
             unnamed: Unnamed::Nothing,
             cancel_key: None,
             cancels_in_flight: 0,
+            begin_owed: false,
             cancel_wanted: None,
             close_reason: None,
             queried_in_pipeline: false,

@@ -269,6 +269,7 @@ impl Pooler {
                     Some(b'D') => self.command_complete(id, body),
                     Some(b'C') if body.starts_with(b"COMMIT") => self.committed(now, id),
                     Some(b'R') if body.starts_with(b"ROLLBACK") => self.rolled_back(id),
+                    Some(b'B') if server.begin_owed => self.begun(id),
                     _ => {}
                 }
                 let server = self.server_mut(id);
@@ -649,6 +650,7 @@ impl Pooler {
         }
         self.rolled_back(id);
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        server.begin_owed = false;
         let copy_in_doubt = std::mem::take(&mut server.sync_among_copy_data);
         if copy_in_doubt && fields.sqlstate == b"57014" && client.is_some() {
             // CopyFail, as a rule: everything in front of it had been swallowed. If it was a cancel, nobody else suffers.

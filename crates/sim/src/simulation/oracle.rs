@@ -31,6 +31,8 @@ pub struct Oracle {
     /// Notifications may be lost: with the listener that was to tell them.
     loses_notifications: bool,
     /// The last ReadyForQuery said so.
+    /// The private server was out of step behind a Query in the midst of a segment, and was brought back into it.
+    fell_into_step: bool,
     transaction_failed: bool,
     /// A cancel may have hit what is under way.
     pub cancelled: bool,
@@ -68,6 +70,7 @@ impl Oracle {
             loses_notifications,
             transaction_failed: false,
             cancelled: false,
+            fell_into_step: false,
             ran: HashMap::new(),
         };
         oracle.session.receive(&mut oracle.shared, 0, startup);
@@ -78,6 +81,7 @@ impl Oracle {
     /// Poolers close a server that is out of step, so that their clients, unlike a private server's, notice nothing.
     pub fn fall_into_step(&mut self) {
         if self.session.is_out_of_step() {
+            self.fell_into_step = true;
             let mut query = Vec::new();
             pgweir_wire::Writer::new(&mut query).query(b"");
             self.run_through(&query);
@@ -216,6 +220,10 @@ impl Oracle {
     }
 
     fn compare_next(&mut self, message: &[u8]) -> Verdict {
+        if self.fell_into_step && is_out_of_step(message) {
+            // Its server is kept for it, so it meets what a private server would have said.
+            return Verdict::CannotDescribe;
+        }
         let is_cancel = is_cancel_error(message);
         while self.expected.is_empty() {
             if self.session.busy_until().is_some() {
@@ -295,6 +303,12 @@ impl Oracle {
         pgweir_wire::Writer::new(&mut ready).ready_for_query(self.session.status());
         self.expected.push_back(ready);
     }
+}
+
+/// What PostgreSQL 18 says to the command behind a Query in the midst of a segment of the extended protocol.
+fn is_out_of_step(message: &[u8]) -> bool {
+    let text = b"StartTransactionCommand: unexpected state STARTED";
+    message.first() == Some(&b'E') && message.windows(text.len()).any(|w| w == text)
 }
 
 /// Errors 08P01 of Bind name the statement as the server knows it: the one exception to "the very same bytes".
