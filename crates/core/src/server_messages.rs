@@ -363,6 +363,7 @@ impl Pooler {
             && (status == TransactionStatus::Failed || !in_block && server.held.has_failed());
         if server.queue.is_empty() {
             let between = status == TransactionStatus::Idle;
+            server.queried_in_pipeline &= !between;
             server.held.note_ready(self.statements.now(), between, in_block);
             if between && server.held.take_doubt_at_end() {
                 server.held.doubt_for_good(self.statements.tick());
