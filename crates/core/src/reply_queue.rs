@@ -517,6 +517,15 @@ impl ReplyQueue {
         true
     }
 
+    /// Something of the pooler's own has failed the transaction: the client's next request is told this error instead of
+    /// that the transaction has failed.
+    pub(crate) fn answers_failed_transaction(&mut self, error: Vec<u8>) {
+        let next = self.entries.iter_mut().find(|e| e.to != To::Skip);
+        if let Some(next) = next.filter(|e| e.to == To::Forward) {
+            next.to = To::Replace(*b"25P02", Instead::Error(error));
+        }
+    }
+
     /// Drops markers at the front that nothing answers.
     fn drop_copy_end(&mut self) {
         while self.entries.front().is_some_and(|e| e.expect == Expect::CopyEnd) {

@@ -741,7 +741,11 @@ impl Pooler {
         let server = self.servers.get_mut(id.0).expect("still there");
         let alone = server.restoration.is_none() && server.queue.own_sync_in_front();
         if skipped && alone && std::mem::take(&mut server.forgets_sequences) {
-            // The client's own request behind it meets the same.
+            // The client's own request behind it meets the same, and is told so: the cancel may have been meant for it.
+            let error = if whole { bytes.to_vec() } else { in_short(&fields) };
+            if fields.sqlstate != b"25P02" {
+                server.queue.answers_failed_transaction(error);
+            }
             return Passed::Skip;
         }
         if server.restoration.is_some() {

@@ -348,6 +348,11 @@ impl Session {
         let Ok(Some(header)) = Header::read(&self.input) else {
             return;
         };
+        let unnamed = header.tag == b'P' && self.input.get(HEADER_BYTES) == Some(&0);
+        if unnamed || header.tag == b'Q' {
+            // Dropped before anything that a cancel could interrupt.
+            self.unnamed = None;
+        }
         self.input.drain(..header.message_bytes as usize);
         let extended = !matches!(header.tag, b'Q' | b'F');
         let cancelled = ServerError::error("57014", "canceling statement due to user request");
