@@ -26,6 +26,15 @@ const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of an ErrorResponse that are looked at: its severity and SQLSTATE come first.
 const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
 
+/// What PostgreSQL says in a failed transaction.
+const TRANSACTION_FAILED: ErrorText<'static> = ErrorText {
+    severity: "ERROR",
+    sqlstate: "25P02",
+    message: "current transaction is aborted, commands ignored until end of transaction block",
+    detail: "",
+    hint: "",
+};
+
 /// Why a server is not used again after [`Server::sync_among_copy_data`].
 const SYNC_AMONG_COPY_DATA: &str = "Sync among the data of a copy that failed";
 
@@ -767,6 +776,11 @@ impl Pooler {
                 self.log(LogLevel::Error, format!("{id}: {text}"));
                 Passed::Skip
             }
+            (Some(client), None) if skipped && self.misses_own_statement(id, &fields) => {
+                self.flush_run(id, run);
+                self.send(client, |w| w.error(&TRANSACTION_FAILED));
+                Passed::Skip
+            }
             (Some(client), None) => match self.in_clients_words(client, uses, bytes, whole) {
                 Some(reply) => {
                     self.flush_run(id, run);
@@ -784,6 +798,16 @@ impl Pooler {
                 }
             }
         }
+    }
+
+    /// Whether a failed transaction has kept the server from preparing a statement of the pooler's: its name is not for
+    /// clients.
+    fn misses_own_statement(&self, id: ServerId, fields: &ErrorFields<'_>) -> bool {
+        let failed = |s: &Server| s.status == TransactionStatus::Failed;
+        let prefix = crate::secret_names::PREFIX.as_bytes();
+        fields.sqlstate == b"26000"
+            && self.servers.get(id.0).is_some_and(failed)
+            && fields.message.windows(prefix.len()).any(|w| w == prefix)
     }
 
     /// An error that names a prepared statement by our name for it, with the client's own name instead.

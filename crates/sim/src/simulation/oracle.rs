@@ -260,7 +260,8 @@ impl Oracle {
         let Some(expected) = self.expected.pop_front() else {
             return self.compare_next(message);
         };
-        let other_error = self.session.status() == TransactionStatus::Failed && is_failed_transaction_error(message);
+        let is_known = is_failed_transaction_error(message) || is_missing_statement_error(message);
+        let other_error = self.session.status() == TransactionStatus::Failed && is_known;
         if expected == message
             || is_same_but_for_a_name(&expected, message)
             || is_same_notification(&expected, message)
@@ -328,6 +329,11 @@ fn is_same_but_for_a_name(expected: &[u8], message: &[u8]) -> bool {
 /// error all the same, and the same to whoever is told that the transaction is aborted.
 fn is_failed_transaction_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"25P02")
+}
+
+/// In a failed transaction nothing can be prepared again (docs/differences.md).
+fn is_missing_statement_error(message: &[u8]) -> bool {
+    message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"26000")
 }
 
 /// "SET LOCAL can only be used in transaction blocks".
