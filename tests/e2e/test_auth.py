@@ -663,7 +663,8 @@ def test_noisy_server(pg15, make_pooler, greeting):
         pooler = make_pooler(
             pg15,
             databases={"odd": f"host=127.0.0.1 port={odd.port}"},
-            settings={"server_check_query": "", "track_extra_parameters": None},
+            # It answers nothing but what a client asks.
+            settings={"server_check_query": "", "track_extra_parameters": None, "session_state": "pgbouncer"},
         )
         with pooler.connect(database="odd") as c:
             assert c.value("select 1", timeout=5) == "1"

@@ -78,8 +78,16 @@ impl Pooler {
         let Some(segment) = server.queue.next_of_client() else {
             return;
         };
-        let is_at_work = segment == server.queue.segments_answered();
-        if is_at_work && server.cancels_in_flight == 0 && !server.begin_owed {
+        let is_at_work = segment == server.queue.segments_answered() && server.cancels_in_flight == 0;
+        if is_at_work && server.may_cancel_begin() {
+            let link = server.link;
+            if let Some(client) = link
+                .filter(|_| server.begin_owed)
+                .and_then(|c| self.clients.get_mut(c.0))
+            {
+                // If the BEGIN is hit, what the client sends next must find the transaction failed.
+                client.waiting = Waiting::ForReplies;
+            }
             return self.send_cancel(server_id);
         }
         server.cancel_wanted = Some(segment);
@@ -95,7 +103,7 @@ impl Pooler {
         let is_over = segment < at || server.queue.is_empty();
         if is_over {
             server.cancel_wanted = None;
-        } else if segment == at && server.cancels_in_flight == 0 && !server.begin_owed {
+        } else if segment == at && server.cancels_in_flight == 0 && server.may_cancel_begin() {
             server.cancel_wanted = None;
             self.send_cancel(server_id);
         }
@@ -128,7 +136,7 @@ impl Pooler {
     /// Passes a cancel on, unless one is already on its way: the second would find nothing else than the first.
     pub(crate) fn send_cancel(&mut self, server_id: ServerId) {
         let server = self.server_mut(server_id);
-        if server.cancels_in_flight > 0 || server.begin_owed {
+        if server.cancels_in_flight > 0 || !server.may_cancel_begin() {
             return;
         }
         if let Some(key) = server.cancel_key.clone() {

@@ -11,6 +11,7 @@ use crate::client_messages::{Message, Step, idle_status};
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect, To};
+use crate::server_messages::Passed;
 use crate::settings::PoolMode;
 use crate::time::Time;
 use pgweir_sql::Statement;
@@ -243,6 +244,31 @@ impl Pooler {
     pub(crate) fn begun(&mut self, server_id: ServerId) {
         self.server_mut(server_id).begin_owed = false;
         self.cancel_what_was_wanted(server_id);
+    }
+
+    /// The ReadyForQuery behind a deferred BEGIN that the server has refused: the client believes that it is in a transaction,
+    /// and is told that this has failed.
+    #[cold]
+    pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId) -> Passed {
+        let link = self.server_mut(server_id).link;
+        let Some(id) = link.filter(|id| self.clients.get(id.0).is_some()) else {
+            return match self.server_mut(server_id).queue.is_empty() {
+                true => Passed::SkipAndRelease,
+                false => Passed::Skip,
+            };
+        };
+        self.client_mut(id).deferred_begin = Some(DeferredBegin {
+            since: now,
+            by: By::Query,
+            failed: true,
+            expired: false,
+        });
+        self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Failed));
+        self.release_if_clean(now, server_id);
+        match self.servers.get(server_id.0) {
+            Some(_) => Passed::Skip,
+            None => Passed::Closed,
+        }
     }
 
     /// Makes the transaction that was just begun a failed one, as the client knows it.

@@ -92,6 +92,8 @@ impl Pooler {
         message: &Message<'_>,
     ) -> Effects {
         if self.keeps_session(id) {
+            // What it asks is known when it has passed.
+            self.uses_sequences(server_id, Effects::CODE);
             let mut condensed = Box::<Condensed>::default();
             condensed.feed(message.body());
             self.client_mut(id).long_text = Some(condensed);
@@ -268,7 +270,7 @@ impl Pooler {
         {
             return Some(Step::Wait);
         }
-        if self.keeps_session(id) {
+        if self.keeps_session(id) && !ends_statements(&statement.verdict) {
             self.code_may_ask(server_id, statement.effects, effects);
         }
         let mut mentioned = if self.keeps_session(id) && !ends_statements(&statement.verdict) {

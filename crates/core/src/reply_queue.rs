@@ -390,6 +390,11 @@ impl ReplyQueue {
         self.segment_open.then_some(number)
     }
 
+    /// Whether one segment was sent, to its end, and nothing behind it.
+    pub(crate) fn is_one_whole_segment(&self) -> bool {
+        self.ready_owed == 1 && !self.segment_open
+    }
+
     /// Whether the server works on something of a client's.
     pub(crate) fn works_for_client(&self) -> bool {
         self.next_of_client() == Some(self.segments_answered)

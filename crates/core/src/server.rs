@@ -136,6 +136,8 @@ pub(crate) struct Server {
     pub(crate) cancels_in_flight: u32,
     /// A deferred BEGIN is on its way: a cancel must not hit it, or what follows would run outside its transaction.
     pub(crate) begin_owed: bool,
+    /// It has refused a deferred BEGIN: the client is told that its transaction has failed.
+    pub(crate) begin_refused: bool,
     /// The segment that its client wants cancelled, when the server gets to it.
     pub(crate) cancel_wanted: Option<u64>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
@@ -180,6 +182,12 @@ impl Server {
     pub(crate) fn may_set(&mut self, effects: Effects) {
         self.settings_in_doubt |= effects.intersects(Effects::SETTINGS);
         self.local_in_doubt |= effects.intersects(MAY_SET_LOCALLY);
+    }
+
+    /// Whether a cancel may go out though it could hit a deferred BEGIN: what is sent already must not run outside the
+    /// transaction then. PostgreSQL does not say that it has begun before it says more.
+    pub(crate) fn may_cancel_begin(&self) -> bool {
+        !self.begin_owed || self.queue.is_one_whole_segment()
     }
 
     /// Whether an answer that is due tells settings: what a Parse would be parsed under is not known before.

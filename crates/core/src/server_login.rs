@@ -179,6 +179,7 @@ impl Pooler {
             cancel_key: None,
             cancels_in_flight: 0,
             begin_owed: false,
+            begin_refused: false,
             cancel_wanted: None,
             close_reason: None,
             queried_in_pipeline: false,

@@ -403,6 +403,12 @@ impl Pooler {
             self.cancel_what_was_wanted(id);
         }
         let server = self.servers.get_mut(id.0).expect("still there");
+        if server.begin_refused && entry.to == To::Forward {
+            server.begin_refused = false;
+            self.flush_run(id, run);
+            return self.transaction_never_began(now, id);
+        }
+        let server = self.servers.get_mut(id.0).expect("still there");
         if matches!(entry.to, To::Skip) {
             if server.restoration.is_some() {
                 self.flush_run(id, run);
@@ -660,7 +666,8 @@ impl Pooler {
         }
         self.rolled_back(id);
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        server.begin_owed = false;
+        let own = |e: &crate::reply_queue::Entry| e.to == To::Skip && e.expect != Expect::Sync;
+        server.begin_refused |= std::mem::take(&mut server.begin_owed) && server.queue.front().is_some_and(own);
         let copy_in_doubt = std::mem::take(&mut server.sync_among_copy_data);
         if copy_in_doubt && fields.sqlstate == b"57014" && client.is_some() {
             // CopyFail, as a rule: everything in front of it had been swallowed. If it was a cancel, nobody else suffers.
