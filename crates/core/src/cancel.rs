@@ -80,14 +80,6 @@ impl Pooler {
         };
         let is_at_work = segment == server.queue.segments_answered() && server.cancels_in_flight == 0;
         if is_at_work && server.may_cancel_begin() {
-            let link = server.link;
-            if let Some(client) = link
-                .filter(|_| server.begin_owed)
-                .and_then(|c| self.clients.get_mut(c.0))
-            {
-                // If the BEGIN is hit, what the client sends next must find the transaction failed.
-                client.waiting = Waiting::ForReplies;
-            }
             return self.send_cancel(server_id);
         }
         server.cancel_wanted = Some(segment);
@@ -141,6 +133,13 @@ impl Pooler {
         }
         if let Some(key) = server.cancel_key.clone() {
             server.cancels_in_flight += 1;
+            let link = server.link.filter(|_| server.begin_owed);
+            if let Some(client) = link.and_then(|c| self.clients.get_mut(c.0))
+                && client.waiting == Waiting::No
+            {
+                // If the BEGIN is hit, what the client sends next must find the transaction failed.
+                client.waiting = Waiting::ForReplies;
+            }
             self.requests.push_back(Request::Cancel { server: server_id, key });
         }
     }

@@ -737,7 +737,9 @@ impl Pooler {
                 return Passed::Skip;
             }
             // The ReadyForQuery that a held-back message waited for may have been among what was taken.
-            self.replies_came(id);
+            if !self.server_mut(id).begin_refused {
+                self.replies_came(id);
+            }
             if begin_failed {
                 self.sync_after_failed_begin(id);
             }
