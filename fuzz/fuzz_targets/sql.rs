@@ -4,7 +4,7 @@
 #![no_main]
 
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
-use pgweir_sql::{Effects, Scanner, Statement, classify, effects, hidden_settings, setting_parameters};
+use pgweir_sql::{Effects, Statement, classify, effects, hidden_settings, setting_parameters};
 
 /// What may follow any statement without changing it.
 const FOLLOWERS: [&[u8]; 8] = [
@@ -93,14 +93,6 @@ fn check_effects(text: &[u8]) {
     if hidden_settings(text).iter().any(|name| name.contains('.')) {
         assert!(!text.is_empty());
     }
-    // In pieces at least the same is said.
-    let mut scanner = Scanner::new();
-    text.chunks(7).for_each(|piece| scanner.feed(piece));
-    assert!(
-        scanner.effects().contains(alone),
-        "{alone:?} in pieces: {:?}",
-        scanner.effects()
-    );
     // Whatever a text is, a statement in front of it keeps its effects, and so does the text.
     let behind = [b"set a.b = 1; ", text].concat();
     let together = effects(&behind);

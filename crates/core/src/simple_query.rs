@@ -101,7 +101,9 @@ impl Pooler {
                 ..Effect::default()
             });
         }
-        self.server_mut(server_id).unnamed = Unnamed::Nothing;
+        // One that is malformed fails before it destroys the unnamed statement, which may be another client's.
+        let is_sound = text.is_some_and(|text| !text.contains(&0));
+        self.server_mut(server_id).unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
         let sets_locally = matches!(verdict, pgweir_sql::Statement::SetLocal(_));
         match verdict {
             pgweir_sql::Statement::Deallocate(name) if self.client_mut(id).statement(&name).is_some() => {

@@ -188,7 +188,13 @@ fn a_deferred_begin_that_fails_lets_nothing_run_outside_the_transaction() {
         "the server ignores the Query, so a Sync must bring it back"
     );
     rig.says(server, |w| w.ready_for_query(Idle));
-    assert_eq!(rig.told(client), ["ReadyForQuery I"]);
+    assert_eq!(
+        rig.told(client),
+        ["ReadyForQuery E"],
+        "it believes that it is in a transaction"
+    );
+    rig.says(client, |w| w.query(b"rollback"));
+    assert_eq!(rig.told(client), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
 }
 
 #[test]

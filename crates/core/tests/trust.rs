@@ -350,3 +350,35 @@ fn every_query_that_a_client_has_left_behind_is_cancelled() {
     rig.wait(Duration::from_millis(200));
     assert_eq!(rig.cancels.len(), 2);
 }
+
+/// Guards against another client's unnamed statement being run: a Query without its terminator fails before it destroys that.
+#[test]
+fn a_malformed_query_does_not_end_the_unnamed_statement_of_another_client() {
+    for broken in [&b"select 1"[..], b"select\0 1\0"] {
+        let mut rig = full("");
+        let (a, b) = (rig.client(), rig.client());
+        rig.says(a, |w| {
+            w.parse(b"", b"select 'secret'", &[0, 0]);
+            w.sync();
+        });
+        let server = rig.server_of(a).unwrap();
+        rig.told(server);
+        rig.says(server, |w| {
+            w.empty(b'1');
+            w.ready_for_query(Idle);
+        });
+        rig.says(b, |w| {
+            w.message(b'Q', |body| body.extend_from_slice(broken));
+            w.bind_text(b"", &[]);
+            w.execute();
+            w.sync();
+        });
+        let told = rig.told(server);
+        let close = told
+            .iter()
+            .position(|l| l == "Close S")
+            .expect("the statement is closed");
+        let bind = told.iter().rposition(|l| l.starts_with("Bind")).unwrap();
+        assert!(close < bind, "{told:?}");
+    }
+}

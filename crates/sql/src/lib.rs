@@ -29,7 +29,7 @@ pub use condensed::Condensed;
 pub use definitions::is_definition;
 pub use effects::Effects;
 pub use known_names::{KnownNames, Passed, word_of, words};
-pub use scan::{Scanner, effects};
+pub use scan::effects;
 pub use settings::{body_settings, constant_arguments, hidden_settings, setting_parameters};
 pub use split::{deallocated, statements};
 pub use statement::{Statement, classify};

@@ -4,7 +4,7 @@ use crate::calls;
 use crate::definitions;
 use crate::effects::Effects;
 use crate::lexer::Lexer;
-use crate::names::{self, PG_TEMP, SETTINGS_VIEW, Search, TEMP_WORD};
+use crate::names::{self, PG_TEMP, SETTINGS_VIEW, TEMP_WORD};
 use crate::prefilter::is_harmless;
 use crate::settings;
 use crate::split::Statements;
@@ -73,79 +73,6 @@ fn asking(found: Effects) -> Effects {
     match found.contains(PG_TEMP) {
         true => found | Effects::TEMPORARY_SCHEMA,
         false => found,
-    }
-}
-
-/// [`effects`] of a text that comes in pieces and is too long to keep.
-///
-/// Only names are looked for; unless the text is one statement with an ordinary verb, it may do anything.
-#[derive(Debug, Clone)]
-pub struct Scanner {
-    search: Search,
-    /// The first bytes that are no white space, as far as it takes to know the verb.
-    verb: [u8; 4],
-    verb_bytes: usize,
-    /// Where a statement may have ended, within a constant or not.
-    semicolon: bool,
-    several: bool,
-}
-
-impl Scanner {
-    /// Before the first piece.
-    pub fn new() -> Self {
-        Scanner {
-            search: Search::new(),
-            verb: [0; 4],
-            verb_bytes: 0,
-            semicolon: false,
-            several: false,
-        }
-    }
-
-    /// Reads the next piece; pieces may be cut anywhere.
-    pub fn feed(&mut self, piece: &[u8]) {
-        self.search.feed(piece);
-        for &b in piece {
-            if self.verb_bytes == self.verb.len() {
-                break;
-            }
-            if self.verb_bytes > 0 || !b.is_ascii_whitespace() {
-                self.verb[self.verb_bytes] = b;
-                self.verb_bytes += 1;
-            }
-        }
-        let mut rest = piece;
-        while !self.several {
-            if self.semicolon {
-                self.several = rest.iter().any(|b| !b.is_ascii_whitespace());
-                return;
-            }
-            let Some(at) = memchr::memchr(b';', rest) else { return };
-            self.semicolon = true;
-            rest = &rest[at + 1..];
-        }
-    }
-
-    /// What the text so far may do.
-    pub fn effects(&self) -> Effects {
-        if self.several || !begins_ordinary(&self.verb[..self.verb_bytes]) {
-            return Effects::ALL;
-        }
-        let found = self.search.found();
-        let mut effects = asking(found);
-        if found.contains(TEMP_WORD) {
-            effects |= Effects::TEMPORARY;
-        }
-        if found.contains(SETTINGS_VIEW) {
-            effects |= Effects::SETTINGS;
-        }
-        effects.public()
-    }
-}
-
-impl Default for Scanner {
-    fn default() -> Self {
-        Scanner::new()
     }
 }
 

@@ -386,27 +386,4 @@ proptest! {
             prop_assert!(!long.intersects(Effects::LOCKS | Effects::SEED | Effects::TEMPORARY), "{}", text);
         }
     }
-
-    #[test]
-    fn pieces_say_at_least_what_the_whole_says(
-        front in prop::collection::vec(whole_statement(), 0..3),
-        which in 0..TELLING.len(),
-        piece in 1..20usize,
-    ) {
-        let text = format!("{};{}", front.join(";"), TELLING[which].0);
-        let mut scanner = Scanner::new();
-        text.as_bytes().chunks(piece).for_each(|piece| scanner.feed(piece));
-        prop_assert!(scanner.effects().contains(effects(text.as_bytes())), "{}", text);
-    }
-}
-
-#[test]
-fn a_long_insert_in_pieces_does_nothing() {
-    let mut scanner = Scanner::new();
-    for piece in ["  ins", "ert into t values ", "('x'),", "('y');", " \n"] {
-        scanner.feed(piece.as_bytes());
-    }
-    assert_eq!(scanner.effects(), Effects::NONE);
-    scanner.feed(b"x");
-    assert_eq!(scanner.effects(), Effects::ALL);
 }
