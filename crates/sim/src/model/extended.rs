@@ -278,7 +278,7 @@ impl Session {
                 self.out.write(|w| w.empty(b's'));
             }
             Ran::CopyIn => self.begin_copy_in(caller()),
-            Ran::Sleep { us } => self.sleep(now_us + us, caller()),
+            Ran::Sleep { us } => self.sleep(now_us.saturating_add(us), caller()),
         }
         Ok(())
     }

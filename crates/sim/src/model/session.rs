@@ -436,7 +436,9 @@ impl Session {
             return false;
         }
         let tag = FrontendTag::from_byte(tag);
-        self.pausing = tag.and_then(|tag| self.pace.pause_us(tag)).map(|us| now_us + us);
+        self.pausing = tag
+            .and_then(|tag| self.pace.pause_us(tag))
+            .map(|us| now_us.saturating_add(us));
         self.pausing.is_some()
     }
 

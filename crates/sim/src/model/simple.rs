@@ -66,7 +66,7 @@ impl Session {
             if !std::mem::replace(&mut run.has_paused, true)
                 && let Some(us) = self.pace.pause_us(FrontendTag::Query)
             {
-                self.sleep(now_us + us, Caller::Simple(run));
+                self.sleep(now_us.saturating_add(us), Caller::Simple(run));
                 return Ok(());
             }
             let mut plan = match run.plan.take() {
@@ -82,7 +82,7 @@ impl Session {
                 }
                 Ran::Sleep { us } => {
                     run.plan = Some(plan);
-                    self.sleep(now_us + us, Caller::Simple(run));
+                    self.sleep(now_us.saturating_add(us), Caller::Simple(run));
                     return Ok(());
                 }
             }
