@@ -284,6 +284,27 @@ def test_cancel_of_a_client_that_has_left(pg15, make_pooler):
         assert kind() == "direct" or rows[0][1] == pid
 
 
+def test_the_cancel_connection_is_closed_when_the_signal_has_been_sent(own_cluster, make_pooler):
+    """A driver that waits for that, as libpq and asyncpg do, can be sure that nothing it sends later is hit."""
+    cluster = own_cluster()
+    pooler = make_pooler(cluster, mode="session")
+    with pooler.connect() as c:
+        c.send(query("select pg_sleep(20)"))
+        time.sleep(0.3)
+        os.kill(cluster.pid, signal.SIGSTOP)
+        thread = threading.Thread(target=c.cancel)
+        try:
+            thread.start()
+            thread.join(0.7)
+            assert thread.is_alive(), "closed before PostgreSQL has sent the signal"
+        finally:
+            os.kill(cluster.pid, signal.SIGCONT)
+        thread.join(5)
+        assert not thread.is_alive()
+        assert error_codes(c.read_ready(timeout=5)) == ["57014"]
+        assert c.value("select 1") == "1"
+
+
 @pytest.mark.slow
 def test_cancel_wait_timeout(own_cluster, make_pooler):
     """cancel_wait_timeout: a cancel request that cannot be delivered is given up, and its connection closed."""
@@ -299,6 +320,8 @@ def test_cancel_wait_timeout(own_cluster, make_pooler):
         try:
             watch = Stopwatch()
             c.cancel()
+            if kind() == "pgweir":
+                assert watch.seconds > 0.9, "the signal has not been sent"
             assert watch.seconds < 8
         finally:
             os.kill(cluster.pid, signal.SIGCONT)

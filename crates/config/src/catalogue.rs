@@ -132,8 +132,8 @@ catalogue! {
     }
     /// How long a cancel request may wait to be passed on.
     cancel_wait_timeout: Duration {
-        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: AcceptedNoEffect("a cancel request waits for nothing but its own socket, for ten seconds at most"),
-        help: "For PgBouncer, where a cancel request needs a place in the pool.",
+        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
+        help: "Its connection is closed when the server has been told, or then. A cancel waits where its client's request waits behind something else on the server. 0 is off.",
     }
     /// How long a client may be idle outside a transaction.
     client_idle_timeout: Duration {

@@ -28,7 +28,11 @@ pub(crate) struct Arrivals {
 impl Client {
     /// Whether it has not been authenticated.
     pub(crate) fn is_arriving(&self) -> bool {
-        !self.counted && matches!(self.phase, ClientPhase::Startup | ClientPhase::Login(_))
+        !self.counted
+            && matches!(
+                self.phase,
+                ClientPhase::Startup | ClientPhase::Cancelling | ClientPhase::Login(_)
+            )
     }
 }
 

@@ -5,12 +5,12 @@
 //! its end; and nothing of the pooler's own is sent, nor is the server handed out, while a cancel is on its way: PostgreSQL
 //! delivers the signal before it closes the cancel connection, and ignores it while idle.
 
-use crate::client::{Dropping, Passing, Waiting};
+use crate::client::{ClientPhase, Dropping, Passing, Waiting};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::request::Request;
-use crate::server::ServerPhase;
+use crate::server::{Server, ServerPhase};
 use crate::time::Time;
 use crate::weakness::Weakness;
 use hmac::{Hmac, KeyInit, Mac};
@@ -23,6 +23,16 @@ pub(crate) const SECRET_BYTES_V3_0: u8 = 4;
 
 /// Bytes of the secret under protocol 3.2.
 pub(crate) const SECRET_BYTES_V3_2: u8 = 32;
+
+/// Why the connection of a CancelRequest is closed.
+const CANCEL_DONE: &str = "cancel request done";
+
+impl Server {
+    /// Whether a cancel is on its way to it, or waits for its segment.
+    fn cancel_is_under_way(&self) -> bool {
+        self.cancels_in_flight > 0 || self.cancel_wanted.is_some()
+    }
+}
 
 impl Pooler {
     /// The key a client is told at login. It is computed, not stored: idle clients cost nothing for it.
@@ -37,17 +47,46 @@ impl Pooler {
         }
     }
 
-    /// A CancelRequest came.
-    pub(crate) fn cancel_request(&mut self, now: Time, key: &CancelKey) {
-        let Some(id) = self.client_of_process(key.process_id) else {
-            return;
-        };
-        let Some(client) = self.clients.get(id.0) else { return };
-        let expected = self.cancel_key_of(id, client.cancel_key_bytes);
-        if !bool::from(expected.secret.ct_eq(&key.secret)) {
-            return;
+    /// A CancelRequest came on the connection `by`, which is closed when the cancel has been carried out.
+    pub(crate) fn cancel_request(&mut self, now: Time, by: ClientId, key: &CancelKey) {
+        let at = self.client_of_key(key).and_then(|id| {
+            self.cancel_client(now, id);
+            self.clients.get(id.0)?.link
+        });
+        let closes_early = self.is_weak(Weakness::ClosesCancelEarly);
+        let server = at.and_then(|id| self.servers.get_mut(id.0));
+        match server.filter(|s| s.cancel_is_under_way() && !closes_early) {
+            Some(server) => {
+                server.cancelled_by.push(by);
+                self.client_mut(by).phase = ClientPhase::Cancelling;
+            }
+            None => self.close_client(now, by, CANCEL_DONE),
         }
-        self.cancel_client(now, id);
+    }
+
+    /// Whose key it is.
+    fn client_of_key(&self, key: &CancelKey) -> Option<ClientId> {
+        let id = self.client_of_process(key.process_id)?;
+        let expected = self.cancel_key_of(id, self.clients.get(id.0)?.cancel_key_bytes);
+        bool::from(expected.secret.ct_eq(&key.secret)).then_some(id)
+    }
+
+    /// Closes the connections that asked for a cancel of this server's, unless it is still under way.
+    pub(crate) fn end_cancelling(&mut self, now: Time, server_id: ServerId) {
+        if let Some(server) = self.servers.get_mut(server_id.0)
+            && !server.cancelled_by.is_empty()
+            && !server.cancel_is_under_way()
+        {
+            let asked = std::mem::take(&mut server.cancelled_by);
+            self.close_cancelling(now, asked);
+        }
+    }
+
+    /// Closes connections that asked for a cancel that is over.
+    pub(crate) fn close_cancelling(&mut self, now: Time, asked: Vec<ClientId>) {
+        for by in asked {
+            self.close_client(now, by, CANCEL_DONE);
+        }
     }
 
     /// Cancels what a client waits for.
@@ -86,7 +125,7 @@ impl Pooler {
     }
 
     /// A cancel that had to wait: its segment may be at work now, or over.
-    pub(crate) fn cancel_what_was_wanted(&mut self, server_id: ServerId) {
+    pub(crate) fn cancel_what_was_wanted(&mut self, now: Time, server_id: ServerId) {
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
         };
@@ -95,6 +134,7 @@ impl Pooler {
         let is_over = segment < at || server.queue.is_empty();
         if is_over {
             server.cancel_wanted = None;
+            self.end_cancelling(now, server_id);
         } else if segment == at && server.cancels_in_flight == 0 && server.may_cancel_begin() {
             server.cancel_wanted = None;
             self.send_cancel(server_id);
@@ -152,12 +192,16 @@ impl Pooler {
         if server.cancels_in_flight > 0 {
             return;
         }
+        self.end_cancelling(now, server_id);
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
         match server.phase {
             ServerPhase::CancelPending => self.server_is_free(now, server_id),
             ServerPhase::Draining => self.drained(now, server_id),
             // What the pooler wanted to ask has waited.
             ServerPhase::Linked => {
-                self.cancel_what_was_wanted(server_id);
+                self.cancel_what_was_wanted(now, server_id);
                 self.release_if_clean(now, server_id);
             }
             _ => {}

@@ -20,6 +20,9 @@ use std::sync::Arc;
 pub(crate) enum ClientPhase {
     /// Its startup packet has not come yet; `encryption_refused` says an SSLRequest or GSSENCRequest was answered.
     Startup,
+    /// Not a session: its CancelRequest is on its way. Its connection is closed when the signal has been sent, as
+    /// PostgreSQL does, so that a driver that waits for that can be sure that nothing later is hit.
+    Cancelling,
     /// It proves who it is, or waits for what the proof needs (auth_query), or for the first server of its pool.
     Login(Box<Login>),
     /// Logged in: its messages go to servers.

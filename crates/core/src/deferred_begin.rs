@@ -241,9 +241,9 @@ impl Pooler {
 
     /// The server has begun the transaction, or refused to: what follows may be cancelled.
     #[cold]
-    pub(crate) fn begun(&mut self, server_id: ServerId) {
+    pub(crate) fn begun(&mut self, now: Time, server_id: ServerId) {
         self.server_mut(server_id).begin_owed = false;
-        self.cancel_what_was_wanted(server_id);
+        self.cancel_what_was_wanted(now, server_id);
     }
 
     /// The ReadyForQuery behind a deferred BEGIN that the server has refused: the client believes that it is in a transaction,

@@ -50,6 +50,7 @@ impl Pooler {
         } else {
             self.cancel_running(id);
         }
+        self.end_cancelling(now, id);
     }
 
     /// Sends the CopyFail and the Sync that the client would have sent in the end.

@@ -406,7 +406,7 @@ impl Pooler {
 
     fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
         let Some(client) = self.clients.get(id.0) else { return };
-        if self.settings.log_disconnections && !matches!(client.phase, ClientPhase::Startup) {
+        if self.settings.log_disconnections && !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) {
             let age = (now - client.connect_time).as_secs();
             let text = format!(
                 "{} closing because: {reason} (age={age}s)",

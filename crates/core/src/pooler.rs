@@ -205,6 +205,7 @@ impl Pooler {
         match &c.phase {
             ClientPhase::Session => self.session_bytes(now, client, input),
             ClientPhase::Startup => self.startup_bytes(now, client, input),
+            ClientPhase::Cancelling => input.len(),
             ClientPhase::Login(_) => self.login_bytes(now, client, input),
             ClientPhase::Console(_) => self.console_bytes(now, client, input),
         }

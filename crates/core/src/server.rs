@@ -140,6 +140,8 @@ pub(crate) struct Server {
     pub(crate) begin_refused: bool,
     /// The segment that its client wants cancelled, when the server gets to it.
     pub(crate) cancel_wanted: Option<u64>,
+    /// The connections that have asked for the cancels above. They are closed when the signal has been sent.
+    pub(crate) cancelled_by: Vec<ClientId>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
     pub(crate) close_reason: Option<&'static str>,
     /// A Query came between an Execute and its Sync: in PostgreSQL 18 an implicit transaction block may be open until the

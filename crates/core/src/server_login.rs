@@ -181,6 +181,7 @@ impl Pooler {
             begin_owed: false,
             begin_refused: false,
             cancel_wanted: None,
+            cancelled_by: Vec::new(),
             close_reason: None,
             queried_in_pipeline: false,
             expires: now + lifetime,
@@ -446,6 +447,7 @@ impl Pooler {
         if let Some(reading) = server.reading.take() {
             self.catalog_lost(now, pool_id, *reading);
         }
+        self.close_cancelling(now, std::mem::take(&mut server.cancelled_by));
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);
         }

@@ -278,7 +278,7 @@ impl Pooler {
                     Some(b'D') => self.command_complete(id, body),
                     Some(b'C') if body.starts_with(b"COMMIT") => self.committed(now, id),
                     Some(b'R') if body.starts_with(b"ROLLBACK") => self.rolled_back(id),
-                    Some(b'B') if server.begin_owed => self.begun(id),
+                    Some(b'B') if server.begin_owed => self.begun(now, id),
                     _ => {}
                 }
                 let server = self.server_mut(id);
@@ -400,7 +400,7 @@ impl Pooler {
             };
         }
         if server.cancel_wanted.is_some() {
-            self.cancel_what_was_wanted(id);
+            self.cancel_what_was_wanted(now, id);
         }
         let server = self.servers.get_mut(id.0).expect("still there");
         if server.begin_refused && entry.to == To::Forward {

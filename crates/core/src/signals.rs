@@ -5,6 +5,7 @@
 //! may do it: the same login user, acting as itself, and superusers. In every other case the call goes to the server as it
 //! is, which knows no such process: it warns and says false.
 
+use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::errors::Trouble;
 use crate::ids::{ClientId, ServerId};
@@ -137,6 +138,9 @@ impl Pooler {
         if queue.segment_open() && queue.back().is_none_or(|e| e.to != To::Skip) {
             return None;
         }
+        if self.waits_to_signal(id, server_id, process_id) {
+            return Some(Step::Wait);
+        }
         let target = self.may_signal(id, server_id, process_id)?;
         if let Some(ended) = self.signal(now, id, call.kind, target) {
             return Some(ended);
@@ -169,6 +173,9 @@ impl Pooler {
             Target::ProcessId(number) => number,
             Target::Parameter => first?,
         };
+        if self.waits_to_signal(id, server_id, process_id) {
+            return Some(Step::Wait);
+        }
         let target = self.may_signal(id, server_id, process_id)?;
         if let Some(ended) = self.signal(now, id, call.kind, target) {
             return Some(ended);
@@ -190,6 +197,16 @@ impl Pooler {
             });
         });
         Some(self.drop_message(id, message))
+    }
+
+    /// Whether a call has to wait for answers: what the client may do is known when its earlier requests, and what the
+    /// pooler has asked of its session, have been answered.
+    fn waits_to_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> bool {
+        let waits = process_id >= CLIENT_IDS_FROM && self.server_mut(server_id).queue.segment_outstanding();
+        if waits {
+            self.client_mut(id).waiting = Waiting::ForReplies;
+        }
+        waits
     }
 
     /// The client that is to be signalled, where this one may do it and its call will surely be run.

@@ -50,8 +50,7 @@ impl Pooler {
                 bytes
             }
             Ok(StartupPacket::Cancel(key)) => {
-                self.cancel_request(now, &key);
-                self.close_client(now, id, "cancel request done");
+                self.cancel_request(now, id, &key);
                 input.len()
             }
             Ok(StartupPacket::Startup { version, parameters }) => {

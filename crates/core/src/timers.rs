@@ -467,6 +467,9 @@ impl Pooler {
                 {
                     self.fail_client(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
                 }
+                ClientPhase::Cancelling if self.settings.cancel_wait_timeout.is_some_and(|l| now - client.connect_time > l) => {
+                    self.close_client(now, id, "cancel_wait_timeout");
+                }
                 ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {
                     let limit = client.pool.and_then(|p| self.pool(p).settings.client_idle_timeout);
                     let idle = now - client.request_time;

@@ -16,13 +16,15 @@ pub enum Weakness {
     CancelsQuestions,
     /// The pooler asks while a cancel is on its way.
     AsksUnderCancel,
+    /// The connection of a CancelRequest is closed before the server has been told.
+    ClosesCancelEarly,
     /// A question that failed is not asked again, and the client goes on without what it has made.
     ForgetsFailedProbe,
 }
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 1] = [Weakness::CancelsQuestions];
+    pub const ALL: [Weakness; 2] = [Weakness::CancelsQuestions, Weakness::ClosesCancelEarly];
 }
 
 impl Pooler {

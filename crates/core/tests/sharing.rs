@@ -2,6 +2,7 @@
 
 mod rig;
 
+use pgweir_core::ClientId;
 use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 use rig::{Rig, error, fatal};
 use std::time::Duration;
@@ -286,8 +287,9 @@ fn a_cancel_reaches_the_query_of_its_own_client_and_the_server_waits_for_it() {
         secret: b"nope".as_slice().into(),
     };
     rig.says(client, |w| w.query(b"select pg_sleep(9)"));
-    rig.cancel_request(&key);
+    let asked = rig.cancel_request(&key);
     assert!(rig.cancels.is_empty(), "a wrong secret cancels nothing");
+    assert!(rig.closed.contains(&asked.into()));
 }
 
 #[test]
@@ -297,8 +299,7 @@ fn a_server_with_a_cancel_on_its_way_is_not_handed_out() {
     let other = rig.client();
     rig.says(client, |w| w.query(b"select pg_sleep(9)"));
     let server = rig.server_of(client).unwrap();
-    rig.cancel_request(&key);
-    rig.cancel_request(&key);
+    let asked = [rig.cancel_request(&key), rig.cancel_request(&key)];
     assert_eq!(
         rig.cancels.len(),
         1,
@@ -307,7 +308,13 @@ fn a_server_with_a_cancel_on_its_way_is_not_handed_out() {
     rig.says(other, |w| w.query(b"select 1"));
     rig.completes(server, "SELECT 1");
     assert_eq!(rig.server_of(other), None, "the cancel could hit the wrong query");
+    let is_closed = |rig: &Rig, id: ClientId| rig.closed.contains(&id.into());
+    assert!(
+        !asked.iter().any(|&id| is_closed(&rig, id)),
+        "no signal has been sent yet"
+    );
     rig.cancel_arrives(server);
+    assert!(asked.iter().all(|&id| is_closed(&rig, id)));
     assert_eq!(rig.server_of(other), Some(server));
     rig.cancel_request(&key);
     assert_eq!(rig.cancels.len(), 1, "the query is over: the request has no effect");

@@ -88,7 +88,9 @@ impl Pooler {
         self.admin.ending = Ending::Immediate;
         for slot in self.clients.slots() {
             match self.clients.get(slot).map(|c| &c.phase) {
-                Some(ClientPhase::Startup) => self.close_client(now, ClientId(slot), SHUTTING_DOWN),
+                Some(ClientPhase::Startup | ClientPhase::Cancelling) => {
+                    self.close_client(now, ClientId(slot), SHUTTING_DOWN)
+                }
                 Some(_) => self.refuse_for_shutdown(now, ClientId(slot)),
                 None => {}
             }

@@ -12,7 +12,12 @@ use std::mem::size_of;
 
 impl Pooler {
     pub(super) fn show_lists(&self, rows: &mut Rows<'_>) {
-        let login = |client: &Client| matches!(client.phase, ClientPhase::Startup | ClientPhase::Login(_));
+        let login = |client: &Client| {
+            matches!(
+                client.phase,
+                ClientPhase::Startup | ClientPhase::Cancelling | ClientPhase::Login(_)
+            )
+        };
         let logging_in = self.clients.iter().filter(|(_, c)| login(c)).count();
         let lists = [
             ("databases", self.database_names().len()),

@@ -15,6 +15,8 @@ use std::sync::Arc;
 struct Counts {
     cl_active: u32,
     cl_waiting: u32,
+    cl_active_cancel_req: u32,
+    cl_waiting_cancel_req: u32,
     sv_active: u32,
     sv_active_cancel: u32,
     sv_being_canceled: u32,
@@ -33,6 +35,8 @@ impl Counts {
     fn add(&mut self, other: &Counts) {
         self.cl_active += other.cl_active;
         self.cl_waiting += other.cl_waiting;
+        self.cl_active_cancel_req += other.cl_active_cancel_req;
+        self.cl_waiting_cancel_req += other.cl_waiting_cancel_req;
         self.sv_active += other.sv_active;
         self.sv_active_cancel += other.sv_active_cancel;
         self.sv_being_canceled += other.sv_being_canceled;
@@ -79,9 +83,8 @@ impl Pooler {
                 Value::from(&**user),
                 c.cl_active.into(),
                 c.cl_waiting.into(),
-                // A cancel request on its way is a client and a server connection.
-                c.sv_active_cancel.into(),
-                0u32.into(),
+                c.cl_active_cancel_req.into(),
+                c.cl_waiting_cancel_req.into(),
                 c.sv_active.into(),
                 c.sv_active_cancel.into(),
                 c.sv_being_canceled.into(),
@@ -123,6 +126,11 @@ impl Pooler {
             if let Some(Some(pool)) = counts.get_mut(server.pool as usize) {
                 *self.server_count(now, pool, server) += 1;
                 pool.sv_active_cancel += server.cancels_in_flight;
+                let requests = match server.cancels_in_flight {
+                    0 => &mut pool.cl_waiting_cancel_req,
+                    _ => &mut pool.cl_active_cancel_req,
+                };
+                *requests += server.cancelled_by.len() as u32;
                 let client = server.link.and_then(|c| self.clients.get(c.0));
                 pool.sv_pinned += u32::from(client.is_some_and(|c| c.pinned.is_some()));
             }

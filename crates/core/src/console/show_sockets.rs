@@ -56,7 +56,7 @@ struct Socket<'a> {
 impl Pooler {
     pub(super) fn show_clients(&self, now: Time, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
-            if !matches!(client.phase, ClientPhase::Startup) && !is_authenticating(client) {
+            if !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) && !is_authenticating(client) {
                 self.push_socket(
                     rows,
                     &self.client_socket(now, slot, client, client_state(client)),
@@ -246,6 +246,7 @@ fn client_state(client: &Client) -> &'static str {
 fn client_socket_state(client: &Client) -> &'static str {
     match (&client.phase, client.waiting) {
         (ClientPhase::Login(_), Waiting::ForServer { .. }) => "cl_waiting_login",
+        (ClientPhase::Cancelling, _) => "cl_active_cancel_req",
         (ClientPhase::Startup | ClientPhase::Login(_), _) => "cl_login",
         (_, Waiting::ForServer { .. }) => "cl_waiting",
         _ => "cl_active",

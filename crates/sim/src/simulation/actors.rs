@@ -3,7 +3,7 @@
 use super::client::{Phase, Wish};
 use super::network::{Peer, address};
 use super::world::{Event, World};
-use pgweir_core::{Accepted, ConnectionId};
+use pgweir_core::Accepted;
 use pgweir_wire::StartupPacket;
 
 impl World {
@@ -67,7 +67,7 @@ impl World {
             self.schedule(at, Event::ClientVanishes(number, session));
             return;
         }
-        // What a late cancel hits is uncertain: the next flight waits until all are through.
+        // A driver waits until its cancel connection is closed: nothing that it sends afterwards may be hit.
         if self.has_cancels_under_way(number) {
             let at = self.now_us + self.latency_us_max();
             self.schedule(at, Event::ClientActs(number));
@@ -85,7 +85,13 @@ impl World {
         let latency = self.latency_us_max();
         let client = &mut self.clients[number as usize];
         if client.may_cancel() && client.random.below(100) < self.topology.cancel_percent {
-            let at = self.now_us + client.random.below(latency * 20 + 100_000);
+            // Some right away, some when a slow statement runs.
+            let late_us = if client.random.percent(50) {
+                latency * 4
+            } else {
+                latency * 20 + 100_000
+            };
+            let at = self.now_us + client.random.below(late_us);
             self.schedule(at, Event::ClientCancels(number, flight));
         }
         let client = &mut self.clients[number as usize];
@@ -98,11 +104,7 @@ impl World {
     }
 
     pub(super) fn has_cancels_under_way(&self, number: u64) -> bool {
-        let connection = self.clients[number as usize].connection;
-        let id = connection.and_then(|key| self.connections.get(&key)).map(|c| c.id);
-        let to_pooler = self.connections.values().any(|c| c.peer == Peer::Canceller(number));
-        let mut to_servers = self.cancels.values().flatten();
-        to_pooler || to_servers.any(|client| client.map(ConnectionId::from) == id)
+        self.connections.values().any(|c| c.peer == Peer::Canceller(number))
     }
 
     /// Sends the next stage, whole or in two pieces.

@@ -237,8 +237,12 @@ impl World {
                     self.soon(Event::CancelTold(server));
                     let late = self.now_us + 50 * self.topology.latency_us_max;
                     self.schedule(late, Event::CancelArrives(server, key, linked, true));
-                } else {
+                } else if self.random.percent(75) {
                     self.soon(Event::CancelArrives(server, key, linked, false));
+                } else {
+                    // PostgreSQL starts a process for it, which may take a while to get a processor.
+                    let late = self.now_us + self.random.below(30 * self.topology.latency_us_max);
+                    self.schedule(late, Event::CancelArrives(server, key, linked, false));
                 }
             }
             Request::Close(id) => self.close(id),
