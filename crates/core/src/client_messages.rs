@@ -268,6 +268,11 @@ impl Pooler {
             }
         }
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        if server.begin_owed && server.queue.ends_with_whole_request() {
+            // If the BEGIN failed, the server would answer neither.
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
         if server.queue.is_empty() {
             server.request_time = now;
             if server.is_clean() {

@@ -534,6 +534,7 @@ impl Pooler {
         expect: Expect,
     ) -> Step {
         if !could_be_ours(name) {
+            self.close_own(server_id, name);
             return self.plain(id, server_id, message, expect);
         }
         let nowhere = self.own_statements.names.nowhere.clone();
@@ -612,8 +613,8 @@ impl Pooler {
     /// Ends a client's name, on its server as well.
     pub(crate) fn end_name(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Effect> {
         let effect = self.forget_name(id, name)?;
-        if let Some((_, Some(before))) = &effect.name {
-            self.close_own(server_id, before);
+        if !name.is_empty() {
+            self.close_own(server_id, name);
         }
         Some(effect)
     }

@@ -245,15 +245,20 @@ impl Held {
         }
     }
 
-    /// The statement to close so that one more fits under `limit`.
+    /// The statement to close so that one more fits under `limit`. Never one under a client's own name: what the client has
+    /// sent already may rely on it. They are closed when the server goes to somebody else.
     pub(crate) fn evict_for(&mut self, limit: usize) -> Option<Arc<Statement>> {
         if self.copies.len() < limit.max(1) {
-            None
-        } else {
-            let (_, copy) = self.copies.pop_lru()?;
-            self.forget_own_name(&copy.statement);
-            Some(copy.statement)
+            return None;
         }
+        for _ in 0..=self.own_names.len() {
+            let (id, copy) = self.copies.pop_lru()?;
+            if !copy.statement.is_own() {
+                return Some(copy.statement);
+            }
+            self.copies.put(id, copy);
+        }
+        None
     }
 
     fn forget_own_name(&mut self, statement: &Statement) {
@@ -271,6 +276,12 @@ impl Held {
     /// The pooler's own.
     pub(crate) fn all_own(&self) -> Vec<Arc<Statement>> {
         self.own.iter().map(|(s, _)| s.clone()).collect()
+    }
+
+    /// What it knows by this name of a client's.
+    pub(crate) fn own_named(&self, name: &[u8]) -> Option<Arc<Statement>> {
+        let copy = self.own_names.get(name).and_then(|id| self.copies.peek(id));
+        copy.map(|c| c.statement.clone())
     }
 
     /// Those it knows by a client's own names; in the order of their names, so that it is always the same.
@@ -407,6 +418,19 @@ mod tests {
         assert!(held.evict_for(3).is_none());
         assert_eq!(held.evict_for(2).unwrap().id, s[1].id);
         assert!(!held.touch(s[1].id) && held.touch(s[0].id));
+    }
+
+    #[test]
+    fn a_name_of_the_client_is_not_evicted() {
+        let mut table = StatementTable::new(crate::secret_names::SecretNames::new([0; 32]));
+        let settings = ParseSettings::default();
+        let own = table.intern_own(crate::prepared::Kind::Own, b"a", b"select 1", &[0, 0], &settings, false);
+        let shared = table.intern(b"select 2", &[0, 0], &settings);
+        let mut held = Held::new();
+        held.insert(own.clone(), Moment(1));
+        held.insert(shared.clone(), Moment(1));
+        assert_eq!(held.evict_for(1).unwrap().id, shared.id);
+        assert!(held.evict_for(1).is_none() && held.touch(own.id));
     }
 
     #[test]

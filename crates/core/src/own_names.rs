@@ -241,9 +241,13 @@ impl Pooler {
         self.own_name_comes(server_id, name);
         self.lends(server_id);
         let server = self.server_mut(server_id);
-        // Neither can fail, in whatever transaction.
+        // Neither can fail, in whatever transaction; but the server may pass over them.
         server.queue.push(Entry::skip(Expect::Close));
-        server.queue.push(Entry::skip(Expect::Parse));
+        let made = Effect {
+            server_gains: Some(empty.clone()),
+            ..Effect::default()
+        };
+        server.queue.push(Entry::skip(Expect::Parse).with(made));
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.close(b'S', name);
@@ -253,11 +257,10 @@ impl Pooler {
         effect
     }
 
-    /// A client's name has ended: so has what its server knows by it.
-    pub(crate) fn close_own(&mut self, server_id: ServerId, meaning: &Meaning) {
-        if let Some(own) = meaning.as_own().cloned()
-            && self.server_mut(server_id).held.touch(own.id)
-        {
+    /// A client's name has ended, or has never meant anything: so has what its server knows by it, which may be the empty
+    /// statement of a DEALLOCATE that failed.
+    pub(crate) fn close_own(&mut self, server_id: ServerId, name: &[u8]) {
+        if let Some(own) = self.server_mut(server_id).held.own_named(name) {
             self.inject_close(server_id, &own);
         }
     }

@@ -41,6 +41,11 @@ pub(crate) enum Expect {
 }
 
 impl Expect {
+    /// A request of one message.
+    pub(crate) fn is_whole_request(self) -> bool {
+        matches!(self, Expect::Query | Expect::FunctionCall)
+    }
+
     /// Whether a ReadyForQuery ends it.
     pub(crate) fn ends_with_ready(self) -> bool {
         matches!(self, Expect::Query | Expect::FunctionCall | Expect::Sync)
@@ -388,6 +393,11 @@ impl ReplyQueue {
         }
         // A segment that the client has not ended yet.
         self.segment_open.then_some(number)
+    }
+
+    /// Whether what was sent last is a Query or a FunctionCall.
+    pub(crate) fn ends_with_whole_request(&self) -> bool {
+        self.entries.back().is_some_and(|e| e.expect.is_whole_request())
     }
 
     /// Whether one segment was sent, to its end, and nothing behind it.

@@ -372,7 +372,8 @@ impl Pooler {
             && (status == TransactionStatus::Failed || !in_block && server.held.has_failed());
         if server.queue.is_empty() {
             let between = status == TransactionStatus::Idle;
-            server.queried_in_pipeline &= !between;
+            // A Sync of the client's ends what a Query in a pipeline may have left open.
+            server.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
             server.held.note_ready(self.statements.now(), between, in_block);
             if between && server.held.take_doubt_at_end() {
                 server.held.doubt_for_good(self.statements.tick());
@@ -725,7 +726,7 @@ impl Pooler {
             let taken = server.queue.take_to_sync();
             server.ignoring_to_sync = server.queue.is_empty();
             // A Query behind a deferred BEGIN that failed: the client waits for a ReadyForQuery of its own.
-            let begin_failed = skipped && server.ignoring_to_sync && taken.iter().any(|e| e.expect == Expect::Query);
+            let begin_failed = skipped && server.ignoring_to_sync && taken.iter().any(|e| e.expect.is_whole_request());
             self.undo(client, id, taken);
             let server = self.server_mut(id);
             // What is wrong with statements of our own, or with the transaction, is no answer to a Query.

@@ -131,7 +131,8 @@ impl World {
         let (Some(key), Phase::Busy) = (client.connection, client.phase) else {
             return;
         };
-        if client.flights_sent != flight {
+        // The rest of a flight of the session before is nothing that a client who sends rubbish would send.
+        if client.flights_sent != flight || client.rubbish {
             return;
         }
         client.sent(&bytes);

@@ -285,6 +285,10 @@ impl Oracle {
         if self.transaction_failed && expected.first() == Some(&b't') && is_failed_transaction_error(message) {
             return Verdict::CannotDescribe;
         }
+        if self.cancelled && self.transaction_failed && is_missing_portal_error(message) {
+            // A Query that was cancelled has taken the place of the unnamed portal, or has not got that far.
+            return Verdict::CannotDescribe;
+        }
         Verdict::Wrong(Some(expected))
     }
 
@@ -334,6 +338,10 @@ fn is_failed_transaction_error(message: &[u8]) -> bool {
 /// In a failed transaction nothing can be prepared again (docs/differences.md).
 fn is_missing_statement_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"26000")
+}
+
+fn is_missing_portal_error(message: &[u8]) -> bool {
+    message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"34000")
 }
 
 /// "SET LOCAL can only be used in transaction blocks".
