@@ -173,13 +173,6 @@ impl Pooler {
         }
         if let Some(key) = server.cancel_key.clone() {
             server.cancels_in_flight += 1;
-            let link = server.link.filter(|_| server.begin_owed);
-            if let Some(client) = link.and_then(|c| self.clients.get_mut(c.0))
-                && client.waiting == Waiting::No
-            {
-                // If the BEGIN is hit, what the client sends next must find the transaction failed.
-                client.waiting = Waiting::ForReplies;
-            }
             self.requests.push_back(Request::Cancel { server: server_id, key });
         }
     }
@@ -201,7 +194,9 @@ impl Pooler {
             ServerPhase::Draining => self.drained(now, server_id),
             // What the pooler wanted to ask has waited.
             ServerPhase::Linked => {
+                self.make_what_was_reset(server_id);
                 self.cancel_what_was_wanted(now, server_id);
+                self.replies_came(server_id);
                 self.release_if_clean(now, server_id);
             }
             _ => {}

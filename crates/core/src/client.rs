@@ -31,6 +31,18 @@ pub(crate) enum ClientPhase {
     Console(Box<crate::console::ConsoleState>),
 }
 
+/// Which prepared statements something ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// DEALLOCATE ALL, DISCARD ALL.
+    All,
+    /// DEALLOCATE of this name.
+    Name(Box<[u8]>),
+}
+
+/// The most portals of a client that are followed which end prepared statements.
+const BOUND_ENDS_MAX: usize = 64;
+
 /// A message that was only partly there when it was dealt with: what becomes of its remaining bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passing {
@@ -134,8 +146,8 @@ pub(crate) struct Client {
     pub(crate) unnamed: Option<Arc<Statement>>,
     /// The latest portal, where Describe of it would be the first to tell the rows of its statement.
     pub(crate) bound: Option<Box<Bound>>,
-    /// The portal that is bound to a DEALLOCATE ALL or DISCARD ALL.
-    pub(crate) bound_discard: Option<Box<[u8]>>,
+    /// Portals that are bound to what ends prepared statements.
+    pub(crate) bound_ends: Option<Box<Vec<(Box<[u8]>, Ends)>>>,
     /// The portal that is bound to a RESET, and what that returns to its startup value.
     pub(crate) bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
     /// Statements that reset settings or end all statements, where statements are not tracked otherwise.
@@ -185,7 +197,7 @@ impl Client {
             names: None,
             unnamed: None,
             bound: None,
-            bound_discard: None,
+            bound_ends: None,
             bound_reset: None,
             followed: Vec::new(),
             reset_among: None,
@@ -211,6 +223,22 @@ impl Client {
     #[inline]
     pub(crate) fn attends(&self) -> bool {
         self.channels.is_some() || self.deferred_begin.is_some()
+    }
+
+    /// A portal is being bound to what ends prepared statements, or to what ends none.
+    pub(crate) fn binds(&mut self, portal: &[u8], ends: Option<Ends>) {
+        if let Some(bound) = &mut self.bound_ends {
+            bound.retain(|(of, _)| **of != *portal);
+        }
+        if let Some(ends) = ends {
+            let bound = self.bound_ends.get_or_insert_default();
+            if bound.len() == BOUND_ENDS_MAX {
+                bound.remove(0);
+            }
+            bound.push((portal.into(), ends));
+        } else if self.bound_ends.as_ref().is_some_and(|bound| bound.is_empty()) {
+            self.bound_ends = None;
+        }
     }
 
     pub(crate) fn names_mut(&mut self) -> &mut Names {

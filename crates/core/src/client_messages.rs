@@ -268,8 +268,7 @@ impl Pooler {
             }
         }
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        if server.begin_owed && server.queue.ends_with_whole_request() {
-            // If the BEGIN failed, the server would answer neither.
+        if server.holds_back() {
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Step::Wait;
         }
@@ -312,7 +311,9 @@ impl Pooler {
         let tracked = pool.settings.mode != PoolMode::Session && self.settings.max_prepared_statements > 0;
         if tracked
             && server.queue.segment_outstanding()
-            && (touches_statements(message.tag) && server.queue.statements_in_doubt()
+            && (touches_statements(message.tag)
+                // What a pipelined ROLLBACK ends cannot be prepared in before.
+                && (server.queue.statements_in_doubt() || server.status == TransactionStatus::Failed)
                 || message.tag == FrontendTag::Parse && server.awaits_settings())
         {
             client.waiting = Waiting::ForReplies;
@@ -462,7 +463,8 @@ impl Pooler {
         let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
             return;
         };
-        if !server.is_clean() || client.passing != Passing::None || server.restoration.is_some() {
+        let resets = client.reset_among.is_some();
+        if !server.is_clean() || client.passing != Passing::None || server.restoration.is_some() || resets {
             return;
         }
         let (client_id, mut pinned) = (server.link, !client.pins.is_empty());

@@ -3,6 +3,7 @@
 //! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
 //! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
 
+use crate::client::Ends;
 use crate::client_messages::{Message, Step};
 use crate::errors::Trouble;
 use crate::held::Moment;
@@ -292,10 +293,9 @@ impl Pooler {
             statement = self.share_no_longer(id, names.statement);
         }
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        if statement.as_ref().is_some_and(|s| s.discards_all()) {
-            client.bound_discard = Some(names.portal.into());
-        } else if client.bound_discard.as_deref() == Some(names.portal) {
-            client.bound_discard = None;
+        let ends = statement.as_ref().and_then(|s| s.ends());
+        if ends.is_some() || client.bound_ends.is_some() {
+            client.binds(names.portal, ends);
         }
         if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {
             client.bound_reset = None;
@@ -313,11 +313,6 @@ impl Pooler {
             }
             if let Some(step) = self.suspect_bound(now, id, server_id, &statement, &names, message) {
                 return step;
-            }
-            if let pgweir_sql::Statement::Deallocate(name) = &statement.verdict
-                && self.client_mut(id).statement(name).is_some()
-            {
-                return self.bind_deallocate(id, server_id, message, &names, &statement, name);
             }
         }
         if names.statement.is_empty() {
@@ -391,28 +386,6 @@ impl Pooler {
         Some(meaning.statement.clone())
     }
 
-    /// A statement that is a DEALLOCATE of one of the client's names.
-    #[cold]
-    fn bind_deallocate(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        names: &BindNames<'_>,
-        statement: &Arc<Statement>,
-        name: &[u8],
-    ) -> Step {
-        let effect = self.deallocates(id, server_id, name, Effect::default());
-        let entry = Entry::forward(Expect::Bind).with(effect);
-        if names.statement.is_empty() {
-            self.ensure_unnamed(id, server_id);
-            self.server_mut(server_id).queue.push(entry);
-            return self.forward(id, server_id, message);
-        }
-        self.ensure_exists(server_id, statement);
-        self.forward_bind(id, server_id, message, names, statement, entry.using(statement.id))
-    }
-
     /// This statement is going to be executed.
     fn may_change_settings(&mut self, server_id: ServerId, statement: Option<&Arc<Statement>>) {
         if let Some(statement) = statement {
@@ -426,7 +399,7 @@ impl Pooler {
         }
     }
 
-    /// Execute, which may run a DEALLOCATE ALL or DISCARD ALL.
+    /// Execute, which may run a DEALLOCATE or DISCARD ALL.
     pub(crate) fn execute(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
         if self.client_mut(id).bound_reset.is_some() {
             return self.execute_reset(id, server_id, message);
@@ -436,16 +409,24 @@ impl Pooler {
 
     #[inline(always)]
     pub(crate) fn execute_as_bound(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        let Some(portal) = self.client_mut(id).bound_discard.clone() else {
+        let Some(bound) = &self.client_mut(id).bound_ends else {
             return self.plain(id, server_id, message, Expect::Execute);
         };
         if !message.is_whole() {
             return Step::NeedBytes;
         }
-        if Reader::new(message.body()).cstr() != Ok(&*portal) {
-            return self.plain(id, server_id, message, Expect::Execute);
-        }
-        let effect = self.discard_all_statements(id, server_id, Effect::default());
+        let portal = Reader::new(message.body()).cstr();
+        let ends = bound
+            .iter()
+            .find(|(of, _)| portal == Ok(&**of))
+            .map(|(_, ends)| ends.clone());
+        let effect = match ends {
+            Some(Ends::All) => self.discard_all_statements(id, server_id, Effect::default()),
+            Some(Ends::Name(name)) if self.client_mut(id).statement(&name).is_some() => {
+                self.deallocates(id, server_id, &name, Effect::default())
+            }
+            _ => return self.plain(id, server_id, message, Expect::Execute),
+        };
         self.server_mut(server_id)
             .queue
             .push(Entry::forward(Expect::Execute).with(effect));

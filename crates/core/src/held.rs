@@ -102,6 +102,8 @@ pub(crate) struct Held {
     temporary: bool,
     /// There was an error since the server was last idle.
     failed: bool,
+    /// There was an error since the latest ReadyForQuery.
+    segment_failed: bool,
     /// Something of the present transaction has been undone: DDL, maybe, that plans were made after.
     pub(crate) rolled_back: bool,
     /// The latest command tag was COMMIT.
@@ -121,6 +123,7 @@ impl Held {
             doubts_at_end: false,
             temporary: false,
             failed: false,
+            segment_failed: false,
             rolled_back: false,
             committed: false,
         }
@@ -326,11 +329,13 @@ impl Held {
     pub(crate) fn note_error(&mut self, now: Moment) {
         self.erred = now;
         self.failed = true;
+        self.segment_failed = true;
     }
 
-    /// Whether the server has sent an error since it was last idle.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed
+    /// The server has sent ReadyForQuery: whether it has sent an error since the one before.
+    #[inline]
+    pub(crate) fn take_segment_failed(&mut self) -> bool {
+        std::mem::take(&mut self.segment_failed)
     }
 
     /// The server has sent ReadyForQuery and owes nothing. `between` transactions; `in_block` before.

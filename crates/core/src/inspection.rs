@@ -347,7 +347,6 @@ impl Pooler {
         self.server_mut(server_id).queue.push(entry);
         let step = self.forward(id, server_id, message);
         match ready {
-            Ready::Held => self.send_startup_values(id, server_id, &returns),
             Ready::Decides => {
                 let client = self.client_mut(id);
                 client.reset_among = Some(Box::new(returns));

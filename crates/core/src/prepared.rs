@@ -4,6 +4,7 @@
 //! E12: a constant folded under one DateStyle stays folded). Clients keep their own names for statements; servers know
 //! them by a name of ours. A statement lives as long as a client names it or a server holds it.
 
+use crate::client::Ends;
 use crate::held::{Moment, Rows};
 use crate::parameter_types::Types;
 use crate::secret_names::{OwnNames, SecretNames};
@@ -80,10 +81,14 @@ impl Statement {
         self.kind != Kind::Shared
     }
 
-    /// Whether it ends all statements of its session.
-    pub(crate) fn discards_all(&self) -> bool {
-        use pgweir_sql::Statement::{DeallocateAll, DiscardAll};
-        matches!(self.verdict, DeallocateAll | DiscardAll)
+    /// The statements of its session that it ends.
+    pub(crate) fn ends(&self) -> Option<Ends> {
+        use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
+        match &self.verdict {
+            DeallocateAll | DiscardAll => Some(Ends::All),
+            Deallocate(name) => Some(Ends::Name(name.clone())),
+            _ => None,
+        }
     }
 
     /// Whether a Parse with this text, types and settings would be the same statement.

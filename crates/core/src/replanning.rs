@@ -274,16 +274,6 @@ impl Pooler {
         self.drop_message(id, message)
     }
 
-    /// Makes sure that the server knows a statement by its name, whatever its plan.
-    pub(crate) fn ensure_exists(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        let held = &mut self.server_mut(server_id).held;
-        if held.touch(statement.id) && !held.usable(statement.id) {
-            self.prepare_anew(server_id, statement);
-        } else {
-            self.ensure_held(server_id, statement);
-        }
-    }
-
     /// A client's temporary objects are gone; their schema stays in the server's search path for good. PostgreSQL analyses
     /// statements from before again at their next use, under the settings of whoever uses them (recording E12): they are
     /// prepared again under their own. Once for a server.

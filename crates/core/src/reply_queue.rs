@@ -129,8 +129,6 @@ pub(crate) enum Ready {
     /// It goes where the reply goes.
     #[default]
     Passes,
-    /// It is swallowed: settings of the client's follow, and their Sync's goes to the client instead.
-    Held,
     /// If its request was successful it is swallowed, as settings of the client's follow; otherwise what the server reports
     /// otherwise than the client was told is told before it.
     Decides,
@@ -362,6 +360,12 @@ impl ReplyQueue {
         self.segment_open
     }
 
+    /// Whether a Query that comes now stands behind messages of the client's own segment. Those of the pooler's in front of
+    /// it, as a deferred BEGIN, are no such thing.
+    pub(crate) fn in_pipeline(&self) -> bool {
+        self.segment_open && self.back().is_none_or(|e| e.to != To::Skip)
+    }
+
     /// Whether the server has answered everything, and nothing of the present segment has been sent to it.
     pub(crate) fn is_quiet(&self) -> bool {
         self.ready_owed == 0 && !self.segment_sent && self.entries.len() == self.fakes as usize
@@ -393,11 +397,6 @@ impl ReplyQueue {
         }
         // A segment that the client has not ended yet.
         self.segment_open.then_some(number)
-    }
-
-    /// Whether what was sent last is a Query or a FunctionCall.
-    pub(crate) fn ends_with_whole_request(&self) -> bool {
-        self.entries.back().is_some_and(|e| e.expect.is_whole_request())
     }
 
     /// Whether one segment was sent, to its end, and nothing behind it.

@@ -109,9 +109,7 @@ impl Pooler {
     pub(crate) fn return_to_startup(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) -> Ready {
         if self.startup_values(id, server_id, returns).is_empty() {
             Ready::Passes
-        } else if !matches!(returns, Returns::Among(_)) {
-            Ready::Held
-        } else if self.server_mut(server_id).queue.segment_open() || self.server_mut(server_id).queried_in_pipeline {
+        } else if self.server_mut(server_id).queue.in_pipeline() || self.server_mut(server_id).queried_in_pipeline {
             // The server may pass over it, or the Sync end what is left open; the probe finds it out.
             Ready::Passes
         } else {
@@ -125,22 +123,33 @@ impl Pooler {
         let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
             return false;
         };
-        let returns = self.client_mut(id).reset_among.take();
-        self.replies_came(server_id);
-        match returns {
-            Some(returns) if !undone => {
-                self.send_startup_values(id, server_id, &returns);
-                true
-            }
-            _ => {
-                self.tell_differences(id, server_id);
-                false
-            }
+        if undone {
+            self.client_mut(id).reset_among = None;
+            self.replies_came(server_id);
+            self.tell_differences(id, server_id);
+            return false;
+        }
+        self.make_what_was_reset(server_id);
+        true
+    }
+
+    /// Makes a client's startup values again, now that the server has reset them. Its messages wait until the server has
+    /// confirmed them, and so do the values where a cancel is on its way that could hit them.
+    pub(crate) fn make_what_was_reset(&mut self, server_id: ServerId) {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return;
+        };
+        let may_be_hit = server.cancels_in_flight > 0 || !server.queue.is_empty();
+        let Some(id) = server.link.filter(|_| !may_be_hit) else {
+            return;
+        };
+        if let Some(returns) = self.clients.get_mut(id.0).and_then(|c| c.reset_among.take()) {
+            self.send_startup_values(id, server_id, &returns);
         }
     }
 
-    /// The segment behind a Query whose ReadyForQuery is held.
-    pub(crate) fn send_startup_values(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) {
+    /// The segment behind a Query whose ReadyForQuery was swallowed.
+    fn send_startup_values(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) {
         self.make_startup_values(id, server_id, returns);
         let mut entry = Entry::forward(Expect::Sync);
         entry.ready = Ready::Told;

@@ -179,6 +179,13 @@ impl Server {
             && self.passing == Passing::None
     }
 
+    /// Whether what its client sends next must wait for answers. A cancel that is meant for what was sent before could hit
+    /// it, or what the pooler sends in front of it; behind a deferred BEGIN that fails it would run outside its transaction.
+    #[inline]
+    pub(crate) fn holds_back(&self) -> bool {
+        self.cancels_in_flight > 0 || self.begin_refused || self.begin_owed && self.queue.is_one_whole_segment()
+    }
+
     /// Something with these effects is about to run.
     #[inline]
     pub(crate) fn may_set(&mut self, effects: Effects) {

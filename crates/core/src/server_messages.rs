@@ -368,8 +368,8 @@ impl Pooler {
         };
         let entry = server.queue.pop().expect("checked above");
         let in_block = std::mem::replace(&mut server.status, status) != TransactionStatus::Idle;
-        let undone = entry.ready == Ready::Decides
-            && (status == TransactionStatus::Failed || !in_block && server.held.has_failed());
+        let has_failed = server.held.take_segment_failed();
+        let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
         if server.queue.is_empty() {
             let between = status == TransactionStatus::Idle;
             // A Sync of the client's ends what a Query in a pipeline may have left open.
@@ -437,7 +437,6 @@ impl Pooler {
         }
         match entry.ready {
             Ready::Passes => {}
-            Ready::Held => return Passed::Skip,
             Ready::Decides => {
                 self.flush_run(id, run);
                 if self.decide_on_reset(id, undone) {

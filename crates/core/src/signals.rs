@@ -12,7 +12,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::Statement;
 use crate::process_ids::CLIENT_IDS_FROM;
-use crate::reply_queue::{Entry, Expect, To};
+use crate::reply_queue::{Entry, Expect};
 use crate::server::Unnamed;
 use crate::time::Time;
 use pgweir_wire::frontend::BindNames;
@@ -133,9 +133,7 @@ impl Pooler {
         let Target::ProcessId(process_id) = call.target else {
             return None;
         };
-        // Behind a deferred BEGIN it is as if the Query stood alone.
-        let queue = &self.server_mut(server_id).queue;
-        if queue.segment_open() && queue.back().is_none_or(|e| e.to != To::Skip) {
+        if self.server_mut(server_id).queue.in_pipeline() {
             return None;
         }
         if self.waits_to_signal(id, server_id, process_id) {

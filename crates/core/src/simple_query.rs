@@ -7,7 +7,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::inspection::{GOES_ELSEWHERE, INSPECT_BYTES_MAX};
 use crate::pooler::Pooler;
 use crate::replanning::begins_code;
-use crate::reply_queue::{Effect, Entry, Expect, To};
+use crate::reply_queue::{Effect, Entry, Expect};
 use crate::resetting::Returns;
 use crate::server::Unnamed;
 use crate::signals::may_be_call;
@@ -66,7 +66,7 @@ impl Pooler {
         // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
         // XX000, whoever sends it. Our own messages in front of the Query are no such case.
         let server = self.server_mut(server_id);
-        if tracked && server.queue.segment_open() && server.queue.back().is_none_or(|e| e.to != To::Skip) {
+        if tracked && server.queue.in_pipeline() {
             server.close_reason.get_or_insert("a query inside a pipeline");
             server.queried_in_pipeline = true;
         }

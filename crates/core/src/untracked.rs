@@ -4,6 +4,7 @@
 //! They pass as they come. Only of statements that reset settings, or end all prepared statements, the names are kept: what
 //! is made again behind them, or prepared again, is the pooler's own.
 
+use crate::client::Ends;
 use crate::client_messages::{Message, Step};
 use crate::ids::{ClientId, ServerId};
 use crate::inspection::INSPECT_BYTES_MAX;
@@ -77,7 +78,7 @@ impl Pooler {
     /// Bind: the portal may become one that resets.
     pub(crate) fn bind_untracked(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
         let client = self.client_mut(id);
-        let follows = !client.followed.is_empty() || client.bound_reset.is_some() || client.bound_discard.is_some();
+        let follows = !client.followed.is_empty() || client.bound_reset.is_some() || client.bound_ends.is_some();
         if follows {
             match BindNames::read(message.body()) {
                 Ok(names) => self.follow_bound(id, &names),
@@ -93,11 +94,7 @@ impl Pooler {
         let statement = client.followed.iter().find(|f| *f.name == *names.statement);
         let returns = statement.and_then(|f| f.returns.clone());
         let ends_all = statement.is_some_and(|f| f.ends_all);
-        if ends_all {
-            client.bound_discard = Some(names.portal.into());
-        } else if client.bound_discard.as_deref() == Some(names.portal) {
-            client.bound_discard = None;
-        }
+        client.binds(names.portal, ends_all.then_some(Ends::All));
         if let Some(returns) = returns {
             client.bound_reset = Some(Box::new((names.portal.into(), returns)));
         } else if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {

@@ -285,6 +285,10 @@ impl Oracle {
         if self.transaction_failed && expected.first() == Some(&b't') && is_failed_transaction_error(message) {
             return Verdict::CannotDescribe;
         }
+        if is_cancel && self.cancelled && expected.first() == Some(&b'Z') {
+            // It has hit what the pooler makes again behind a RESET of the segment, which fails with it.
+            return Verdict::CannotDescribe;
+        }
         if self.cancelled && self.transaction_failed && is_missing_portal_error(message) {
             // A Query that was cancelled has taken the place of the unnamed portal, or has not got that far.
             return Verdict::CannotDescribe;
