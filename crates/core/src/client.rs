@@ -40,6 +40,9 @@ pub(crate) enum Ends {
     Name(Box<[u8]>),
 }
 
+/// Portals by their names, and what they end.
+pub(crate) type BoundEnds = Vec<(Box<[u8]>, Ends)>;
+
 /// The most portals of a client that are followed which end prepared statements.
 const BOUND_ENDS_MAX: usize = 64;
 
@@ -147,7 +150,7 @@ pub(crate) struct Client {
     /// The latest portal, where Describe of it would be the first to tell the rows of its statement.
     pub(crate) bound: Option<Box<Bound>>,
     /// Portals that are bound to what ends prepared statements.
-    pub(crate) bound_ends: Option<Box<Vec<(Box<[u8]>, Ends)>>>,
+    pub(crate) bound_ends: Option<Box<BoundEnds>>,
     /// The portal that is bound to a RESET, and what that returns to its startup value.
     pub(crate) bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
     /// Statements that reset settings or end all statements, where statements are not tracked otherwise.
