@@ -313,6 +313,9 @@ impl Pooler {
 /// Whether a text begins with DO or CALL, behind spaces: what they run is not in it, as a rule.
 pub(crate) fn begins_code(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
+    if !matches!(text.first(), Some(b'D' | b'd' | b'C' | b'c')) {
+        return false;
+    }
     let word = text.iter().position(|b| !b.is_ascii_alphabetic()).unwrap_or(text.len());
     matches!(word, 2 | 4)
         && [&b"do"[..], b"call"]
