@@ -264,7 +264,7 @@ impl Pooler {
         // asyncpg and the JDBC driver prepare again if the error is of this routine.
         Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
         let entry = Entry {
-            to: To::Replace(*b"26000", Instead::Error(reply)),
+            to: To::replace(*b"26000", Instead::Error(reply)),
             ..Entry::forward(Expect::Bind)
         };
         self.server_mut(server_id).queue.push(entry);
