@@ -987,7 +987,7 @@ fn renamed(message: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let body = &message[HEADER_BYTES..];
     let is_ours = |at: &usize| {
         let rest = body[*at..].strip_prefix(ours);
-        rest.is_some_and(|r| r.first().is_some_and(|b| !b.is_ascii_hexdigit()))
+        rest.is_some_and(|r| r.first().is_some_and(|b| !b.is_ascii_alphanumeric()))
     };
     let at = (0..body.len()).find(is_ours)?;
     let mut reply = Vec::new();
