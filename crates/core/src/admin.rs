@@ -86,6 +86,7 @@ impl Admin {
     }
 
     /// Clients that would have to wait for a server are told to go instead.
+    #[inline]
     pub(crate) fn refuses_waiters(&self) -> bool {
         self.paused_all() && self.ending != Ending::No
     }

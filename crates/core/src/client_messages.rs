@@ -73,6 +73,12 @@ impl<'a> Message<'a> {
         self.bytes.len() >= most
     }
 
+    /// Whether it, a Describe, is of a portal.
+    #[inline]
+    fn describes_portal(&self) -> bool {
+        self.body().first() == Some(&b'P')
+    }
+
     /// Whether Describe of this portal follows; `None` where what follows has not come.
     pub(crate) fn describes_next(&self, portal: &[u8]) -> Option<bool> {
         let behind = self.behind.get(..HEADER_BYTES + portal.len() + 2)?;
@@ -141,7 +147,11 @@ impl Pooler {
                 bytes,
                 behind,
             };
-            match self.client_message(now, id, message, input) {
+            let step = match self.goes_plainly(id, &message) {
+                Some(step) => step,
+                None => self.client_message(now, id, &message, input),
+            };
+            match step {
                 Step::Progress(bytes) => at += bytes,
                 Step::NeedBytes => {
                     self.needs_whole(id, tag, total);
@@ -208,10 +218,39 @@ impl Pooler {
         bytes
     }
 
-    fn client_message(&mut self, now: Time, id: ClientId, message: Message<'_>, input: &[u8]) -> Step {
+    /// The short way of Execute, Sync and Describe of a portal: in the midst of a segment they go to the server as they are.
+    /// `None`: nothing was done, as something rare may be about.
+    #[inline]
+    fn goes_plainly(&mut self, id: ClientId, message: &Message<'_>) -> Option<Step> {
+        let client = self.clients.get(id.0)?;
+        let expect = match message.tag {
+            FrontendTag::Execute if client.bound_ends.is_none() && client.bound_reset.is_none() => Expect::Execute,
+            FrontendTag::Describe if client.bound.is_none() && message.describes_portal() => Expect::Describe,
+            FrontendTag::Sync => Expect::Sync,
+            _ => return None,
+        };
+        let server_id = client.link?;
+        let server = self.servers.get_mut(server_id.0)?;
+        if !message.is_whole()
+            || client.dropping != Dropping::Nothing
+            || client.attends()
+            || !server.is_in_segment()
+            || server.queue.statements_in_doubt()
+        {
+            return None;
+        }
+        server.queue.push(Entry::forward(expect));
+        let pool = self.pools[server.pool as usize].as_mut();
+        pool.expect("a server's pool lives").stats.bytes_received += message.total as u64;
+        self.outbox
+            .forward(server_id.into(), message.at..message.at + message.total);
+        Some(Step::Progress(message.total))
+    }
+
+    fn client_message(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
         let client = self.clients.get_mut(id.0).expect("the caller looked it up");
         if client.dropping != Dropping::Nothing && message.tag != FrontendTag::Terminate {
-            return self.dropped(id, &message);
+            return self.dropped(id, message);
         }
         match message.tag {
             FrontendTag::Terminate => {
@@ -240,7 +279,7 @@ impl Pooler {
         let (mut server_id, attends) = match client.link {
             Some(server_id) => (server_id, client.attends()),
             None => {
-                if let Some(step) = self.without_server(now, id, &message, input) {
+                if let Some(step) = self.without_server(now, id, message, input) {
                     return step;
                 }
                 if !message.may_take_server() {
@@ -254,13 +293,13 @@ impl Pooler {
             }
         };
         if self.servers.get(server_id.0).is_some_and(Server::has_traces) {
-            if let Some(step) = self.mind_traces(now, id, server_id, &message) {
+            if let Some(step) = self.mind_traces(now, id, server_id, message) {
                 return step;
             }
             server_id = self.clients.get(id.0).and_then(|c| c.link).unwrap_or(server_id);
         }
         if attends {
-            if let Some(step) = self.mind_channels(now, id, server_id, &message) {
+            if let Some(step) = self.mind_channels(now, id, server_id, message) {
                 return step;
             }
             if self.clients.get(id.0).is_some_and(|c| c.deferred_begin.is_some()) {
@@ -299,11 +338,11 @@ impl Pooler {
     }
 
     /// A message for a linked server.
-    fn request(&mut self, now: Time, id: ClientId, server_id: ServerId, message: Message<'_>) -> Step {
+    fn request(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         if server.ignoring_to_sync && message.tag != FrontendTag::Sync {
-            return skip(client, &message);
+            return skip(client, message);
         }
         let pool = self.pools[server.pool as usize]
             .as_mut()
@@ -321,16 +360,16 @@ impl Pooler {
         }
         pool.stats.bytes_received += message.bytes.len() as u64;
         let step = match message.tag {
-            FrontendTag::Query => self.query(now, id, server_id, &message, tracked),
-            FrontendTag::Parse if tracked => self.parse(now, id, server_id, &message),
-            FrontendTag::Bind if tracked => self.bind(now, id, server_id, &message),
-            FrontendTag::Describe if tracked => self.describe(now, id, server_id, &message),
-            FrontendTag::Close if tracked => self.close(now, id, server_id, &message),
-            FrontendTag::Execute => self.execute(id, server_id, &message),
-            FrontendTag::Parse => self.parse_untracked(now, id, server_id, &message),
-            FrontendTag::Bind => self.bind_untracked(id, server_id, &message),
-            FrontendTag::Describe => self.plain(id, server_id, &message, Expect::Describe),
-            FrontendTag::Close => self.close_untracked(id, server_id, &message),
+            FrontendTag::Query => self.query(now, id, server_id, message, tracked),
+            FrontendTag::Parse if tracked => self.parse(now, id, server_id, message),
+            FrontendTag::Bind if tracked => self.bind(now, id, server_id, message),
+            FrontendTag::Describe if tracked => self.describe(now, id, server_id, message),
+            FrontendTag::Close if tracked => self.close(now, id, server_id, message),
+            FrontendTag::Execute => self.execute(id, server_id, message),
+            FrontendTag::Parse => self.parse_untracked(now, id, server_id, message),
+            FrontendTag::Bind => self.bind_untracked(id, server_id, message),
+            FrontendTag::Describe => self.plain(id, server_id, message, Expect::Describe),
+            FrontendTag::Close => self.close_untracked(id, server_id, message),
             FrontendTag::FunctionCall => {
                 if !message.is_whole() && message.body().len() < size_of::<u32>() {
                     return Step::NeedBytes;
@@ -345,7 +384,7 @@ impl Pooler {
                 if tracked {
                     self.doubt_statements(server_id);
                 }
-                self.plain(id, server_id, &message, Expect::FunctionCall)
+                self.plain(id, server_id, message, Expect::FunctionCall)
             }
             FrontendTag::Sync => {
                 if server.copy_in {
@@ -354,14 +393,14 @@ impl Pooler {
                     server.queue.push(Entry::forward(Expect::Sync));
                     server.ignoring_to_sync = false;
                 }
-                self.forward(id, server_id, &message)
+                self.forward(id, server_id, message)
             }
             // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
             FrontendTag::Flush if message.total > HEADER_BYTES && !server.copy_in => {
-                self.plain(id, server_id, &message, Expect::MalformedFlush)
+                self.plain(id, server_id, message, Expect::MalformedFlush)
             }
             FrontendTag::Flush => {
-                let step = self.forward(id, server_id, &message);
+                let step = self.forward(id, server_id, message);
                 self.answer_fakes(id, server_id);
                 step
             }
@@ -369,7 +408,7 @@ impl Pooler {
                 if !server.copy_in {
                     server.queue.copy_data_sent();
                 }
-                self.forward(id, server_id, &message)
+                self.forward(id, server_id, message)
             }
             FrontendTag::CopyDone | FrontendTag::CopyFail => {
                 if server.copy_in {
@@ -377,7 +416,7 @@ impl Pooler {
                 } else if !server.queue.is_empty() {
                     server.queue.push(Entry::forward(Expect::CopyEnd));
                 }
-                self.forward(id, server_id, &message)
+                self.forward(id, server_id, message)
             }
             FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
         };

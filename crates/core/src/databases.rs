@@ -205,8 +205,10 @@ impl Pooler {
     }
 
     /// Whether clients of this pool must wait by an operator's order.
+    #[inline]
     pub(crate) fn pool_takes_no_clients_now(&self, pool_id: PoolId) -> bool {
-        self.admin.paused_all() || self.databases.paused.contains(&self.pool(pool_id).key.database)
+        let is_paused = || self.databases.paused.contains(&self.pool(pool_id).key.database);
+        self.admin.paused_all() || !self.databases.paused.is_empty() && is_paused()
     }
 }
 

@@ -76,6 +76,9 @@ impl Pooler {
         }
         let [text @ .., 0] = message.body() else { return None };
         let verdict = pgweir_sql::classify(text);
+        if let Statement::Other = verdict {
+            return None;
+        }
         let reply = self.run_deferred(now, id, &verdict, By::Query)?;
         self.client_mut(id).unnamed = None;
         let status = idle_status(self.client_mut(id));

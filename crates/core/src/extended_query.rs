@@ -164,9 +164,7 @@ impl Pooler {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()
                 };
-                let mut reply = Vec::new();
-                Writer::new(&mut reply).empty(b'1');
-                server.queue.push(Entry::fake(Expect::Parse, reply).with(effect));
+                server.queue.push(Entry::fake(Expect::Parse).with(effect));
                 return self.drop_message(id, message);
             }
             // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
@@ -240,7 +238,7 @@ impl Pooler {
         let name = empty.server_name();
         self.close_whatever(server_id, name);
         let entry = Entry {
-            to: To::Replace(
+            to: To::replace(
                 *b"42P05",
                 Instead::Named {
                     ours: name.into(),
@@ -524,7 +522,7 @@ impl Pooler {
             theirs: name.into(),
         };
         let entry = Entry {
-            to: To::Replace(*b"26000", instead),
+            to: To::replace(*b"26000", instead),
             ..Entry::forward(expect)
         };
         self.server_mut(server_id).queue.push(entry);
@@ -584,9 +582,7 @@ impl Pooler {
             server.queue.push(Entry::forward(Expect::Close).with(effect));
             return self.forward(id, server_id, message);
         }
-        let mut reply = Vec::new();
-        Writer::new(&mut reply).empty(b'3');
-        let entry = Entry::fake(Expect::Close, reply).with(effect.expect("checked above"));
+        let entry = Entry::fake(Expect::Close).with(effect.expect("checked above"));
         self.server_mut(server_id).queue.push(entry);
         self.drop_message(id, message)
     }

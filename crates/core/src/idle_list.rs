@@ -29,7 +29,8 @@ fn id_of(entry: &(ServerId, Likeness)) -> &ServerId {
 pub(crate) struct Likeness(usize);
 
 impl Likeness {
-    fn of(shape: &Arc<Shape>) -> Self {
+    #[inline]
+    pub(crate) fn of(shape: &Arc<Shape>) -> Self {
         Likeness(Arc::as_ptr(shape) as usize)
     }
 }
@@ -43,8 +44,7 @@ impl IdleList {
 
     /// Takes out the latest server that looks like this, or else the latest of all.
     #[inline]
-    pub(crate) fn take_like(&mut self, shape: &Arc<Shape>) -> Option<ServerId> {
-        let wanted = Likeness::of(shape);
+    pub(crate) fn take_like(&mut self, wanted: Likeness) -> Option<ServerId> {
         if let Some(&(id, likeness)) = self.servers.back()
             && likeness == wanted
         {
@@ -105,9 +105,13 @@ mod tests {
         for (at, id) in ids.iter().enumerate() {
             idle.push_back(*id, if at == 3 { &other } else { &plain });
         }
-        assert_eq!(idle.take_like(&other), Some(ids[3]));
-        assert_eq!(idle.take_like(&other), Some(ids[99]), "there is none: the latest");
-        assert_eq!(idle.take_like(&plain), Some(ids[98]));
+        assert_eq!(idle.take_like(Likeness::of(&other)), Some(ids[3]));
+        assert_eq!(
+            idle.take_like(Likeness::of(&other)),
+            Some(ids[99]),
+            "there is none: the latest"
+        );
+        assert_eq!(idle.take_like(Likeness::of(&plain)), Some(ids[98]));
         idle.forget(ids[0]);
         assert_eq!((idle.front(), idle.iter().len()), (Some(ids[1]), 96));
     }

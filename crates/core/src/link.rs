@@ -2,6 +2,7 @@
 
 use crate::client::{Client, ClientPhase, Waiting};
 use crate::errors::Trouble;
+use crate::idle_list::Likeness;
 use crate::ids::{ClientId, ServerId};
 use crate::pins::{Cleanup, PinReason, Pins};
 use crate::pool::{PoolId, PoolKind};
@@ -38,7 +39,7 @@ impl Pooler {
         let Some(pool_id) = client.pool else {
             return Acquired::Closed;
         };
-        let shape = client.shape.clone();
+        let likeness = Likeness::of(&client.shape);
         if self.admin.refuses_waiters() {
             self.refuse_for_shutdown(now, id);
             return Acquired::Closed;
@@ -47,9 +48,7 @@ impl Pooler {
             return self.enqueue(now, id, pool_id);
         }
         if self.pool(pool_id).waiting.is_empty() {
-            let check_after = self.settings.server_check_delay;
-            let checks = self.settings.server_check_query.is_some();
-            let mut found = self.take_idle(pool_id, id, &shape);
+            let mut found = self.take_idle(pool_id, id, likeness);
             if let Some(chosen) = found
                 && self.servers.get(chosen.0).is_some_and(|s| s.temporary_schema)
             {
@@ -57,7 +56,7 @@ impl Pooler {
             }
             if let Some(server_id) = found {
                 let server = self.servers.get(server_id.0).expect("idle servers live");
-                if checks && now - server.since > check_after {
+                if self.settings.server_check_query.is_some() && now - server.since > self.settings.server_check_delay {
                     self.test_server(now, server_id);
                 } else {
                     return self.link(now, id, server_id);
@@ -73,15 +72,16 @@ impl Pooler {
     }
 
     /// Takes the idle server that suits a client best out of the list.
-    fn take_idle(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
+    fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         if pool.sequences != Sequences::Unused || pool.lends || self.settings.link_adversarial {
-            return self.take_idle_with_care(pool_id, id, shape);
+            let shape = self.client_mut(id).shape.clone();
+            return self.take_idle_with_care(pool_id, id, &shape);
         }
         if self.settings.server_round_robin {
             return pool.idle.pop_front();
         }
-        pool.idle.take_like(shape)
+        pool.idle.take_like(likeness)
     }
 
     /// As [`Pooler::take_idle`], where clients claim servers (see [`crate::sequences`]) or have names on them (see

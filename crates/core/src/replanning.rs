@@ -264,7 +264,7 @@ impl Pooler {
         // asyncpg and the JDBC driver prepare again if the error is of this routine.
         Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
         let entry = Entry {
-            to: To::Replace(*b"26000", Instead::Error(reply)),
+            to: To::replace(*b"26000", Instead::Error(reply)),
             ..Entry::forward(Expect::Bind)
         };
         self.server_mut(server_id).queue.push(entry);
@@ -303,6 +303,9 @@ impl Pooler {
 /// Whether a text begins with DO or CALL, behind spaces: what they run is not in it, as a rule.
 pub(crate) fn begins_code(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
+    if !matches!(text.first(), Some(b'D' | b'd' | b'C' | b'c')) {
+        return false;
+    }
     let word = text.iter().position(|b| !b.is_ascii_alphabetic()).unwrap_or(text.len());
     matches!(word, 2 | 4)
         && [&b"do"[..], b"call"]

@@ -47,8 +47,18 @@ impl Expect {
     }
 
     /// Whether a ReadyForQuery ends it.
+    #[inline]
     pub(crate) fn ends_with_ready(self) -> bool {
         matches!(self, Expect::Query | Expect::FunctionCall | Expect::Sync)
+    }
+
+    /// The tag of the message without a body that ends it, where it is one that the pooler gives itself ([`To::Fake`]).
+    pub(crate) fn fake_tag(self) -> Option<u8> {
+        match self {
+            Expect::Parse => Some(b'1'),
+            Expect::Close => Some(b'3'),
+            _ => None,
+        }
     }
 }
 
@@ -65,10 +75,24 @@ pub(crate) enum To {
     Check,
     /// Nobody; that it fails is what it is for.
     Swallow,
-    /// The linked client gets these bytes; the server was not asked.
-    Fake(Vec<u8>),
-    /// The linked client gets the reply, but for an error with this SQLSTATE, whose words would be about something of ours.
-    Replace([u8; 5], Instead),
+    /// The linked client; the server was not asked (see [`Expect::fake_tag`]).
+    Fake,
+    /// The linked client gets the reply, but for one error, whose words would be about something of ours.
+    Replace(Box<Replacement>),
+}
+
+/// An error that does not go to the client as it is, and what goes instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Replacement {
+    pub(crate) sqlstate: [u8; 5],
+    pub(crate) instead: Instead,
+}
+
+impl To {
+    /// The linked client gets the reply, but an error with this SQLSTATE is replaced.
+    pub(crate) fn replace(sqlstate: [u8; 5], instead: Instead) -> Self {
+        To::Replace(Box::new(Replacement { sqlstate, instead }))
+    }
 }
 
 /// What a client gets instead of an error that is about something of ours.
@@ -146,10 +170,11 @@ pub(crate) struct CopyBegun {
 }
 
 impl Entry {
-    pub(crate) fn forward(expect: Expect) -> Self {
+    #[inline]
+    fn new(expect: Expect, to: To) -> Self {
         Entry {
             expect,
-            to: To::Forward,
+            to,
             effect: None,
             uses: 0,
             data_behind: false,
@@ -159,37 +184,23 @@ impl Entry {
         }
     }
 
+    #[inline]
+    pub(crate) fn forward(expect: Expect) -> Self {
+        Entry::new(expect, To::Forward)
+    }
+
+    #[inline]
     pub(crate) fn skip(expect: Expect) -> Self {
-        Entry {
-            expect,
-            to: To::Skip,
-            effect: None,
-            uses: 0,
-            data_behind: false,
-            ready: Ready::Passes,
-            asked: Moment::default(),
-            changes: false,
-        }
+        Entry::new(expect, To::Skip)
     }
 
     pub(crate) fn probe(expect: Expect) -> Self {
-        Entry {
-            to: To::Probe,
-            ..Entry::skip(expect)
-        }
+        Entry::new(expect, To::Probe)
     }
 
-    pub(crate) fn fake(expect: Expect, bytes: Vec<u8>) -> Self {
-        Entry {
-            expect,
-            to: To::Fake(bytes),
-            effect: None,
-            uses: 0,
-            data_behind: false,
-            ready: Ready::Passes,
-            asked: Moment::default(),
-            changes: false,
-        }
+    pub(crate) fn fake(expect: Expect) -> Self {
+        debug_assert!(expect.fake_tag().is_some());
+        Entry::new(expect, To::Fake)
     }
 
     pub(crate) fn using(mut self, statement: u64) -> Self {
@@ -241,14 +252,55 @@ impl ReplyQueue {
         }
         if entry.expect.ends_with_ready() {
             self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
-        }
-        self.ready_owed += u32::from(entry.expect.ends_with_ready());
-        self.fakes += u32::from(matches!(entry.to, To::Fake(_)));
-        if entry.expect != Expect::CopyEnd {
-            self.segment_open = !entry.expect.ends_with_ready();
-            self.segment_sent = self.segment_open && (self.segment_sent || !matches!(entry.to, To::Fake(_)));
+            self.ready_owed += 1;
+            (self.segment_open, self.segment_sent) = (false, false);
+        } else if matches!(entry.to, To::Fake) {
+            self.fakes += 1;
+            self.segment_open = true;
+        } else if entry.expect != Expect::CopyEnd {
+            (self.segment_open, self.segment_sent) = (true, true);
         }
         self.entries.push_back(entry);
+    }
+
+    /// Whether the message with this tag, one that the server sends often, is part of the reply that is due, goes to the
+    /// client as it is, and says nothing that anybody else must know. What is due is taken out where the message ends it.
+    ///
+    /// `false` means nothing.
+    #[inline]
+    pub(crate) fn passes_plainly(&mut self, tag: u8) -> bool {
+        let Some(front) = self.entries.front() else {
+            return false;
+        };
+        if !matches!(front.to, To::Forward) {
+            return false;
+        }
+        match (tag, front.expect) {
+            (b'D' | b'd', _) | (b'T', Expect::Query) => return true,
+            (b'1', Expect::Parse | Expect::ParseUnnamed) | (b'2', Expect::Bind) | (b'3', Expect::Close) => {}
+            (b'T' | b'n', Expect::Describe) if front.uses == 0 => {}
+            _ => return false,
+        }
+        drop(self.pop());
+        true
+    }
+
+    /// The same of CommandComplete.
+    #[inline]
+    pub(crate) fn completes_command(&mut self) -> bool {
+        match self.entries.front() {
+            Some(Entry {
+                to: To::Forward,
+                expect,
+                ..
+            }) => match expect {
+                Expect::Execute => drop(self.pop()),
+                Expect::Query => {}
+                _ => return false,
+            },
+            _ => return false,
+        }
+        true
     }
 
     #[inline]
@@ -326,7 +378,7 @@ impl ReplyQueue {
     }
 
     /// Takes out the front, and what nothing answers behind it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.count_out(&entry);
@@ -334,6 +386,7 @@ impl ReplyQueue {
         Some(entry)
     }
 
+    #[inline]
     fn count_out(&mut self, entry: &Entry) {
         self.ended_by_front = 0;
         if entry.changes {
@@ -343,10 +396,11 @@ impl ReplyQueue {
                 _ => self.changes_in_ended -= 1,
             }
         }
-        let ended = entry.expect.ends_with_ready();
-        self.ready_owed -= u32::from(ended);
-        self.segments_answered += u64::from(ended);
-        self.fakes -= u32::from(matches!(entry.to, To::Fake(_)));
+        if entry.expect.ends_with_ready() {
+            self.ready_owed -= 1;
+            self.segments_answered += 1;
+        }
+        self.fakes -= u32::from(matches!(entry.to, To::Fake));
     }
 
     #[inline]
@@ -412,7 +466,7 @@ impl ReplyQueue {
     /// Whether the front is a Fake, which must be answered before any further reply of the server's.
     #[inline]
     pub(crate) fn fake_in_front(&self) -> bool {
-        self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake(_), .. }))
+        self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake, .. }))
     }
 
     /// Whether nothing that is owed could fail a transaction or end it: statements are being prepared at most, and a deferred
@@ -526,7 +580,7 @@ impl ReplyQueue {
             // Bind looks for its statement before it looks at the transaction.
             let failed = in_block && next.expect == Expect::Query;
             let sqlstate = if failed { *b"25P02" } else { *b"26000" };
-            next.to = To::Replace(sqlstate, Instead::Error(error()));
+            next.to = To::replace(sqlstate, Instead::Error(error()));
         }
         true
     }
@@ -536,11 +590,12 @@ impl ReplyQueue {
     pub(crate) fn answers_failed_transaction(&mut self, error: Vec<u8>) {
         let next = self.entries.iter_mut().find(|e| e.to != To::Skip);
         if let Some(next) = next.filter(|e| e.to == To::Forward) {
-            next.to = To::Replace(*b"25P02", Instead::Error(error));
+            next.to = To::replace(*b"25P02", Instead::Error(error));
         }
     }
 
     /// Drops markers at the front that nothing answers.
+    #[inline]
     fn drop_copy_end(&mut self) {
         while self.entries.front().is_some_and(|e| e.expect == Expect::CopyEnd) {
             self.entries.pop_front();
@@ -672,10 +727,36 @@ mod tests {
         assert!(!queue(&[Expect::Bind, Expect::Execute, Expect::Sync]).statements_in_doubt());
     }
 
+    /// Guards against a reply of the pooler's own, or one that tells it something, going to the client unseen.
+    #[test]
+    fn only_what_nobody_else_must_know_passes_plainly() {
+        let passes = |entry: Entry, tag| {
+            let mut q = ReplyQueue::default();
+            q.push(entry);
+            (q.passes_plainly(tag), q.is_empty())
+        };
+        assert_eq!(passes(Entry::forward(Expect::Bind), b'2'), (true, true));
+        assert_eq!(passes(Entry::forward(Expect::Execute), b'D'), (true, false));
+        assert_eq!(passes(Entry::forward(Expect::Query), b'T'), (true, false));
+        assert_eq!(passes(Entry::forward(Expect::Describe), b'T'), (true, true));
+        let not = (false, false);
+        assert_eq!(passes(Entry::forward(Expect::Describe).using(20), b'T'), not);
+        assert_eq!(passes(Entry::forward(Expect::Bind), b'1'), not);
+        assert_eq!(passes(Entry::skip(Expect::Bind), b'2'), not);
+        assert_eq!(passes(Entry::probe(Expect::Query), b'D'), not);
+        assert_eq!(passes(Entry::fake(Expect::Parse), b'1'), not);
+        let replaced = Entry {
+            to: To::replace(*b"42P05", Instead::Error(Vec::new())),
+            ..Entry::forward(Expect::Parse)
+        };
+        assert_eq!(passes(replaced, b'1'), not);
+        assert!(!ReplyQueue::default().passes_plainly(b'D'));
+    }
+
     #[test]
     fn fakes_are_counted_in_and_out() {
         let mut q = queue(&[Expect::Bind]);
-        q.push(Entry::fake(Expect::Parse, b"1".to_vec()));
+        q.push(Entry::fake(Expect::Parse));
         assert!(!q.fake_in_front());
         q.pop();
         assert!(q.fake_in_front());

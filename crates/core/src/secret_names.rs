@@ -15,6 +15,13 @@ pub(crate) const PREFIX: &str = "pgweir_";
 /// Random bytes in a name.
 const SECRET_BYTES: usize = 16;
 
+/// Digits of the names of statements, which travel with every Bind. Other names may be folded to small letters: theirs are the
+/// first 16.
+const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/// Random digits in the name of a statement: as many as 16 bytes need in base 62.
+const STATEMENT_DIGITS: usize = 22;
+
 /// Whether a client's name could be one of the pooler's.
 pub(crate) fn could_be_ours(name: &[u8]) -> bool {
     name.starts_with(PREFIX.as_bytes())
@@ -52,18 +59,24 @@ impl SecretNames {
 
     /// `pgweir_<what>_<32 digits>`: at most 63 bytes, which is what PostgreSQL keeps of a name, for a `what` of up to 23.
     pub(crate) fn draw(&mut self, what: &str) -> String {
-        let mut secret = [0; SECRET_BYTES];
-        self.random.fill_bytes(&mut secret);
-        let mut name = [PREFIX, what, "_"].concat();
-        for byte in secret {
-            name.extend([byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])));
-        }
-        name
+        format!("{PREFIX}{what}_{:032x}", self.secret())
     }
 
-    /// The name of the statement with this id.
+    /// `pgweir_<id>_<22 digits>`, the name of the statement with this id.
     pub(crate) fn of_statement(&mut self, id: u64) -> Box<[u8]> {
-        self.draw(&format!("{id:x}")).into_bytes().into()
+        let mut secret = self.secret();
+        let mut name = format!("{PREFIX}{id:x}_").into_bytes();
+        for _ in 0..STATEMENT_DIGITS {
+            name.push(DIGITS[(secret % DIGITS.len() as u128) as usize]);
+            secret /= DIGITS.len() as u128;
+        }
+        name.into()
+    }
+
+    fn secret(&mut self) -> u128 {
+        let mut secret = [0; SECRET_BYTES];
+        self.random.fill_bytes(&mut secret);
+        u128::from_be_bytes(secret)
     }
 }
 
@@ -112,7 +125,13 @@ mod tests {
         let mut names = SecretNames::new([1; 32]);
         let (a, b) = (names.of_statement(u64::MAX), names.of_statement(u64::MAX));
         assert_ne!(a, b, "a name is not drawn twice for the same id");
-        assert!(a.starts_with(b"pgweir_ffffffffffffffff_") && a.len() <= 63);
+        let digits = a.strip_prefix(b"pgweir_ffffffffffffffff_").unwrap();
+        assert!(digits.len() == STATEMENT_DIGITS && digits.iter().all(|d| DIGITS.contains(d)));
+        assert!(
+            62u128.checked_pow(STATEMENT_DIGITS as u32).is_none(),
+            "no secret is cut"
+        );
+        assert!(a.len() <= 63);
         let own = OwnNames::new(&mut names);
         let all = [&own.nowhere, &own.channels, &own.preparing, &own.portal];
         assert!(all.iter().all(|n| n.len() <= 63 && could_be_ours(n)));

@@ -13,7 +13,7 @@ use crate::session_state::Shape;
 use crate::time::Time;
 use foldhash::fast::RandomState;
 use pgweir_sql::Effects;
-use pgweir_wire::{CancelKey, TransactionStatus};
+use pgweir_wire::{CancelKey, HEADER_BYTES, TransactionStatus};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -184,6 +184,42 @@ impl Server {
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         self.cancels_in_flight > 0 || self.begin_refused || self.begin_owed && self.queue.is_one_whole_segment()
+    }
+
+    /// Whether its client is in the midst of a segment, and nothing is about that makes a message special.
+    #[inline]
+    pub(crate) fn is_in_segment(&self) -> bool {
+        !self.queue.is_empty() && !self.ignoring_to_sync && !self.copy_in && !self.has_traces() && !self.holds_back()
+    }
+
+    /// Whether a ReadyForQuery that ends a request of the client's says nothing to anybody else.
+    #[inline]
+    pub(crate) fn is_usual(&self) -> bool {
+        matches!(self.phase, ServerPhase::Linked) && self.cancel_wanted.is_none() && !self.begin_refused
+    }
+
+    /// Whether a message is nothing but a part of the reply to a request of the linked client's, or the end of one that has
+    /// succeeded. Nearly all messages are: rows, and the replies to requests that change nothing in the session. `false` means
+    /// nothing.
+    #[inline]
+    pub(crate) fn passes_plainly(&mut self, tag: u8, message: &[u8], whole: bool) -> bool {
+        self.link.is_some()
+            && match tag {
+                b'C' => whole && self.completes_plainly(message.get(HEADER_BYTES).copied()),
+                _ => self.queue.passes_plainly(tag),
+            }
+    }
+
+    /// CommandComplete whose command tag begins with this letter. DELETE, too, is not plain, for the sake of DEALLOCATE and
+    /// DISCARD.
+    #[inline]
+    fn completes_plainly(&mut self, letter: Option<u8>) -> bool {
+        if matches!(letter, None | Some(b'B' | b'C' | b'D' | b'R')) || !self.queue.completes_command() {
+            return false;
+        }
+        self.held.committed = false;
+        self.sync_among_copy_data = false;
+        true
     }
 
     /// Something with these effects is about to run.

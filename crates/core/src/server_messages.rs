@@ -10,7 +10,7 @@ use crate::held::Rows;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared::OWN_ID_MAX;
-use crate::reply_queue::{Expect, Instead, Ready, To};
+use crate::reply_queue::{Entry, Expect, Instead, Ready, To};
 use crate::request::{LogLevel, Request};
 use crate::restoration::NOT_RESTORED;
 use crate::secret_names::PREFIX;
@@ -95,7 +95,14 @@ impl Pooler {
             let total = header.message_bytes as usize;
             let end = input.len().min(at + total);
             let whole = end == at + total;
-            // DataRow and CopyData are nearly all traffic and decide nothing.
+            // Nearly all traffic decides nothing.
+            if server.passes_plainly(header.tag, &input[at..end], whole) {
+                if !whole {
+                    server.passing = Passing::Forward((total - (end - at)) as u32);
+                }
+                at = end;
+                continue;
+            }
             if matches!(header.tag, b'D' | b'd') && !server.queue.fake_in_front() && !server.queue.is_empty() {
                 let forward = server.link.is_some() && forwards(server);
                 if !forward {
@@ -123,7 +130,7 @@ impl Pooler {
                 continue;
             }
             // Asynchronous messages, too, come of something behind it: of the next request, or of the segment's end.
-            if self.servers.get(id.0).is_some_and(|s| s.queue.fake_in_front()) {
+            if server.queue.fake_in_front() {
                 run.end = at;
                 self.flush_run(id, &mut run);
                 run = at..at;
@@ -131,7 +138,11 @@ impl Pooler {
             }
             let bytes = &input[at..end];
             run.end = at;
-            match self.reply(now, id, header, bytes, whole, &mut run) {
+            let passed = match header.tag {
+                b'Z' if whole => self.ready(now, id, &bytes[HEADER_BYTES..], &mut run),
+                _ => self.reply(now, id, header, bytes, whole, &mut run),
+            };
+            match passed {
                 Passed::NeedBytes => break,
                 Passed::Closed => return input.len(),
                 passed @ (Passed::Forward | Passed::ForwardAndRelease) => {
@@ -181,11 +192,15 @@ impl Pooler {
     }
 
     /// Hands the run to the outbox; it is empty afterwards.
+    #[inline(always)]
     fn flush_run(&mut self, id: ServerId, run: &mut std::ops::Range<usize>) {
         let handed_out = std::mem::replace(run, run.end..run.end);
-        if handed_out.is_empty() {
-            return;
+        if !handed_out.is_empty() {
+            self.hand_out(id, handed_out);
         }
+    }
+
+    fn hand_out(&mut self, id: ServerId, handed_out: std::ops::Range<usize>) {
         let Some(server) = self.servers.get(id.0) else { return };
         let Some(client) = server.link else { return };
         let pool = self.pools[server.pool as usize]
@@ -195,8 +210,8 @@ impl Pooler {
         self.outbox.forward(client.into(), handed_out);
     }
 
-    /// One message that is neither DataRow nor CopyData. `run` has not been handed out yet: whoever writes to the client
-    /// must hand it out first.
+    /// One message that [`Server::passes_plainly`] has not settled, and that is no whole ReadyForQuery. `run` has not been
+    /// handed out yet: whoever writes to the client must hand it out first.
     fn reply(
         &mut self,
         now: Time,
@@ -244,16 +259,14 @@ impl Pooler {
         };
         let front = server.queue.front().map(|e| e.expect);
         match (tag, front) {
-            (BackendTag::ReadyForQuery, _) => self.ready(now, id, body, run),
+            (BackendTag::ReadyForQuery, _) => unreachable!("the caller deals with it when it is whole"),
             (BackendTag::BindComplete, Some(Expect::Bind))
             | (BackendTag::ParseComplete, Some(Expect::Parse | Expect::ParseUnnamed))
             | (BackendTag::CloseComplete, Some(Expect::Close))
             | (BackendTag::RowDescription | BackendTag::NoData, Some(Expect::Describe))
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Some(Expect::Execute)) => {
                 let entry = server.queue.pop().expect("looked at above");
-                if tag == BackendTag::ParseComplete
-                    && matches!(entry.to, To::Replace(sqlstate, _) if sqlstate == *b"42P05")
-                {
+                if tag == BackendTag::ParseComplete && matches!(&entry.to, To::Replace(r) if r.sqlstate == *b"42P05") {
                     // It should have failed: what the server holds is not what we believe.
                     server.close_reason.get_or_insert("prepared statements out of step");
                 }
@@ -374,6 +387,8 @@ impl Pooler {
             let between = status == TransactionStatus::Idle;
             // A Sync of the client's ends what a Query in a pipeline may have left open.
             server.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
+            server.settings_in_doubt = false;
+            server.local_in_doubt &= !between;
             server.held.note_ready(self.statements.now(), between, in_block);
             if between && server.held.take_doubt_at_end() {
                 server.held.doubt_for_good(self.statements.tick());
@@ -381,74 +396,20 @@ impl Pooler {
         }
         server.copy_in = false;
         server.copy_both = false;
-        server.settings_in_doubt &= !server.queue.is_empty();
-        server.local_in_doubt &= !server.queue.is_empty() || status != TransactionStatus::Idle;
         let worked = now.us_since(server.request_time);
         let defined = server.defines && status == TransactionStatus::Idle;
         server.ready_time = now;
         server.request_time = now;
+        let is_usual = server.is_usual() && entry.to == To::Forward && entry.ready == Ready::Passes;
+        let link = server.link;
         if defined {
             self.note_definitions(now, id);
         }
-        self.replies_came(id);
-        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        if matches!(server.phase, ServerPhase::Listening) {
-            self.listener_answered(now, id);
-            return if self.servers.get(id.0).is_some() {
-                Passed::Skip
-            } else {
-                Passed::Closed
-            };
+        if let Some(client) = link {
+            self.replies_came_for(client);
         }
-        if server.cancel_wanted.is_some() {
-            self.cancel_what_was_wanted(now, id);
-        }
-        let server = self.servers.get_mut(id.0).expect("still there");
-        if server.begin_refused && entry.to == To::Forward {
-            server.begin_refused = false;
-            self.flush_run(id, run);
-            return self.transaction_never_began(now, id);
-        }
-        let server = self.servers.get_mut(id.0).expect("still there");
-        if matches!(entry.to, To::Skip) {
-            if server.restoration.is_some() {
-                self.flush_run(id, run);
-                self.restored(now, id);
-                return match self.servers.get(id.0) {
-                    Some(server) if server.link.is_none() && server.is_clean() => Passed::SkipAndRelease,
-                    Some(_) => Passed::Skip,
-                    None => Passed::Closed,
-                };
-            }
-            return if server.queue.is_empty() {
-                Passed::SkipAndRelease
-            } else {
-                Passed::Skip
-            };
-        }
-        if matches!(entry.to, To::Probe) {
-            self.flush_run(id, run);
-            if server_probes(self, id) {
-                self.probed(now, id);
-            } else {
-                self.move_answered(now, id);
-            }
-            return self.after_probe(now, id);
-        }
-        match entry.ready {
-            Ready::Passes => {}
-            Ready::Decides => {
-                self.flush_run(id, run);
-                if self.decide_on_reset(id, undone) {
-                    return Passed::Skip;
-                }
-            }
-            Ready::Told => {
-                self.flush_run(id, run);
-                if let Some(client) = server_link(self, id) {
-                    self.tell_differences(client, id);
-                }
-            }
+        if !is_usual && let Some(passed) = self.ready_unusually(now, id, entry, undone, run) {
+            return passed;
         }
         let server = self.servers.get_mut(id.0).expect("looked up above");
         let pool = self.pools[server.pool as usize]
@@ -462,11 +423,7 @@ impl Pooler {
             pool.stats.xact_time += client.map_or(0, |c| now.us_since(c.xact_start));
         }
         let Some(client) = client else {
-            return if server.queue.is_empty() {
-                Passed::SkipAndRelease
-            } else {
-                Passed::Skip
-            };
+            return skip_and_release_if(server.queue.is_empty());
         };
         if pool.settings.mode == PoolMode::Statement && status != TransactionStatus::Idle {
             let client = server.link.expect("checked above");
@@ -524,17 +481,81 @@ impl Pooler {
         }
     }
 
+    /// What a ReadyForQuery means that is not merely the end of a client's request, or that something has waited for. `None`:
+    /// the client's request has ended as well.
+    #[cold]
+    fn ready_unusually(
+        &mut self,
+        now: Time,
+        id: ServerId,
+        entry: Entry,
+        undone: bool,
+        run: &mut std::ops::Range<usize>,
+    ) -> Option<Passed> {
+        let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        if matches!(server.phase, ServerPhase::Listening) {
+            self.listener_answered(now, id);
+            return Some(match self.servers.get(id.0) {
+                Some(_) => Passed::Skip,
+                None => Passed::Closed,
+            });
+        }
+        if server.cancel_wanted.is_some() {
+            self.cancel_what_was_wanted(now, id);
+        }
+        let server = self.servers.get_mut(id.0).expect("still there");
+        if server.begin_refused && entry.to == To::Forward {
+            server.begin_refused = false;
+            self.flush_run(id, run);
+            return Some(self.transaction_never_began(now, id));
+        }
+        let server = self.servers.get_mut(id.0).expect("still there");
+        if matches!(entry.to, To::Skip) {
+            if server.restoration.is_some() {
+                self.flush_run(id, run);
+                self.restored(now, id);
+                return Some(match self.servers.get(id.0) {
+                    Some(server) if server.link.is_none() && server.is_clean() => Passed::SkipAndRelease,
+                    Some(_) => Passed::Skip,
+                    None => Passed::Closed,
+                });
+            }
+            return Some(skip_and_release_if(server.queue.is_empty()));
+        }
+        if matches!(entry.to, To::Probe) {
+            self.flush_run(id, run);
+            if server_probes(self, id) {
+                self.probed(now, id);
+            } else {
+                self.move_answered(now, id);
+            }
+            return Some(self.after_probe(now, id));
+        }
+        match entry.ready {
+            Ready::Passes => {}
+            Ready::Decides => {
+                self.flush_run(id, run);
+                if self.decide_on_reset(id, undone) {
+                    return Some(Passed::Skip);
+                }
+            }
+            Ready::Told => {
+                self.flush_run(id, run);
+                if let Some(client) = server_link(self, id) {
+                    self.tell_differences(client, id);
+                }
+            }
+        }
+        None
+    }
+
     /// What a probe found is known: where nothing ties the client to the server, it goes back.
     fn after_probe(&mut self, now: Time, id: ServerId) -> Passed {
         let Some(server) = self.servers.get(id.0) else {
             return Passed::Closed;
         };
         if server.link.is_none() {
-            return if server.queue.is_empty() {
-                Passed::SkipAndRelease
-            } else {
-                Passed::Skip
-            };
+            return skip_and_release_if(server.queue.is_empty());
         }
         let client = server.link;
         self.release_if_clean(now, id);
@@ -551,9 +572,13 @@ impl Pooler {
 
     /// A client that held back a message until it knew what the message means may look at it again.
     pub(crate) fn replies_came(&mut self, id: ServerId) {
-        let Some(client_id) = self.servers.get(id.0).and_then(|s| s.link) else {
-            return;
-        };
+        if let Some(client_id) = self.servers.get(id.0).and_then(|s| s.link) {
+            self.replies_came_for(client_id);
+        }
+    }
+
+    #[inline]
+    fn replies_came_for(&mut self, client_id: ClientId) {
         if let Some(client) = self.clients.get_mut(client_id.0)
             && client.waiting == Waiting::ForReplies
             && client.reset_among.is_none()
@@ -666,7 +691,7 @@ impl Pooler {
         }
         self.rolled_back(id);
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        let own = |e: &crate::reply_queue::Entry| e.to == To::Skip && e.expect != Expect::Sync;
+        let own = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
         server.begin_refused |= std::mem::take(&mut server.begin_owed) && server.queue.front().is_some_and(own);
         let copy_in_doubt = std::mem::take(&mut server.sync_among_copy_data);
         if copy_in_doubt && fields.sqlstate == b"57014" && client.is_some() {
@@ -703,14 +728,11 @@ impl Pooler {
         let probe = matches!(front.to, To::Probe);
         let swallowed = matches!(front.to, To::Swallow);
         let replaced = match &front.to {
-            To::Replace(sqlstate, Instead::Error(reply)) if fields.sqlstate == sqlstate => Some(reply.clone()),
-            To::Replace(sqlstate, Instead::Named { ours, theirs }) if fields.sqlstate == sqlstate => {
-                if whole {
-                    renamed(bytes, ours, theirs)
-                } else {
-                    renamed(&in_short(&fields), ours, theirs)
-                }
-            }
+            To::Replace(r) if fields.sqlstate == r.sqlstate => match &r.instead {
+                Instead::Error(reply) => Some(reply.clone()),
+                Instead::Named { ours, theirs } if whole => renamed(bytes, ours, theirs),
+                Instead::Named { ours, theirs } => renamed(&in_short(&fields), ours, theirs),
+            },
             _ => None,
         };
         if front.expect.ends_with_ready() {
@@ -858,19 +880,27 @@ impl Pooler {
     fn sync_after_failed_begin(&mut self, id: ServerId) {
         let server = self.server_mut(id);
         server.ignoring_to_sync = false;
-        server.queue.push(crate::reply_queue::Entry::forward(Expect::Sync));
+        server.queue.push(Entry::forward(Expect::Sync));
         self.send(id, |w| w.sync());
     }
 
     /// Gives the linked client the replies that the server was not asked for.
+    #[inline]
     fn give_fakes(&mut self, id: ServerId) {
+        if self.servers.get(id.0).is_some_and(|s| s.queue.fake_in_front()) {
+            self.give_fakes_in_front(id);
+        }
+    }
+
+    #[cold]
+    fn give_fakes_in_front(&mut self, id: ServerId) {
         while let Some(server) = self.servers.get_mut(id.0) {
             if !server.queue.fake_in_front() {
                 return;
             }
             let entry = server.queue.pop().expect("looked at above");
-            if let (To::Fake(reply), Some(client)) = (entry.to, server.link) {
-                self.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
+            if let (Some(tag), Some(client)) = (entry.expect.fake_tag(), server.link) {
+                self.send(client, |w| w.empty(tag));
             }
         }
     }
@@ -906,13 +936,21 @@ struct Rest {
 }
 
 impl Rest {
-    #[inline]
+    #[inline(always)]
     fn of(server: &Server, client: &Client) -> Self {
         Rest {
             is_done: server.is_clean() && client.passing == Passing::None,
             pinned: !client.pins.is_empty(),
             suspected: client.suspicion.is_some(),
         }
+    }
+}
+
+/// Something of no client's concern has come; whether nothing more is owed.
+fn skip_and_release_if(is_done: bool) -> Passed {
+    match is_done {
+        true => Passed::SkipAndRelease,
+        false => Passed::Skip,
     }
 }
 
@@ -949,7 +987,7 @@ fn renamed(message: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let body = &message[HEADER_BYTES..];
     let is_ours = |at: &usize| {
         let rest = body[*at..].strip_prefix(ours);
-        rest.is_some_and(|r| r.first().is_some_and(|b| !b.is_ascii_hexdigit()))
+        rest.is_some_and(|r| r.first().is_some_and(|b| !b.is_ascii_alphanumeric()))
     };
     let at = (0..body.len()).find(is_ours)?;
     let mut reply = Vec::new();

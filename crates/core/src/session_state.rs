@@ -67,9 +67,23 @@ const CHANGE_PARSING: [&str; 11] = [
     "xmloption",
 ];
 
-/// The values of the settings that change parsing; equal ones may share prepared statements.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+/// The values of the settings that change parsing; equal ones may share prepared statements. Those of shapes are interned, so
+/// that equal ones are one, as a rule.
+#[derive(Debug, Clone, Eq, Default)]
 pub(crate) struct ParseSettings(Arc<[(Arc<str>, Arc<str>)]>);
+
+impl PartialEq for ParseSettings {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.is_surely(other) || self.0 == other.0
+    }
+}
+
+impl Hash for ParseSettings {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 /// Settings that say who acts, innermost first. `pg_settings` shows neither.
 const WHO: [&str; 2] = ["role", "session_authorization"];

@@ -14,7 +14,7 @@ use crate::signals::may_be_call;
 use crate::time::Time;
 use pgweir_sql::Effects;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
-use pgweir_wire::HEADER_BYTES;
+use pgweir_wire::{HEADER_BYTES, Reader};
 
 impl Pooler {
     pub(crate) fn query(
@@ -102,7 +102,7 @@ impl Pooler {
             });
         }
         // One that is malformed fails before it destroys the unnamed statement, which may be another client's.
-        let is_sound = text.is_some_and(|text| !text.contains(&0));
+        let is_sound = text.is_some_and(|text| Reader::new(message.body()).cstr() == Ok(text));
         self.server_mut(server_id).unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
         let sets_locally = matches!(verdict, pgweir_sql::Statement::SetLocal(_));
         match verdict {
@@ -132,11 +132,12 @@ impl Pooler {
         if sets_locally {
             sets |= Effects::LOCAL;
         }
-        if begins_code(message.body()) {
+        let is_code = begins_code(message.body());
+        if is_code {
             sets |= Effects::CODE;
         }
         self.server_mut(server_id).may_set(sets);
-        if self.may_replace_statements(server_id, message, found) {
+        if self.may_replace_statements(server_id, message, found, is_code) {
             self.doubt_statements(server_id);
         }
         let entry = Entry::forward(Expect::Query);
@@ -147,8 +148,15 @@ impl Pooler {
         self.send_query(id, server_id, message, entry, returns)
     }
 
-    /// Whether a Query may end statements of the server's and prepare others under their names; `found` as below.
-    fn may_replace_statements(&mut self, server_id: ServerId, message: &Message<'_>, found: Option<Effects>) -> bool {
+    /// Whether a Query may end statements of the server's and prepare others under their names; `found` as below. `is_code` is
+    /// what [`begins_code`] says.
+    fn may_replace_statements(
+        &mut self,
+        server_id: ServerId,
+        message: &Message<'_>,
+        found: Option<Effects>,
+        is_code: bool,
+    ) -> bool {
         let effects = match found {
             Some(found) => found,
             // Nothing of a client's is there; the pooler's own are prepared in front of each use.
@@ -156,7 +164,7 @@ impl Pooler {
             None if message.is_whole() => crate::secret_names::effects_of(message.body()),
             None => return true,
         };
-        effects.intersects(Effects::CODE) || begins_code(message.body())
+        is_code || effects.intersects(Effects::CODE)
     }
 
     /// What a Query may do that its client's prepared statements would feel; `found` is what its text may do, where that

@@ -92,6 +92,10 @@ impl Connections {
         match outbox.parts() {
             [] => {}
             [part] => self.write_bytes(part.to, outbox.bytes(part, input)),
+            // A client's messages, some of them rewritten, are all for its server.
+            [first, rest @ ..] if rest.iter().all(|part| part.to == first.to) => {
+                self.write_parts(first.to, outbox.parts().iter(), outbox, input)
+            }
             parts if parts.len() <= SORTED_PARTS_MAX => {
                 for (i, part) in parts.iter().enumerate() {
                     if parts[..i].iter().all(|earlier| earlier.to != part.to) {

@@ -83,8 +83,9 @@ impl<'a> Reader<'a> {
     }
 
     /// A zero-terminated string, without the zero.
+    #[inline]
     pub fn cstr(&mut self) -> Result<&'a [u8], ReadError> {
-        let end = self.rest.iter().position(|&b| b == 0).ok_or(ReadError::Unterminated)?;
+        let end = zero_in(self.rest).ok_or(ReadError::Unterminated)?;
         let (text, rest) = self.rest.split_at(end);
         self.rest = &rest[1..];
         Ok(text)
@@ -97,6 +98,22 @@ impl<'a> Reader<'a> {
         } else {
             Err(ReadError::Trailing { got: self.rest.len() })
         }
+    }
+}
+
+/// Where the first zero byte is. Most strings are names of portals and statements, so the first eight bytes are looked at
+/// together: a byte that is zero borrows from its highest bit, and the lowest such bit is the first zero's.
+#[inline]
+fn zero_in(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let Some(front) = bytes.first_chunk::<8>() else {
+        return bytes.iter().position(|&b| b == 0);
+    };
+    let front = u64::from_le_bytes(*front);
+    match front.wrapping_sub(ONES) & !front & HIGH {
+        0 => memchr::memchr(0, bytes),
+        zeros => Some((zeros.trailing_zeros() / 8) as usize),
     }
 }
 
@@ -115,5 +132,17 @@ mod tests {
         assert_eq!(r.cstr(), Err(ReadError::Unterminated));
         assert_eq!(r.u8(), Ok(b'z'));
         assert_eq!(r.end(), Ok(()));
+    }
+
+    #[test]
+    fn a_string_of_any_length_ends_at_its_first_zero() {
+        for length in 0..100 {
+            let text = vec![[1, 0x80, b'x'][length % 3]; length];
+            let mut r = Reader::new(&text);
+            assert_eq!(r.cstr(), Err(ReadError::Unterminated), "{length}");
+            let bytes = [&text[..], b"\0y\0"].concat();
+            let mut r = Reader::new(&bytes);
+            assert_eq!((r.cstr(), r.cstr()), (Ok(&text[..]), Ok(&b"y"[..])), "{length}");
+        }
     }
 }

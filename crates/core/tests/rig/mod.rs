@@ -461,10 +461,10 @@ fn text(bytes: &[u8]) -> String {
     without_secrets(&text)
 }
 
-/// The digits behind `pgweir_10_` in the names of the pooler's own things.
-const SECRET_DIGITS: usize = 32;
+/// The digits behind `pgweir_10_` in the names of statements, and behind `pgweir_portal_` in others.
+const SECRET_DIGITS: [usize; 2] = [22, 32];
 
-/// `pgweir_10` for `pgweir_10_00112233445566778899aabbccddeeff`: what cannot be guessed is different in each test.
+/// `pgweir_10` for `pgweir_10_0a1B2c3D4e5F6g7H8i9JkL`: what cannot be guessed is different in each test.
 pub fn without_secrets(text: &str) -> String {
     let mut rest = text;
     let mut out = String::new();
@@ -473,12 +473,12 @@ pub fn without_secrets(text: &str) -> String {
         out.push_str(before);
         let word = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
         out.push_str(&name[..word]);
-        let digits = name[word..].strip_prefix('_').unwrap_or_default();
-        let is_secret = digits
-            .get(..SECRET_DIGITS)
-            .is_some_and(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
-        rest = if is_secret {
-            &digits[SECRET_DIGITS..]
+        let behind = name[word..].strip_prefix('_').unwrap_or_default();
+        let digits = behind
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .unwrap_or(behind.len());
+        rest = if SECRET_DIGITS.contains(&digits) {
+            &behind[digits..]
         } else {
             &name[word..]
         };

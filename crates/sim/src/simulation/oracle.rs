@@ -279,7 +279,8 @@ impl Oracle {
             // A statement prepared again within the segment has made a pipeline of it (docs/differences.md).
             return self.compare_next(message);
         }
-        if expected.first() == Some(&b't') && is_missing_table_error(message) {
+        // What must be prepared again fails in front of what its Bind would have failed for.
+        if matches!(expected.first(), Some(b't' | b'E')) && is_missing_table_error(message) {
             return Verdict::CannotDescribe;
         }
         if self.transaction_failed && expected.first() == Some(&b't') && is_failed_transaction_error(message) {
