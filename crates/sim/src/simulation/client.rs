@@ -488,6 +488,10 @@ impl Client {
 
     /// Every token in a message is this session's own.
     fn check_tokens(&self, message: &[u8]) -> Result<(), String> {
+        // Process ids and secrets are random: now and then they spell a token.
+        if message.first() == Some(&b'K') {
+            return Ok(());
+        }
         let own = self.author.as_ref().map_or("", |a| a.token()).as_bytes();
         for at in memmem(message, b"tok") {
             if !message[at..].starts_with(own) {
