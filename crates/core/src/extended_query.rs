@@ -237,7 +237,7 @@ impl Pooler {
     fn refuse_duplicate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let empty = self.own_statements.scratch.clone();
         let name = empty.server_name();
-        self.close_whatever(server_id, name);
+        self.takes_scratch(server_id);
         let entry = Entry {
             to: To::Replace(
                 *b"42P05",
@@ -248,9 +248,7 @@ impl Pooler {
             ),
             ..Entry::forward(Expect::Parse)
         };
-        let queue = &mut self.server_mut(server_id).queue;
-        queue.push(Entry::skip(Expect::Parse));
-        queue.push(entry);
+        self.server_mut(server_id).queue.push(entry);
         self.outbox.insert(server_id.into(), |b| {
             let mut writer = Writer::new(b);
             writer.parse(name, &empty.query, &empty.types);
