@@ -414,6 +414,17 @@ impl ReplyQueue {
         self.entries.iter().all(prepares)
     }
 
+    /// Whether everything that is owed was asked for by the pooler.
+    pub(crate) fn all_ours(&self) -> bool {
+        self.entries.iter().all(|e| e.to == To::Skip)
+    }
+
+    /// Whether a statement of the pooler's own is among what is owed.
+    pub(crate) fn executes_ours(&self) -> bool {
+        let ours = |e: &Entry| e.to == To::Skip && e.expect == Expect::Execute;
+        self.entries.iter().any(ours)
+    }
+
     /// Whether what is due is the end of a segment of the pooler's own.
     pub(crate) fn own_sync_in_front(&self) -> bool {
         self.front()
@@ -520,15 +531,6 @@ impl ReplyQueue {
             next.to = To::Replace(sqlstate, Instead::Error(error()));
         }
         true
-    }
-
-    /// Something of the pooler's own has failed the transaction: the client's next request is told this error instead of
-    /// that the transaction has failed.
-    pub(crate) fn answers_failed_transaction(&mut self, error: Vec<u8>) {
-        let next = self.entries.iter_mut().find(|e| e.to != To::Skip);
-        if let Some(next) = next.filter(|e| e.to == To::Forward) {
-            next.to = To::Replace(*b"25P02", Instead::Error(error));
-        }
     }
 
     /// Drops markers at the front that nothing answers.
