@@ -93,7 +93,8 @@ impl Pooler {
             names.all()
         } else if naming {
             names.mentioned_in(text)
-        } else if server.queue.segment_open() {
+        } else if server.queue.segment_open() || server.behind_begin == Some(server.queue.segments_sent()) {
+            // Nor directly behind a deferred BEGIN: a PREPARE that fails would fail the transaction.
             Vec::new()
         } else {
             names.made_by_sql()

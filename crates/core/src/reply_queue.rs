@@ -373,6 +373,11 @@ impl ReplyQueue {
         self.segments_answered
     }
 
+    /// The number of the segment that is sent next, where none is open.
+    pub(crate) fn segments_sent(&self) -> u64 {
+        self.segments_answered + u64::from(self.ready_owed)
+    }
+
     /// The number of the first segment outstanding that is a client's, and not the pooler's own.
     pub(crate) fn next_of_client(&self) -> Option<u64> {
         let own = |e: &Entry| matches!(e.to, To::Skip | To::Probe) || e.ready == Ready::Told;

@@ -136,7 +136,9 @@ impl Pooler {
         if in_segment && !of_begin {
             self.send(server_id, |w| w.flush());
         } else {
-            self.server_mut(server_id).queue.push(Entry::skip(Expect::Sync));
+            let server = self.server_mut(server_id);
+            server.queue.push(Entry::skip(Expect::Sync));
+            server.behind_begin = of_begin.then(|| server.queue.segments_sent());
             self.send(server_id, |w| w.sync());
         }
         self.client_mut(id).waiting = Waiting::ForReplies;
