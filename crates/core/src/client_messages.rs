@@ -321,15 +321,16 @@ impl Pooler {
     }
 
     /// A message that an error of our own has answered already.
-    fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
-        let client = self.client_mut(id);
+    pub(crate) fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let ends = match message.tag {
             FrontendTag::Sync => true,
             FrontendTag::Query | FrontendTag::FunctionCall => client.dropping == Dropping::Request,
             _ => false,
         };
         client.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
-        let status = idle_status(client);
+        let server = client.link.and_then(|s| self.servers.get(s.0));
+        let status = server.map_or_else(|| idle_status(client), |s| s.status);
         let step = skip(client, message);
         if ends {
             self.send(id, |w| w.ready_for_query(status));
@@ -370,22 +371,7 @@ impl Pooler {
             FrontendTag::Bind => self.bind_untracked(id, server_id, message),
             FrontendTag::Describe => self.plain(id, server_id, message, Expect::Describe),
             FrontendTag::Close => self.close_untracked(id, server_id, message),
-            FrontendTag::FunctionCall => {
-                if !message.is_whole() && message.body().len() < size_of::<u32>() {
-                    return Step::NeedBytes;
-                }
-                if self.keeps_session(id) {
-                    self.uses_sequences(server_id, Effects::CODE);
-                }
-                if self.keeps_session(id) && !crate::inspection::calls_large_objects(message.body()) {
-                    let hidden = self.settings_of_functions(id);
-                    self.suspect(now, id, CALLED, b"function call", hidden);
-                }
-                if tracked {
-                    self.doubt_statements(server_id);
-                }
-                self.plain(id, server_id, message, Expect::FunctionCall)
-            }
+            FrontendTag::FunctionCall => self.function_call(now, id, server_id, message, tracked),
             FrontendTag::Sync => {
                 if server.copy_in {
                     server.sync_among_copy_data = true;
@@ -427,6 +413,33 @@ impl Pooler {
                 .bytes_received -= message.bytes.len() as u64;
         }
         step
+    }
+
+    #[cold]
+    fn function_call(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        tracked: bool,
+    ) -> Step {
+        if !message.is_whole() && message.body().len() < size_of::<u32>() {
+            return Step::NeedBytes;
+        }
+        if self.keeps_session(id)
+            && let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message)
+        {
+            return step;
+        }
+        if self.keeps_session(id) && !crate::inspection::calls_large_objects(message.body()) {
+            let hidden = self.settings_of_functions(id);
+            self.suspect(now, id, CALLED, b"function call", hidden);
+        }
+        if tracked {
+            self.doubt_statements(server_id);
+        }
+        self.plain(id, server_id, message, Expect::FunctionCall)
     }
 
     /// A message that goes through as it is and is answered in its turn.

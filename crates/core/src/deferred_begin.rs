@@ -250,9 +250,9 @@ impl Pooler {
     }
 
     /// The ReadyForQuery behind a deferred BEGIN that the server has refused: the client believes that it is in a transaction,
-    /// and is told that this has failed.
+    /// and is told that this has failed. Where the ReadyForQuery is not the client's, it will be when it asks for something.
     #[cold]
-    pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId) -> Passed {
+    pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId, of_client: bool) -> Passed {
         let link = self.server_mut(server_id).link;
         let Some(id) = link.filter(|id| self.clients.get(id.0).is_some()) else {
             return match self.server_mut(server_id).queue.is_empty() {
@@ -266,7 +266,9 @@ impl Pooler {
             failed: true,
             expired: false,
         });
-        self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Failed));
+        if of_client {
+            self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Failed));
+        }
         self.release_if_clean(now, server_id);
         match self.servers.get(server_id.0) {
             Some(_) => Passed::Skip,

@@ -35,8 +35,10 @@ impl Pooler {
         if message.total > STATEMENT_BYTES_MAX {
             // Too long to keep, so it cannot be prepared again elsewhere: it goes through under its own name, and the
             // client stays where it is.
-            if self.keeps_session(id) {
-                self.uses_sequences(server_id, Effects::CODE);
+            if self.keeps_session(id)
+                && let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message)
+            {
+                return step;
             }
             let text = &message.body()[..message.body().len().min(crate::pins::STATEMENT_CHARS_SHOWN)];
             self.pin_by(now, id, PinReason::LongStatement, text);
@@ -70,9 +72,20 @@ impl Pooler {
                 .unnamed
                 .as_ref()
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
+        let new = (!same).then(|| interned(&mut self.statements, server, &parse, settings));
+        if server.stranger
+            && let Some(statement) = new.as_ref().or(client.unnamed.as_ref())
+            && !statement.effects.is_empty()
+        {
+            let statement = statement.clone();
+            if let Some(step) = self.forget_before_parse(id, server_id, message, &statement) {
+                return step;
+            }
+        }
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let mut effect = None;
-        if !same {
-            let statement = interned(&mut self.statements, server, &parse, settings);
+        if let Some(statement) = new {
             effect = Some(Effect {
                 unnamed: Some(client.unnamed.replace(statement)),
                 ..Effect::default()
@@ -146,6 +159,12 @@ impl Pooler {
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
         let mut statement = interned(&mut self.statements, server, &parse, settings);
+        if server.stranger
+            && !statement.effects.is_empty()
+            && let Some(step) = self.forget_before_parse(id, server_id, message, &statement)
+        {
+            return step;
+        }
         if statement.effects.intersects(NAMING) && self.keeps_session(id) {
             statement = self.parse_naming(id, server_id, &parse, statement);
         }
@@ -236,7 +255,7 @@ impl Pooler {
     fn refuse_duplicate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let empty = self.own_statements.scratch.clone();
         let name = empty.server_name();
-        self.close_whatever(server_id, name);
+        self.takes_scratch(server_id);
         let entry = Entry {
             to: To::replace(
                 *b"42P05",
@@ -247,9 +266,7 @@ impl Pooler {
             ),
             ..Entry::forward(Expect::Parse)
         };
-        let queue = &mut self.server_mut(server_id).queue;
-        queue.push(Entry::skip(Expect::Parse));
-        queue.push(entry);
+        self.server_mut(server_id).queue.push(entry);
         self.outbox.insert(server_id.into(), |b| {
             let mut writer = Writer::new(b);
             writer.parse(name, &empty.query, &empty.types);

@@ -32,10 +32,6 @@ const UNREAD: Effects = pgweir_sql::UNREAD.union(Effects::SETTINGS).union(Effect
 /// `lo_open`, `lo_close`, `loread`, `lowrite` and the others of libpq's, by number: they leave nothing in the session.
 const LARGE_OBJECTS: [u32; 14] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 
-/// Beside the effects of a text: the client has another server now, and the text is looked at again. It is one of those for
-/// which the caller looks twice.
-pub(crate) const GOES_ELSEWHERE: Effects = Effects::RESETS;
-
 /// What leaves nothing to ask about behind it.
 const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::STATEMENTS)
@@ -54,31 +50,35 @@ impl Pooler {
             })
     }
 
-    /// A text is about to be passed on: what it may do. It is `None` where it is too long to be read.
+    /// A text is about to be passed on: what it may do, or the step where its message is not passed on yet. It is `None`
+    /// where it is too long to be read.
     pub(crate) fn inspect_text(
         &mut self,
         now: Time,
         id: ClientId,
         server_id: ServerId,
+        message: &Message<'_>,
         text: Option<&[u8]>,
         verdict: &pgweir_sql::Statement,
-    ) -> Effects {
+    ) -> Result<Effects, Step> {
         let Some(text) = text else {
             if self.keeps_session(id) {
-                self.uses_sequences(server_id, UNREAD);
+                if let Some(step) = self.uses_sequences(now, id, server_id, UNREAD, message) {
+                    return Err(step);
+                }
                 self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
             }
-            return Effects::ALL;
+            return Ok(Effects::ALL);
         };
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
             self.note_custom_setting(id, std::str::from_utf8(name).unwrap_or_default());
         }
         let effects = crate::secret_names::effects_of(text);
         let looks = !effects.is_empty() || self.knows_names(server_id);
-        if looks && self.inspect_effects(now, id, server_id, effects, text, verdict) {
-            return effects | GOES_ELSEWHERE;
+        if looks && let Some(step) = self.inspect_effects(now, id, server_id, message, effects, text, verdict) {
+            return Err(step);
         }
-        effects
+        Ok(effects)
     }
 
     /// The same of a Query whose text is too long to be kept: what is left of it without its constants is judged when its
@@ -90,10 +90,12 @@ impl Pooler {
         id: ClientId,
         server_id: ServerId,
         message: &Message<'_>,
-    ) -> Effects {
+    ) -> Result<Effects, Step> {
         if self.keeps_session(id) {
             // What it asks is known when it has passed.
-            self.uses_sequences(server_id, Effects::CODE);
+            if let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message) {
+                return Err(step);
+            }
             let mut condensed = Box::<Condensed>::default();
             condensed.feed(message.body());
             self.client_mut(id).long_text = Some(condensed);
@@ -101,7 +103,7 @@ impl Pooler {
                 self.long_text_ends(now, id, server_id);
             }
         }
-        Effects::ALL
+        Ok(Effects::ALL)
     }
 
     /// The last byte of a long Query is on its way.
@@ -123,35 +125,43 @@ impl Pooler {
         }
     }
 
-    /// Says whether the client has gone to another server for this text, which is looked at again there.
+    /// `Some`: the text is not passed on now. As a rule it is looked at again, on another server maybe.
     #[cold]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "who, where, and what was found of the text so far"
+    )]
     fn inspect_effects(
         &mut self,
         now: Time,
         id: ClientId,
         server_id: ServerId,
+        message: &Message<'_>,
         effects: Effects,
         text: &[u8],
         verdict: &pgweir_sql::Statement,
-    ) -> bool {
+    ) -> Option<Step> {
         let of_text = effects;
         let effects = self.effects_of_names(now, server_id, text, effects);
         if !self.keeps_session(id) {
-            self.prepare_for(id, server_id, effects, None);
+            self.prepare_for(server_id, effects, None);
             self.note_traces(server_id, effects);
-            return false;
+            return None;
         }
         if effects.intersects(Effects::SEQUENCE) && self.goes_to_own_server(now, id, server_id) {
-            return true;
+            return Some(Step::Wait);
         }
-        self.code_may_ask(server_id, of_text, effects);
-        let mut mentioned = if ends_statements(verdict) {
+        let ends = ends_statements(verdict);
+        if !ends && let Some(step) = self.minds_sequences(now, id, server_id, message, of_text, effects, text) {
+            return Some(step);
+        }
+        let mut mentioned = if ends {
             Mentioned::default()
         } else {
             self.lend_names(now, id, server_id, effects, text)
         };
         mentioned.effects |= self.effects_of_unknown(id, server_id, effects, verdict);
-        let mut effects = self.prepare_for(id, server_id, effects | mentioned.effects, None);
+        let mut effects = self.prepare_for(server_id, effects | mentioned.effects, None);
         let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
         if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
             // Of a PREPARE in other company: what EXECUTE gives it nobody follows.
@@ -173,17 +183,58 @@ impl Pooler {
         if !effects.is_empty() {
             self.suspect_text(now, id, effects, text, mentioned.hidden);
         }
-        false
+        None
+    }
+
+    /// Parse at the beginning of a segment, on a server that may remember what others have drawn from sequences: as a rule its
+    /// Bind follows, and what is done in front of that within the segment makes it a pipeline, in which not every statement
+    /// may run.
+    #[cold]
+    pub(crate) fn forget_before_parse(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        statement: &Statement,
+    ) -> Option<Step> {
+        let server = self.server_mut(server_id);
+        let (now, open) = (server.request_time, server.queue.segment_open());
+        let ours = server.begin_owed && server.queue.all_ours();
+        if open && !ours || !self.keeps_session(id) || ends_statements(&statement.verdict) {
+            return None;
+        }
+        let effects = self.effects_of_names_in(now, server_id, statement);
+        let (of_text, text) = (statement.effects, &statement.query);
+        self.minds_sequences(now, id, server_id, message, of_text, effects, text)
+    }
+
+    /// See [`Pooler::uses_sequences`]. What the statements do that the text names counts as well.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "who, where, and what was found of the text so far"
+    )]
+    fn minds_sequences(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        of_text: Effects,
+        effects: Effects,
+        text: &[u8],
+    ) -> Option<Step> {
+        let mut effects = self.sequence_effects(server_id, of_text, effects);
+        for statement in self.statements_mentioned(id, server_id, effects, text) {
+            effects |= self.effects_of_names_in(now, server_id, &statement);
+        }
+        self.uses_sequences(now, id, server_id, effects, message)
     }
 
     /// Does what must be done before a text with these effects runs, and says which of them are left to ask about after
     /// it. `runs` is the statement that runs, where it is a prepared one.
-    fn prepare_for(&mut self, id: ClientId, server_id: ServerId, effects: Effects, runs: Option<u64>) -> Effects {
+    fn prepare_for(&mut self, server_id: ServerId, effects: Effects, runs: Option<u64>) -> Effects {
         if effects.intersects(Effects::STATEMENTS) {
             self.hide_statements(server_id, runs);
-        }
-        if effects.intersects(Effects::DRAWS | Effects::SEQUENCE) && self.keeps_session(id) {
-            self.uses_sequences(server_id, effects);
         }
         effects.without(ONLY_ASKS)
     }
@@ -270,16 +321,21 @@ impl Pooler {
         {
             return Some(Step::Wait);
         }
-        if self.keeps_session(id) && !ends_statements(&statement.verdict) {
-            self.code_may_ask(server_id, statement.effects, effects);
+        let may_name = self.keeps_session(id) && !ends_statements(&statement.verdict);
+        if may_name {
+            let (of_text, text) = (statement.effects, &statement.query);
+            let waits = self.minds_sequences(now, id, server_id, message, of_text, effects, text);
+            if waits.is_some() {
+                return waits;
+            }
         }
-        let mut mentioned = if self.keeps_session(id) && !ends_statements(&statement.verdict) {
+        let mut mentioned = if may_name {
             self.lend_names(now, id, server_id, effects, &statement.query)
         } else {
             Mentioned::default()
         };
         mentioned.effects |= self.effects_of_unknown(id, server_id, effects, &statement.verdict);
-        let mut effects = self.prepare_for(id, server_id, effects | mentioned.effects, Some(statement.id));
+        let mut effects = self.prepare_for(server_id, effects | mentioned.effects, Some(statement.id));
         if !self.keeps_session(id) || effects.is_empty() {
             return None;
         }

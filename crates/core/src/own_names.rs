@@ -15,7 +15,7 @@ use crate::held::Moment;
 use crate::ids::{ClientId, ServerId};
 use crate::pins::PinReason;
 use crate::pooler::Pooler;
-use crate::prepared::{Kind, Meaning, Statement};
+use crate::prepared::{Kind, Meaning, Statement, StatementName};
 use crate::reply_queue::{Effect, Entry, Expect};
 use crate::time::Time;
 use pgweir_sql::Effects;
@@ -42,31 +42,7 @@ impl Pooler {
         text: &[u8],
     ) -> Mentioned {
         let mut mentioned = Mentioned::default();
-        let naming = effects.intersects(Effects::PREPARE | Effects::STATEMENTS);
-        if !naming && !effects.intersects(Effects::CODE) {
-            return mentioned;
-        }
-        let client = self.clients.get(id.0).expect("looked up by the caller");
-        let Some(names) = client.names.as_ref().filter(|names| names.len() > 0) else {
-            return mentioned;
-        };
-        let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let unfit = server.status == TransactionStatus::Failed || server.queried_in_pipeline;
-        if unfit || server.ignoring_to_sync || server.copy_in {
-            return mentioned;
-        }
-        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline.
-        let mut found = if effects.intersects(Effects::STATEMENTS) {
-            names.all()
-        } else if naming {
-            names.mentioned_in(text)
-        } else if server.queue.segment_open() {
-            Vec::new()
-        } else {
-            names.made_by_sql()
-        };
-        names.in_order(&mut found);
-        for name in found {
+        for name in self.names_in(id, server_id, effects, text) {
             let Some((own, since)) = self.own_statement(id, &name) else {
                 continue;
             };
@@ -79,6 +55,52 @@ impl Pooler {
         // The statements to come depend on settings, too.
         self.server_mut(server_id).may_set(mentioned.effects);
         mentioned
+    }
+
+    /// What [`Pooler::lend_names`] would make available, without doing it.
+    pub(crate) fn statements_mentioned(
+        &self,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        text: &[u8],
+    ) -> Vec<Arc<Statement>> {
+        let names = self.names_in(id, server_id, effects, text);
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        names
+            .iter()
+            .filter_map(|name| client.statement(name).cloned())
+            .collect()
+    }
+
+    /// The client's names that a text with these effects may use.
+    fn names_in(&self, id: ClientId, server_id: ServerId, effects: Effects, text: &[u8]) -> Vec<StatementName> {
+        let naming = effects.intersects(Effects::PREPARE | Effects::STATEMENTS);
+        if !naming && !effects.intersects(Effects::CODE) {
+            return Vec::new();
+        }
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let Some(names) = client.names.as_ref().filter(|names| names.len() > 0) else {
+            return Vec::new();
+        };
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let unfit = server.status == TransactionStatus::Failed || server.queried_in_pipeline;
+        if unfit || server.ignoring_to_sync || server.copy_in {
+            return Vec::new();
+        }
+        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline.
+        let mut found = if effects.intersects(Effects::STATEMENTS) {
+            names.all()
+        } else if naming {
+            names.mentioned_in(text)
+        } else if server.queue.segment_open() || server.behind_begin == Some(server.queue.segments_sent()) {
+            // Nor directly behind a deferred BEGIN: a PREPARE that fails would fail the transaction.
+            Vec::new()
+        } else {
+            names.made_by_sql()
+        };
+        names.in_order(&mut found);
+        found
     }
 
     /// Settings whose names EXECUTE gives to the statement `own`.

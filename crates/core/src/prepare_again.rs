@@ -179,6 +179,25 @@ impl Pooler {
             .insert(server_id.into(), |b| Writer::new(b).close(b'S', name));
     }
 
+    /// The name for what is used once is closed, to be given to something by the Parse that the caller sends next. What is
+    /// left of it is hidden from clients like all that is under our names.
+    pub(crate) fn takes_scratch(&mut self, server_id: ServerId) {
+        let scratch = self.own_statements.scratch.clone();
+        if self.server_mut(server_id).held.touch(scratch.id) {
+            self.inject_close(server_id, &scratch);
+        } else {
+            self.close_whatever(server_id, scratch.server_name());
+        }
+        let now = self.statements.now();
+        let effect = Effect {
+            server_gains: Some(scratch.clone()),
+            ..Effect::default()
+        };
+        let server = self.server_mut(server_id);
+        server.held.insert(scratch, now);
+        server.queue.push(Entry::skip(Expect::Parse).with(effect));
+    }
+
     /// The settings, with their values then, in which the present differs or may differ from when a statement was first
     /// parsed: constants in it must be read as they were then (recording E12). Usually there are none.
     fn settings_to_parse_under(&mut self, server_id: ServerId, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {

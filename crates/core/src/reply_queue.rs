@@ -436,6 +436,11 @@ impl ReplyQueue {
         self.segments_answered
     }
 
+    /// The number of the segment that is sent next, where none is open.
+    pub(crate) fn segments_sent(&self) -> u64 {
+        self.segments_answered + u64::from(self.ready_owed)
+    }
+
     /// The number of the first segment outstanding that is a client's, and not the pooler's own.
     pub(crate) fn next_of_client(&self) -> Option<u64> {
         let own = |e: &Entry| matches!(e.to, To::Skip | To::Probe) || e.ready == Ready::Told;
@@ -475,6 +480,17 @@ impl ReplyQueue {
         let prepares =
             |e: &Entry| e.to == To::Skip || matches!(e.expect, Expect::Parse | Expect::ParseUnnamed | Expect::Describe);
         self.entries.iter().all(prepares)
+    }
+
+    /// Whether everything that is owed was asked for by the pooler.
+    pub(crate) fn all_ours(&self) -> bool {
+        self.entries.iter().all(|e| e.to == To::Skip)
+    }
+
+    /// Whether a statement of the pooler's own is among what is owed.
+    pub(crate) fn executes_ours(&self) -> bool {
+        let ours = |e: &Entry| e.to == To::Skip && e.expect == Expect::Execute;
+        self.entries.iter().any(ours)
     }
 
     /// Whether what is due is the end of a segment of the pooler's own.
@@ -583,15 +599,6 @@ impl ReplyQueue {
             next.to = To::replace(sqlstate, Instead::Error(error()));
         }
         true
-    }
-
-    /// Something of the pooler's own has failed the transaction: the client's next request is told this error instead of
-    /// that the transaction has failed.
-    pub(crate) fn answers_failed_transaction(&mut self, error: Vec<u8>) {
-        let next = self.entries.iter_mut().find(|e| e.to != To::Skip);
-        if let Some(next) = next.filter(|e| e.to == To::Forward) {
-            next.to = To::replace(*b"25P02", Instead::Error(error));
-        }
     }
 
     /// Drops markers at the front that nothing answers.

@@ -193,8 +193,7 @@ impl Pooler {
             return statement;
         }
         let scratch = self.own_statements.scratch.clone();
-        self.close_whatever(server_id, scratch.server_name());
-        self.server_mut(server_id).queue.push(Entry::skip(Expect::Parse));
+        self.takes_scratch(server_id);
         self.outbox.insert(server_id.into(), |b| {
             Writer::new(b).parse(scratch.server_name(), &statement.query, &statement.types)
         });

@@ -5,8 +5,12 @@
 //! others leave that server to it as long as there is another; whoever asks keeps the server from then on
 //! ([`crate::pins::PinReason::Sequences`]). Where the server has served someone else, or the client has been elsewhere in
 //! between, what it remembers is discarded first: PostgreSQL then says that nothing has been drawn yet (55000), and nobody
-//! meets another client's values nor old ones of its own. Only the server's word that it has forgotten them counts.
+//! meets another client's values nor old ones of its own. In a pool that has never been asked that is done in front of the
+//! first text that asks or that draws by name, so that who draws by name finds what it has drawn; of an INSERT nobody knows
+//! whether it draws. Only the server's word that it has forgotten them counts, and nothing of the client's is sent before.
 
+use crate::client::{Dropping, Waiting};
+use crate::client_messages::{Message, Step};
 use crate::idle_list::IdleList;
 use crate::ids::{ClientId, ServerId};
 use crate::link::Acquired;
@@ -14,10 +18,18 @@ use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
 use crate::request::Request;
 use crate::server::Server;
+use crate::server_messages::TRANSACTION_FAILED;
 use crate::slab::Slab;
 use crate::time::Time;
 use pgweir_sql::Effects;
-use pgweir_wire::TransactionStatus;
+use pgweir_wire::write::ErrorText;
+use pgweir_wire::{FrontendTag, TransactionStatus};
+
+/// What may tell what others have drawn.
+const ASKS: Effects = Effects::SEQUENCE.union(Effects::CODE);
+
+/// Before what a server must remember its own client's values only: behind what draws, the client may ask.
+const NEEDS_OWN: Effects = ASKS.union(Effects::DRAWS);
 
 /// What the clients of a pool have been seen to do with sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -32,8 +44,16 @@ pub(crate) enum Sequences {
 }
 
 impl Pooler {
-    /// A text of the client's may draw from sequences, ask what was drawn, or do what nobody knows.
-    pub(crate) fn uses_sequences(&mut self, server_id: ServerId, effects: Effects) {
+    /// A text of the client's may draw from sequences, ask what was drawn, or do what nobody knows. Where its server may
+    /// remember what others have drawn, that is forgotten first: the step then says that the message comes again.
+    pub(crate) fn uses_sequences(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        message: &Message<'_>,
+    ) -> Option<Step> {
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let pool = self.pools[server.pool as usize]
             .as_mut()
@@ -46,43 +66,83 @@ impl Pooler {
                 .max(if asks { Sequences::Asked } else { Sequences::Drawn });
         }
         // In a pool that has been asked before, this was done when the link was made.
-        if (asks || effects.intersects(Effects::CODE)) && server.stranger && !server.forgets_sequences {
-            self.forget_before(server_id);
+        if !server.stranger || !effects.intersects(NEEDS_OWN) {
+            return None;
         }
+        self.forget_before(now, id, server_id, effects, message)
     }
 
-    /// Code of which nobody knows what it does may ask what others have drawn. While a catalog is being read, everything
-    /// counts as code; only what the text itself runs is meant then.
-    pub(crate) fn code_may_ask(&mut self, server_id: ServerId, of_text: Effects, effects: Effects) {
-        let code = if self.catalog_holds(server_id) {
+    /// What a text may do to sequences, or ask of them, where its names have been looked up in the catalog (`effects`) as
+    /// well. While a catalog is being read, everything counts as code; only what the text itself runs is meant then, and
+    /// routines, which may do anything.
+    pub(crate) fn sequence_effects(&mut self, server_id: ServerId, of_text: Effects, effects: Effects) -> Effects {
+        if self.catalog_holds(server_id) {
+            effects
+        } else if of_text.intersects(Effects::ROUTINES) {
+            effects | Effects::CODE
+        } else if of_text.intersects(Effects::CODE) {
             effects
         } else {
-            of_text
-        };
-        if code.intersects(Effects::CODE) {
-            self.uses_sequences(server_id, Effects::CODE);
+            effects.without(Effects::CODE)
         }
     }
 
-    /// The client's next request may ask for what others have drawn: the server forgets that first. What the client itself
-    /// has drawn in this transaction is forgotten, too, and its question gets 55000: once in the life of a pool.
+    /// The client's next request may ask for what others have drawn, or draws what the client may ask for: the server
+    /// forgets the others' values first, and confirms it before anything of the request is sent. What the client itself has
+    /// drawn by an INSERT in this transaction is forgotten, too, and its question gets 55000: once in the life of a pool.
     #[cold]
-    fn forget_before(&mut self, server_id: ServerId) {
+    fn forget_before(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        message: &Message<'_>,
+    ) -> Option<Step> {
         let server = self.server_mut(server_id);
+        if server.copy_in {
+            return None;
+        }
+        if server.forgets_sequences {
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Some(Step::Wait);
+        }
         if server.is_clean() {
             let shape = server.shape.clone();
             self.discard_sequences(server_id);
-            return self.send_settings(server_id, &[], shape);
-        }
-        if server.queue.is_empty() && server.status == TransactionStatus::Failed || server.copy_in {
-            return;
+            self.confirm_first(now, id, server_id, &[], shape);
+            return Some(Step::Wait);
         }
         let in_segment = server.queue.segment_open();
+        if server.status == TransactionStatus::Failed && server.queue.is_empty() && !in_segment {
+            // Nothing can be forgotten in a failed transaction, and only a Query of several statements can both end it and
+            // ask. One that does not end it would get the same error from the server.
+            if !effects.intersects(ASKS) || !may_be_several(message) {
+                return None;
+            }
+            let hint = "End the transaction by a Query of its own.";
+            self.send(id, |w| {
+                w.error(&ErrorText {
+                    hint,
+                    ..TRANSACTION_FAILED
+                })
+            });
+            self.client_mut(id).dropping = Dropping::Request;
+            return Some(self.dropped(id, message));
+        }
+        // A deferred BEGIN has been sent without its Sync.
+        let of_begin = server.begin_owed && server.queue.all_ours();
         self.run_discard(server_id);
-        if !in_segment {
-            self.server_mut(server_id).queue.push(Entry::skip(Expect::Sync));
+        if in_segment && !of_begin {
+            self.send(server_id, |w| w.flush());
+        } else {
+            let server = self.server_mut(server_id);
+            server.queue.push(Entry::skip(Expect::Sync));
+            server.behind_begin = of_begin.then(|| server.queue.segments_sent());
             self.send(server_id, |w| w.sync());
         }
+        self.client_mut(id).waiting = Waiting::ForReplies;
+        Some(Step::Wait)
     }
 
     /// The pool's first question comes from a client whose last server lies idle, while it was given another: it goes
@@ -132,7 +192,11 @@ impl Pooler {
     pub(crate) fn forgot_sequences(&mut self, server_id: ServerId) {
         let server = self.server_mut(server_id);
         server.stranger = false;
-        server.forgets_sequences = false;
+        let asked = std::mem::replace(&mut server.forgets_sequences, false);
+        // Otherwise the end of the segment is waited for.
+        if asked && server.queue.segment_open() {
+            self.replies_came(server_id);
+        }
     }
 
     fn discard_sequences(&mut self, server_id: ServerId) {
@@ -146,6 +210,13 @@ impl Pooler {
         // The unnamed portal may be the client's, to be executed once more.
         self.run_in_own_portal(server_id, &statement, &[]);
     }
+}
+
+/// Whether a message may hold several statements.
+fn may_be_several(message: &Message<'_>) -> bool {
+    let text = message.body().strip_suffix(&[0]).filter(|_| message.is_whole());
+    let single = text.and_then(pgweir_sql::statements).is_some_and(|s| s.len() == 1);
+    message.tag == FrontendTag::Query && !single
 }
 
 /// Where in the idle list the server is that this client had last, if nobody else has had it since and the client has had no

@@ -136,6 +136,8 @@ pub(crate) struct Server {
     pub(crate) cancels_in_flight: u32,
     /// A deferred BEGIN is on its way: a cancel must not hit it, or what follows would run outside its transaction.
     pub(crate) begin_owed: bool,
+    /// The number of the segment that is the first of its client's behind a deferred BEGIN with a Sync of its own.
+    pub(crate) behind_begin: Option<u64>,
     /// It has refused a deferred BEGIN: the client is told that its transaction has failed.
     pub(crate) begin_refused: bool,
     /// The segment that its client wants cancelled, when the server gets to it.

@@ -4,7 +4,7 @@
 //! front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that says
 //! idle, empties the queue, and that no byte of a further message follows.
 
-use crate::client::{Client, ClientPhase, Passing, Waiting};
+use crate::client::{Client, ClientPhase, Dropping, Passing, Waiting};
 use crate::errors::Trouble;
 use crate::held::Rows;
 use crate::ids::{ClientId, ServerId};
@@ -27,7 +27,7 @@ const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
 
 /// What PostgreSQL says in a failed transaction.
-const TRANSACTION_FAILED: ErrorText<'static> = ErrorText {
+pub(crate) const TRANSACTION_FAILED: ErrorText<'static> = ErrorText {
     severity: "ERROR",
     sqlstate: "25P02",
     message: "current transaction is aborted, commands ignored until end of transaction block",
@@ -504,10 +504,10 @@ impl Pooler {
             self.cancel_what_was_wanted(now, id);
         }
         let server = self.servers.get_mut(id.0).expect("still there");
-        if server.begin_refused && entry.to == To::Forward {
+        if server.begin_refused && (entry.to == To::Forward || entry.to == To::Skip && server.queue.is_empty()) {
             server.begin_refused = false;
             self.flush_run(id, run);
-            return Some(self.transaction_never_began(now, id));
+            return Some(self.transaction_never_began(now, id, entry.to == To::Forward));
         }
         let server = self.servers.get_mut(id.0).expect("still there");
         if matches!(entry.to, To::Skip) {
@@ -735,6 +735,7 @@ impl Pooler {
             },
             _ => None,
         };
+        let mut not_forgotten = false;
         if front.expect.ends_with_ready() {
             let entry = server.queue.front_mut().expect("looked at above");
             let (expect, effect) = (entry.expect, entry.effect.take());
@@ -746,6 +747,8 @@ impl Pooler {
             server.copy_in = false;
             let taken = server.queue.take_to_sync();
             server.ignoring_to_sync = server.queue.is_empty();
+            not_forgotten = server.forgets_sequences && !server.queue.executes_ours();
+            server.forgets_sequences &= !not_forgotten;
             // A Query behind a deferred BEGIN that failed: the client waits for a ReadyForQuery of its own.
             let begin_failed = skipped && server.ignoring_to_sync && taken.iter().any(|e| e.expect.is_whole_request());
             self.undo(client, id, taken);
@@ -759,7 +762,8 @@ impl Pooler {
                 return Passed::Skip;
             }
             // The ReadyForQuery that a held-back message waited for may have been among what was taken.
-            if !self.server_mut(id).begin_refused {
+            let server = self.server_mut(id);
+            if !server.begin_refused || not_forgotten && server.ignoring_to_sync {
                 self.replies_came(id);
             }
             if begin_failed {
@@ -780,13 +784,9 @@ impl Pooler {
         }
         let server = self.servers.get_mut(id.0).expect("still there");
         let alone = server.restoration.is_none() && server.queue.own_sync_in_front();
-        if skipped && alone && std::mem::take(&mut server.forgets_sequences) {
-            // The client's own request behind it meets the same, and is told so: the cancel may have been meant for it.
-            let error = if whole { bytes.to_vec() } else { in_short(&fields) };
-            if fields.sqlstate != b"25P02" {
-                server.queue.answers_failed_transaction(error);
-            }
-            return Passed::Skip;
+        if skipped && alone && not_forgotten {
+            self.flush_run(id, run);
+            return self.answers_waiting_request(id, client, &fields, bytes);
         }
         if server.restoration.is_some() {
             self.restoration_refused(id, fields.sqlstate, fields.message);
@@ -829,6 +829,31 @@ impl Pooler {
                 }
             }
         }
+    }
+
+    /// What others have drawn from sequences was not forgotten in front of the client's request, which has not been sent and
+    /// waits: the error is its answer, as a time limit or a cancel is meant for it. In a transaction that had failed before,
+    /// the request gets an answer of its own.
+    #[cold]
+    fn answers_waiting_request(
+        &mut self,
+        id: ServerId,
+        client: Option<ClientId>,
+        fields: &ErrorFields<'_>,
+        bytes: &[u8],
+    ) -> Passed {
+        let Some(client) = client.filter(|_| fields.sqlstate != b"25P02") else {
+            return Passed::Skip;
+        };
+        self.client_mut(client).dropping = Dropping::Request;
+        if !mentions_ours(bytes) {
+            return Passed::Forward;
+        }
+        self.server_mut(id)
+            .close_reason
+            .get_or_insert("prepared statements out of step");
+        self.send(client, |w| w.error(&TRANSACTION_FAILED));
+        Passed::Skip
     }
 
     /// Whether a failed transaction has kept the server from preparing a statement of the pooler's: its name is not for

@@ -4,7 +4,7 @@ use crate::client::Waiting;
 use crate::client_messages::{Message, Step};
 use crate::database_ddl::may_be_one;
 use crate::ids::{ClientId, ServerId};
-use crate::inspection::{GOES_ELSEWHERE, INSPECT_BYTES_MAX};
+use crate::inspection::INSPECT_BYTES_MAX;
 use crate::pooler::Pooler;
 use crate::replanning::begins_code;
 use crate::reply_queue::{Effect, Entry, Expect};
@@ -71,13 +71,14 @@ impl Pooler {
             server.queried_in_pipeline = true;
         }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
-        let may = looks.then(|| match text {
-            Some(_) => self.inspect_text(now, id, server_id, text, &verdict),
+        let inspected = looks.then(|| match text {
+            Some(_) => self.inspect_text(now, id, server_id, message, text, &verdict),
             None => self.inspect_long(now, id, server_id, message),
         });
-        if may.is_some_and(|may| may.intersects(GOES_ELSEWHERE)) && self.client_mut(id).link != Some(server_id) {
-            return Step::Wait;
-        }
+        let may = match inspected.transpose() {
+            Ok(may) => may,
+            Err(step) => return step,
+        };
         if returns.is_none() && may.is_some_and(|may| may.intersects(Effects::RESETS)) {
             returns = text.and_then(Returns::among);
         }

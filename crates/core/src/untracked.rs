@@ -54,13 +54,19 @@ impl Pooler {
         let short = message.total <= FOLLOWED_BYTES_MAX || message.is_whole() && message.total <= INSPECT_BYTES_MAX;
         if self.settings.keeps_sessions && (inspects || short) {
             if message.total > INSPECT_BYTES_MAX {
-                self.inspect_text(now, id, server_id, None, &Statement::Other);
+                let waits = self.inspect_text(now, id, server_id, message, None, &Statement::Other);
+                if let Err(step) = waits {
+                    return step;
+                }
             } else if !message.is_whole() {
                 return Step::NeedBytes;
             } else if let Ok(parse) = Parse::read(message.body()) {
                 let verdict = pgweir_sql::classify(parse.query);
                 self.follow(id, &parse, &verdict);
-                self.inspect_text(now, id, server_id, Some(parse.query), &verdict);
+                let waits = self.inspect_text(now, id, server_id, message, Some(parse.query), &verdict);
+                if let Err(step) = waits {
+                    return step;
+                }
             }
         }
         self.plain(id, server_id, message, Expect::Parse)

@@ -243,6 +243,33 @@ fn the_view_does_not_show_what_a_prepare_of_ours_has_left() {
     assert!(told.iter().any(|l| l == "Close Spgweir_preparing"), "{told:?}");
 }
 
+/// Guards against an empty statement of ours in the view: a Parse of a name that is taken leaves it.
+#[test]
+fn the_view_does_not_show_what_made_a_parse_fail() {
+    let (mut rig, a, b) = one_server();
+    prepares(&mut rig, a, b"s", b"select 1");
+    rig.says(a, |w| {
+        w.parse(b"s", b"select 2", &[0, 0]);
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    let told = rig.told(server);
+    assert_eq!(
+        told,
+        ["Close Spgweir_b", "Parse pgweir_b ", "Parse pgweir_b select 2", "Sync"]
+    );
+    let taken = rig.error_about("42P05", "prepared statement \"pgweir_b\" already exists");
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.error(&taken);
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.server_of(a), None);
+    let told = asks(&mut rig, b, "table pg_prepared_statements", "SELECT 0");
+    assert!(told.iter().any(|l| l == "Close Spgweir_b"), "{told:?}");
+}
+
 /// Guards against two statements of one name: the server decides where what a text has made is not known yet.
 #[test]
 fn a_parse_behind_a_prepare_in_other_company_goes_under_its_own_name() {

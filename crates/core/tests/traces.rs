@@ -81,16 +81,29 @@ fn asks(rig: &mut Rig, client: ClientId, text: &str) {
 
 fn done(rig: &mut Rig, client: ClientId, text: &str, temporary: Temporary, settings: &[(&str, &str)]) -> ServerId {
     let server = rig.server_of(client).expect("linked");
-    let told = rig.told(server);
-    assert_eq!(told.last(), Some(&format!("Query {text}")));
-    for line in &told {
-        match line.split(' ').next() {
-            Some("Parse") => rig.says(server, |w| w.empty(b'1')),
-            Some("Bind") => rig.says(server, |w| w.empty(b'2')),
-            Some("Close") => rig.says(server, |w| w.empty(b'3')),
-            Some("Execute") => rig.says(server, |w| w.command_complete("SELECT 1")),
-            Some("Sync") => rig.says(server, |w| w.ready_for_query(Idle)),
-            _ => {}
+    loop {
+        let told = rig.told(server);
+        let mut tag = "SELECT 1";
+        for line in &told {
+            match line.split(' ').next() {
+                Some("Parse") => rig.says(server, |w| w.empty(b'1')),
+                Some("Bind") => {
+                    // What others have drawn from sequences is forgotten before code runs.
+                    if line.ends_with("pgweir_c") {
+                        tag = "DISCARD SEQUENCES";
+                    }
+                    rig.says(server, |w| w.empty(b'2'));
+                }
+                Some("Close") => rig.says(server, |w| w.empty(b'3')),
+                Some("Execute") => rig.says(server, |w| w.command_complete(tag)),
+                Some("Sync") => rig.says(server, |w| w.ready_for_query(Idle)),
+                _ => {}
+            }
+        }
+        let last = told.last().expect("something was sent");
+        if last != "Sync" {
+            assert_eq!(last, &format!("Query {text}"));
+            break;
         }
     }
     rig.completes(server, "DONE");

@@ -380,7 +380,18 @@ fn a_malformed_query_does_not_end_the_unnamed_statement_of_another_client() {
             w.execute();
             w.sync();
         });
-        let told = rig.told(server);
+        let mut told = rig.told(server);
+        if told.iter().any(|l| l.ends_with("pgweir_c")) {
+            // What cannot be read is code: what others have drawn from sequences is forgotten first.
+            rig.says(server, |w| {
+                w.empty(b'1');
+                w.empty(b'2');
+                w.command_complete("DISCARD SEQUENCES");
+                w.empty(b'3');
+                w.ready_for_query(Idle);
+            });
+            told = rig.told(server);
+        }
         let close = told
             .iter()
             .position(|l| l == "Close S")

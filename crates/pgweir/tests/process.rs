@@ -172,12 +172,14 @@ fn in_the_background_it_is_ready_when_the_command_returns() {
 
 #[test]
 fn a_background_start_that_fails_fails_the_command() {
-    let place = Place::new("logfile =");
+    let mut place = Place::new("logfile =");
     let (status, _, errors) = place.outcome(&["-d"]);
     assert_eq!(status, Some(1));
     assert!(errors.contains("daemon needs logfile configured"), "{errors}");
+    // A port that is taken from the outset: a free one may be somebody else's by now.
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    place.port = taken.local_addr().unwrap().port();
     place.configure("");
-    let _taken = TcpListener::bind(("127.0.0.1", place.port)).unwrap();
     let (status, _, errors) = place.outcome(&["-d"]);
     assert_eq!(status, Some(1));
     assert!(errors.contains("it is in use"), "{errors}");

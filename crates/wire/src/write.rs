@@ -129,6 +129,11 @@ impl<'a> Writer<'a> {
         self.message(b'S', |_| {});
     }
 
+    /// Flush.
+    pub fn flush(&mut self) {
+        self.message(b'H', |_| {});
+    }
+
     /// Terminate.
     pub fn terminate(&mut self) {
         self.message(b'X', |_| {});

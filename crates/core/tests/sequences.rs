@@ -1,0 +1,329 @@
+//! What a session has drawn from sequences: conversations in virtual time, each naming what it guards against.
+
+mod rig;
+
+use pgweir_core::{ClientId, ServerId};
+use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
+use rig::{Rig, error};
+
+/// One server, and nobody has asked for what was drawn.
+fn full() -> Rig {
+    Rig::new("session_state = full\ndefault_pool_size = 1\ndeferred_begin = 1")
+}
+
+/// A client on a server that another one has used.
+fn on_used_server(rig: &mut Rig) -> (ClientId, ServerId) {
+    let (other, client) = (rig.client(), rig.client());
+    let server = does(rig, other, "insert into t values (1)", Idle);
+    rig.told(client);
+    (client, server)
+}
+
+/// A client's Query, which reaches the server at once and is done.
+fn does(rig: &mut Rig, client: ClientId, text: &str, status: TransactionStatus) -> ServerId {
+    rig.says(client, |w| w.query(text.as_bytes()));
+    let server = rig.server_of(client).expect("linked");
+    runs(rig, server, text, status);
+    server
+}
+
+/// The server was sent a Query, maybe behind a BEGIN, and does it.
+fn runs(rig: &mut Rig, server: ServerId, text: &str, status: TransactionStatus) {
+    let told = rig.told(server);
+    assert_eq!(told.last(), Some(&format!("Query {text}")), "{told:?}");
+    rig.says(server, |w| {
+        for line in &told {
+            match line.split(' ').next() {
+                Some("Parse") => w.empty(b'1'),
+                Some("Bind") => w.empty(b'2'),
+                Some("Close") => w.empty(b'3'),
+                Some("Execute") => w.command_complete("BEGIN"),
+                _ => {}
+            }
+        }
+        w.command_complete("DONE");
+        w.ready_for_query(status);
+    });
+}
+
+/// The server is told to forget, and nothing of a client's behind it; it answers as it should.
+fn forgets(rig: &mut Rig, server: ServerId, status: TransactionStatus) -> Vec<String> {
+    let told = rig.told(server);
+    let is_asked = told.iter().any(|line| line == "Bind pgweir_portal pgweir_c");
+    let of_client = |line: &String| line.starts_with("Query") || line.contains("select");
+    assert!(is_asked && !told.iter().any(of_client), "{told:?}");
+    rig.says(server, |w| {
+        let mut tag = "BEGIN";
+        for line in &told {
+            match line.split(' ').next() {
+                Some("Parse") => w.empty(b'1'),
+                Some("Bind") => {
+                    if line.ends_with("pgweir_c") {
+                        tag = "DISCARD SEQUENCES";
+                    }
+                    w.empty(b'2');
+                }
+                Some("Close") => w.empty(b'3'),
+                Some("Execute") => w.command_complete(tag),
+                Some("Sync") => w.ready_for_query(status),
+                Some("Flush") => {}
+                _ => panic!("{told:?}"),
+            }
+        }
+    });
+    told
+}
+
+/// Guards against a client's first question in a pool that was answered with 55000 though the client had drawn by name in
+/// the same transaction.
+#[test]
+fn what_others_have_drawn_is_forgotten_before_the_client_draws_and_not_between() {
+    let mut rig = full();
+    let (client, server) = on_used_server(&mut rig);
+    rig.says(client, |w| w.query(b"begin"));
+    rig.says(client, |w| w.query(b"select nextval('s')"));
+    let told = forgets(&mut rig, server, InTransaction);
+    assert_eq!(told.last().map(String::as_str), Some("Sync"), "the BEGIN has no other");
+    runs(&mut rig, server, "select nextval('s')", InTransaction);
+    does(&mut rig, client, "select currval('s')", InTransaction);
+    does(&mut rig, client, "do $$ begin end $$", InTransaction);
+    does(&mut rig, client, "select lastval()", InTransaction);
+}
+
+/// Guards against a PREPARE of the pooler's that fails in front of the first statement of a transaction, and the transaction
+/// with it: what code may execute is not lent there, wherever the BEGIN is sent.
+#[test]
+fn nothing_is_lent_to_code_directly_behind_a_begin() {
+    let mut rig = full();
+    let client = rig.client();
+    let server = does(&mut rig, client, "prepare p as select 1 from gone", Idle);
+    let other = rig.client();
+    rig.says(other, |w| w.query(b"insert into t values (1)"));
+    assert_eq!(rig.told(server), ["Close Sp", "Sync"]);
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.ready_for_query(Idle);
+    });
+    runs(&mut rig, server, "insert into t values (1)", Idle);
+    rig.says(client, |w| w.query(b"begin"));
+    rig.says(client, |w| w.query(b"do $$ begin end $$"));
+    let mut told = Vec::new();
+    while !told.iter().any(|l: &String| l.starts_with("Query")) {
+        told = rig.told(server);
+        assert!(!told.is_empty() && !told.iter().any(|l| l.contains("gone")), "{told:?}");
+        let (own, last) = (told.clone(), told.last().is_some_and(|l| l == "Sync"));
+        if last {
+            rig.says(server, |w| {
+                let mut tag = "BEGIN";
+                for line in &own {
+                    match line.split(' ').next() {
+                        Some("Parse") => w.empty(b'1'),
+                        Some("Bind") => {
+                            if line.ends_with("pgweir_c") {
+                                tag = "DISCARD SEQUENCES";
+                            }
+                            w.empty(b'2');
+                        }
+                        Some("Close") => w.empty(b'3'),
+                        Some("Execute") => w.command_complete(tag),
+                        _ => w.ready_for_query(if tag == "BEGIN" { Idle } else { InTransaction }),
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// A law: no byte of a client's reaches a server before that server has confirmed what the client relies on.
+#[test]
+fn nothing_of_a_question_is_sent_before_the_server_has_forgotten() {
+    for block in [false, true] {
+        let mut rig = full();
+        let (client, server) = on_used_server(&mut rig);
+        let status = if block { InTransaction } else { Idle };
+        if block {
+            rig.says(client, |w| w.query(b"begin"));
+            does(&mut rig, client, "select 1", InTransaction);
+        }
+        rig.says(client, |w| w.query(b"select lastval()"));
+        forgets(&mut rig, server, status);
+        runs(&mut rig, server, "select lastval()", status);
+    }
+}
+
+/// The same behind other messages of a segment that the client has not ended: a Flush brings the server's word.
+#[test]
+fn in_a_pipeline_the_question_waits_for_a_flush() {
+    let mut rig = full();
+    let (client, server) = on_used_server(&mut rig);
+    rig.says(client, |w| {
+        w.parse(b"", b"select 1", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.parse(b"q", b"select lastval()", &[0, 0]);
+        w.bind_text(b"q", &[]);
+        w.execute();
+        w.sync();
+    });
+    let told = rig.told(server);
+    assert_eq!(
+        told[..4],
+        [
+            "Parse  select 1",
+            "Bind  ",
+            "Execute",
+            "Parse pgweir_11 select lastval()"
+        ]
+    );
+    assert_eq!(told.last().map(String::as_str), Some("Flush"));
+    let (forget, is_asked) = (&told[4..], told.iter().any(|l| l == "Bind pgweir_portal pgweir_c"));
+    assert!(is_asked && !told.iter().any(|l| l == "Bind  pgweir_11"), "{told:?}");
+    let prepares = forget.iter().filter(|l| l.starts_with("Parse")).count();
+    let closes = forget.iter().filter(|l| l.starts_with("Close")).count();
+    assert_eq!((prepares, closes), (1, 1), "{told:?}");
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.empty(b'1');
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("DISCARD SEQUENCES");
+        w.empty(b'3');
+    });
+    assert_eq!(rig.told(server), ["Bind  pgweir_11", "Execute", "Sync"]);
+}
+
+/// Guards against a DISCARD that the server has ignored behind an error, and that was taken for one under way: the next
+/// question would have been answered with another client's value.
+#[test]
+fn what_was_ignored_behind_an_error_is_sent_again() {
+    let mut rig = full();
+    let (client, server) = on_used_server(&mut rig);
+    rig.says(client, |w| w.query(b"begin"));
+    does(&mut rig, client, "savepoint a", InTransaction);
+    rig.says(client, |w| {
+        w.parse(b"", b"select 1/0", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.parse(b"", b"select lastval()", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.error(&error("22012", "division by zero"));
+    });
+    assert_eq!(rig.told(server), ["Sync"], "the rest would be ignored");
+    rig.says(server, |w| w.ready_for_query(Failed));
+    does(&mut rig, client, "rollback to a", InTransaction);
+    rig.says(client, |w| w.query(b"select lastval()"));
+    forgets(&mut rig, server, InTransaction);
+    runs(&mut rig, server, "select lastval()", InTransaction);
+}
+
+#[test]
+fn a_server_that_does_not_forget_in_a_transaction_fails_the_question() {
+    let mut rig = full();
+    let (client, server) = on_used_server(&mut rig);
+    rig.says(client, |w| w.query(b"begin"));
+    does(&mut rig, client, "select 1", InTransaction);
+    rig.told(client);
+    rig.says(client, |w| w.query(b"select lastval()"));
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("57014", "canceling statement due to statement timeout"));
+        w.ready_for_query(Failed);
+    });
+    assert_eq!(
+        rig.told(client),
+        [
+            "Error 57014 canceling statement due to statement timeout",
+            "ReadyForQuery E"
+        ]
+    );
+    assert_eq!(rig.told(server), Vec::<String>::new(), "the question is not sent");
+    does(&mut rig, client, "rollback", Idle);
+}
+
+/// Guards against a Query that ends a failed transaction, in which nothing can be forgotten, and asks behind that.
+#[test]
+fn a_query_that_ends_a_failed_transaction_and_asks_is_refused() {
+    let mut rig = full();
+    let (client, server) = on_used_server(&mut rig);
+    rig.says(client, |w| w.query(b"begin"));
+    does(&mut rig, client, "select 1/0", Failed);
+    rig.told(client);
+    rig.says(client, |w| w.query(b"rollback; select lastval()"));
+    assert_eq!(rig.told(server), Vec::<String>::new());
+    let told = rig.told(client);
+    assert!(
+        told[0].starts_with("Error 25P02 ") && told[1..] == ["ReadyForQuery E"],
+        "{told:?}"
+    );
+    does(&mut rig, client, "select lastval()", Failed);
+    does(&mut rig, client, "rollback", Idle);
+}
+
+/// The same in the extended protocol, where the end of the transaction has been answered to a Flush only.
+#[test]
+fn a_pipeline_that_ends_a_failed_transaction_and_asks_forgets_between() {
+    let mut rig = full();
+    let (client, server) = on_used_server(&mut rig);
+    rig.says(client, |w| w.query(b"begin"));
+    does(&mut rig, client, "select 1/0", Failed);
+    rig.says(client, |w| {
+        w.parse(b"", b"rollback", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.flush();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("ROLLBACK");
+    });
+    rig.says(client, |w| {
+        w.parse(b"", b"select lastval()", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    let told = rig.told(server);
+    assert_eq!(told[0], "Parse  select lastval()");
+    assert!(told.iter().any(|l| l == "Bind pgweir_portal pgweir_c"), "{told:?}");
+    assert_eq!(told.last().map(String::as_str), Some("Flush"));
+}
+
+/// A deferred BEGIN that the server refuses in front of it leaves the client in a failed transaction.
+#[test]
+fn a_refused_begin_before_it_fails_the_transaction() {
+    let mut rig = full();
+    let (client, server) = on_used_server(&mut rig);
+    rig.says(client, |w| w.query(b"begin"));
+    rig.says(client, |w| w.query(b"select nextval('s')"));
+    rig.told(server);
+    rig.told(client);
+    rig.says(server, |w| {
+        w.error(&error("57014", "canceling statement due to statement timeout"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(client),
+        [
+            "Error 57014 canceling statement due to statement timeout",
+            "ReadyForQuery E"
+        ]
+    );
+    rig.says(client, |w| w.query(b"select 1"));
+    let told = rig.told(server);
+    assert!(told.iter().any(|l| l == "Bind  pgweir_2"), "{told:?}");
+    assert!(
+        told.iter().any(|l| l.starts_with("Describe P")),
+        "what fails it: {told:?}"
+    );
+}
