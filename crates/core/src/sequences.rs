@@ -17,7 +17,7 @@ use crate::link::Acquired;
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect};
 use crate::request::Request;
-use crate::server::Server;
+use crate::server::{Server, Unnamed};
 use crate::server_messages::TRANSACTION_FAILED;
 use crate::slab::Slab;
 use crate::time::Time;
@@ -103,7 +103,8 @@ impl Pooler {
         if server.copy_in {
             return None;
         }
-        if server.forgets_sequences {
+        // What is still unanswered may fail the transaction, in which nothing can be forgotten.
+        if server.forgets_sequences || server.queue.segment_outstanding() {
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
@@ -127,7 +128,11 @@ impl Pooler {
                     ..TRANSACTION_FAILED
                 })
             });
-            self.client_mut(id).dropping = Dropping::Request;
+            // A Query destroys the unnamed statement, whatever becomes of it.
+            self.server_mut(server_id).unnamed = Unnamed::Foreign;
+            let client = self.client_mut(id);
+            client.unnamed = None;
+            client.dropping = Dropping::Request;
             return Some(self.dropped(id, message));
         }
         // A deferred BEGIN has been sent without its Sync.

@@ -24,7 +24,14 @@ pub enum Weakness {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 2] = [Weakness::CancelsQuestions, Weakness::ClosesCancelEarly];
+    pub const ALL: [Weakness; 6] = [
+        Weakness::SharesUnconfirmed,
+        Weakness::TrustsAbandoned,
+        Weakness::CancelsQuestions,
+        Weakness::AsksUnderCancel,
+        Weakness::ForgetsFailedProbe,
+        Weakness::ClosesCancelEarly,
+    ];
 }
 
 impl Pooler {

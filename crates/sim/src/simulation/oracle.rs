@@ -286,6 +286,10 @@ impl Oracle {
         if self.transaction_failed && expected.first() == Some(&b't') && is_failed_transaction_error(message) {
             return Verdict::CannotDescribe;
         }
+        if message.windows(HINT_TO_END.len()).any(|w| w == HINT_TO_END) {
+            // Nothing can be forgotten in a failed transaction (docs/differences.md).
+            return Verdict::CannotDescribe;
+        }
         if is_cancel && self.cancelled && expected.first() == Some(&b'Z') {
             // It has hit what the pooler makes again behind a RESET of the segment, which fails with it.
             return Verdict::CannotDescribe;
@@ -344,6 +348,9 @@ fn is_failed_transaction_error(message: &[u8]) -> bool {
 fn is_missing_statement_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"26000")
 }
+
+/// What the pooler hints at where several statements would end a failed transaction and ask for what was drawn.
+const HINT_TO_END: &[u8] = b"End the transaction by a Query of its own.";
 
 fn is_missing_portal_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"34000")
