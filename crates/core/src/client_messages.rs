@@ -353,7 +353,8 @@ impl Pooler {
             && server.queue.segment_outstanding()
             && (touches_statements(message.tag)
                 // What a pipelined ROLLBACK ends cannot be prepared in before.
-                && (server.queue.statements_in_doubt() || server.status == TransactionStatus::Failed)
+                && (server.queue.statements_in_doubt()
+                    || server.status == TransactionStatus::Failed && server.queue.client_segment_outstanding())
                 || message.tag == FrontendTag::Parse && server.awaits_settings())
         {
             client.waiting = Waiting::ForReplies;

@@ -170,6 +170,11 @@ pub(crate) struct CopyBegun {
 }
 
 impl Entry {
+    /// Whether it answers something of the pooler's.
+    fn is_own(&self) -> bool {
+        matches!(self.to, To::Skip | To::Probe) || self.ready == Ready::Told
+    }
+
     #[inline]
     fn new(expect: Expect, to: To) -> Self {
         Entry {
@@ -443,13 +448,12 @@ impl ReplyQueue {
 
     /// The number of the first segment outstanding that is a client's, and not the pooler's own.
     pub(crate) fn next_of_client(&self) -> Option<u64> {
-        let own = |e: &Entry| matches!(e.to, To::Skip | To::Probe) || e.ready == Ready::Told;
         let mut number = self.segments_answered;
         for entry in &self.entries {
             if !entry.expect.ends_with_ready() {
                 continue;
             }
-            if !own(entry) {
+            if !entry.is_own() {
                 return Some(number);
             }
             number += 1;
@@ -514,6 +518,12 @@ impl ReplyQueue {
     /// Whether an earlier segment is still unanswered: its outcome may fail the transaction that a later request meets.
     pub(crate) fn segment_outstanding(&self) -> bool {
         self.ready_owed > 0
+    }
+
+    /// The same of a segment of the client's: what the pooler asks may be asked again whenever a message is looked at.
+    pub(crate) fn client_segment_outstanding(&self) -> bool {
+        let mut ended = self.entries.iter().filter(|e| e.expect.ends_with_ready());
+        ended.any(|e| !e.is_own())
     }
 
     /// CopyData was sent to a server that has not said that it reads it.

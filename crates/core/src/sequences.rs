@@ -104,7 +104,7 @@ impl Pooler {
             return None;
         }
         // What is still unanswered may fail the transaction, in which nothing can be forgotten.
-        if server.forgets_sequences || server.queue.segment_outstanding() {
+        if server.forgets_sequences || server.queue.client_segment_outstanding() {
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }

@@ -200,7 +200,9 @@ impl Pooler {
     /// Whether a call has to wait for answers: what the client may do is known when its earlier requests, and what the
     /// pooler has asked of its session, have been answered.
     fn waits_to_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> bool {
-        let waits = process_id >= CLIENT_IDS_FROM && self.server_mut(server_id).queue.segment_outstanding();
+        let server = self.server_mut(server_id);
+        let is_answered = server.probe.is_none() && !server.queue.client_segment_outstanding();
+        let waits = process_id >= CLIENT_IDS_FROM && !is_answered;
         if waits {
             self.client_mut(id).waiting = Waiting::ForReplies;
         }

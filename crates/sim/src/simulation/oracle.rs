@@ -240,7 +240,12 @@ impl Oracle {
                 return Verdict::CancelledWhileWaiting;
             }
             if !self.feed() {
-                return Verdict::Wrong(None);
+                // It has hit what the pooler prepares in front of a message of which the client has sent a part only.
+                let is_half_sent = self.segments.iter().any(|s| s.to_come > 0);
+                return match is_cancel && self.cancelled && is_half_sent {
+                    true => Verdict::CannotDescribe,
+                    false => Verdict::Wrong(None),
+                };
             }
         }
         // PostgreSQL promises no order among settings that it reports together; notifications come from another server.
@@ -292,6 +297,10 @@ impl Oracle {
         }
         if is_cancel && self.cancelled && expected.first() == Some(&b'Z') {
             // It has hit what the pooler makes again behind a RESET of the segment, which fails with it.
+            return Verdict::CannotDescribe;
+        }
+        if self.transaction_failed && is_missing_statement_error(message) {
+            // One Query ends a failed transaction and uses a statement, which could not be prepared again before.
             return Verdict::CannotDescribe;
         }
         if self.cancelled && self.transaction_failed && is_missing_portal_error(message) {
