@@ -171,6 +171,9 @@ impl Pooler {
             self.own_commit(server_id);
         }
         self.end_own_segment(server_id);
+        if deferrable {
+            self.own_rollback(server_id);
+        }
     }
 
     /// A channel that the server listens to.

@@ -79,4 +79,6 @@ pub use outbox::{Outbox, Part, Source};
 pub use pooler::{Pooler, Surroundings};
 pub use request::{Accepted, Address, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 pub use time::{Time, WallClock};
+#[cfg(feature = "weaknesses")]
+pub use weakness::OwnWork;
 pub use weakness::Weakness;

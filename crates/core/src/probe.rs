@@ -346,6 +346,9 @@ impl Pooler {
         }
         self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
         self.send(server_id, |w| w.sync());
+        if deferrable {
+            self.own_rollback(server_id);
+        }
     }
 
     /// The time limits that a probe lifts for itself, where the session may have one: it is known to, code may have made it,
@@ -399,6 +402,18 @@ impl Pooler {
     pub(crate) fn own_commit(&mut self, server_id: ServerId) {
         let commit = self.own_statements.commit.clone();
         self.probe_with(server_id, &commit, &[]);
+    }
+
+    /// Behind the Sync of what [`Pooler::own_begin`] began on a client's server: the client may have sent its next request,
+    /// which must not meet a failed transaction of the pooler's.
+    pub(crate) fn own_rollback(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        if !matches!(server.phase, ServerPhase::Linked) {
+            return;
+        }
+        server.unnamed = crate::server::Unnamed::Nothing;
+        server.queue.push(Entry::probe(Expect::Query));
+        self.send(server_id, |w| w.query(b"ROLLBACK"));
     }
 
     /// A whole row of a probe's answer.

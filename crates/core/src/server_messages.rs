@@ -526,7 +526,8 @@ impl Pooler {
             self.flush_run(id, run);
             if server_probes(self, id) {
                 self.probed(now, id);
-            } else {
+            // A Query on a client's server is the ROLLBACK behind a question, and answers nothing.
+            } else if entry.expect != Expect::Query || server_link(self, id).is_none() {
                 self.move_answered(now, id);
             }
             return Some(self.after_probe(now, id));

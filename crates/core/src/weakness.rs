@@ -22,6 +22,16 @@ pub enum Weakness {
     ForgetsFailedProbe,
 }
 
+/// What the pooler does with a server in its own name, for the simulation to disturb.
+#[cfg(feature = "weaknesses")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnWork {
+    /// A client's settings are being made.
+    Restoration,
+    /// The session is being asked for its state.
+    Probe,
+}
+
 impl Weakness {
     /// All that the simulation must find.
     pub const ALL: [Weakness; 6] = [
@@ -39,6 +49,19 @@ impl Pooler {
     #[cfg(feature = "weaknesses")]
     pub fn weaken(&mut self, weakness: Weakness) {
         self.weakness = Some(weakness);
+    }
+
+    /// What a server does for the session of its client in the pooler's own name.
+    #[cfg(feature = "weaknesses")]
+    pub fn own_work(&self, id: crate::ServerId) -> Option<OwnWork> {
+        let server = self.servers.get(id.0)?;
+        let client = self.clients.get(server.link?.0)?;
+        match (server.restoration.is_some(), server.probe.is_some()) {
+            _ if !client.is_session() => None,
+            (true, _) => Some(OwnWork::Restoration),
+            (_, true) => Some(OwnWork::Probe),
+            _ => None,
+        }
     }
 
     /// Whether a client keeps its server for a reason that no question to the server could end.

@@ -87,17 +87,35 @@ const PINS: usize = 6;
 /// The core's cleanup behind a client that left.
 const DISCARD_ALL: &[u8] = b"DISCARD ALL\0";
 
+/// The statement that asks for the settings of a session, in the unnamed portal.
+const QUESTION: &[u8] = b"\0pgweir_7_";
+
 /// Bytes for a server with one restored setting less: its Bind makes another one.
 pub(super) fn without_a_setting(bytes: &[u8]) -> Option<Vec<u8>> {
+    with_bind(bytes, SET_CONFIG, &[Some(b"app.forgotten"), Some(b"1")])
+}
+
+/// Bytes for a server that refuses a restored setting.
+pub(super) fn with_bad_setting(bytes: &[u8]) -> Option<Vec<u8>> {
+    with_bind(bytes, SET_CONFIG, &[Some(b"work_mem"), Some(b"much")])
+}
+
+/// Bytes for a server that does not answer what is asked of its session.
+pub(super) fn with_bad_question(bytes: &[u8]) -> Option<Vec<u8>> {
+    with_bind(bytes, QUESTION, &[])
+}
+
+/// The same bytes with other values in the first Bind of a statement of the core's.
+fn with_bind(bytes: &[u8], of: &[u8], values: &[Option<&[u8]>]) -> Option<Vec<u8>> {
     let messages = split_messages(bytes);
     let at = messages
         .iter()
-        .position(|m| m[0] == b'B' && m.get(HEADER_BYTES..).is_some_and(|body| body.starts_with(SET_CONFIG)))?;
+        .position(|m| m[0] == b'B' && m.get(HEADER_BYTES..).is_some_and(|body| body.starts_with(of)))?;
     let statement = messages[at][HEADER_BYTES + 1..].split(|&b| b == 0).next()?;
     let mut forged = Vec::new();
     for (index, &message) in messages.iter().enumerate() {
         if index == at {
-            Writer::new(&mut forged).bind_text(statement, &[Some(b"app.forgotten"), Some(b"1")]);
+            Writer::new(&mut forged).bind_text(statement, values);
         } else {
             forged.extend_from_slice(message);
         }

@@ -115,6 +115,8 @@ fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -
         b"53300" => topology.max_client_conn <= topology.clients,
         b"57014" => topology.query_wait_timeout_ms > 0 && fields.message == b"query_wait_timeout",
         b"57P05" => topology.pin_idle_timeout_ms > 0,
+        // Several servers in a row have refused the settings.
+        b"55000" => topology.refusal_percent > 0 && fields.message == b"cannot restore the session's settings",
         b"08006" if copy_in_doubt => true,
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,

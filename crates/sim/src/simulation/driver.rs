@@ -1,9 +1,9 @@
 //! The runtime's part: the contract of `pgweir_core::pooler`, kept to the letter.
 
-use super::canary::{Canary, without_a_setting, without_cleanup};
+use super::canary::{Canary, with_bad_question, with_bad_setting, without_a_setting, without_cleanup};
 use super::network::Peer;
 use super::world::{Event, World};
-use pgweir_core::{ConnectionId, Request};
+use pgweir_core::{ConnectionId, OwnWork, Request};
 
 impl World {
     /// Reads a connection once, as the runtime does.
@@ -151,6 +151,7 @@ impl World {
             let Some(bytes) = self.falsify(to, bytes) else {
                 continue;
             };
+            let bytes = self.refuse(to, bytes);
             let Some(&key) = self.by_id.get(&to) else {
                 self.fail(format!("bytes for {to:?}, which is no connection"));
                 continue;
@@ -182,6 +183,20 @@ impl World {
             Some(other) if self.sings(Canary::Misroute) => other,
             _ => to,
         }
+    }
+
+    /// A server that refuses what the pooler makes or asks in its own name: it is sent something else instead.
+    fn refuse(&mut self, to: ConnectionId, bytes: Vec<u8>) -> Vec<u8> {
+        let ConnectionId::Server(server) = to else { return bytes };
+        if self.now_us >= self.topology.calm_at_us || !self.random.percent(self.topology.refusal_percent) {
+            return bytes;
+        }
+        let refused = match self.pooler.own_work(server) {
+            Some(OwnWork::Restoration) => with_bad_setting(&bytes),
+            Some(OwnWork::Probe) => with_bad_question(&bytes),
+            None => None,
+        };
+        refused.unwrap_or(bytes)
     }
 
     /// What canaries do to single parts; `None` swallows one.

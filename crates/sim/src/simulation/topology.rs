@@ -94,6 +94,8 @@ pub struct Topology {
     pub rubbish_percent: u64,
     /// Logins in a hundred that bring settings of their own, some of which no server takes, and are abandoned.
     pub abandoned_percent: u64,
+    /// What the pooler makes or asks in its own name, in a hundred, that a server refuses.
+    pub refusal_percent: u64,
     /// Faults of the server.
     pub server_faults: u64,
     /// Faults stop at this time, microseconds.
@@ -159,6 +161,7 @@ impl Topology {
             abandoned_percent: percent(&mut r, 60),
             server_faults: percent(&mut r, 4),
             calm_at_us: r.between(500_000, 5_000_000),
+            refusal_percent: percent(&mut r, 10),
         }
     }
 
