@@ -298,7 +298,11 @@ impl Pooler {
     /// A clean server without a client: it goes to the first who waits, to the idle list, or is closed.
     pub(crate) fn server_is_free(&mut self, now: Time, server_id: ServerId) {
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
-        debug_assert!(server.is_clean() && server.link.is_none());
+        if !server.is_clean() {
+            debug_assert!(false, "a server that is not clean is free");
+            return self.close_server(now, server_id, "it is not clean");
+        }
+        debug_assert!(server.link.is_none());
         let pool_id = server.pool;
         if server.cancels_in_flight > 0 {
             server.phase = ServerPhase::CancelPending;

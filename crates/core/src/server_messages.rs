@@ -14,7 +14,7 @@ use crate::reply_queue::{Entry, Expect, Instead, Ready, To};
 use crate::request::{LogLevel, Request};
 use crate::restoration::NOT_RESTORED;
 use crate::secret_names::PREFIX;
-use crate::server::{Server, ServerPhase};
+use crate::server::{Server, ServerPhase, Unnamed};
 use crate::settings::PoolMode;
 use crate::time::Time;
 use pgweir_wire::write::ErrorText;
@@ -383,10 +383,13 @@ impl Pooler {
         let in_block = std::mem::replace(&mut server.status, status) != TransactionStatus::Idle;
         let has_failed = server.held.take_segment_failed();
         let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
+        let mut fails_next = false;
         if server.queue.is_empty() {
             let between = status == TransactionStatus::Idle;
             // A Sync of the client's ends what a Query in a pipeline may have left open.
+            let was_queried = server.queried_in_pipeline;
             server.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
+            fails_next = was_queried && between && server.link.is_some();
             server.settings_in_doubt = false;
             server.local_in_doubt &= !between;
             server.held.note_ready(self.statements.now(), between, in_block);
@@ -407,6 +410,9 @@ impl Pooler {
         }
         if let Some(client) = link {
             self.replies_came_for(client);
+        }
+        if fails_next {
+            self.absorb_failure(id);
         }
         if !is_usual && let Some(passed) = self.ready_unusually(now, id, entry, undone, run) {
             return passed;
@@ -526,7 +532,7 @@ impl Pooler {
             self.flush_run(id, run);
             if server_probes(self, id) {
                 self.probed(now, id);
-            // A Query on a client's server is the ROLLBACK behind a question, and answers nothing.
+            // A Query on a client's server is one that means nothing: the ROLLBACK behind a question.
             } else if entry.expect != Expect::Query || server_link(self, id).is_none() {
                 self.move_answered(now, id);
             }
@@ -548,6 +554,21 @@ impl Pooler {
             }
         }
         None
+    }
+
+    /// Behind a Query in a pipeline PostgreSQL 18 fails the next command with XX000, whoever sends it: the pooler's own, to
+    /// restore or to ask, would be as good as any. This one means nothing. A client that keeps no server leaves this one,
+    /// which is closed.
+    #[cold]
+    fn absorb_failure(&mut self, id: ServerId) {
+        let client = server_link(self, id).and_then(|c| self.clients.get(c.0));
+        if client.is_none_or(|c| c.pins.is_empty()) {
+            return;
+        }
+        let server = self.server_mut(id);
+        server.unnamed = Unnamed::Nothing;
+        server.queue.push(Entry::probe(Expect::Query));
+        self.send(id, |w| w.query(b""));
     }
 
     /// What a probe found is known: where nothing ties the client to the server, it goes back.
@@ -727,6 +748,7 @@ impl Pooler {
         let front = server.queue.front().expect("looked at above");
         let skipped = matches!(front.to, To::Skip);
         let probe = matches!(front.to, To::Probe);
+        let means_nothing = probe && front.expect == Expect::Query && server.link.is_some();
         let swallowed = matches!(front.to, To::Swallow);
         let replaced = match &front.to {
             To::Replace(r) if fields.sqlstate == r.sqlstate => match &r.instead {
@@ -770,6 +792,11 @@ impl Pooler {
             if begin_failed {
                 self.sync_after_failed_begin(id);
             }
+            let server = self.server_mut(id);
+            if server.ignoring_to_sync && matches!(server.phase, ServerPhase::Draining) {
+                // Its client has left before the error came: nobody else sends the Sync that the server waits for.
+                self.end_what_client_began(id);
+            }
         }
         if swallowed {
             return Passed::Skip;
@@ -794,7 +821,9 @@ impl Pooler {
             return Passed::Skip;
         }
         if probe {
-            self.probe_failed(id, &fields);
+            if !means_nothing {
+                self.probe_failed(id, &fields);
+            }
             return Passed::Skip;
         }
         match (client, replaced) {

@@ -358,6 +358,31 @@ fn every_query_that_a_client_has_left_behind_is_cancelled() {
     assert_eq!(rig.cancels.len(), 2);
 }
 
+/// Guards against a server that waits for a Sync being handed on: a Bind failed after its client had left, and the Query behind
+/// it was passed over.
+#[test]
+fn a_server_that_waits_for_a_sync_gets_one_when_its_client_has_left() {
+    let mut rig = full("");
+    let id = rig.client();
+    rig.says(id, |w| {
+        w.bind_text(b"nothing", &[]);
+        w.query(b"select 1");
+    });
+    let server = rig.server_of(id).unwrap();
+    rig.told(server);
+    rig.client_leaves(id);
+    rig.cancel_arrives(server);
+    rig.says(server, |w| {
+        w.error(&error("26000", "prepared statement does not exist"));
+    });
+    assert_eq!(rig.told(server), ["Sync"]);
+    rig.says(server, |w| w.ready_for_query(Idle));
+    assert!(
+        rig.closed.contains(&server.into()),
+        "PostgreSQL 18 would fail the next client's command"
+    );
+}
+
 /// Guards against another client's unnamed statement being run: a Query without its terminator fails before it destroys that.
 #[test]
 fn a_malformed_query_does_not_end_the_unnamed_statement_of_another_client() {
