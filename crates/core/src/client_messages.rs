@@ -14,6 +14,7 @@ use crate::reply_queue::{Entry, Expect};
 use crate::server::Server;
 use crate::settings::PoolMode;
 use crate::time::Time;
+use crate::weakness::Weakness;
 use pgweir_sql::Effects;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
 
@@ -306,8 +307,9 @@ impl Pooler {
                 self.send_deferred_begin(id, server_id);
             }
         }
+        let sends_on = self.is_weak(Weakness::ClosesCancelEarly);
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        if server.holds_back() {
+        if server.holds_back() && !sends_on {
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Step::Wait;
         }

@@ -16,7 +16,7 @@ pub enum Weakness {
     CancelsQuestions,
     /// The pooler asks while a cancel is on its way.
     AsksUnderCancel,
-    /// The connection of a CancelRequest is closed before the server has been told.
+    /// The connection of a CancelRequest is closed before the server has been told, and its client may send on.
     ClosesCancelEarly,
     /// A question that failed is not asked again, and the client goes on without what it has made.
     ForgetsFailedProbe,
