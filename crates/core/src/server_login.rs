@@ -513,7 +513,8 @@ impl Pooler {
             return;
         };
         client.link = None;
-        if client.may_go_elsewhere() {
+        // Who has been told the server's last words is at its end.
+        if client.may_go_elsewhere() && server.fatal.is_none() {
             // Once: a server that ends by the settings themselves would be followed by the next.
             client.went_elsewhere = true;
             client.waiting = Waiting::No;

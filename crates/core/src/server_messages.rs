@@ -774,6 +774,11 @@ impl Pooler {
             server.forgets_sequences &= !not_forgotten;
             // A Query behind a deferred BEGIN that failed: the client waits for a ReadyForQuery of its own.
             let begin_failed = skipped && server.ignoring_to_sync && taken.iter().any(|e| e.expect.is_whole_request());
+            let decides = taken.iter().any(|e| e.ready == Ready::Decides);
+            if let Some(client) = client.filter(|_| decides).and_then(|c| self.clients.get_mut(c.0)) {
+                // The server passes over the RESET: nothing is to be made again, and nothing waits for that.
+                client.reset_among = None;
+            }
             self.undo(client, id, taken);
             let server = self.server_mut(id);
             // What is wrong with statements of our own, or with the transaction, is no answer to a Query.
