@@ -11,7 +11,7 @@ use crate::client_messages::{Message, Step, idle_status};
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::reply_queue::{Entry, Expect, To};
-use crate::server_messages::Passed;
+use crate::server_messages::{Passed, skip_and_release_if};
 use crate::settings::PoolMode;
 use crate::time::Time;
 use pgweir_sql::Statement;
@@ -255,10 +255,7 @@ impl Pooler {
     pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId, of_client: bool) -> Passed {
         let link = self.server_mut(server_id).link;
         let Some(id) = link.filter(|id| self.clients.get(id.0).is_some()) else {
-            return match self.server_mut(server_id).queue.is_empty() {
-                true => Passed::SkipAndRelease,
-                false => Passed::Skip,
-            };
+            return skip_and_release_if(self.server_mut(server_id).queue.is_empty());
         };
         self.client_mut(id).deferred_begin = Some(DeferredBegin {
             since: now,

@@ -407,13 +407,17 @@ impl Pooler {
     /// Behind the Sync of what [`Pooler::own_begin`] began on a client's server: the client may have sent its next request,
     /// which must not meet a failed transaction of the pooler's.
     pub(crate) fn own_rollback(&mut self, server_id: ServerId) {
-        let server = self.server_mut(server_id);
-        if !matches!(server.phase, ServerPhase::Linked) {
-            return;
+        if matches!(self.server_mut(server_id).phase, ServerPhase::Linked) {
+            self.query_for_nothing(server_id, b"ROLLBACK");
         }
+    }
+
+    /// Sends a client's server a Query whose answer means nothing, an error neither.
+    pub(crate) fn query_for_nothing(&mut self, server_id: ServerId, text: &[u8]) {
+        let server = self.server_mut(server_id);
         server.unnamed = crate::server::Unnamed::Nothing;
         server.queue.push(Entry::probe(Expect::Query));
-        self.send(server_id, |w| w.query(b"ROLLBACK"));
+        self.send(server_id, |w| w.query(text));
     }
 
     /// A whole row of a probe's answer.

@@ -42,6 +42,7 @@ pub(crate) enum Expect {
 
 impl Expect {
     /// A request of one message.
+    #[inline]
     pub(crate) fn is_whole_request(self) -> bool {
         matches!(self, Expect::Query | Expect::FunctionCall)
     }
@@ -49,7 +50,7 @@ impl Expect {
     /// Whether a ReadyForQuery ends it.
     #[inline]
     pub(crate) fn ends_with_ready(self) -> bool {
-        matches!(self, Expect::Query | Expect::FunctionCall | Expect::Sync)
+        self.is_whole_request() || self == Expect::Sync
     }
 
     /// The tag of the message without a body that ends it, where it is one that the pooler gives itself ([`To::Fake`]).

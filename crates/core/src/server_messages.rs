@@ -14,7 +14,7 @@ use crate::reply_queue::{Entry, Expect, Instead, Ready, To};
 use crate::request::{LogLevel, Request};
 use crate::restoration::NOT_RESTORED;
 use crate::secret_names::PREFIX;
-use crate::server::{Server, ServerPhase, Unnamed};
+use crate::server::{Server, ServerPhase};
 use crate::settings::PoolMode;
 use crate::time::Time;
 use pgweir_wire::write::ErrorText;
@@ -532,7 +532,7 @@ impl Pooler {
             self.flush_run(id, run);
             if server_probes(self, id) {
                 self.probed(now, id);
-            // A Query on a client's server is one that means nothing: the ROLLBACK behind a question.
+            // A Query on a client's server is a `query_for_nothing`.
             } else if entry.expect != Expect::Query || server_link(self, id).is_none() {
                 self.move_answered(now, id);
             }
@@ -562,13 +562,9 @@ impl Pooler {
     #[cold]
     fn absorb_failure(&mut self, id: ServerId) {
         let client = server_link(self, id).and_then(|c| self.clients.get(c.0));
-        if client.is_none_or(|c| c.pins.is_empty()) {
-            return;
+        if client.is_some_and(|c| !c.pins.is_empty()) {
+            self.query_for_nothing(id, b"");
         }
-        let server = self.server_mut(id);
-        server.unnamed = Unnamed::Nothing;
-        server.queue.push(Entry::probe(Expect::Query));
-        self.send(id, |w| w.query(b""));
     }
 
     /// What a probe found is known: where nothing ties the client to the server, it goes back.
@@ -762,7 +758,7 @@ impl Pooler {
         if front.expect.ends_with_ready() {
             let entry = server.queue.front_mut().expect("looked at above");
             let (expect, effect) = (entry.expect, entry.effect.take());
-            if matches!(expect, Expect::Query | Expect::FunctionCall) {
+            if expect.is_whole_request() {
                 server.copy_in = false;
             }
             self.undo_refused(client, id, expect, effect);
@@ -1007,7 +1003,7 @@ impl Rest {
 }
 
 /// Something of no client's concern has come; whether nothing more is owed.
-fn skip_and_release_if(is_done: bool) -> Passed {
+pub(crate) fn skip_and_release_if(is_done: bool) -> Passed {
     match is_done {
         true => Passed::SkipAndRelease,
         false => Passed::Skip,

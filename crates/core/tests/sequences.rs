@@ -4,6 +4,7 @@ mod rig;
 
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
+use pgweir_wire::Writer;
 use rig::{Rig, error};
 
 /// One server, and nobody has asked for what was drawn.
@@ -17,6 +18,13 @@ fn on_used_server(rig: &mut Rig) -> (ClientId, ServerId) {
     let server = does(rig, other, "insert into t values (1)", Idle);
     rig.told(client);
     (client, server)
+}
+
+/// Runs a text in the unnamed statement and portal.
+fn unnamed(w: &mut Writer<'_>, text: &[u8]) {
+    w.parse(b"", text, &[0, 0]);
+    w.bind_text(b"", &[]);
+    w.execute();
 }
 
 /// A client's Query, which reaches the server at once and is done.
@@ -157,9 +165,7 @@ fn in_a_pipeline_the_question_waits_for_a_flush() {
     let mut rig = full();
     let (client, server) = on_used_server(&mut rig);
     rig.says(client, |w| {
-        w.parse(b"", b"select 1", &[0, 0]);
-        w.bind_text(b"", &[]);
-        w.execute();
+        unnamed(w, b"select 1");
         w.parse(b"q", b"select lastval()", &[0, 0]);
         w.bind_text(b"q", &[]);
         w.execute();
@@ -203,12 +209,8 @@ fn what_was_ignored_behind_an_error_is_sent_again() {
     rig.says(client, |w| w.query(b"begin"));
     does(&mut rig, client, "savepoint a", InTransaction);
     rig.says(client, |w| {
-        w.parse(b"", b"select 1/0", &[0, 0]);
-        w.bind_text(b"", &[]);
-        w.execute();
-        w.parse(b"", b"select lastval()", &[0, 0]);
-        w.bind_text(b"", &[]);
-        w.execute();
+        unnamed(w, b"select 1/0");
+        unnamed(w, b"select lastval()");
         w.sync();
     });
     rig.told(server);
@@ -276,9 +278,7 @@ fn a_pipeline_that_ends_a_failed_transaction_and_asks_forgets_between() {
     rig.says(client, |w| w.query(b"begin"));
     does(&mut rig, client, "select 1/0", Failed);
     rig.says(client, |w| {
-        w.parse(b"", b"rollback", &[0, 0]);
-        w.bind_text(b"", &[]);
-        w.execute();
+        unnamed(w, b"rollback");
         w.flush();
     });
     rig.told(server);
@@ -288,9 +288,7 @@ fn a_pipeline_that_ends_a_failed_transaction_and_asks_forgets_between() {
         w.command_complete("ROLLBACK");
     });
     rig.says(client, |w| {
-        w.parse(b"", b"select lastval()", &[0, 0]);
-        w.bind_text(b"", &[]);
-        w.execute();
+        unnamed(w, b"select lastval()");
         w.sync();
     });
     let told = rig.told(server);
