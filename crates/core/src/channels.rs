@@ -234,11 +234,11 @@ impl Pooler {
             return false;
         };
         channels.moving.transaction_ended();
-        let notifies = std::mem::take(&mut channels.notifies);
-        let Some(listener) = channels
-            .listener
-            .filter(|_| notifies && idle && !channels.heard.is_empty())
-        else {
+        // What notifies may stand in a request behind the one that has ended.
+        if !idle || !std::mem::take(&mut channels.notifies) {
+            return false;
+        }
+        let Some(listener) = channels.listener.filter(|_| !channels.heard.is_empty()) else {
             return false;
         };
         if !self.ask_barrier(now, listener, id) {

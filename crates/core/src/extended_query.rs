@@ -73,12 +73,11 @@ impl Pooler {
                 .as_ref()
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
         let new = (!same).then(|| interned(&mut self.statements, server, &parse, settings));
-        if server.stranger
-            && let Some(statement) = new.as_ref().or(client.unnamed.as_ref())
+        if let Some(statement) = new.as_ref().or(client.unnamed.as_ref())
             && !statement.effects.is_empty()
         {
             let statement = statement.clone();
-            if let Some(step) = self.forget_before_parse(id, server_id, message, &statement) {
+            if let Some(step) = self.minds_parse(id, server_id, message, &statement) {
                 return step;
             }
         }
@@ -159,9 +158,8 @@ impl Pooler {
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
         let mut statement = interned(&mut self.statements, server, &parse, settings);
-        if server.stranger
-            && !statement.effects.is_empty()
-            && let Some(step) = self.forget_before_parse(id, server_id, message, &statement)
+        if !statement.effects.is_empty()
+            && let Some(step) = self.minds_parse(id, server_id, message, &statement)
         {
             return step;
         }
@@ -193,6 +191,26 @@ impl Pooler {
         }
         self.make_room(server_id);
         self.parse_on_server(id, server_id, message, parse, &statement)
+    }
+
+    /// What a Parse must wait for, where its text does more than to read and write.
+    #[cold]
+    fn minds_parse(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        statement: &Statement,
+    ) -> Option<Step> {
+        if self.server_mut(server_id).stranger
+            && let Some(step) = self.forget_before_parse(id, server_id, message, statement)
+        {
+            return Some(step);
+        }
+        let names = statement.effects.intersects(NAMING) && self.keeps_session(id);
+        names
+            .then(|| self.waits_to_lend(id, server_id, Effects::PREPARE, &statement.query))
+            .flatten()
     }
 
     /// Parse of a statement that names others, or looks at all of them. What an EXECUTE returns follows from what its
@@ -465,7 +483,9 @@ impl Pooler {
                 target: Target::Statement,
                 name: b"",
             }) => {
-                self.describes_execute(now, id, server_id, b"");
+                if let Some(step) = self.describes_execute(now, id, server_id, b"") {
+                    return step;
+                }
                 self.ensure_unnamed(id, server_id);
                 let entry = Entry::forward(Expect::Describe);
                 let entry = match &self.client_mut(id).unnamed {
@@ -482,7 +502,9 @@ impl Pooler {
                 let Some(mut statement) = self.client_mut(id).statement(name).cloned() else {
                     return self.unknown_name(id, server_id, message, name, Expect::Describe);
                 };
-                self.describes_execute(now, id, server_id, name);
+                if let Some(step) = self.describes_execute(now, id, server_id, name) {
+                    return step;
+                }
                 match self.before_use(id, server_id, name, Expect::Describe, false) {
                     Use::Waits => return Step::Wait,
                     Use::Becomes(other) => statement = other,
@@ -509,13 +531,17 @@ impl Pooler {
     }
 
     /// Describe of an EXECUTE tells the rows of what it executes.
-    fn describes_execute(&mut self, now: Time, id: ClientId, server_id: ServerId, name: &[u8]) {
+    fn describes_execute(&mut self, now: Time, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Step> {
         let statement = self.client_mut(id).statement(name);
-        if let Some(statement) = statement.filter(|s| s.effects.intersects(Effects::PREPARE)).cloned()
-            && self.keeps_session(id)
-        {
+        let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE)).cloned()?;
+        if !self.keeps_session(id) {
+            return None;
+        }
+        let waits = self.waits_to_lend(id, server_id, Effects::PREPARE, &statement.query);
+        if waits.is_none() {
             self.lend_names(now, id, server_id, Effects::PREPARE, &statement.query);
         }
+        waits
     }
 
     /// Bind or Describe of a name that the client has not given to anything, as far as is known here: the server may know it

@@ -152,8 +152,13 @@ impl Pooler {
             return Some(Step::Wait);
         }
         let ends = ends_statements(verdict);
-        if !ends && let Some(step) = self.minds_sequences(now, id, server_id, message, of_text, effects, text) {
-            return Some(step);
+        if !ends {
+            let waits = self
+                .minds_sequences(now, id, server_id, message, of_text, effects, text)
+                .or_else(|| self.waits_to_lend(id, server_id, effects, text));
+            if waits.is_some() {
+                return waits;
+            }
         }
         let mut mentioned = if ends {
             Mentioned::default()
@@ -324,7 +329,9 @@ impl Pooler {
         let may_name = self.keeps_session(id) && !ends_statements(&statement.verdict);
         if may_name {
             let (of_text, text) = (statement.effects, &statement.query);
-            let waits = self.minds_sequences(now, id, server_id, message, of_text, effects, text);
+            let waits = self
+                .minds_sequences(now, id, server_id, message, of_text, effects, text)
+                .or_else(|| self.waits_to_lend(id, server_id, effects, text));
             if waits.is_some() {
                 return waits;
             }

@@ -11,6 +11,8 @@
 //! protocol, code) is found by a probe and pins ([`crate::pins::PinReason::PreparedStatements`]); until then, and while it
 //! does, what the client prepares goes to the server under its own name, so that the server sees whether that is taken.
 
+use crate::client::Waiting;
+use crate::client_messages::Step;
 use crate::held::Moment;
 use crate::ids::{ClientId, ServerId};
 use crate::pins::PinReason;
@@ -55,6 +57,42 @@ impl Pooler {
         // The statements to come depend on settings, too.
         self.server_mut(server_id).may_set(mentioned.effects);
         mentioned
+    }
+
+    /// Names are lent in a segment of the pooler's. Behind a segment of the client's that is not answered yet it could meet a
+    /// transaction that has failed, or be taken for the data of a copy: the text waits.
+    pub(crate) fn waits_to_lend(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        text: &[u8],
+    ) -> Option<Step> {
+        let queue = &self.servers.get(server_id.0).expect("a linked server lives").queue;
+        if queue.segment_open() || !queue.client_segment_outstanding() {
+            return None;
+        }
+        let names = self.names_in(id, server_id, effects, text);
+        if names.iter().all(|name| self.has_lent(id, server_id, name)) {
+            return None;
+        }
+        self.client_mut(id).waiting = Waiting::ForReplies;
+        Some(Step::Wait)
+    }
+
+    /// Whether a server knows a statement by its client's own name already.
+    fn has_lent(&self, id: ClientId, server_id: ServerId, name: &[u8]) -> bool {
+        let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
+        let Some(meaning) = names.and_then(|names| names.get(name)) else {
+            return true;
+        };
+        let held = self.servers.get(server_id.0).map(|s| &s.held);
+        let own = if meaning.statement.is_own() {
+            Some(&meaning.statement)
+        } else {
+            meaning.own.as_ref()
+        };
+        own.zip(held).is_some_and(|(own, held)| held.usable(own.id))
     }
 
     /// What [`Pooler::lend_names`] would make available, without doing it.

@@ -112,7 +112,9 @@ impl Session {
         }
         let statement = prepared.plan(&[])?;
         let plan = self.plan(shared, statement);
-        if let Some(columns) = &prepared.columns {
+        // EXECUTE of what cannot be planned fails before its rows are described.
+        let fails = matches!(plan, Plan::Utility(Statement::Invalid(_)));
+        if let Some(columns) = prepared.columns.as_ref().filter(|_| !fails) {
             let binary = vec![false; columns.len()];
             self.row_description(columns, &binary);
         }

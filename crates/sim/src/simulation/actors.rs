@@ -136,9 +136,12 @@ impl World {
             return;
         }
         client.sent(&bytes);
-        let wish = client.progress();
+        let wish = client.progress(&self.topology);
         self.peer_sends(key, &bytes);
-        self.grant(number, wish);
+        match wish {
+            Ok(wish) => self.grant(number, wish),
+            Err(wrong) => self.fail(wrong),
+        }
     }
 
     pub(super) fn client_receives(&mut self, number: u64, key: u64, bytes: &[u8]) {

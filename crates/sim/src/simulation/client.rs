@@ -410,20 +410,9 @@ impl Client {
             }
             return self.refused(topology, &message[5..]);
         }
-        match oracle.compare(message) {
-            Verdict::Right | Verdict::CancelledWhileWaiting => {}
-            Verdict::CannotDescribe => {
-                self.rubbish = true;
-                return Ok(Wish::Leave);
-            }
-            Verdict::Wrong(expected) => {
-                let expected = expected.map_or("nothing".into(), |e| backend_to_text(&e));
-                return Err(format!(
-                    "{label}: expected {expected}\n    got {}\n    flight: {}",
-                    backend_to_text(message),
-                    self.describe_flight()
-                ));
-            }
+        let verdict = oracle.compare(message);
+        if let Some(wish) = self.accept(verdict, message)? {
+            return Ok(wish);
         }
         if message[0] == b'Z' {
             self.ready_seen += 1;
@@ -432,21 +421,54 @@ impl Client {
         if self.phase != Phase::Busy {
             return Err(format!("{label}: while idle came {}", backend_to_text(message)));
         }
-        let wish = self.progress();
+        self.progress(topology)
+    }
+
+    /// What a verdict on a message means: nothing, where it was right.
+    fn accept(&mut self, verdict: Verdict, message: &[u8]) -> Result<Option<Wish>, String> {
+        match verdict {
+            Verdict::Right | Verdict::CancelledWhileWaiting => Ok(None),
+            Verdict::CannotDescribe => {
+                self.rubbish = true;
+                Ok(Some(Wish::Leave))
+            }
+            Verdict::Wrong(expected) => {
+                let expected = expected.map_or("nothing".into(), |e| backend_to_text(&e));
+                Err(format!(
+                    "{}: expected {expected}\n    got {}\n    flight: {}",
+                    self.label(),
+                    backend_to_text(message),
+                    self.describe_flight()
+                ))
+            }
+        }
+    }
+
+    /// What follows when something has come or gone out. An error is what a checker found wrong.
+    pub fn progress(&mut self, topology: &Topology) -> Result<Wish, String> {
+        let Some(oracle) = &mut self.oracle else {
+            return Ok(Wish::Nothing);
+        };
+        if self.phase != Phase::Busy || self.unsent_bytes > 0 {
+            return Ok(Wish::Nothing);
+        }
+        if let Some(early) = oracle.next_early() {
+            let verdict = oracle.compare_early();
+            if let Some(wish) = self.accept(verdict, &early)? {
+                return Ok(wish);
+            }
+        }
+        let wish = self.wish_when_sent();
         if wish == Wish::Think {
             self.judge_flight(topology)?;
         }
         Ok(wish)
     }
 
-    /// What follows when something has come or gone out.
-    pub fn progress(&mut self) -> Wish {
+    fn wish_when_sent(&mut self) -> Wish {
         let Some(oracle) = &self.oracle else {
             return Wish::Nothing;
         };
-        if self.phase != Phase::Busy || self.unsent_bytes > 0 {
-            return Wish::Nothing;
-        }
         let all_sent = self.stage == self.flight.stages.len();
         let answered = if self.flight.certain {
             oracle.is_settled()

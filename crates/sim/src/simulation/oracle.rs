@@ -40,6 +40,9 @@ pub struct Oracle {
     ran: HashMap<String, Vec<Snapshot>>,
 }
 
+/// CommandComplete of a DEALLOCATE.
+const DEALLOCATED: [u8; 16] = *b"C\0\0\0\x0fDEALLOCATE\0";
+
 /// What comparing a message came to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -200,6 +203,16 @@ impl Oracle {
     /// Compares what the client got with what it must get.
     pub fn compare(&mut self, message: &[u8]) -> Verdict {
         self.early.push_back(message.to_vec());
+        self.compare_early()
+    }
+
+    /// The first message that came before the message that it answers was sent whole.
+    pub fn next_early(&self) -> Option<Vec<u8>> {
+        self.early.front().cloned()
+    }
+
+    /// Compares what has come before the message that it answers was sent whole.
+    pub fn compare_early(&mut self) -> Verdict {
         while let Some(message) = self.early.pop_front() {
             match self.compare_next(&message) {
                 // A Parse of the pooler's own in front of a Bind may fail while the rest of the Bind is still to come.
@@ -220,8 +233,8 @@ impl Oracle {
     }
 
     fn compare_next(&mut self, message: &[u8]) -> Verdict {
-        if self.fell_into_step && is_out_of_step(message) {
-            // Its server is kept for it, so it meets what a private server would have said.
+        if (self.fell_into_step || self.cancelled) && is_out_of_step(message) {
+            // Its server is kept for it, so it meets what a private server would have said; a cancel in its way is not told.
             return Verdict::CannotDescribe;
         }
         let is_cancel = is_cancel_error(message);
@@ -269,6 +282,7 @@ impl Oracle {
         let other_error = self.session.status() == TransactionStatus::Failed && is_known;
         if expected == message
             || is_same_but_for_a_name(&expected, message)
+            || is_bind_of_changed_rows(&expected, message)
             || is_same_notification(&expected, message)
             || other_error && expected.first() == Some(&b'E')
         {
@@ -284,8 +298,11 @@ impl Oracle {
             // A statement prepared again within the segment has made a pipeline of it (docs/differences.md).
             return self.compare_next(message);
         }
-        // What must be prepared again fails in front of what its Bind would have failed for.
-        if matches!(expected.first(), Some(b't' | b'E')) && is_missing_table_error(message) {
+        // What must be prepared again fails in front of what its Bind would have failed for, or of the DEALLOCATE that ends it
+        // (docs/differences.md).
+        if (matches!(expected.first(), Some(b't' | b'E')) || expected[..] == DEALLOCATED[..])
+            && is_missing_table_error(message)
+        {
             return Verdict::CannotDescribe;
         }
         if self.transaction_failed && expected.first() == Some(&b't') && is_failed_transaction_error(message) {
@@ -345,6 +362,15 @@ fn is_same_but_for_a_name(expected: &[u8], message: &[u8]) -> bool {
         (Some(a), Some(b)) => a[0] == b[0] && a[2] == b[2],
         _ => false,
     }
+}
+
+/// docs/differences.md: a Bind with too many or too few values, of a statement whose rows have changed.
+fn is_bind_of_changed_rows(expected: &[u8], message: &[u8]) -> bool {
+    let fields = |m: &[u8]| Some(ErrorFields::read(m.get(5..)?).ok()?.sqlstate.to_vec());
+    let text = b"bind message supplies";
+    fields(expected).as_deref() == Some(b"08P01")
+        && expected.windows(text.len()).any(|w| w == text)
+        && fields(message).as_deref() == Some(b"0A000")
 }
 
 /// In a failed transaction a Parse of the pooler's own fails where the client's message would have failed otherwise: an
