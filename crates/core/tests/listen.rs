@@ -492,6 +492,25 @@ fn own_notifications_come_before_the_own_ready_for_query_in_a_pipeline() {
     assert_eq!(s.heard(client), ["3", "Z"]);
 }
 
+/// Guards against a ReadyForQuery of an earlier request that takes the mark of a NOTIFY behind it.
+#[test]
+fn own_notifications_behind_another_request_in_a_pipeline_come_before_their_ready_for_query() {
+    let mut s = Servers::new();
+    let (client, server, listener) = s.moved();
+    s.rig.says(client, |w| {
+        w.query(b"select 1");
+        w.query(b"notify a, 'own'");
+    });
+    s.rig.hears(server);
+    s.rig.completes(server, "SELECT 1");
+    assert_eq!(s.heard(client), ["C", "Z"]);
+    s.rig.completes(server, "NOTIFY");
+    assert_eq!(s.heard(client), ["C"], "the listener has not heard it yet");
+    s.notifies(listener, "a", "own");
+    s.answer(listener);
+    assert_eq!(s.heard(client), ["own", "Z"]);
+}
+
 /// Guards against notifications that were told twice, because the listener of another user or encoding had passed the mark
 /// first.
 #[test]

@@ -193,6 +193,44 @@ fn begins(rig: &mut Rig, server: ServerId) {
     });
 }
 
+/// Guards against a PREPARE of the pooler's that meets a transaction which has failed, or is taken for data of a copy.
+#[test]
+fn nothing_is_lent_behind_a_segment_that_is_not_answered() {
+    type Sends = fn(&mut pgweir_wire::Writer<'_>);
+    let ways: [(Sends, &str); 4] = [
+        (|w| w.query(b"select 1; execute s"), "Query select 1; execute s"),
+        (|w| w.parse(b"", b"execute s", &[0, 0]), "Parse  execute s"),
+        (|w| w.parse(b"t", b"execute s", &[0, 0]), "execute s"),
+        (|w| w.query(b"select 1; deallocate s"), "Query select 1; deallocate s"),
+    ];
+    for (sends, sent) in ways {
+        let (mut rig, a, _) = one_server();
+        prepares(&mut rig, a, b"s", b"select 1");
+        rig.says(a, |w| {
+            w.query(b"begin isolation level serializable");
+            w.query(b"select 1/0");
+            sends(w);
+            w.sync();
+        });
+        let server = rig.server_of(a).unwrap();
+        begins(&mut rig, server);
+        let told = rig.told(server);
+        assert!(
+            !told.iter().any(|l| l.ends_with("select 1") || l.contains("Parse s")),
+            "{told:?}"
+        );
+        rig.says(server, |w| {
+            w.error(&error("22012", "division by zero"));
+            w.ready_for_query(pgweir_wire::TransactionStatus::Failed);
+        });
+        let told = rig.told(server);
+        assert!(
+            told[0].ends_with(sent),
+            "in a failed transaction nothing can be made: {told:?}"
+        );
+    }
+}
+
 #[test]
 fn deallocate_among_other_statements_ends_the_name() {
     let (mut rig, a, _) = one_server();
