@@ -115,6 +115,8 @@ fn many_seeds(seeds: &[u64], canary: Option<Canary>) -> ExitCode {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let (answered, steps, failures) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    // The same before and after a change that must not change behaviour.
+    let traces = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -127,6 +129,7 @@ fn many_seeds(seeds: &[u64], canary: Option<Canary>) -> ExitCode {
                     if let Ok(outcome) = &result {
                         answered.fetch_add(outcome.answered, Ordering::Relaxed);
                         steps.fetch_add(outcome.steps, Ordering::Relaxed);
+                        traces.fetch_xor(outcome.trace, Ordering::Relaxed);
                     }
                     // A canary is caught where nothing is wrong without it.
                     let caught = |_: &String| canary.is_none() || run(seed, None, false).violation.is_none();
@@ -149,12 +152,13 @@ fn many_seeds(seeds: &[u64], canary: Option<Canary>) -> ExitCode {
         }
     });
     println!(
-        "{} seeds from {}: {} failed; {} segments answered in {} steps; {:.1} s",
+        "{} seeds from {}: {} failed; {} segments answered in {} steps; traces {:016x}; {:.1} s",
         seeds.len(),
         seeds.first().unwrap_or(&0),
         failures.load(Ordering::Relaxed),
         answered.load(Ordering::Relaxed),
         steps.load(Ordering::Relaxed),
+        traces.load(Ordering::Relaxed),
         started.elapsed().as_secs_f64()
     );
     if failed.load(Ordering::Relaxed) {
