@@ -3,7 +3,7 @@
 //! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
 //! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
 
-use crate::client::Ends;
+use crate::client::{Ends, Waiting};
 use crate::client_messages::{Message, Step};
 use crate::errors::Trouble;
 use crate::held::Moment;
@@ -453,6 +453,12 @@ impl Pooler {
             .iter()
             .find(|(of, _)| portal == Ok(&**of))
             .map(|(_, ends)| ends.clone());
+        let queue = &self.server_mut(server_id).queue;
+        if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
+            // What it ends may not have been made.
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
         let effect = match ends {
             Some(Ends::All) => self.discard_all_statements(id, server_id, Effect::default()),
             Some(Ends::Name(name)) if self.client_mut(id).statement(&name).is_some() => {
