@@ -1,0 +1,264 @@
+//! Everything that can go wrong with a connection, sorted by blame, with its consequences in one table.
+
+use pgweir_wire::write::ErrorText;
+
+/// Who has to change something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The client sent what it must not send.
+    Client,
+    /// The server failed or is away.
+    Server,
+    /// A limit that an operator set, or a time that ran out.
+    Limit,
+    /// The configuration.
+    Configuration,
+    /// An operator's order.
+    Operator,
+}
+
+/// What becomes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on.
+    Kept,
+    /// It is closed.
+    Closed,
+    /// It is cancelled, drained, rolled back and then goes on, or is closed where that cannot be done.
+    Recovered,
+    /// It is not involved.
+    None,
+}
+
+/// The kinds of trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Trouble {
+    /// Bytes that are no message of the protocol, or one at the wrong time.
+    ProtocolViolation,
+    /// Bytes behind an SSLRequest or GSSENCRequest before its answer.
+    BytesBeforeEncryption,
+    /// A startup packet of a version we do not speak.
+    UnsupportedVersion,
+    /// Authentication failed; the same words whatever the reason.
+    AuthenticationFailed,
+    /// A user that is not allowed, seen only after authentication.
+    NotAllowed,
+    /// No such database.
+    NoSuchDatabase,
+    /// The database is disabled by an operator.
+    DatabaseDisabled,
+    /// A setting in the startup packet that the server refuses.
+    BadStartupParameter,
+    /// max_client_conn or one of its kin is reached.
+    TooManyClients,
+    /// Waited longer than query_wait_timeout for a server.
+    QueryWaitTimeout,
+    /// One query ran longer than query_timeout.
+    QueryTimeout,
+    /// One transaction ran longer than transaction_timeout.
+    TransactionTimeout,
+    /// Idle in a transaction longer than idle_transaction_timeout.
+    IdleTransactionTimeout,
+    /// Idle longer than client_idle_timeout.
+    ClientIdleTimeout,
+    /// Tied to its server and idle longer than pin_idle_timeout.
+    PinIdleTimeout,
+    /// No login within client_login_timeout.
+    ClientLoginTimeout,
+    /// A transaction block in statement pooling mode.
+    TransactionInStatementMode,
+    /// A waiting query was cancelled by its own client.
+    CancelledWhileWaiting,
+    /// The linked server's connection broke.
+    ServerConnectionLost,
+    /// No server could be reached or logged in to.
+    ServerUnavailable,
+    /// The server refused settings that it had accepted before.
+    RestorationRefused,
+    /// More notifications wait for the client than are kept.
+    NotificationsUnread,
+    /// The pooler shuts down.
+    ShuttingDown,
+    /// KILL, KILL_CLIENT or a database that was taken out of the configuration.
+    Killed,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Who has to change something.
+    pub blame: Blame,
+    /// SQLSTATE the client sees.
+    pub sqlstate: &'static str,
+    /// Severity the client sees.
+    pub severity: &'static str,
+    /// What becomes of the client connection.
+    pub client: Fate,
+    /// What becomes of the linked server connection.
+    pub server: Fate,
+    /// Whether the same request may succeed later without a change.
+    pub retry: bool,
+}
+
+impl Trouble {
+    /// Every kind, in the order of the documentation.
+    pub const ALL: [Trouble; 24] = [
+        Trouble::ProtocolViolation,
+        Trouble::BytesBeforeEncryption,
+        Trouble::UnsupportedVersion,
+        Trouble::AuthenticationFailed,
+        Trouble::NotAllowed,
+        Trouble::NoSuchDatabase,
+        Trouble::DatabaseDisabled,
+        Trouble::BadStartupParameter,
+        Trouble::TooManyClients,
+        Trouble::QueryWaitTimeout,
+        Trouble::QueryTimeout,
+        Trouble::TransactionTimeout,
+        Trouble::IdleTransactionTimeout,
+        Trouble::ClientIdleTimeout,
+        Trouble::PinIdleTimeout,
+        Trouble::ClientLoginTimeout,
+        Trouble::TransactionInStatementMode,
+        Trouble::CancelledWhileWaiting,
+        Trouble::ServerConnectionLost,
+        Trouble::ServerUnavailable,
+        Trouble::RestorationRefused,
+        Trouble::NotificationsUnread,
+        Trouble::ShuttingDown,
+        Trouble::Killed,
+    ];
+
+    /// Its consequences.
+    pub const fn row(self) -> Row {
+        use Blame::*;
+        use Fate::*;
+        const fn row(blame: Blame, sqlstate: &'static str, client: Fate, server: Fate, retry: bool) -> Row {
+            let severity = if matches!(client, Fate::Kept) { "ERROR" } else { "FATAL" };
+            Row {
+                blame,
+                sqlstate,
+                severity,
+                client,
+                server,
+                retry,
+            }
+        }
+        match self {
+            Trouble::ProtocolViolation => row(Client, "08P01", Closed, Recovered, false),
+            Trouble::BytesBeforeEncryption => row(Client, "08P01", Closed, None, false),
+            Trouble::UnsupportedVersion => row(Client, "0A000", Closed, None, false),
+            Trouble::AuthenticationFailed => row(Client, "28P01", Closed, None, false),
+            Trouble::NotAllowed => row(Client, "28000", Closed, None, false),
+            Trouble::NoSuchDatabase => row(Configuration, "3D000", Closed, None, false),
+            Trouble::DatabaseDisabled => row(Operator, "57P03", Closed, None, true),
+            Trouble::BadStartupParameter => row(Client, "22023", Closed, Kept, false),
+            Trouble::TooManyClients => row(Limit, "53300", Closed, None, true),
+            Trouble::QueryWaitTimeout => row(Limit, "57014", Closed, None, true),
+            Trouble::QueryTimeout => row(Limit, "57014", Closed, Recovered, true),
+            Trouble::TransactionTimeout => row(Limit, "25P04", Closed, Recovered, true),
+            Trouble::IdleTransactionTimeout => row(Limit, "25P03", Closed, Recovered, true),
+            Trouble::ClientIdleTimeout => row(Limit, "57P05", Closed, Recovered, true),
+            Trouble::PinIdleTimeout => row(Limit, "57P05", Closed, Recovered, true),
+            Trouble::ClientLoginTimeout => row(Limit, "57014", Closed, None, true),
+            Trouble::TransactionInStatementMode => row(Client, "0A000", Closed, Recovered, false),
+            Trouble::CancelledWhileWaiting => row(Client, "57014", Kept, None, true),
+            Trouble::ServerConnectionLost => row(Server, "08006", Closed, Closed, true),
+            Trouble::ServerUnavailable => row(Server, "08001", Closed, Closed, true),
+            Trouble::RestorationRefused => row(Server, "55000", Closed, Closed, true),
+            Trouble::NotificationsUnread => row(Limit, "53400", Closed, Recovered, true),
+            Trouble::ShuttingDown => row(Operator, "57P01", Closed, Recovered, true),
+            Trouble::Killed => row(Operator, "57P01", Closed, Recovered, true),
+        }
+    }
+
+    /// Its message, with this text and hint.
+    pub fn text<'a>(self, message: &'a str, detail: &'a str, hint: &'a str) -> ErrorText<'a> {
+        let row = self.row();
+        ErrorText {
+            severity: row.severity,
+            sqlstate: row.sqlstate,
+            message,
+            detail,
+            hint,
+        }
+    }
+
+    /// What it means, for the documentation.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Trouble::ProtocolViolation => "bytes that are no protocol message, or one at the wrong time",
+            Trouble::BytesBeforeEncryption => "bytes behind an SSLRequest or GSSENCRequest before its answer",
+            Trouble::UnsupportedVersion => "a protocol version other than 3.x",
+            Trouble::AuthenticationFailed => "authentication failed, for whatever reason",
+            Trouble::NotAllowed => "an authenticated user that may not do this",
+            Trouble::NoSuchDatabase => "a database that is neither configured nor covered by `*`",
+            Trouble::DatabaseDisabled => "a database under DISABLE",
+            Trouble::BadStartupParameter => "a startup parameter that the server refuses",
+            Trouble::TooManyClients => {
+                "`max_client_conn`, `max_db_client_connections` or `max_user_client_connections` is reached"
+            }
+            Trouble::QueryWaitTimeout => "no server became free within `query_wait_timeout`",
+            Trouble::QueryTimeout => "a query ran longer than `query_timeout`",
+            Trouble::TransactionTimeout => "a transaction ran longer than `transaction_timeout`",
+            Trouble::IdleTransactionTimeout => "idle in a transaction longer than `idle_transaction_timeout`",
+            Trouble::ClientIdleTimeout => "idle longer than `client_idle_timeout`",
+            Trouble::PinIdleTimeout => "tied to its server and idle longer than `pin_idle_timeout`",
+            Trouble::ClientLoginTimeout => "no login within `client_login_timeout`",
+            Trouble::TransactionInStatementMode => "a transaction block in statement pooling mode",
+            Trouble::CancelledWhileWaiting => "a query cancelled while it waited for a server",
+            Trouble::ServerConnectionLost => "the server's connection broke while the client was linked to it",
+            Trouble::ServerUnavailable => "no server can be reached or logged in to",
+            Trouble::RestorationRefused => "the server refused settings that it had accepted before",
+            Trouble::NotificationsUnread => "more than 4 MiB of notifications wait for a client that listens",
+            Trouble::ShuttingDown => "the pooler shuts down",
+            Trouble::Killed => "KILL, KILL_CLIENT, or a database taken out of the configuration",
+        }
+    }
+}
+
+/// The table as Markdown, for docs/errors.md.
+pub fn errors_markdown() -> String {
+    let mut text = String::from(
+        "# Errors and their consequences\n\n\
+         Generated from `crates/core/src/errors.rs` (`cargo run -p pgweir-core --example errors_doc > docs/errors.md`).\n\n\
+         *Recovered*: the server's query is cancelled, its replies are drained, its transaction is rolled back, and it is\n\
+         used again; where that cannot be done it is closed. *Retry*: the same request may succeed later unchanged.\n\n\
+         | what happened | blame | SQLSTATE | severity | client | server | retry |\n|---|---|---|---|---|---|---|\n",
+    );
+    for trouble in Trouble::ALL {
+        let Row {
+            blame,
+            sqlstate,
+            severity,
+            client,
+            server,
+            retry,
+        } = trouble.row();
+        let retry = if retry { "yes" } else { "no" };
+        let line = format!(
+            "| {} | {blame:?} | {sqlstate} | {severity} | {client:?} | {server:?} | {retry} |\n",
+            trouble.meaning()
+        );
+        text.push_str(&line);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_total_and_consistent() {
+        for trouble in Trouble::ALL {
+            let row = trouble.row();
+            assert_eq!(row.sqlstate.len(), 5, "{trouble:?}");
+            assert_eq!(row.severity == "ERROR", row.client == Fate::Kept, "{trouble:?}");
+            assert!(!trouble.meaning().is_empty());
+        }
+        let mut all = Trouble::ALL.to_vec();
+        all.dedup();
+        assert_eq!(all.len(), Trouble::ALL.len());
+    }
+}

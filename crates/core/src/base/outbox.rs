@@ -1,0 +1,152 @@
+//! What a step wants written, and where.
+//!
+//! The core does not copy what it forwards: a [`Part`] is a range of the bytes that the driver passed in, or of the
+//! outbox's own arena for bytes the pooler made. Neighbouring ranges are merged, so the usual flight of messages is one
+//! part and costs the driver one system call.
+
+use crate::base::ids::ConnectionId;
+use std::ops::Range;
+
+/// Where a part's bytes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// In the bytes passed to the `handle_*_bytes` call that is being answered.
+    Input,
+    /// In [`Outbox::arena`].
+    Arena,
+}
+
+/// A run of bytes for one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Who gets it.
+    pub to: ConnectionId,
+    /// Where it lies.
+    pub source: Source,
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Part {
+    /// The range within its source.
+    pub fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// Parts in the order they must be written; order matters only between parts for the same connection.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    parts: Vec<Part>,
+    arena: Vec<u8>,
+}
+
+/// An arena that a burst has grown beyond this is given back, bytes.
+const ARENA_BYTES_KEPT_MAX: usize = 64 * 1024;
+
+impl Outbox {
+    /// The parts since the last [`Outbox::clear`].
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The bytes the pooler made.
+    pub fn arena(&self) -> &[u8] {
+        &self.arena
+    }
+
+    /// The bytes of `part`, which must be of this outbox; `input` is what was passed to the call being answered.
+    pub fn bytes<'a>(&'a self, part: &Part, input: &'a [u8]) -> &'a [u8] {
+        match part.source {
+            Source::Input => &input[part.range()],
+            Source::Arena => &self.arena[part.range()],
+        }
+    }
+
+    /// Forgets everything; the driver calls it when the parts are written or copied.
+    pub fn clear(&mut self) {
+        self.parts.clear();
+        if self.arena.capacity() > ARENA_BYTES_KEPT_MAX {
+            self.arena = Vec::new();
+        } else {
+            self.arena.clear();
+        }
+    }
+
+    /// Forwards a range of the input.
+    #[inline]
+    pub(crate) fn forward(&mut self, to: ConnectionId, range: Range<usize>) {
+        self.push(Part {
+            to,
+            source: Source::Input,
+            start: range.start as u32,
+            end: range.end as u32,
+        });
+    }
+
+    /// Sends bytes that `write` appends to the arena.
+    #[inline]
+    pub(crate) fn insert(&mut self, to: ConnectionId, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.arena.len() as u32;
+        write(&mut self.arena);
+        self.push(Part {
+            to,
+            source: Source::Arena,
+            start,
+            end: self.arena.len() as u32,
+        });
+    }
+
+    #[inline]
+    fn push(&mut self, part: Part) {
+        if part.start == part.end {
+            return;
+        }
+        match self.parts.last_mut() {
+            Some(last) if last.to == part.to && last.source == part.source && last.end == part.start => {
+                last.end = part.end
+            }
+            _ => self.parts.push(part),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::{ClientId, Slot};
+
+    #[test]
+    fn neighbours_merge_and_strangers_do_not() {
+        let a = ConnectionId::Client(ClientId(Slot {
+            index: 0,
+            generation: 0,
+        }));
+        let b = ConnectionId::Client(ClientId(Slot {
+            index: 1,
+            generation: 0,
+        }));
+        let mut out = Outbox::default();
+        out.forward(a, 0..5);
+        out.forward(a, 5..9);
+        out.forward(b, 9..10);
+        out.insert(b, |v| v.extend(*b"xy"));
+        out.insert(b, |v| v.extend(*b"z"));
+        out.insert(b, |_| {});
+        assert_eq!(out.parts().len(), 3);
+        let input = *b"0123456789";
+        let sent: Vec<_> = out
+            .parts()
+            .iter()
+            .map(|p| (p.to, out.bytes(p, &input).to_vec()))
+            .collect();
+        assert_eq!(
+            sent,
+            [(a, b"012345678".to_vec()), (b, b"9".to_vec()), (b, b"xyz".to_vec())]
+        );
+        out.clear();
+        assert!(out.parts().is_empty() && out.arena().is_empty());
+    }
+}

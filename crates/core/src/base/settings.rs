@@ -1,0 +1,223 @@
+//! The settings the core looks at, resolved from the configuration once per load.
+
+use crate::base::request::Endpoint;
+use crate::pools::pool::PoolKind;
+use pgweir_config::{Config, DatabaseSettings, Host, LoadBalanceHosts, off};
+use std::time::Duration;
+
+/// When a server goes back to its pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolMode {
+    /// When the client disconnects.
+    Session,
+    /// When the transaction ends.
+    Transaction,
+    /// When the statement ends; transaction blocks are refused.
+    Statement,
+}
+
+impl PoolMode {
+    /// The word in pgbouncer.ini and on the console.
+    pub fn word(self) -> &'static str {
+        match self {
+            PoolMode::Session => "session",
+            PoolMode::Transaction => "transaction",
+            PoolMode::Statement => "statement",
+        }
+    }
+}
+
+/// What one pool works by. Zero counts and `None` durations mean "no limit", as in pgbouncer.ini.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PoolSettings {
+    pub(crate) mode: PoolMode,
+    pub(crate) size: u32,
+    pub(crate) min_size: u32,
+    pub(crate) reserve_size: u32,
+    pub(crate) server_lifetime: Duration,
+    pub(crate) query_wait_timeout: Option<Duration>,
+    pub(crate) query_timeout: Option<Duration>,
+    pub(crate) transaction_timeout: Option<Duration>,
+    pub(crate) idle_transaction_timeout: Option<Duration>,
+    pub(crate) client_idle_timeout: Option<Duration>,
+    /// Where the servers are; one is taken in turn (`round_robin_hosts`) or always the first that answers.
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) round_robin_hosts: bool,
+    /// The database's name on the server.
+    pub(crate) server_database: String,
+    /// The user the servers log in as.
+    pub(crate) server_user: String,
+    pub(crate) connect_query: Option<String>,
+    /// Startup parameters of the servers: client_encoding, datestyle, timezone, application_name of the database entry.
+    pub(crate) startup: Vec<(String, String)>,
+    pub(crate) max_db_connections: u32,
+    pub(crate) max_db_client_connections: u32,
+    pub(crate) max_user_connections: u32,
+    pub(crate) max_user_client_connections: u32,
+}
+
+/// The settings of the process.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) max_client_conn: u32,
+    pub(crate) max_prepared_statements: usize,
+    pub(crate) deferred_begin: Option<Duration>,
+    pub(crate) max_packet_bytes: u32,
+    pub(crate) server_round_robin: bool,
+    pub(crate) server_check_delay: Duration,
+    /// `None`: no check. An empty query is sent as one.
+    pub(crate) server_check_query: Option<String>,
+    pub(crate) server_reset_query: Option<String>,
+    pub(crate) server_reset_query_always: bool,
+    pub(crate) server_idle_timeout: Option<Duration>,
+    pub(crate) server_connect_timeout: Option<Duration>,
+    pub(crate) server_login_retry: Duration,
+    pub(crate) server_fast_close: bool,
+    pub(crate) cancel_wait_timeout: Option<Duration>,
+    pub(crate) client_login_timeout: Option<Duration>,
+    pub(crate) query_wait_notify: Option<Duration>,
+    pub(crate) reserve_pool_timeout: Duration,
+    pub(crate) autodb_idle_timeout: Option<Duration>,
+    pub(crate) stats_period: Duration,
+    pub(crate) log_connections: bool,
+    pub(crate) log_disconnections: bool,
+    pub(crate) log_pooler_errors: bool,
+    pub(crate) log_stats: bool,
+    pub(crate) application_name_add_host: bool,
+    pub(crate) ignore_startup_parameters: Vec<String>,
+    pub(crate) login_notify_message: String,
+    pub(crate) disable_pqexec: bool,
+    pub(crate) pool_idle_timeout: Option<Duration>,
+    /// `session_state = full`.
+    pub(crate) keeps_sessions: bool,
+    /// `session_state_probe = always` or `always_locks`.
+    pub(crate) probe_always: bool,
+    /// `session_state_probe = always_locks`.
+    pub(crate) probe_always_locks: bool,
+    pub(crate) pin_idle_timeout: Option<Duration>,
+    /// `link = adversarial`: for tests.
+    pub(crate) link_adversarial: bool,
+}
+
+impl Settings {
+    /// Reads them off a configuration.
+    pub(crate) fn new(config: &Config) -> Settings {
+        let g = &config.global;
+        Settings {
+            max_client_conn: g.max_client_conn,
+            max_prepared_statements: g.max_prepared_statements as usize,
+            deferred_begin: off(g.deferred_begin),
+            max_packet_bytes: u32::try_from(g.max_packet_size).unwrap_or(u32::MAX),
+            server_round_robin: g.server_round_robin.is_on(),
+            server_check_delay: g.server_check_delay,
+            server_check_query: g.server_check_query.query().map(str::to_string),
+            server_reset_query: Some(g.server_reset_query.clone()).filter(|q| !q.is_empty()),
+            server_reset_query_always: g.server_reset_query_always.is_on(),
+            server_idle_timeout: off(g.server_idle_timeout),
+            server_connect_timeout: off(g.server_connect_timeout),
+            server_login_retry: g.server_login_retry,
+            server_fast_close: g.server_fast_close.is_on(),
+            cancel_wait_timeout: off(g.cancel_wait_timeout),
+            client_login_timeout: off(g.client_login_timeout),
+            query_wait_notify: off(Duration::from_secs(g.query_wait_notify.into())),
+            reserve_pool_timeout: g.reserve_pool_timeout,
+            autodb_idle_timeout: off(g.autodb_idle_timeout),
+            stats_period: Duration::from_secs(g.stats_period.max(1).into()),
+            log_connections: g.log_connections.is_on(),
+            log_disconnections: g.log_disconnections.is_on(),
+            log_pooler_errors: g.log_pooler_errors.is_on(),
+            log_stats: g.log_stats.is_on(),
+            application_name_add_host: g.application_name_add_host.is_on(),
+            login_notify_message: g.login_notify_message.clone(),
+            disable_pqexec: g.disable_pqexec.is_on(),
+            pool_idle_timeout: off(g.pool_idle_timeout),
+            keeps_sessions: g.session_state == pgweir_config::SessionState::Full,
+            probe_always: g.session_state_probe != pgweir_config::SessionStateProbe::Suspected,
+            probe_always_locks: g.session_state_probe == pgweir_config::SessionStateProbe::AlwaysLocks,
+            pin_idle_timeout: off(g.pin_idle_timeout),
+            link_adversarial: g.link == pgweir_config::LinkChoice::Adversarial,
+            ignore_startup_parameters: g
+                .ignore_startup_parameters
+                .items()
+                .iter()
+                .map(|s| s.to_string())
+                .collect(),
+        }
+    }
+}
+
+impl PoolSettings {
+    /// What holds for a database and the user its servers log in as.
+    pub(crate) fn new(config: &Config, database: &DatabaseSettings, pool_user: &str) -> PoolSettings {
+        let endpoint = |host: &Host| {
+            let port = database.port;
+            match host {
+                Host::UnixDirectory(directory) => Endpoint::Unix {
+                    path: format!("{directory}/.s.PGSQL.{port}"),
+                    port,
+                },
+                Host::Abstract(name) => Endpoint::Unix {
+                    path: format!("@{name}/.s.PGSQL.{port}"),
+                    port,
+                },
+                Host::Address(address) => Endpoint::Tcp {
+                    host: address.to_string(),
+                    port,
+                },
+                Host::Name(name) => Endpoint::Tcp {
+                    host: name.clone(),
+                    port,
+                },
+            }
+        };
+        let startup = database
+            .startup_parameters()
+            .map(|(n, v)| (n.to_string(), v.to_string()))
+            .collect();
+        PoolSettings {
+            mode: match config.pool_mode(database, pool_user) {
+                pgweir_config::PoolMode::Session => PoolMode::Session,
+                pgweir_config::PoolMode::Transaction => PoolMode::Transaction,
+                pgweir_config::PoolMode::Statement => PoolMode::Statement,
+            },
+            size: config.pool_size(database, pool_user).unwrap_or(0),
+            min_size: config.min_pool_size(database, pool_user),
+            reserve_size: config.reserve_pool_size(database, pool_user),
+            server_lifetime: config.server_lifetime(database),
+            query_wait_timeout: config.query_wait_timeout(database, pool_user),
+            query_timeout: config.query_timeout(pool_user),
+            transaction_timeout: config.transaction_timeout(pool_user),
+            idle_transaction_timeout: config.idle_transaction_timeout(pool_user),
+            client_idle_timeout: config.client_idle_timeout(pool_user),
+            endpoints: config.hosts(database).iter().map(endpoint).collect(),
+            round_robin_hosts: database.load_balance_hosts == LoadBalanceHosts::RoundRobin,
+            server_database: database.server_dbname().to_string(),
+            server_user: pool_user.to_string(),
+            connect_query: database.connect_query.clone().filter(|q| !q.is_empty()),
+            startup,
+            max_db_connections: config.max_db_connections(database).unwrap_or(0),
+            max_db_client_connections: config.max_db_client_connections(database).unwrap_or(0),
+            max_user_connections: config.max_user_connections(pool_user).unwrap_or(0),
+            max_user_client_connections: config.max_user_client_connections(pool_user).unwrap_or(0),
+        }
+    }
+
+    /// What is special about a kind of pool.
+    pub(crate) fn suit(&mut self, kind: PoolKind) {
+        match kind {
+            PoolKind::Replication { .. } => self.mode = PoolMode::Session,
+            // There are as many as encodings.
+            PoolKind::Listener => (self.size, self.min_size, self.reserve_size) = (0, 0, 0),
+            PoolKind::Clients | PoolKind::AuthQuery => {}
+        }
+    }
+
+    /// Whether servers opened under the other settings are of no use any more.
+    pub(crate) fn needs_new_servers(&self, other: &PoolSettings) -> bool {
+        self.endpoints != other.endpoints
+            || self.server_database != other.server_database
+            || self.server_user != other.server_user
+            || self.connect_query != other.connect_query
+            || self.startup != other.startup
+    }
+}

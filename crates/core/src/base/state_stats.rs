@@ -1,0 +1,78 @@
+//! Counters of what keeping sessions costs: SHOW STATE_STATS.
+
+use crate::session::pins::PinReason;
+
+/// Counts since the start.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StateStats {
+    /// Links to servers whose last client was another one.
+    pub(crate) server_changes: u64,
+    /// Segments of restored settings.
+    pub(crate) restorations: u64,
+    /// Settings sent in them.
+    pub(crate) settings_sent: u64,
+    /// Restorations that a server refused.
+    pub(crate) refused: u64,
+    /// Probes.
+    pub(crate) probes: u64,
+    /// Clients unpinned by a probe.
+    pub(crate) unpinned: u64,
+    /// Parse messages of the pooler's own, for statements of clients.
+    pub(crate) parses_injected: u64,
+    /// Plans of clients' statements that were looked at before a use, because they could have been too old.
+    pub(crate) plan_checks: u64,
+    /// Statements that a server was made to prepare again, because its plan was too old or could have been.
+    pub(crate) re_prepares: u64,
+    /// Uses held back that went on with a new plan, where the old one would have been refused.
+    pub(crate) retries: u64,
+    /// Settings put back to a client's startup values behind a RESET.
+    pub(crate) returns_to_startup: u64,
+    /// Servers cleaned with DISCARD ALL behind a pinned client.
+    pub(crate) discards: u64,
+    /// Servers closed for a new one, because a client would have noticed the schema that temporary objects of others left.
+    pub(crate) servers_replaced: u64,
+    /// Times that what a client listens to has moved to a listener connection.
+    pub(crate) listens_moved: u64,
+    /// Notifications told by listener connections, once for each client that got it.
+    pub(crate) notifications: u64,
+    /// Catalogs read for what functions do.
+    pub(crate) catalog_reads: u64,
+    /// Statements that mentioned a name known from a catalog.
+    pub(crate) mentions: u64,
+    /// Pins by reason, in the order of [`PinReason::ALL`].
+    pub(crate) pins: [u64; PinReason::ALL.len()],
+}
+
+impl StateStats {
+    pub(crate) fn pinned(&mut self, reason: PinReason) {
+        self.pins[reason as usize] += 1;
+    }
+
+    /// Names and values, in the order of SHOW STATE_STATS.
+    pub(crate) fn rows(&self) -> Vec<(String, u64)> {
+        let mut rows: Vec<(String, u64)> = [
+            ("server_changes", self.server_changes),
+            ("restorations", self.restorations),
+            ("settings_sent", self.settings_sent),
+            ("restorations_refused", self.refused),
+            ("probes", self.probes),
+            ("unpinned", self.unpinned),
+            ("parses_injected", self.parses_injected),
+            ("plan_checks", self.plan_checks),
+            ("re_prepares", self.re_prepares),
+            ("retries", self.retries),
+            ("returns_to_startup", self.returns_to_startup),
+            ("discards", self.discards),
+            ("servers_replaced", self.servers_replaced),
+            ("listens_moved", self.listens_moved),
+            ("notifications", self.notifications),
+            ("catalog_reads", self.catalog_reads),
+            ("mentions", self.mentions),
+        ]
+        .map(|(name, count)| (name.to_string(), count))
+        .into();
+        let pins = PinReason::ALL.into_iter().zip(self.pins);
+        rows.extend(pins.map(|(reason, count)| (format!("pins: {}", reason.words()), count)));
+        rows
+    }
+}

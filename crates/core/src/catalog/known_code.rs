@@ -1,0 +1,193 @@
+//! What statements may do by the names they mention: the catalog of their database tells (see [`crate::catalog::code`]).
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::time::Time;
+use crate::catalog::code::Catalog;
+use crate::pooler::Pooler;
+use crate::statements::prepared::Statement;
+use foldhash::fast::RandomState;
+use pgweir_sql::{Effects, Passed};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Verdicts on prepared statements that a pool keeps; beyond it, it forgets all and looks again.
+const VERDICTS_MAX: usize = 4096;
+
+/// What a routine may do that the catalog does not know.
+const UNKNOWN: Effects = pgweir_sql::UNREAD.union(Effects::ROUTINES);
+
+/// What a pool knows of its database; there where some name matters, or where nothing is known.
+#[derive(Debug)]
+pub(crate) struct Known {
+    catalog: Arc<Catalog>,
+    /// Whether it still holds.
+    holds: bool,
+    /// Of prepared statements, by id.
+    verdicts: HashMap<u64, Effects, RandomState>,
+}
+
+impl Known {
+    pub(crate) fn new(catalog: Arc<Catalog>, holds: bool) -> Self {
+        Known {
+            catalog,
+            holds,
+            verdicts: HashMap::default(),
+        }
+    }
+
+    /// Whether texts must be looked at for names.
+    pub(crate) fn matters(&self) -> bool {
+        !self.holds || !self.catalog.names.is_empty()
+    }
+
+    /// Whether this is what [`Known::new`] would give.
+    pub(crate) fn is(&self, catalog: &Arc<Catalog>, holds: bool) -> bool {
+        Arc::ptr_eq(&self.catalog, catalog) && self.holds == holds
+    }
+
+    /// `of_text` is what the text does by itself.
+    fn effects_of(&self, text: &[u8], of_text: Effects) -> Effects {
+        let mut effects = self.catalog.names.effects_in(text);
+        if of_text.intersects(Effects::ROUTINES) && !self.knows_all_in(text) {
+            effects |= UNKNOWN;
+        }
+        if (!effects.is_empty() || !self.holds) && pgweir_sql::is_definition(text) {
+            effects | Effects::DEFINES
+        } else {
+            effects
+        }
+    }
+
+    /// Whether all routines that a text calls have been judged.
+    fn knows_all_in(&self, text: &[u8]) -> bool {
+        self.holds && self.catalog.knows_all(&pgweir_sql::called(text))
+    }
+
+    /// What any statement may do as well: where what is known does not hold, anything.
+    fn effects_of_any(&self) -> Effects {
+        if self.holds { Effects::NONE } else { Effects::CODE }
+    }
+
+    fn effects_of_prepared(&mut self, statement: &Statement) -> Effects {
+        if let Some(&known) = self.verdicts.get(&statement.id) {
+            return known;
+        }
+        if self.verdicts.len() >= VERDICTS_MAX {
+            self.verdicts.clear();
+        }
+        let effects = self.effects_of(&statement.query, statement.effects);
+        self.verdicts.insert(statement.id, effects);
+        effects
+    }
+}
+
+impl Pooler {
+    /// Whether statements of this server's client must be looked at for names.
+    #[inline(always)]
+    pub(crate) fn knows_names(&self, server_id: ServerId) -> bool {
+        self.catalogs.any_known && self.pool_knows_names(server_id)
+    }
+
+    #[cold]
+    fn pool_knows_names(&self, server_id: ServerId) -> bool {
+        self.servers
+            .get(server_id.0)
+            .and_then(|s| self.pools[s.pool as usize].as_ref())
+            .is_some_and(|pool| pool.catalog.as_ref().is_some_and(|known| known.matters()))
+    }
+
+    /// Whether a text mentions a function that listens, or ends listening.
+    pub(crate) fn names_listen(&mut self, server_id: ServerId, text: &[u8]) -> bool {
+        self.known_by(server_id)
+            .is_some_and(|known| known.effects_of(text, Effects::NONE).intersects(Effects::LISTEN))
+    }
+
+    /// What a Query may do, by the names it mentions as well; `effects` are those of the text itself.
+    pub(crate) fn effects_of_names(
+        &mut self,
+        now: Time,
+        server_id: ServerId,
+        text: &[u8],
+        effects: Effects,
+    ) -> Effects {
+        let own = effects.without(Effects::ROUTINES);
+        let Some(known) = self.known_by(server_id) else {
+            return own;
+        };
+        if !known.matters() && !effects.intersects(Effects::ROUTINES) {
+            return own;
+        }
+        let (found, any) = (known.effects_of(text, effects), known.effects_of_any());
+        self.may_run(server_id, found);
+        self.meets_unknown(now, server_id, found);
+        (own | self.mentioned(found, effects) | any).without(Effects::ROUTINES)
+    }
+
+    /// A routine is called that the catalog does not know: it was made since.
+    fn meets_unknown(&mut self, now: Time, server_id: ServerId, found: Effects) {
+        if found.contains(UNKNOWN) {
+            self.catalog_may_be_old(now, server_id);
+        }
+    }
+
+    /// The settings that a text names where it calls routines that pass a name on.
+    pub(crate) fn settings_passed(&mut self, server_id: ServerId, text: &[u8]) -> Passed {
+        self.known_by(server_id)
+            .map(|known| known.catalog.names.passed_in(text))
+            .unwrap_or_default()
+    }
+
+    /// The same of a prepared statement; the verdict is kept.
+    pub(crate) fn effects_of_names_in(&mut self, now: Time, server_id: ServerId, statement: &Statement) -> Effects {
+        let own = statement.effects.without(Effects::ROUTINES);
+        let Some(known) = self.known_by(server_id) else {
+            return own;
+        };
+        if !known.matters() && !statement.effects.intersects(Effects::ROUTINES) {
+            return own;
+        }
+        let (found, any) = (known.effects_of_prepared(statement), known.effects_of_any());
+        self.meets_unknown(now, server_id, found);
+        (own | self.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
+    }
+
+    fn mentioned(&mut self, found: Effects, effects: Effects) -> Effects {
+        // EXECUTE mentions nothing that its statement does.
+        let executes = effects.intersects(Effects::PREPARE);
+        let found = if executes { found | Effects::CODE } else { found };
+        self.state_stats.mentions += u64::from(!found.is_empty());
+        found
+    }
+
+    /// A prepared statement is going to be executed.
+    pub(crate) fn runs_names_in(&mut self, server_id: ServerId, statement: &Statement) {
+        if let Some(known) = self.known_by(server_id) {
+            let found = known.effects_of_prepared(statement);
+            self.may_run(server_id, found);
+        }
+    }
+
+    fn may_run(&mut self, server_id: ServerId, found: Effects) {
+        self.server_mut(server_id).may_set(found);
+        if found.intersects(Effects::CODE) {
+            self.doubt_statements(server_id);
+        }
+    }
+
+    /// Whether what is known of the server's database is as it is now.
+    pub(crate) fn catalog_holds(&mut self, server_id: ServerId) -> bool {
+        self.known_by(server_id).is_none_or(|known| known.holds)
+    }
+
+    fn known_by(&mut self, server_id: ServerId) -> Option<&mut Known> {
+        let pool_id = self.servers.get(server_id.0)?.pool;
+        self.pool_mut(pool_id).catalog.as_deref_mut()
+    }
+
+    /// Settings that functions of this client's database make and `pg_settings` does not show.
+    pub(crate) fn settings_of_functions(&self, id: ClientId) -> Vec<Box<str>> {
+        let pool = self.clients.get(id.0).and_then(|c| c.pool);
+        let known = pool.and_then(|p| self.pool(p).catalog.as_ref());
+        known.map_or_else(Vec::new, |k| k.catalog.hidden.clone())
+    }
+}

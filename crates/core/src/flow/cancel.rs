@@ -1,0 +1,205 @@
+//! Cancel requests: from clients to the server that works for them, and to nothing else.
+//!
+//! A request names its client by the process id and secret we gave it at login. It is passed on only while that client's
+//! server works on a request of the client's. While the server works on something of the pooler's own, the cancel waits for
+//! its end; and nothing of the pooler's own is sent, nor is the server handed out, while a cancel is on its way: PostgreSQL
+//! delivers the signal before it closes the cancel connection, and ignores it while idle.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::base::weakness::Weakness;
+use crate::client::{ClientPhase, Dropping, Passing, Waiting};
+use crate::pooler::Pooler;
+use crate::server::{Server, ServerPhase};
+use hmac::{Hmac, KeyInit, Mac};
+use pgweir_wire::CancelKey;
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+/// Bytes of the secret under protocol 3.0, which knows no others.
+pub(crate) const SECRET_BYTES_V3_0: u8 = 4;
+
+/// Bytes of the secret under protocol 3.2.
+pub(crate) const SECRET_BYTES_V3_2: u8 = 32;
+
+/// Why the connection of a CancelRequest is closed.
+const CANCEL_DONE: &str = "cancel request done";
+
+impl Server {
+    /// Whether a cancel is on its way to it, or waits for its segment.
+    fn cancel_is_under_way(&self) -> bool {
+        self.cancels_in_flight > 0 || self.cancel_wanted.is_some()
+    }
+}
+
+impl Pooler {
+    /// The key a client is told at login. It is computed, not stored: idle clients cost nothing for it.
+    pub(crate) fn cancel_key_of(&self, id: ClientId, bytes: u8) -> CancelKey {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.cancel_key).expect("any length of key will do");
+        mac.update(&id.0.index.to_be_bytes());
+        mac.update(&id.0.generation.to_be_bytes());
+        let secret = mac.finalize().into_bytes();
+        CancelKey {
+            process_id: self.process_id_told(id),
+            secret: secret[..usize::from(bytes)].into(),
+        }
+    }
+
+    /// A CancelRequest came on the connection `by`, which is closed when the cancel has been carried out.
+    pub(crate) fn cancel_request(&mut self, now: Time, by: ClientId, key: &CancelKey) {
+        let at = self.client_of_key(key).and_then(|id| {
+            self.cancel_client(now, id);
+            self.clients.get(id.0)?.link
+        });
+        let closes_early = self.is_weak(Weakness::ClosesCancelEarly);
+        let server = at.and_then(|id| self.servers.get_mut(id.0));
+        match server.filter(|s| s.cancel_is_under_way() && !closes_early) {
+            Some(server) => {
+                server.cancelled_by.push(by);
+                self.client_mut(by).phase = ClientPhase::Cancelling;
+            }
+            None => self.close_client(now, by, CANCEL_DONE),
+        }
+    }
+
+    /// Whose key it is.
+    fn client_of_key(&self, key: &CancelKey) -> Option<ClientId> {
+        let id = self.client_of_process(key.process_id)?;
+        let expected = self.cancel_key_of(id, self.clients.get(id.0)?.cancel_key_bytes);
+        bool::from(expected.secret.ct_eq(&key.secret)).then_some(id)
+    }
+
+    /// Closes the connections that asked for a cancel of this server's, unless it is still under way.
+    pub(crate) fn end_cancelling(&mut self, now: Time, server_id: ServerId) {
+        if let Some(server) = self.servers.get_mut(server_id.0)
+            && !server.cancelled_by.is_empty()
+            && !server.cancel_is_under_way()
+        {
+            let asked = std::mem::take(&mut server.cancelled_by);
+            self.close_cancelling(now, asked);
+        }
+    }
+
+    /// Closes connections that asked for a cancel that is over.
+    pub(crate) fn close_cancelling(&mut self, now: Time, asked: Vec<ClientId>) {
+        for by in asked {
+            self.close_client(now, by, CANCEL_DONE);
+        }
+    }
+
+    /// Cancels what a client waits for.
+    pub(crate) fn cancel_client(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        if !client.is_session() {
+            return self.cancel_console(id);
+        }
+        // Nothing has been asked for where the BEGIN goes to a server only because its time is up.
+        let asks = client.deferred_begin.is_none_or(|begin| !begin.expired);
+        match (client.link, client.waiting) {
+            (Some(server_id), Waiting::No | Waiting::ForReplies) => self.cancel_request_of(server_id),
+            (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
+            (Some(server_id), Waiting::ForRestoration) if asks && client.pins.is_empty() => {
+                self.cancel_waiting(now, id);
+                self.leave_unused(now, id, server_id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Cancels what a server does for its client, now or when it gets to it.
+    fn cancel_request_of(&mut self, server_id: ServerId) {
+        if self.is_weak(Weakness::CancelsQuestions) && !self.server_mut(server_id).queue.is_empty() {
+            return self.send_cancel(server_id);
+        }
+        let server = self.server_mut(server_id);
+        let Some(segment) = server.queue.next_of_client() else {
+            return;
+        };
+        let is_at_work = segment == server.queue.segments_answered() && server.cancels_in_flight == 0;
+        if is_at_work && server.may_cancel_begin() {
+            return self.send_cancel(server_id);
+        }
+        server.cancel_wanted = Some(segment);
+    }
+
+    /// A cancel that had to wait: its segment may be at work now, or over.
+    pub(crate) fn cancel_what_was_wanted(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        let Some(segment) = server.cancel_wanted else { return };
+        let at = server.queue.segments_answered();
+        let is_over = segment < at || server.queue.is_empty();
+        if is_over {
+            server.cancel_wanted = None;
+            self.end_cancelling(now, server_id);
+        } else if segment == at && server.cancels_in_flight == 0 && server.may_cancel_begin() {
+            server.cancel_wanted = None;
+            self.send_cancel(server_id);
+        }
+    }
+
+    /// Ends the wait of a client: the request at the front of what it has sent fails, up to its ReadyForQuery. So does the
+    /// transaction that no server has begun yet.
+    fn cancel_waiting(&mut self, now: Time, id: ClientId) {
+        self.stop_waiting(id);
+        let client = self.client_mut(id);
+        client.waiting = Waiting::No;
+        client.dropping = Dropping::Request;
+        client.request_time = now;
+        if let Some(begin) = &mut client.deferred_begin {
+            begin.failed = true;
+        }
+        self.requests.push_back(Request::Resume(id.into()));
+        let message = "canceling statement due to user request";
+        self.send(id, |w| {
+            w.error(&Trouble::CancelledWhileWaiting.text(message, "it was waiting for a server", ""))
+        });
+    }
+
+    /// A client goes away from the server that it was given and has sent nothing to.
+    fn leave_unused(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        self.client_mut(id).link = None;
+        self.abandon(now, server_id, Passing::None);
+    }
+
+    /// Passes a cancel on, unless one is already on its way: the second would find nothing else than the first.
+    pub(crate) fn send_cancel(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        if server.cancels_in_flight > 0 || !server.may_cancel_begin() {
+            return;
+        }
+        if let Some(key) = server.cancel_key.clone() {
+            server.cancels_in_flight += 1;
+            self.requests.push_back(Request::Cancel { server: server_id, key });
+        }
+    }
+
+    pub(crate) fn cancel_finished(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        server.cancels_in_flight = server.cancels_in_flight.saturating_sub(1);
+        if server.cancels_in_flight > 0 {
+            return;
+        }
+        self.end_cancelling(now, server_id);
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        match server.phase {
+            ServerPhase::CancelPending => self.server_is_free(now, server_id),
+            ServerPhase::Draining => self.drained(now, server_id),
+            // What the pooler wanted to ask has waited.
+            ServerPhase::Linked => {
+                self.make_what_was_reset(server_id);
+                self.cancel_what_was_wanted(now, server_id);
+                self.replies_came(server_id);
+                self.release_if_clean(now, server_id);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! A logged-in client's messages, on their way to a server.
+//!
+//! This is half of the forwarding path (the other half is [`crate::flow::server_messages`]): it walks message headers, leaves
+//! an entry in the server's reply queue for each request, and forwards ranges of the input. Only Parse, Bind, Describe
+//! and Close of prepared statements and short simple queries are looked into.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::settings::PoolMode;
+use crate::base::time::Time;
+use crate::base::weakness::Weakness;
+use crate::client::{Client, Dropping, Passing, Waiting};
+use crate::pooler::Pooler;
+use crate::pools::link::Acquired;
+use crate::server::Server;
+use crate::statements::prepared::STATEMENT_BYTES_MAX;
+use crate::upstream::reply_queue::{Entry, Expect};
+use pgweir_sql::Effects;
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
+
+/// The longest message that a client without a server must have sent in full before it gets one, bytes; of a longer one
+/// this much. A Parse may be as long as [`STATEMENT_BYTES_MAX`].
+const BEFORE_SERVER_BYTES_MAX: usize = 64 * 1024;
+
+/// The outcome of one step over the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// This many bytes are dealt with.
+    Progress(usize),
+    /// The message cannot be dealt with before more of it has come.
+    NeedBytes,
+    /// The client waits; a Resume will follow.
+    Wait,
+    /// The client is closed.
+    Closed,
+}
+
+/// One message at the front of the rest of the input.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Message<'a> {
+    pub(crate) tag: FrontendTag,
+    /// Where it begins in the input.
+    pub(crate) at: usize,
+    /// Bytes of the whole message.
+    pub(crate) total: usize,
+    /// As much of it as is there, header included.
+    pub(crate) bytes: &'a [u8],
+    /// What is there behind it.
+    pub(crate) behind: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bytes.len() == self.total
+    }
+
+    pub(crate) fn body(&self) -> &'a [u8] {
+        &self.bytes[HEADER_BYTES..]
+    }
+
+    /// Whether so much of it is there that its client may take a server for it: half a message holds none.
+    #[inline]
+    fn may_take_server(&self) -> bool {
+        self.is_whole() || self.is_mostly_to_come()
+    }
+
+    /// Whether it is so long that it goes through in pieces, and the first of them is there.
+    #[cold]
+    fn is_mostly_to_come(&self) -> bool {
+        let most = match self.tag {
+            FrontendTag::Parse => STATEMENT_BYTES_MAX,
+            _ => BEFORE_SERVER_BYTES_MAX,
+        };
+        self.bytes.len() >= most
+    }
+
+    /// Whether it, a Describe, is of a portal.
+    #[inline]
+    fn describes_portal(&self) -> bool {
+        self.body().first() == Some(&b'P')
+    }
+
+    /// Whether Describe of this portal follows; `None` where what follows has not come.
+    pub(crate) fn describes_next(&self, portal: &[u8]) -> Option<bool> {
+        let behind = self.behind.get(..HEADER_BYTES + portal.len() + 2)?;
+        let (named, end) = behind[HEADER_BYTES..].split_at(1 + portal.len());
+        Some(behind[0] == b'D' && named[0] == b'P' && named[1..] == *portal && end == [0])
+    }
+}
+
+/// What a function may do that is called by its number.
+const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Effects::SEQUENCE);
+
+impl Pooler {
+    pub(crate) fn session_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
+        let mut at = 0;
+        if input.is_empty() {
+            self.linked_without_request(now, id);
+        }
+        while at < input.len() {
+            let Some(client) = self.clients.get_mut(id.0) else {
+                return input.len();
+            };
+            match client.passing {
+                Passing::None => {}
+                Passing::Forward(_) | Passing::Skip(_) => {
+                    at += self.pass_on(now, id, at, &input[at..]);
+                    continue;
+                }
+            }
+            if client.waiting != Waiting::No {
+                return at;
+            }
+            let header = match Header::read(&input[at..]) {
+                Ok(Some(header)) if header.message_bytes <= self.settings.max_packet_bytes => header,
+                Ok(Some(header)) => {
+                    let detail = format!(
+                        "expected at most {}, got {}",
+                        self.settings.max_packet_bytes, header.message_bytes
+                    );
+                    self.fail_client(
+                        now,
+                        id,
+                        Trouble::ProtocolViolation,
+                        "message is too long",
+                        &detail,
+                        "See max_packet_size.",
+                    );
+                    return input.len();
+                }
+                Ok(None) => return at,
+                Err(error) => {
+                    self.fail_client(now, id, Trouble::ProtocolViolation, &error.to_string(), "", "");
+                    return input.len();
+                }
+            };
+            let total = header.message_bytes as usize;
+            let (bytes, behind) = input[at..].split_at(total.min(input.len() - at));
+            let Some(tag) = FrontendTag::from_byte(header.tag) else {
+                let message = format!("invalid frontend message type {}", header.tag);
+                self.fail_client(now, id, Trouble::ProtocolViolation, &message, "", "");
+                return input.len();
+            };
+            let message = Message {
+                tag,
+                at,
+                total,
+                bytes,
+                behind,
+            };
+            let step = match self.goes_plainly(id, &message) {
+                Some(step) => step,
+                None => self.client_message(now, id, &message, input),
+            };
+            match step {
+                Step::Progress(bytes) => at += bytes,
+                Step::NeedBytes => {
+                    self.needs_whole(id, tag, total);
+                    return at;
+                }
+                Step::Wait => return at,
+                Step::Closed => return input.len(),
+            }
+        }
+        at
+    }
+
+    /// A message has come in part: it is not worth looking at again before the rest has come. Of a Bind its names are enough,
+    /// and what is longer than a statement is never awaited to its end.
+    #[cold]
+    fn needs_whole(&mut self, id: ClientId, tag: FrontendTag, total: usize) {
+        let awaited = tag != FrontendTag::Bind && total <= STATEMENT_BYTES_MAX;
+        if let Some(client) = self.clients.get_mut(id.0).filter(|_| awaited) {
+            client.needs_bytes = total as u32;
+        }
+    }
+
+    /// A client that got a server and has nothing to send to it: a deferred BEGIN whose time was up.
+    fn linked_without_request(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.deferred_begin, client.waiting) {
+            self.begin_alone(now, id, server_id);
+        }
+    }
+
+    /// The rest of a message that was begun earlier.
+    fn pass_on(&mut self, now: Time, id: ClientId, at: usize, available: &[u8]) -> usize {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        let (Passing::Forward(left) | Passing::Skip(left)) = client.passing else {
+            return 0;
+        };
+        let bytes = available.len().min(left as usize);
+        let rest = left - bytes as u32;
+        if let Passing::Forward(_) = client.passing {
+            client.passing = if rest == 0 {
+                Passing::None
+            } else {
+                Passing::Forward(rest)
+            };
+            if let Some(server_id) = client.link {
+                let pool = client.pool;
+                if let Some(text) = &mut client.long_text {
+                    text.feed(&available[..bytes]);
+                    if rest == 0 {
+                        self.long_text_ends(now, id, server_id);
+                    }
+                }
+                self.outbox.forward(server_id.into(), at..at + bytes);
+                self.pool_mut(pool.expect("a linked client has a pool"))
+                    .stats
+                    .bytes_received += bytes as u64;
+                if rest == 0 {
+                    self.release_if_clean(now, server_id);
+                }
+            }
+        } else {
+            client.passing = if rest == 0 { Passing::None } else { Passing::Skip(rest) };
+        }
+        bytes
+    }
+
+    /// The short way of Execute, Sync and Describe of a portal: in the midst of a segment they go to the server as they are.
+    /// `None`: nothing was done, as something rare may be about.
+    #[inline]
+    fn goes_plainly(&mut self, id: ClientId, message: &Message<'_>) -> Option<Step> {
+        let client = self.clients.get(id.0)?;
+        let expect = match message.tag {
+            FrontendTag::Execute if client.bound_ends.is_none() && client.bound_reset.is_none() => Expect::Execute,
+            FrontendTag::Describe if client.bound.is_none() && message.describes_portal() => Expect::Describe,
+            FrontendTag::Sync => Expect::Sync,
+            _ => return None,
+        };
+        let server_id = client.link?;
+        let server = self.servers.get_mut(server_id.0)?;
+        if !message.is_whole()
+            || client.dropping != Dropping::Nothing
+            || client.attends()
+            || !server.is_in_segment()
+            || server.queue.statements_in_doubt()
+        {
+            return None;
+        }
+        server.queue.push(Entry::forward(expect));
+        let pool = self.pools[server.pool as usize].as_mut();
+        pool.expect("a server's pool lives").stats.bytes_received += message.total as u64;
+        self.outbox
+            .forward(server_id.into(), message.at..message.at + message.total);
+        Some(Step::Progress(message.total))
+    }
+
+    fn client_message(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        if client.dropping != Dropping::Nothing && message.tag != FrontendTag::Terminate {
+            return self.dropped(id, message);
+        }
+        match message.tag {
+            FrontendTag::Terminate => {
+                self.close_client(now, id, "client close request");
+                return Step::Closed;
+            }
+            FrontendTag::Password => {
+                let message = "unexpected password message";
+                self.fail_client(
+                    now,
+                    id,
+                    Trouble::ProtocolViolation,
+                    message,
+                    "expected a query, got message 'p'",
+                    "",
+                );
+                return Step::Closed;
+            }
+            FrontendTag::Query if self.settings.disable_pqexec => {
+                let hint = "The setting disable_pqexec allows the extended query protocol only.";
+                self.fail_client(now, id, Trouble::ProtocolViolation, "PQexec disallowed", "", hint);
+                return Step::Closed;
+            }
+            _ => {}
+        }
+        let (mut server_id, attends) = match client.link {
+            Some(server_id) => (server_id, client.attends()),
+            None => {
+                if let Some(step) = self.without_server(now, id, message, input) {
+                    return step;
+                }
+                if !message.may_take_server() {
+                    return Step::NeedBytes;
+                }
+                match self.acquire(now, id) {
+                    Acquired::Server(server_id) => (server_id, self.clients.get(id.0).is_some_and(Client::attends)),
+                    Acquired::Wait => return Step::Wait,
+                    Acquired::Closed => return Step::Closed,
+                }
+            }
+        };
+        if self.servers.get(server_id.0).is_some_and(Server::has_traces) {
+            if let Some(step) = self.mind_traces(now, id, server_id, message) {
+                return step;
+            }
+            server_id = self.clients.get(id.0).and_then(|c| c.link).unwrap_or(server_id);
+        }
+        if attends {
+            if let Some(step) = self.mind_channels(now, id, server_id, message) {
+                return step;
+            }
+            if self.clients.get(id.0).is_some_and(|c| c.deferred_begin.is_some()) {
+                self.send_deferred_begin(id, server_id);
+            }
+        }
+        let sends_on = self.is_weak(Weakness::ClosesCancelEarly);
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        if server.holds_back() && !sends_on {
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
+        if server.queue.is_empty() {
+            server.request_time = now;
+            if server.is_clean() {
+                self.clients.get_mut(id.0).expect("looked up above").xact_start = now;
+            }
+        }
+        self.request(now, id, server_id, message)
+    }
+
+    /// A message that an error of our own has answered already.
+    pub(crate) fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let ends = match message.tag {
+            FrontendTag::Sync => true,
+            FrontendTag::Query | FrontendTag::FunctionCall => client.dropping == Dropping::Request,
+            _ => false,
+        };
+        client.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
+        let server = client.link.and_then(|s| self.servers.get(s.0));
+        let status = server.map_or_else(|| idle_status(client), |s| s.status);
+        let step = skip(client, message);
+        if ends {
+            self.send(id, |w| w.ready_for_query(status));
+        }
+        step
+    }
+
+    /// A message for a linked server.
+    fn request(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        if server.ignoring_to_sync && message.tag != FrontendTag::Sync {
+            return skip(client, message);
+        }
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        let tracked = pool.settings.mode != PoolMode::Session && self.settings.max_prepared_statements > 0;
+        if tracked
+            && server.queue.segment_outstanding()
+            && (touches_statements(message.tag)
+                // What a pipelined ROLLBACK ends cannot be prepared in before.
+                && (server.queue.statements_in_doubt()
+                    || server.status == TransactionStatus::Failed && server.queue.client_segment_outstanding())
+                || message.tag == FrontendTag::Parse && server.awaits_settings())
+        {
+            client.waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
+        pool.stats.bytes_received += message.bytes.len() as u64;
+        let step = match message.tag {
+            FrontendTag::Query => self.query(now, id, server_id, message, tracked),
+            FrontendTag::Parse if tracked => self.parse(now, id, server_id, message),
+            FrontendTag::Bind if tracked => self.bind(now, id, server_id, message),
+            FrontendTag::Describe if tracked => self.describe(now, id, server_id, message),
+            FrontendTag::Close if tracked => self.close(now, id, server_id, message),
+            FrontendTag::Execute => self.execute(id, server_id, message),
+            FrontendTag::Parse => self.parse_untracked(now, id, server_id, message),
+            FrontendTag::Bind => self.bind_untracked(id, server_id, message),
+            FrontendTag::Describe => self.plain(id, server_id, message, Expect::Describe),
+            FrontendTag::Close => self.close_untracked(id, server_id, message),
+            FrontendTag::FunctionCall => self.function_call(now, id, server_id, message, tracked),
+            FrontendTag::Sync => {
+                if server.copy_in {
+                    server.sync_among_copy_data = true;
+                } else {
+                    server.queue.push(Entry::forward(Expect::Sync));
+                    server.ignoring_to_sync = false;
+                }
+                self.forward(id, server_id, message)
+            }
+            // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
+            FrontendTag::Flush if message.total > HEADER_BYTES && !server.copy_in => {
+                self.plain(id, server_id, message, Expect::MalformedFlush)
+            }
+            FrontendTag::Flush => {
+                let step = self.forward(id, server_id, message);
+                self.answer_fakes(id, server_id);
+                step
+            }
+            FrontendTag::CopyData => {
+                if !server.copy_in {
+                    server.queue.copy_data_sent();
+                }
+                self.forward(id, server_id, message)
+            }
+            FrontendTag::CopyDone | FrontendTag::CopyFail => {
+                if server.copy_in {
+                    server.copy_in = false;
+                } else if !server.queue.is_empty() {
+                    server.queue.push(Entry::forward(Expect::CopyEnd));
+                }
+                self.forward(id, server_id, message)
+            }
+            FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
+        };
+        if let Step::NeedBytes | Step::Wait = step {
+            // It comes again, whole.
+            self.pool_mut(self.servers.get(server_id.0).expect("still linked").pool)
+                .stats
+                .bytes_received -= message.bytes.len() as u64;
+        }
+        step
+    }
+
+    #[cold]
+    fn function_call(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        tracked: bool,
+    ) -> Step {
+        if !message.is_whole() && message.body().len() < size_of::<u32>() {
+            return Step::NeedBytes;
+        }
+        if self.keeps_session(id)
+            && let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message)
+        {
+            return step;
+        }
+        if self.keeps_session(id) && !crate::session::inspection::calls_large_objects(message.body()) {
+            let hidden = self.settings_of_functions(id);
+            self.suspect(now, id, CALLED, b"function call", hidden);
+        }
+        if tracked {
+            self.doubt_statements(server_id);
+        }
+        self.plain(id, server_id, message, Expect::FunctionCall)
+    }
+
+    /// A message that goes through as it is and is answered in its turn.
+    #[inline]
+    pub(crate) fn plain(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, expect: Expect) -> Step {
+        self.server_mut(server_id).queue.push(Entry::forward(expect));
+        self.forward(id, server_id, message)
+    }
+
+    /// Forwards as much of a message as is there; the rest follows by itself.
+    #[inline]
+    pub(crate) fn forward(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        self.forward_rest(id, server_id, message, 0)
+    }
+
+    /// Forwards a message from its byte `from` on.
+    #[inline]
+    pub(crate) fn forward_rest(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        from: usize,
+    ) -> Step {
+        let have = message.bytes.len();
+        self.outbox
+            .forward(server_id.into(), message.at + from..message.at + have);
+        if have < message.total {
+            let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+            client.passing = Passing::Forward((message.total - have) as u32);
+        }
+        Step::Progress(have)
+    }
+
+    /// Drops a message that the caller has replaced.
+    pub(crate) fn drop_message(&mut self, id: ClientId, message: &Message<'_>) -> Step {
+        skip(self.clients.get_mut(id.0).expect("looked up by the caller"), message)
+    }
+
+    #[inline]
+    pub(crate) fn server_mut(&mut self, id: ServerId) -> &mut Server {
+        self.servers.get_mut(id.0).expect("a linked server lives")
+    }
+
+    #[inline]
+    pub(crate) fn client_mut(&mut self, id: ClientId) -> &mut Client {
+        self.clients.get_mut(id.0).expect("the caller looked it up")
+    }
+
+    /// Answers a message that needs no server, where there is none. `None`: it needs one.
+    fn without_server(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        match message.tag {
+            // Copy messages outside a copy are ignored, as the server does ("COPY Operations").
+            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
+                Some(skip(client, message))
+            }
+            FrontendTag::Sync => {
+                let status = idle_status(client);
+                let step = skip(client, message);
+                self.send(id, |w| w.ready_for_query(status));
+                Some(step)
+            }
+            _ => self.deferred(now, id, message, input),
+        }
+    }
+
+    /// Gives back a server whose client is between messages, unless there is something to ask it first.
+    pub(crate) fn release_if_clean(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return;
+        };
+        let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
+            return;
+        };
+        let resets = client.reset_among.is_some();
+        if !server.is_clean() || client.passing != Passing::None || server.restoration.is_some() || resets {
+            return;
+        }
+        let (client_id, mut pinned) = (server.link, !client.pins.is_empty());
+        let suspected = client.suspicion.is_some() || self.settings.probe_always;
+        if suspected {
+            if self.probe(now, server_id) {
+                return;
+            }
+            pinned = client_id
+                .and_then(|c| self.clients.get(c.0))
+                .is_some_and(|c| !c.pins.is_empty());
+        }
+        if pinned {
+            self.move_on(now, server_id);
+        } else {
+            self.release(now, server_id);
+        }
+    }
+}
+
+/// Whether a message uses or changes prepared statements; a Query destroys the unnamed one.
+fn touches_statements(tag: FrontendTag) -> bool {
+    use FrontendTag::{Bind, Close, Describe, Parse, Query};
+    matches!(tag, Parse | Bind | Describe | Close | Query)
+}
+
+/// The transaction status of a client without a server.
+pub(crate) fn idle_status(client: &Client) -> TransactionStatus {
+    match client.deferred_begin {
+        None => TransactionStatus::Idle,
+        Some(begin) if begin.failed => TransactionStatus::Failed,
+        Some(_) => TransactionStatus::InTransaction,
+    }
+}
+
+fn skip(client: &mut Client, message: &Message<'_>) -> Step {
+    let have = message.bytes.len();
+    if have < message.total {
+        client.passing = Passing::Skip((message.total - have) as u32);
+    }
+    Step::Progress(have)
+}

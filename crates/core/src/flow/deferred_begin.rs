@@ -1,0 +1,329 @@
+//! BEGIN without a server.
+//!
+//! A bare BEGIN or START TRANSACTION is answered by the pooler and travels, in one write, with the first statement that
+//! needs a server. Its one visible effect is that now() is taken when that statement comes; `deferred_begin` bounds the
+//! delay. A COMMIT or ROLLBACK that follows at once never needs a server at all.
+//!
+//! The deferred BEGIN is a Bind and Execute of a named statement without a Sync of its own: if it fails, the server
+//! ignores what follows up to the next Sync, so nothing of the client's can run outside the transaction it asked for.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::settings::PoolMode;
+use crate::base::time::Time;
+use crate::flow::client_messages::{Message, Step, idle_status};
+use crate::flow::server_messages::{Passed, skip_and_release_if};
+use crate::pooler::Pooler;
+use crate::upstream::reply_queue::{Entry, Expect, To};
+use pgweir_sql::Statement;
+use pgweir_sql::statement::STATEMENT_BYTES_MAX;
+use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, Reader, Writer};
+
+/// A portal that does not exist: describing it fails, and with it the transaction.
+const NO_PORTAL: &[u8] = b"the transaction has failed";
+
+/// A BEGIN that no server has seen yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeferredBegin {
+    /// When the client sent it.
+    pub(crate) since: Time,
+    by: By,
+    /// The transaction has failed: a statement in it was cancelled while it waited for a server.
+    pub(crate) failed: bool,
+    /// It goes to a server because its time is up, and not because the client has asked for anything.
+    pub(crate) expired: bool,
+}
+
+/// How a client sent its BEGIN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// As a Query, which leaves no portal behind.
+    Query,
+    /// By Bind and Execute: its unnamed portal, which cannot be run again, can be seen in the transaction.
+    Portal,
+}
+
+/// A segment of the extended protocol that is nothing but one BEGIN, COMMIT or ROLLBACK.
+struct Segment<'a> {
+    parse: Option<Parse<'a>>,
+    verdict: Statement,
+    described: bool,
+    bytes: usize,
+}
+
+impl Pooler {
+    /// Answers a message of an unlinked client where that needs no server.
+    pub(crate) fn deferred(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
+        let pool = self.clients.get(id.0)?.pool?;
+        let tracked = self.pool(pool).settings.mode != PoolMode::Session && self.settings.max_prepared_statements > 0;
+        if !tracked {
+            return None;
+        }
+        match message.tag {
+            FrontendTag::Query => self.deferred_query(now, id, message),
+            FrontendTag::Parse | FrontendTag::Bind => self.deferred_segment(now, id, message, input),
+            FrontendTag::Close if message.is_whole() => self.close_without_server(id, message),
+            _ => None,
+        }
+    }
+
+    fn deferred_query(&mut self, now: Time, id: ClientId, message: &Message<'_>) -> Option<Step> {
+        if message.total > HEADER_BYTES + STATEMENT_BYTES_MAX + 1 {
+            return None;
+        }
+        if !message.is_whole() {
+            return Some(Step::NeedBytes);
+        }
+        let [text @ .., 0] = message.body() else { return None };
+        let verdict = pgweir_sql::classify(text);
+        if let Statement::Other = verdict {
+            return None;
+        }
+        let reply = self.run_deferred(now, id, &verdict, By::Query)?;
+        self.client_mut(id).unnamed = None;
+        let status = idle_status(self.client_mut(id));
+        self.send(id, |w| {
+            w.command_complete(reply);
+            w.ready_for_query(status);
+        });
+        Some(Step::Progress(message.total))
+    }
+
+    /// Begins or ends a transaction that no server knows; its command tag, or `None` where a server must be asked.
+    fn run_deferred(&mut self, now: Time, id: ClientId, verdict: &Statement, by: By) -> Option<&'static str> {
+        let allowed = self.settings.deferred_begin.is_some();
+        let pool = self.client_mut(id).pool?;
+        let transaction_mode = self.pool(pool).settings.mode == PoolMode::Transaction;
+        let client = self.client_mut(id);
+        let begun = Some(DeferredBegin {
+            since: now,
+            by,
+            failed: false,
+            expired: false,
+        });
+        let (begin, tag) = match (verdict, client.deferred_begin) {
+            (Statement::Begin, None) if allowed && transaction_mode => (begun, "BEGIN"),
+            (Statement::StartTransaction, None) if allowed && transaction_mode => (begun, "START TRANSACTION"),
+            (Statement::Commit, Some(begin)) if !begin.failed => (None, "COMMIT"),
+            // COMMIT of a failed transaction rolls back.
+            (Statement::Commit, Some(_)) => (None, "ROLLBACK"),
+            (Statement::Rollback, Some(_)) => (None, "ROLLBACK"),
+            _ => return None,
+        };
+        client.deferred_begin = begin;
+        client.request_time = now;
+        if begin.is_some() {
+            self.deferred.push_back((id, now));
+        }
+        let stats = &mut self.pool_mut(pool).stats;
+        stats.query_count += 1;
+        stats.xact_count += u64::from(begin.is_none());
+        Some(tag)
+    }
+
+    fn deferred_segment(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
+        let segment = self.read_segment(id, &input[message.at..])?;
+        let tag = self.run_deferred(now, id, &segment.verdict, By::Portal)?;
+        let client = self.clients.get_mut(id.0)?;
+        if let Some(parse) = segment.parse {
+            client.unnamed = Some(
+                self.statements
+                    .intern(parse.query, parse.types, client.shape.parse_settings()),
+            );
+        }
+        let status = idle_status(client);
+        self.send(id, |w| {
+            if segment.parse.is_some() {
+                w.empty(b'1');
+            }
+            w.empty(b'2');
+            if segment.described {
+                w.empty(b'n');
+            }
+            w.command_complete(tag);
+            w.ready_for_query(status);
+        });
+        Some(Step::Progress(segment.bytes))
+    }
+
+    /// Reads `[Parse] Bind [Describe] Execute Sync` of the unnamed portal, all of it present.
+    fn read_segment<'a>(&self, id: ClientId, bytes: &'a [u8]) -> Option<Segment<'a>> {
+        let client = self.clients.get(id.0)?;
+        let mut rest = Messages::new(bytes);
+        let (mut tag, mut body) = rest.next()?;
+        let mut parse = None;
+        if tag == b'P' {
+            let p = Parse::read(body)
+                .ok()
+                .filter(|p| p.name.is_empty() && p.types == [0, 0])?;
+            parse = Some(p);
+            (tag, body) = rest.next()?;
+        }
+        let names = BindNames::read(body)
+            .ok()
+            .filter(|n| tag == b'B' && n.portal.is_empty())?;
+        let mut values = Reader::new(&body[names.wire_bytes()..]);
+        let formats = values.i16().ok()?;
+        values.bytes(usize::try_from(formats).ok()? * 2).ok()?;
+        if values.i16() != Ok(0) {
+            return None;
+        }
+        let verdict = match (parse, names.statement) {
+            (Some(parse), b"") => pgweir_sql::classify(parse.query),
+            (None, name) => client.statement(name)?.verdict.clone(),
+            _ => return None,
+        };
+        (tag, body) = rest.next()?;
+        let described = tag == b'D';
+        if described {
+            Named::read(body).ok().filter(|n| {
+                *n == Named {
+                    target: Target::Portal,
+                    name: b"",
+                }
+            })?;
+            (tag, body) = rest.next()?;
+        }
+        let mut execute = Reader::new(body);
+        if tag != b'E' || !execute.cstr().is_ok_and(<[u8]>::is_empty) || rest.next()?.0 != b'S' {
+            return None;
+        }
+        Some(Segment {
+            parse,
+            verdict,
+            described,
+            bytes: rest.at,
+        })
+    }
+
+    /// Close of a statement by an unlinked client concerns nobody else.
+    fn close_without_server(&mut self, id: ClientId, message: &Message<'_>) -> Option<Step> {
+        let Ok(Named {
+            target: Target::Statement,
+            name,
+        }) = Named::read(message.body())
+        else {
+            return None;
+        };
+        if !name.is_empty() {
+            self.forget_name(id, name)?;
+        } else {
+            self.forget_name(id, name);
+        }
+        self.send(id, |w| w.empty(b'3'));
+        Some(Step::Progress(message.total))
+    }
+
+    /// Sends a deferred BEGIN ahead of the client's first real request.
+    pub(crate) fn send_deferred_begin(&mut self, id: ClientId, server_id: ServerId) {
+        let Some(begin) = self.client_mut(id).deferred_begin.take() else {
+            return;
+        };
+        let statement = self.own_statements.begin.clone();
+        self.ensure_held(server_id, &statement);
+        self.server_mut(server_id).begin_owed = true;
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry::skip(Expect::Bind));
+        queue.push(Entry::skip(Expect::Execute));
+        if begin.by == By::Query {
+            queue.push(Entry::skip(Expect::Close));
+        }
+        let name = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.bind_text(name, &[]);
+            writer.execute();
+            if begin.by == By::Query {
+                writer.close(b'P', b"");
+            }
+        });
+        if begin.failed {
+            self.fail_transaction(server_id);
+        }
+    }
+
+    /// The server has begun the transaction, or refused to: what follows may be cancelled.
+    #[cold]
+    pub(crate) fn begun(&mut self, now: Time, server_id: ServerId) {
+        self.server_mut(server_id).begin_owed = false;
+        self.cancel_what_was_wanted(now, server_id);
+    }
+
+    /// The ReadyForQuery behind a deferred BEGIN that the server has refused: the client believes that it is in a transaction,
+    /// and is told that this has failed. Where the ReadyForQuery is not the client's, it will be when it asks for something.
+    #[cold]
+    pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId, of_client: bool) -> Passed {
+        let link = self.server_mut(server_id).link;
+        let Some(id) = link.filter(|id| self.clients.get(id.0).is_some()) else {
+            return skip_and_release_if(self.server_mut(server_id).queue.is_empty());
+        };
+        self.client_mut(id).deferred_begin = Some(DeferredBegin {
+            since: now,
+            by: By::Query,
+            failed: true,
+            expired: false,
+        });
+        if of_client {
+            self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Failed));
+        }
+        self.release_if_clean(now, server_id);
+        match self.servers.get(server_id.0) {
+            Some(_) => Passed::Skip,
+            None => Passed::Closed,
+        }
+    }
+
+    /// Makes the transaction that was just begun a failed one, as the client knows it.
+    fn fail_transaction(&mut self, server_id: ServerId) {
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry {
+            to: To::Swallow,
+            ..Entry::skip(Expect::Describe)
+        });
+        queue.push(Entry::skip(Expect::Sync));
+        self.send(server_id, |w| {
+            w.describe(b'P', NO_PORTAL);
+            w.sync();
+        });
+    }
+
+    /// The time is up: the BEGIN goes to a server alone.
+    pub(crate) fn deferral_expired(&mut self, now: Time, id: ClientId) {
+        if let Some(begin) = &mut self.client_mut(id).deferred_begin {
+            begin.expired = true;
+        }
+        if let crate::pools::link::Acquired::Server(server_id) = self.acquire(now, id) {
+            self.begin_alone(now, id, server_id);
+        }
+    }
+
+    /// Sends a deferred BEGIN with a Sync of its own, for a client that has asked for nothing else yet.
+    pub(crate) fn begin_alone(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        self.send_deferred_begin(id, server_id);
+        let server = self.server_mut(server_id);
+        server.request_time = now;
+        server.queue.push(Entry::skip(Expect::Sync));
+        self.send(server_id, |w| w.sync());
+    }
+}
+
+/// Whole messages from the front of some bytes.
+pub(crate) struct Messages<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Messages<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Messages { bytes, at: 0 }
+    }
+
+    /// Tag and body of the next one.
+    pub(crate) fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        let rest = &self.bytes[self.at..];
+        let header = Header::read(rest).ok()??;
+        let message = rest.get(..header.message_bytes as usize)?;
+        self.at += message.len();
+        Some((header.tag, &message[HEADER_BYTES..]))
+    }
+}

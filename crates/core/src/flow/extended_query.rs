@@ -1,0 +1,787 @@
+//! Parse, Bind, Describe and Close where prepared statements are tracked.
+//!
+//! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
+//! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::secret_names::could_be_ours;
+use crate::base::time::Time;
+use crate::client::{Ends, Waiting};
+use crate::flow::client_messages::{Message, Step};
+use crate::flow::signals::is_call;
+use crate::pooler::Pooler;
+use crate::server::{Server, Unnamed};
+use crate::session::pins::PinReason;
+use crate::session::session_state::ParseSettings;
+use crate::statements::held::Moment;
+use crate::statements::prepared::{Bound, Kind, Meaning, STATEMENT_BYTES_MAX, Statement, StatementTable};
+use crate::statements::replanning::Use;
+use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead, To};
+use pgweir_sql::Effects;
+use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
+use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Effects of statements that name others.
+const NAMING: Effects = Effects::PREPARE.union(Effects::STATEMENTS);
+
+/// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
+const NAMES_BYTES_MAX: usize = 64 * 1024;
+
+impl Pooler {
+    pub(crate) fn parse(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        if message.total > STATEMENT_BYTES_MAX {
+            // Too long to keep, so it cannot be prepared again elsewhere: it goes through under its own name, and the
+            // client stays where it is.
+            if self.keeps_session(id)
+                && let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message)
+            {
+                return step;
+            }
+            let text = &message.body()[..message.body().len().min(crate::session::pins::STATEMENT_CHARS_SHOWN)];
+            self.pin_by(now, id, PinReason::LongStatement, text);
+            let server = self.server_mut(server_id);
+            server
+                .close_reason
+                .get_or_insert("a prepared statement too long to be tracked");
+            return self.plain(id, server_id, message, Expect::Parse);
+        }
+        if !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        // A body that is no Parse is the server's to refuse.
+        let Ok(parse) = Parse::read(message.body()) else {
+            return self.plain(id, server_id, message, Expect::Parse);
+        };
+        if parse.name.is_empty() {
+            self.parse_unnamed(id, server_id, message, parse)
+        } else {
+            self.parse_named(id, server_id, message, parse)
+        }
+    }
+
+    fn parse_unnamed(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let settings = client.shape.parse_settings();
+        let in_doubt = server.settings_in_doubt || server.local_in_doubt;
+        let same = !in_doubt
+            && client
+                .unnamed
+                .as_ref()
+                .is_some_and(|s| s.matches(parse.query, parse.types, settings));
+        let new = (!same).then(|| interned(&mut self.statements, server, &parse, settings));
+        if let Some(statement) = new.as_ref().or(client.unnamed.as_ref())
+            && !statement.effects.is_empty()
+        {
+            let statement = statement.clone();
+            if let Some(step) = self.minds_parse(id, server_id, message, &statement) {
+                return step;
+            }
+        }
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let mut effect = None;
+        if let Some(statement) = new {
+            effect = Some(Effect {
+                unnamed: Some(client.unnamed.replace(statement)),
+                ..Effect::default()
+            });
+        }
+        let unnamed = client.unnamed.as_ref().expect("set above");
+        server.unnamed = Unnamed::Statement(unnamed.id);
+        let names = unnamed.effects.intersects(Effects::PREPARE);
+        let entry = Entry::forward(Expect::ParseUnnamed);
+        let entry = match effect {
+            Some(effect) => entry.with(effect),
+            None => entry,
+        };
+        if names {
+            return self.parse_unnamed_naming(id, server_id, message, parse, entry);
+        }
+        server.queue.push(entry);
+        self.forward(id, server_id, message)
+    }
+
+    /// See [`Pooler::parse_naming`].
+    #[cold]
+    fn parse_unnamed_naming(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        parse: Parse<'_>,
+        entry: Entry,
+    ) -> Step {
+        if self.keeps_session(id) {
+            let now = self.server_mut(server_id).request_time;
+            self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
+        }
+        self.server_mut(server_id).queue.push(entry);
+        self.forward(id, server_id, message)
+    }
+
+    fn parse_named(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        if client.statement(parse.name).is_some() {
+            return self.refuse_duplicate(id, server_id, message, parse);
+        }
+        let probes = self.servers.get(server_id.0).is_some_and(|s| s.probe.is_some());
+        if probes || client.suspicion.is_some() || !client.pins.is_empty() {
+            return self.parse_pinned(id, server_id, message, parse);
+        }
+        self.parse_shared(id, server_id, message, parse)
+    }
+
+    /// Parse of a client that has done more than prepare statements by Parse.
+    #[cold]
+    fn parse_pinned(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        if !self.may_meet_prepare(id, server_id) {
+            return self.parse_shared(id, server_id, message, parse);
+        }
+        let settings = self.client_mut(id).shape.parse_settings().clone();
+        let statement = self
+            .statements
+            .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
+        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        self.client_mut(id).names_mut().set(parse.name, Some(meaning));
+        self.own_name_comes(server_id, parse.name);
+        self.lends(server_id);
+        self.parse_on_server(id, server_id, message, parse, &statement)
+    }
+
+    #[inline]
+    fn parse_shared(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let settings = client.shape.parse_settings();
+        let mut statement = interned(&mut self.statements, server, &parse, settings);
+        if !statement.effects.is_empty()
+            && let Some(step) = self.minds_parse(id, server_id, message, &statement)
+        {
+            return step;
+        }
+        if statement.effects.intersects(NAMING) && self.keeps_session(id) {
+            statement = self.parse_naming(id, server_id, &parse, statement);
+        }
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        client.names_mut().set(parse.name, Some(meaning));
+        self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives")
+            .stats
+            .client_parse_count += 1;
+        if server.held.touch(statement.id) {
+            if may_fake(server) && server.held.answers_parse(&statement) {
+                let effect = Effect {
+                    name: Some((parse.name.into(), None)),
+                    ..Effect::default()
+                };
+                server.queue.push(Entry::fake(Expect::Parse).with(effect));
+                return self.drop_message(id, message);
+            }
+            // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
+            self.inject_close(server_id, &statement);
+        } else {
+            self.close_strangers(server_id, &statement);
+        }
+        self.make_room(server_id);
+        self.parse_on_server(id, server_id, message, parse, &statement)
+    }
+
+    /// What a Parse must wait for, where its text does more than to read and write.
+    #[cold]
+    fn minds_parse(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        statement: &Statement,
+    ) -> Option<Step> {
+        if self.server_mut(server_id).stranger
+            && let Some(step) = self.forget_before_parse(id, server_id, message, statement)
+        {
+            return Some(step);
+        }
+        let names = statement.effects.intersects(NAMING) && self.keeps_session(id);
+        names
+            .then(|| self.waits_to_lend(id, server_id, Effects::PREPARE, &statement.query))
+            .flatten()
+    }
+
+    /// Parse of a statement that names others, or looks at all of them. What an EXECUTE returns follows from what its
+    /// client's name means at this moment, so that is lent first, and nobody shares it. What shows all statements shows itself
+    /// as well, under the client's own name.
+    #[cold]
+    fn parse_naming(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        parse: &Parse<'_>,
+        statement: Arc<Statement>,
+    ) -> Arc<Statement> {
+        let settings = statement.settings.clone();
+        if statement.effects.intersects(Effects::STATEMENTS) {
+            self.own_name_comes(server_id, parse.name);
+            self.lends(server_id);
+            return self
+                .statements
+                .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
+        }
+        let now = self.server_mut(server_id).request_time;
+        self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
+        self.statements.intern_for_one(parse.query, parse.types, &settings)
+    }
+
+    /// A Parse that gives its client a name and the server a statement.
+    fn parse_on_server(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        parse: Parse<'_>,
+        statement: &Arc<Statement>,
+    ) -> Step {
+        let now = self.statements.now();
+        let server = self.server_mut(server_id);
+        server.held.insert(statement.clone(), now);
+        let effect = Effect {
+            name: Some((parse.name.into(), None)),
+            server_gains: Some(statement.clone()),
+            ..Effect::default()
+        };
+        server.queue.push(Entry::forward(Expect::Parse).with(effect));
+        let pool = server.pool;
+        self.pool_mut(pool).stats.server_parse_count += 1;
+        let server_name = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            Writer::new(bytes).parse(server_name, parse.query, parse.types)
+        });
+        if statement.infers {
+            self.ask_for_types(server_id, message, parse.name, statement);
+        }
+        self.drop_message(id, message)
+    }
+
+    /// A Parse that must fail with 42P05, if nothing else is wrong with it: it is given a name that an empty statement of
+    /// ours has just taken, and only the words of that error are replaced. An empty statement can be parsed in a failed
+    /// transaction and whatever has become of tables, unlike the one that has the client's name.
+    fn refuse_duplicate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let empty = self.own_statements.scratch.clone();
+        let name = empty.server_name();
+        self.takes_scratch(server_id);
+        let entry = Entry {
+            to: To::replace(
+                *b"42P05",
+                Instead::Named {
+                    ours: name.into(),
+                    theirs: parse.name.into(),
+                },
+            ),
+            ..Entry::forward(Expect::Parse)
+        };
+        self.server_mut(server_id).queue.push(entry);
+        self.outbox.insert(server_id.into(), |b| {
+            let mut writer = Writer::new(b);
+            writer.parse(name, &empty.query, &empty.types);
+            writer.parse(name, parse.query, parse.types);
+        });
+        self.drop_message(id, message)
+    }
+
+    pub(crate) fn bind(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let names = match BindNames::read(message.body()) {
+            Ok(names) => names,
+            Err(_) if message.is_whole() => return self.plain(id, server_id, message, Expect::Bind),
+            Err(_) if message.bytes.len() < NAMES_BYTES_MAX => return Step::NeedBytes,
+            Err(error) => {
+                self.fail_client(
+                    now,
+                    id,
+                    Trouble::ProtocolViolation,
+                    &error.to_string(),
+                    "in the names of a Bind message",
+                    "",
+                );
+                return Step::Closed;
+            }
+        };
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        client.bound = None;
+        let (mut statement, untold) = if names.statement.is_empty() {
+            (client.unnamed.clone(), false)
+        } else {
+            let meaning = client.names.as_ref().and_then(|n| n.get(names.statement));
+            (
+                meaning.map(|m| m.statement.clone()),
+                meaning.is_some_and(|m| m.told.is_none()),
+            )
+        };
+        let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.shape.parse_settings());
+        if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
+            statement = self.share_no_longer(id, names.statement);
+        }
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let ends = statement.as_ref().and_then(|s| s.ends());
+        if ends.is_some() || client.bound_ends.is_some() {
+            client.binds(names.portal, ends);
+        }
+        if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {
+            client.bound_reset = None;
+        }
+        let knows_names = self.knows_names(server_id);
+        if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
+            let statement = statement.clone();
+            if statement.effects.intersects(Effects::CURRENT_SETTING) {
+                self.clear_database(now, id, &statement.query);
+            }
+            if is_call(&statement.query)
+                && let Some(step) = self.call_by_bind(now, id, server_id, message, &statement, &names)
+            {
+                return step;
+            }
+            if let Some(step) = self.suspect_bound(now, id, server_id, &statement, &names, message) {
+                return step;
+            }
+        }
+        if names.statement.is_empty() {
+            self.ensure_unnamed(id, server_id);
+            self.may_change_settings(server_id, statement.as_ref());
+            return self.plain(id, server_id, message, Expect::Bind);
+        }
+        let describes_next = message.describes_next(names.portal);
+        let described = describes_next == Some(true);
+        match self.before_use(id, server_id, names.statement, Expect::Bind, described) {
+            Use::GoesOn => {}
+            Use::Becomes(other) => statement = Some(other),
+            Use::Waits => return Step::Wait,
+            Use::Refused => return self.refuse_rows(id, server_id, message),
+        }
+        let Some(statement) = statement else {
+            return self.unknown_name(id, server_id, message, names.statement, Expect::Bind);
+        };
+        self.may_change_settings(server_id, Some(&statement));
+        if untold && describes_next != Some(false) && keeps_rows(&statement) {
+            self.client_mut(id).bound = Some(Box::new(Bound {
+                portal: names.portal.into(),
+                name: names.statement.into(),
+                statement: statement.id,
+            }));
+        }
+        let entry = Entry::forward(Expect::Bind).using(statement.id);
+        self.forward_bind(id, server_id, message, &names, &statement, entry)
+    }
+
+    /// Forwards a Bind with the server's name for its statement.
+    #[inline(always)]
+    fn forward_bind(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        names: &BindNames<'_>,
+        statement: &Statement,
+        entry: Entry,
+    ) -> Step {
+        let server_name = statement.server_name();
+        let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.len() + 2;
+        self.outbox.insert(server_id.into(), |bytes| {
+            bytes.push(b'B');
+            bytes.extend((length as u32).to_be_bytes());
+            bytes.extend_from_slice(names.portal);
+            bytes.push(0);
+            bytes.extend_from_slice(server_name);
+            bytes.push(0);
+        });
+        let server = self.server_mut(server_id);
+        server.queue.push(entry);
+        let pool = server.pool;
+        self.pool_mut(pool).stats.bind_count += 1;
+        self.forward_rest(id, server_id, message, HEADER_BYTES + names.wire_bytes())
+    }
+
+    /// A client uses a statement under other settings than it was parsed under. DDL may make PostgreSQL read its constants
+    /// again at any time, under the settings of whoever uses it then (recording E12): as on a direct connection, if nobody
+    /// else uses it.
+    #[cold]
+    fn share_no_longer(&mut self, id: ClientId, name: &[u8]) -> Option<Arc<Statement>> {
+        let client = self.clients.get_mut(id.0)?;
+        let meaning = client.names.as_mut()?.get_mut(name)?;
+        let of = &meaning.statement;
+        if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.shape.parse_settings()) {
+            let statement = self.statements.intern_for_one(&of.query, meaning.types(), &of.settings);
+            meaning.statement = statement;
+        }
+        Some(meaning.statement.clone())
+    }
+
+    /// This statement is going to be executed.
+    fn may_change_settings(&mut self, server_id: ServerId, statement: Option<&Arc<Statement>>) {
+        if let Some(statement) = statement {
+            self.server_mut(server_id).may_set(statement.effects);
+        }
+        if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
+            self.doubt_statements(server_id);
+        }
+        if let Some(statement) = statement.filter(|_| self.knows_names(server_id)) {
+            self.runs_names_in(server_id, statement);
+        }
+    }
+
+    /// Execute, which may run a DEALLOCATE or DISCARD ALL.
+    pub(crate) fn execute(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        if self.client_mut(id).bound_reset.is_some() {
+            return self.execute_reset(id, server_id, message);
+        }
+        self.execute_as_bound(id, server_id, message)
+    }
+
+    #[inline(always)]
+    pub(crate) fn execute_as_bound(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let Some(bound) = &self.client_mut(id).bound_ends else {
+            return self.plain(id, server_id, message, Expect::Execute);
+        };
+        if !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        let portal = Reader::new(message.body()).cstr();
+        let ends = bound
+            .iter()
+            .find(|(of, _)| portal == Ok(&**of))
+            .map(|(_, ends)| ends.clone());
+        let queue = &self.server_mut(server_id).queue;
+        if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
+            // What it ends may not have been made.
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
+        let effect = match ends {
+            Some(Ends::All) => self.discard_all_statements(id, server_id, Effect::default()),
+            Some(Ends::Name(name)) if self.client_mut(id).statement(&name).is_some() => {
+                self.deallocates(id, server_id, &name, Effect::default())
+            }
+            _ => return self.plain(id, server_id, message, Expect::Execute),
+        };
+        self.server_mut(server_id)
+            .queue
+            .push(Entry::forward(Expect::Execute).with(effect));
+        self.forward(id, server_id, message)
+    }
+
+    /// A DEALLOCATE ALL or DISCARD ALL is on its way: neither the client's names nor what the server holds outlive it.
+    pub(crate) fn discard_all_statements(&mut self, id: ClientId, server_id: ServerId, mut effect: Effect) -> Effect {
+        effect.names_lost_all = self.client_mut(id).names.take().map(|mut n| n.take_all());
+        effect.server_lost_all = Some(self.server_mut(server_id).held.take_all());
+        effect
+    }
+
+    pub(crate) fn describe(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let named = match self.named(now, id, message) {
+            Ok(named) => named,
+            Err(step) => return step,
+        };
+        match named {
+            Some(Named {
+                target: Target::Statement,
+                name: b"",
+            }) => {
+                if let Some(step) = self.describes_execute(now, id, server_id, b"") {
+                    return step;
+                }
+                self.ensure_unnamed(id, server_id);
+                let entry = Entry::forward(Expect::Describe);
+                let entry = match &self.client_mut(id).unnamed {
+                    Some(statement) if statement.infers => entry.using(statement.id),
+                    _ => entry,
+                };
+                self.server_mut(server_id).queue.push(entry);
+                self.forward(id, server_id, message)
+            }
+            Some(Named {
+                target: Target::Statement,
+                name,
+            }) => {
+                let Some(mut statement) = self.client_mut(id).statement(name).cloned() else {
+                    return self.unknown_name(id, server_id, message, name, Expect::Describe);
+                };
+                if let Some(step) = self.describes_execute(now, id, server_id, name) {
+                    return step;
+                }
+                match self.before_use(id, server_id, name, Expect::Describe, false) {
+                    Use::Waits => return Step::Wait,
+                    Use::Becomes(other) => statement = other,
+                    Use::GoesOn | Use::Refused => {}
+                }
+                self.tells_rows(id, server_id, name, statement.id, false);
+                let server_name = statement.server_name();
+                self.outbox
+                    .insert(server_id.into(), |b| Writer::new(b).describe(b'S', server_name));
+                self.drop_message(id, message)
+            }
+            Some(Named {
+                target: Target::Portal,
+                name,
+            }) => match self.client_mut(id).bound.take() {
+                Some(bound) if *bound.portal == *name => {
+                    self.tells_rows(id, server_id, &bound.name, bound.statement, true);
+                    self.forward(id, server_id, message)
+                }
+                _ => self.plain(id, server_id, message, Expect::Describe),
+            },
+            None => self.plain(id, server_id, message, Expect::Describe),
+        }
+    }
+
+    /// Describe of an EXECUTE tells the rows of what it executes.
+    fn describes_execute(&mut self, now: Time, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Step> {
+        let statement = self.client_mut(id).statement(name);
+        let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE)).cloned()?;
+        if !self.keeps_session(id) {
+            return None;
+        }
+        let waits = self.waits_to_lend(id, server_id, Effects::PREPARE, &statement.query);
+        if waits.is_none() {
+            self.lend_names(now, id, server_id, Effects::PREPARE, &statement.query);
+        }
+        waits
+    }
+
+    /// Bind or Describe of a name that the client has not given to anything, as far as is known here: the server may know it
+    /// from an SQL-level PREPARE. A name that could be one of the pooler's means nothing to a client.
+    #[cold]
+    fn unknown_name(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        name: &[u8],
+        expect: Expect,
+    ) -> Step {
+        if !could_be_ours(name) {
+            self.close_own(server_id, name);
+            return self.plain(id, server_id, message, expect);
+        }
+        let nowhere = self.own_statements.names.nowhere.clone();
+        let instead = Instead::Named {
+            ours: (*nowhere).into(),
+            theirs: name.into(),
+        };
+        let entry = Entry {
+            to: To::replace(*b"26000", instead),
+            ..Entry::forward(expect)
+        };
+        self.server_mut(server_id).queue.push(entry);
+        self.outbox.insert(server_id.into(), |bytes| match expect {
+            Expect::Bind => Writer::new(bytes).bind_text(&nowhere, &[]),
+            _ => Writer::new(bytes).describe(b'S', &nowhere),
+        });
+        self.drop_message(id, message)
+    }
+
+    /// The answer to a Describe that follows will tell the client the rows of a statement.
+    fn tells_rows(&mut self, id: ClientId, server_id: ServerId, name: &[u8], statement: u64, by_portal: bool) {
+        // What it was told before does not bind it any more.
+        let meaning = self.client_mut(id).names.as_mut().and_then(|n| n.get_mut(name));
+        let before = meaning.filter(|m| m.statement.id == statement).and_then(|m| {
+            m.told_by_portal = by_portal;
+            m.told.take()
+        });
+        let effect = Effect {
+            describes: Some((name.into(), before)),
+            ..Effect::default()
+        };
+        let asked = self.statements.tick();
+        let entry = Entry {
+            asked,
+            ..Entry::forward(Expect::Describe).using(statement).with(effect)
+        };
+        self.server_mut(server_id).queue.push(entry);
+    }
+
+    /// Close of a statement ends the client's name for it; servers keep the statement for whoever needs it next.
+    pub(crate) fn close(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let named = match self.named(now, id, message) {
+            Ok(named) => named,
+            Err(step) => return step,
+        };
+        let Some(Named {
+            target: Target::Statement,
+            name,
+        }) = named
+        else {
+            return self.plain(id, server_id, message, Expect::Close);
+        };
+        let effect = self.end_name(id, server_id, name);
+        if name.is_empty() || effect.is_none() {
+            // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
+            self.own_name_comes(server_id, name);
+            if !name.is_empty() && self.may_meet_prepare(id, server_id) {
+                self.suspect(now, id, Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
+            }
+            let server = self.server_mut(server_id);
+            let mut effect = effect.unwrap_or_default();
+            if name.is_empty() {
+                server.unnamed = Unnamed::Nothing;
+                effect.server_unnamed = true;
+            }
+            server.queue.push(Entry::forward(Expect::Close).with(effect));
+            return self.forward(id, server_id, message);
+        }
+        let entry = Entry::fake(Expect::Close).with(effect.expect("checked above"));
+        self.server_mut(server_id).queue.push(entry);
+        self.drop_message(id, message)
+    }
+
+    /// Ends a client's name, on its server as well.
+    pub(crate) fn end_name(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Effect> {
+        let effect = self.forget_name(id, name)?;
+        if !name.is_empty() {
+            self.close_own(server_id, name);
+        }
+        Some(effect)
+    }
+
+    /// Ends a client's name; what is needed to bring it back, if it had a meaning.
+    pub(crate) fn forget_name(&mut self, id: ClientId, name: &[u8]) -> Option<Effect> {
+        let client = self.client_mut(id);
+        if name.is_empty() {
+            return client.unnamed.take().map(|s| Effect {
+                unnamed: Some(Some(s)),
+                ..Effect::default()
+            });
+        }
+        let before = client.names.as_mut()?.set(name, None)?;
+        Some(Effect {
+            name: Some((name.into(), Some(before))),
+            ..Effect::default()
+        })
+    }
+
+    /// The target of Describe or Close: `None` where the body is malformed and the server must say so.
+    fn named<'m>(&mut self, now: Time, id: ClientId, message: &Message<'m>) -> Result<Option<Named<'m>>, Step> {
+        if message.is_whole() {
+            return Ok(Named::read(message.body()).ok());
+        }
+        if message.total <= NAMES_BYTES_MAX {
+            return Err(Step::NeedBytes);
+        }
+        let detail = format!("expected at most {NAMES_BYTES_MAX} bytes, got {}", message.total);
+        self.fail_client(now, id, Trouble::ProtocolViolation, "name is too long", &detail, "");
+        Err(Step::Closed)
+    }
+
+    /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones
+    /// first, so that each finds what it left.
+    pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {
+        let mut restored = HashSet::new();
+        for (at, entry) in entries.into_iter().enumerate().rev() {
+            if entry.expect == Expect::Describe
+                && let Some(copy) = self
+                    .servers
+                    .get_mut(server_id.0)
+                    .and_then(|s| s.held.copy_mut(entry.uses))
+            {
+                copy.asked = false;
+            }
+            // A Parse of our own says nothing about what the client would have been told.
+            let failed = at == 0 && entry.to != To::Skip;
+            self.undo_one(id, server_id, entry.expect, entry.effect, failed, &mut restored);
+        }
+        if let Some(server) = self.servers.get_mut(server_id.0) {
+            server.queue.gains_nothing_of(&restored);
+        }
+    }
+
+    /// The same of one request that was refused.
+    pub(crate) fn undo_refused(
+        &mut self,
+        id: Option<ClientId>,
+        server_id: ServerId,
+        expect: Expect,
+        effect: Option<Box<Effect>>,
+    ) {
+        let mut restored = HashSet::new();
+        self.undo_one(id, server_id, expect, effect, true, &mut restored);
+        if let Some(server) = self.servers.get_mut(server_id.0) {
+            server.queue.gains_nothing_of(&restored);
+        }
+    }
+
+    /// Statements that the server has not lost after all are added to `restored`.
+    fn undo_one(
+        &mut self,
+        id: Option<ClientId>,
+        server_id: ServerId,
+        expect: Expect,
+        effect: Option<Box<Effect>>,
+        failed: bool,
+        all_restored: &mut HashSet<u64>,
+    ) {
+        let client = id.and_then(|id| self.clients.get_mut(id.0));
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        let effect = effect.map(|e| *e).unwrap_or_default();
+        if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
+            server.unnamed = Unnamed::Foreign;
+        }
+        if let Some(statement) = effect.server_gains {
+            server.held.remove(statement.id);
+        }
+        if let Some(statement) = effect.server_loses {
+            server.held.insert(statement, Moment::default());
+        }
+        for statement in effect.server_lost_all.unwrap_or_default() {
+            all_restored.insert(statement.id);
+            server.held.insert(statement, Moment::default());
+        }
+        let Some(client) = client else { return };
+        if let Some((name, before)) = effect.name {
+            client.names_mut().set(&name, before);
+        }
+        if let Some((name, told)) = effect.describes
+            && let Some(meaning) = client.names_mut().get_mut(&name)
+        {
+            meaning.told = meaning.told.or(told);
+        }
+        for (name, statement) in effect.names_lost_all.into_iter().flatten() {
+            client.names_mut().set(&name, Some(statement));
+        }
+        if expect == Expect::ParseUnnamed && failed {
+            // A Parse that fails has already dropped the unnamed statement.
+            client.unnamed = None;
+        } else if let (Some(before), false) = (effect.unnamed, expect == Expect::Query && failed) {
+            client.unnamed = before;
+        }
+    }
+}
+
+/// The statement of a Parse: shared with others who prepare the same, where it means the same to them.
+fn interned(
+    statements: &mut StatementTable,
+    server: &Server,
+    parse: &Parse<'_>,
+    settings: &ParseSettings,
+) -> Arc<Statement> {
+    let in_doubt = server.settings_in_doubt || server.local_in_doubt;
+    if in_doubt || pgweir_sql::belongs_to_session(parse.query) {
+        statements.intern_for_one(parse.query, parse.types, settings)
+    } else {
+        statements.intern(parse.query, parse.types, settings)
+    }
+}
+
+/// Whether a client that has been told the rows of a statement may rely on them.
+fn keeps_rows(statement: &Statement) -> bool {
+    statement.may_return_rows && !pgweir_sql::belongs_to_session(&statement.query)
+}
+
+/// Whether a reply may be given without asking: nothing that is still unanswered can fail the transaction this message
+/// will meet (what fails within its own segment takes the message along).
+fn may_fake(server: &Server) -> bool {
+    !server.queue.segment_outstanding() && server.status != TransactionStatus::Failed && !server.copy_in
+}

@@ -1,0 +1,182 @@
+//! What becomes of a server whose client has left: cancel, drain, roll back, check clean, or close.
+//!
+//! A server with bytes in flight is never handed on.
+
+use crate::base::ids::ServerId;
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::client::Passing;
+use crate::pooler::Pooler;
+use crate::server::ServerPhase;
+use crate::upstream::reply_queue::{Entry, Expect};
+use pgweir_wire::{ErrorFields, TransactionStatus};
+use std::time::Duration;
+
+/// How long something of the pooler's own may take on a server whose client has left, before it is cancelled.
+const OWN_WORK_TIME_MAX: Duration = Duration::from_secs(1);
+
+impl Pooler {
+    /// The linked client is gone; `passing` says whether it left in the middle of a message.
+    pub(crate) fn abandon(&mut self, now: Time, id: ServerId, passing: Passing) {
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        if server.is_clean() && !matches!(passing, Passing::Forward(_)) && server.restoration.is_none() {
+            return self.release(now, id);
+        }
+        let pool = self.pools[server.pool as usize]
+            .as_ref()
+            .expect("a server's pool lives");
+        server.link = None;
+        server.cancel_wanted = None;
+        // The rest of a message cannot be made up; a walsender ends with its connection only.
+        let hopeless = matches!(passing, Passing::Forward(_))
+            || server.copy_both
+            || pool.key.kind.is_replication()
+            || server.fatal.is_some()
+            // Nothing is asked of it, and it is in the midst of a message all the same.
+            || server.queue.is_empty() && server.passing != Passing::None;
+        if hopeless {
+            self.cancel_running(id);
+            // No Terminate: it would become part of the message that was cut off.
+            self.requests.push_back(Request::Close(id.into()));
+            return self.server_lost(now, id, "client disconnected while sending a message", None);
+        }
+        server.phase = ServerPhase::Draining;
+        server.since = now;
+        self.end_what_client_began(id);
+        if self.server_mut(id).queue.is_empty() {
+            self.drained(now, id);
+        } else {
+            self.cancel_running(id);
+        }
+        self.end_cancelling(now, id);
+    }
+
+    /// Sends the CopyFail and the Sync that the client would have sent in the end.
+    pub(crate) fn end_what_client_began(&mut self, id: ServerId) {
+        let server = self.server_mut(id);
+        let owes_sync = server.ignoring_to_sync || server.queue.segment_open();
+        if server.copy_in {
+            server.copy_in = false;
+            self.send(id, |w| w.copy_fail("client disconnected"));
+        }
+        if owes_sync {
+            let server = self.server_mut(id);
+            server.ignoring_to_sync = false;
+            // It ends what the client began: a cancel may hit it.
+            server.queue.push(Entry::forward(Expect::Sync));
+            self.send(id, |w| w.sync());
+        }
+    }
+
+    /// Cancels what a server without a client is working on. What the pooler has asked it may end by itself.
+    pub(crate) fn cancel_running(&mut self, id: ServerId) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        if server.queue.works_for_client() {
+            self.send_cancel(id);
+        }
+    }
+
+    /// A server without a client still drains: what it has got to meanwhile is cancelled, too, and so is a question of the
+    /// pooler's that has been left without an answer for long. Nobody gets a server whose restoration has failed.
+    pub(crate) fn cancel_again(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        if now - server.since > OWN_WORK_TIME_MAX && !server.queue.is_empty() {
+            self.send_cancel(id);
+        } else {
+            self.cancel_running(id);
+        }
+    }
+
+    /// Everything owed has come: end the transaction, or the server is free.
+    pub(crate) fn drained(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        // A cancel on its way must not hit what the pooler asks from here on.
+        if !server.queue.is_empty() || server.cancels_in_flight > 0 {
+            return;
+        }
+        if server.status != TransactionStatus::Idle {
+            server.queue.push(Entry::skip(Expect::Query));
+            server.unnamed = crate::server::Unnamed::Nothing;
+            return self.send(id, |w| w.query(b"ROLLBACK"));
+        }
+        self.release(now, id);
+    }
+
+    /// Runs server_reset_query.
+    pub(crate) fn reset_server(&mut self, now: Time, id: ServerId) {
+        let Some(query) = self.settings.server_reset_query.clone() else {
+            return;
+        };
+        if self.settings.keeps_sessions && self.is_in_session_pooling(id) {
+            self.reset_session(now, id, &query);
+        } else {
+            self.own_query(now, id, ServerPhase::Resetting, &query);
+        }
+    }
+
+    /// server_reset_query is through: the server looks as it did after its login, but for what it reports otherwise.
+    pub(crate) fn reset_done(&mut self, now: Time, id: ServerId) {
+        let server = self.server_mut(id);
+        if server.status != TransactionStatus::Idle {
+            return self.close_server(now, id, "reset query failed");
+        }
+        debug_assert!(server.is_clean());
+        match self.shows_traces(id) {
+            Some(reason) => self.close_server(now, id, reason),
+            None => self.server_is_free(now, id),
+        }
+    }
+
+    /// Runs the check query on a server that has been idle for long.
+    pub(crate) fn test_server(&mut self, now: Time, id: ServerId) {
+        let Some(query) = self.settings.server_check_query.clone() else {
+            return;
+        };
+        self.own_query(now, id, ServerPhase::Testing, &query);
+    }
+
+    /// A query of our own, on a server without a client.
+    pub(crate) fn own_query(&mut self, now: Time, id: ServerId, phase: ServerPhase, query: &str) {
+        let server = self.server_mut(id);
+        server.phase = phase;
+        server.since = now;
+        server.request_time = now;
+        server.unnamed = crate::server::Unnamed::Nothing;
+        server.queue.push(Entry::skip(Expect::Query));
+        self.send(id, |w| w.query(query.as_bytes()));
+    }
+
+    /// A query of our own has failed.
+    pub(crate) fn own_query_failed(&mut self, now: Time, id: ServerId, fields: &ErrorFields<'_>) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        if matches!(server.phase, ServerPhase::Listening) {
+            return self.listener_refuses(id, fields.message);
+        }
+        let reason = match server.phase {
+            ServerPhase::Resetting => "reset query failed",
+            ServerPhase::LiftingLimit => "idle_session_timeout could not be reset",
+            ServerPhase::Testing => "test query failed",
+            ServerPhase::ConnectQuery => "connect query failed",
+            _ => return,
+        };
+        let text = format!("{id}: {reason}: {}", String::from_utf8_lossy(fields.message));
+        self.log(crate::base::request::LogLevel::Warning, text);
+        if !matches!(self.server_mut(id).phase, ServerPhase::ConnectQuery) {
+            self.close_server(now, id, reason);
+        }
+    }
+
+    /// Closes a server connection, politely where nothing is in flight.
+    pub(crate) fn close_server(&mut self, now: Time, id: ServerId, reason: &str) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        if server.connected.is_some() && server.is_clean() {
+            self.send(id, |w| w.terminate());
+        }
+        self.requests.push_back(Request::Close(id.into()));
+        self.server_lost(now, id, reason, None);
+    }
+}

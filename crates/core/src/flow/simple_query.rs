@@ -1,0 +1,185 @@
+//! Query messages.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::time::Time;
+use crate::client::Waiting;
+use crate::flow::client_messages::{Message, Step};
+use crate::flow::signals::may_be_call;
+use crate::pooler::Pooler;
+use crate::pools::database_ddl::may_be_one;
+use crate::server::Unnamed;
+use crate::session::inspection::INSPECT_BYTES_MAX;
+use crate::session::resetting::Returns;
+use crate::statements::replanning::begins_code;
+use crate::upstream::reply_queue::{Effect, Entry, Expect};
+use pgweir_sql::Effects;
+use pgweir_sql::statement::STATEMENT_BYTES_MAX;
+use pgweir_wire::{HEADER_BYTES, Reader};
+
+impl Pooler {
+    pub(crate) fn query(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        tracked: bool,
+    ) -> Step {
+        // Statements of ours are short; what may do something to the session need not be.
+        let looks = self.settings.keeps_sessions;
+        let read_bytes_max = if looks {
+            INSPECT_BYTES_MAX
+        } else if tracked {
+            HEADER_BYTES + STATEMENT_BYTES_MAX + 1
+        } else {
+            return self.plain(id, server_id, message, Expect::Query);
+        };
+        if message.total <= read_bytes_max && !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        let text = match message.body() {
+            [text @ .., 0] if message.is_whole() && message.total <= read_bytes_max => Some(text),
+            _ => None,
+        };
+        if let Some(text) = text
+            && may_be_call(text)
+            && let Some(step) = self.call_by_query(now, id, server_id, message, text)
+        {
+            return step;
+        }
+        if let Some(text) = text
+            && may_be_one(text)
+        {
+            self.clear_database(now, id, text);
+        }
+        let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
+        if tracked
+            && let pgweir_sql::Statement::Prepare(_) = verdict
+            && self
+                .servers
+                .get(server_id.0)
+                .is_some_and(|s| s.queue.segment_outstanding() && s.awaits_settings())
+        {
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
+        // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
+        // XX000, whoever sends it. Our own messages in front of the Query are no such case.
+        let server = self.server_mut(server_id);
+        if tracked && server.queue.in_pipeline() {
+            server.close_reason.get_or_insert("a query inside a pipeline");
+            server.queried_in_pipeline = true;
+        }
+        let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
+        let inspected = looks.then(|| match text {
+            Some(_) => self.inspect_text(now, id, server_id, message, text, &verdict),
+            None => self.inspect_long(now, id, server_id, message),
+        });
+        let may = match inspected.transpose() {
+            Ok(may) => may,
+            Err(step) => return step,
+        };
+        if returns.is_none() && may.is_some_and(|may| may.intersects(Effects::RESETS)) {
+            returns = text.and_then(Returns::among);
+        }
+        if !tracked {
+            let entry = Entry::forward(Expect::Query);
+            let entry = match verdict {
+                // The pooler's own statements go with the client's.
+                pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
+                    entry.with(self.discard_all_statements(id, server_id, Effect::default()))
+                }
+                _ => entry,
+            };
+            return self.send_query(id, server_id, message, entry, returns);
+        }
+        // A Query destroys the unnamed statement (recording E15).
+        let mut effect = None;
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        if let Some(unnamed) = client.unnamed.take() {
+            effect = Some(Effect {
+                unnamed: Some(Some(unnamed)),
+                ..Effect::default()
+            });
+        }
+        // One that is malformed fails before it destroys the unnamed statement, which may be another client's.
+        let is_sound = text.is_some_and(|text| Reader::new(message.body()).cstr() == Ok(text));
+        self.server_mut(server_id).unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
+        let sets_locally = matches!(verdict, pgweir_sql::Statement::SetLocal(_));
+        match verdict {
+            pgweir_sql::Statement::Deallocate(name) if self.client_mut(id).statement(&name).is_some() => {
+                effect = Some(self.deallocates(id, server_id, &name, effect.unwrap_or_default()));
+            }
+            pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
+                effect = Some(self.discard_all_statements(id, server_id, effect.unwrap_or_default()));
+            }
+            pgweir_sql::Statement::Prepare(name) if self.keeps_session(id) => {
+                let text = text.expect("it has been classified");
+                effect = Some(self.prepares(id, server_id, &name, text, effect.unwrap_or_default()));
+            }
+            _ => {}
+        }
+        let found = may;
+        let may = self.may_do(id, message, found);
+        if may.intersects(Effects::PREPARE) && effect.as_ref().is_none_or(|e| e.server_lost_all.is_none()) {
+            let effect = effect.get_or_insert_default();
+            effect.may_end_statements = true;
+            if let Some(text) = text {
+                effect.deallocates = pgweir_sql::deallocated(text);
+            }
+        }
+        // The statements to come depend on settings, too.
+        let mut sets = found.unwrap_or(may);
+        if sets_locally {
+            sets |= Effects::LOCAL;
+        }
+        let is_code = begins_code(message.body());
+        if is_code {
+            sets |= Effects::CODE;
+        }
+        self.server_mut(server_id).may_set(sets);
+        if self.may_replace_statements(server_id, message, found, is_code) {
+            self.doubt_statements(server_id);
+        }
+        let entry = Entry::forward(Expect::Query);
+        let entry = match effect {
+            Some(effect) => entry.with(effect),
+            None => entry,
+        };
+        self.send_query(id, server_id, message, entry, returns)
+    }
+
+    /// Whether a Query may end statements of the server's and prepare others under their names; `found` as below. `is_code` is
+    /// what [`begins_code`] says.
+    fn may_replace_statements(
+        &mut self,
+        server_id: ServerId,
+        message: &Message<'_>,
+        found: Option<Effects>,
+        is_code: bool,
+    ) -> bool {
+        let effects = match found {
+            Some(found) => found,
+            // Nothing of a client's is there; the pooler's own are prepared in front of each use.
+            None if self.server_mut(server_id).held.len() == 0 => return false,
+            None if message.is_whole() => crate::base::secret_names::effects_of(message.body()),
+            None => return true,
+        };
+        is_code || effects.intersects(Effects::CODE)
+    }
+
+    /// What a Query may do that its client's prepared statements would feel; `found` is what its text may do, where that
+    /// has been looked at. A text that is not there in full may do anything.
+    fn may_do(&self, id: ClientId, message: &Message<'_>, found: Option<Effects>) -> Effects {
+        let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
+        if names.is_none_or(|names| names.len() == 0) {
+            Effects::NONE
+        } else if let Some(found) = found {
+            found
+        } else if message.is_whole() {
+            pgweir_sql::effects(message.body())
+        } else {
+            Effects::ALL
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Settings that only a new connection can have.
+//!
+//! PostgreSQL refuses to change them later (55P02, recording E19), so a client that asks for one in its startup packet gets
+//! servers that were started with it: a pool of its own, shared with those who ask for the same.
+
+use crate::pooler::Pooler;
+use crate::pools::pool::{PoolKey, PoolKind, StartupValue};
+
+/// Their names: those whose `pg_settings.context` is `backend` or `superuser-backend`.
+const NAMES: [&str; 7] = [
+    "ignore_system_indexes",
+    "jit_debugging_support",
+    "jit_profiling_support",
+    "local_preload_libraries",
+    "log_connections",
+    "log_disconnections",
+    "post_auth_delay",
+];
+
+/// The most pools that clients of one database and user can make by what they ask for here; each may have as many servers
+/// as the first.
+pub(crate) const START_POOLS_MAX: usize = 16;
+
+/// Takes these settings out of those that a client asks for. The last value of each counts; they come in one order.
+pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupValue]> {
+    let mut taken: Vec<StartupValue> = Vec::new();
+    settings.retain(|(name, value)| {
+        let Some(known) = NAMES.iter().find(|n| n.eq_ignore_ascii_case(name)) else {
+            return true;
+        };
+        taken.retain(|(n, _)| **n != **known);
+        taken.push(((*known).into(), value.as_str().into()));
+        false
+    });
+    taken.sort();
+    taken.into()
+}
+
+impl Pooler {
+    /// Whether clients of this database and user may have one more pool for what they ask for here.
+    pub(crate) fn may_start_otherwise(&self, key: &PoolKey) -> bool {
+        let like = |k: &&PoolKey| {
+            k.database == key.database && k.user == key.user && k.kind == PoolKind::Clients && !k.start.is_empty()
+        };
+        key.start.is_empty() || self.pool_index.keys().filter(like).count() < START_POOLS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_of_each_is_taken_in_one_order() {
+        let settings = |all: &[(&str, &str)]| all.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+        let mut wished: Vec<(String, String)> = settings(&[
+            ("Post_Auth_Delay", "1"),
+            ("work_mem", "1MB"),
+            ("log_connections", "on"),
+            ("post_auth_delay", "2"),
+        ]);
+        let taken = take_from(&mut wished);
+        assert_eq!(wished, settings(&[("work_mem", "1MB")]));
+        let expected: [StartupValue; 2] = [
+            ("log_connections".into(), "on".into()),
+            ("post_auth_delay".into(), "2".into()),
+        ];
+        assert_eq!(*taken, expected);
+    }
+}

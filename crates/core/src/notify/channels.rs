@@ -1,0 +1,338 @@
+//! What a client hears through a listener connection, and the notifications it has not been sent yet.
+//!
+//! A notification reaches a client only where PostgreSQL would send it: between its transactions, in front of
+//! ReadyForQuery or while it is idle. Until then it waits here, and no longer than [`UNHEARD_BYTES_MAX`] allows.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::time::Time;
+use crate::client::Dropping;
+use crate::notify::handover::Moving;
+use crate::notify::listener::ListenerId;
+use crate::pooler::Pooler;
+use pgweir_wire::{HEADER_BYTES, ReadError, Reader};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Notifications that may wait for one client, bytes: for the end of its transaction in the core, or for it to read in the
+/// driver. A client that is further behind is closed, so that it costs nobody else memory or time.
+pub const UNHEARD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Where the process id of a NotificationResponse lies in the message.
+const PROCESS_ID: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 4;
+
+/// The longest name (NAMEDATALEN - 1), bytes.
+const NAME_BYTES_MAX: usize = 63;
+
+/// A channel's name, in the encoding of those who use it.
+pub(crate) type ChannelName = Arc<[u8]>;
+
+/// A whole NotificationResponse or NoticeResponse, shared by all who get it.
+pub(crate) type Told = Arc<[u8]>;
+
+/// One client's listening, once it has listened.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    /// Who hears for it.
+    pub(crate) listener: Option<ListenerId>,
+    /// The channels that its listener hears for it; those of its own server are not among them.
+    pub(crate) heard: Vec<ChannelName>,
+    pub(crate) moving: Moving,
+    /// What it has not been sent yet.
+    unheard: VecDeque<Told>,
+    /// What comes behind all that its channels' former place still has to tell.
+    later: VecDeque<Told>,
+    /// Bytes of both.
+    unheard_bytes: usize,
+    /// It may have notified somebody, perhaps itself, in its present transaction.
+    pub(crate) notifies: bool,
+    /// Its ReadyForQuery is held until the listener has heard what its own transaction sent (recording E17).
+    pub(crate) holds_ready: bool,
+    /// UNLISTEN inside a transaction on a server that does not listen for it: the channel, or all.
+    pub(crate) unlistened: Vec<Option<Box<[u8]>>>,
+}
+
+impl Channels {
+    pub(crate) fn hears(&self, channel: &[u8]) -> bool {
+        self.heard.iter().any(|c| **c == *channel)
+    }
+
+    /// What the new place has told of a move that is given up; the old one tells it, too.
+    pub(crate) fn forget_later(&mut self) {
+        let bytes: usize = self.later.drain(..).map(|m| m.len()).sum();
+        self.unheard_bytes -= bytes;
+    }
+
+    /// Both places have passed the mark: what the new one has told comes next.
+    pub(crate) fn join(&mut self) {
+        self.unheard.append(&mut self.later);
+    }
+}
+
+/// A NotificationResponse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Notification<'a> {
+    pub(crate) process_id: u32,
+    pub(crate) channel: &'a [u8],
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Notification<'a> {
+    /// Reads the body of the message.
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, ReadError> {
+        let mut reader = Reader::new(body);
+        Ok(Notification {
+            process_id: reader.u32()?,
+            channel: reader.cstr()?,
+            payload: reader.cstr()?,
+        })
+    }
+}
+
+impl Pooler {
+    pub(crate) fn channels_mut(&mut self, id: ClientId) -> Option<&mut Channels> {
+        self.clients.get_mut(id.0)?.channels.as_deref_mut()
+    }
+
+    /// A notification or notice for a client; `later`: behind what its channels' former place still has to tell.
+    pub(crate) fn tell(&mut self, now: Time, id: ClientId, message: &Told, later: bool) {
+        let Some(channels) = self.channels_mut(id) else { return };
+        let queue = if later {
+            &mut channels.later
+        } else {
+            &mut channels.unheard
+        };
+        queue.push_back(message.clone());
+        channels.unheard_bytes += message.len();
+        if channels.unheard_bytes > UNHEARD_BYTES_MAX {
+            return self.too_far_behind(now, id);
+        }
+        self.hear(id);
+    }
+
+    /// Sends a client what it may hear now; what it may not waits.
+    pub(crate) fn hear(&mut self, id: ClientId) {
+        if self.may_hear(id) {
+            self.say_unheard(id);
+        } else if self.has_unheard(id) && !self.listeners.behind.contains(&id) {
+            self.listeners.behind.push(id);
+        }
+    }
+
+    fn has_unheard(&self, id: ClientId) -> bool {
+        let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
+        channels.is_some_and(|c| !c.unheard.is_empty())
+    }
+
+    /// Whether PostgreSQL would send a notification now: between transactions, and not inside a reply.
+    fn may_hear(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id.0) else {
+            return false;
+        };
+        let holds_ready = client.channels.as_ref().is_some_and(|c| c.holds_ready);
+        let server = client.link.and_then(|s| self.servers.get(s.0));
+        client.is_session()
+            && client.deferred_begin.is_none()
+            && client.dropping == Dropping::Nothing
+            && server.is_none_or(|s| holds_ready || s.is_clean())
+            && !self.is_inside_message(id)
+    }
+
+    /// Sends a client everything it has not heard. The caller knows that this is the place for it.
+    pub(crate) fn say_unheard(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let Some(channels) = client.channels.as_mut().filter(|c| !c.unheard.is_empty()) else {
+            return;
+        };
+        let messages = std::mem::take(&mut channels.unheard);
+        channels.unheard_bytes = channels.later.iter().map(|m| m.len()).sum();
+        self.state_stats.notifications += messages.len() as u64;
+        self.outbox.insert(id.into(), |to| {
+            for message in &messages {
+                to.extend_from_slice(message);
+            }
+        });
+    }
+
+    /// Tries again to send what could not be sent when it came.
+    pub(crate) fn hear_what_waits(&mut self) {
+        for id in std::mem::take(&mut self.listeners.behind) {
+            self.hear(id);
+        }
+    }
+
+    /// A notification from a client's own server, while that listens for it. Says whether the client gets it as it is.
+    pub(crate) fn own_server_notifies(&mut self, now: Time, server_id: ServerId, message: &[u8]) -> bool {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return false;
+        };
+        let listens = |id: &ClientId| self.clients.get(id.0).is_some_and(|c| c.channels.is_some());
+        let Some(id) = server.link.filter(|id| listens(id) || self.keeps_session(*id)) else {
+            return true;
+        };
+        let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {
+            return true;
+        };
+        if notification.channel == self.listeners.mark_channel.as_bytes() {
+            self.server_passed_mark(now, id, &notification);
+            return false;
+        }
+        let own = self.is_own_server(id, notification.process_id);
+        if let Some(channels) = self.channels_mut(id) {
+            let later = channels.moving.is_back_and_passed();
+            // The listener hears it, too.
+            if !later && (channels.hears(notification.channel) || channels.moving.server_has_done()) {
+                return false;
+            }
+            if later || !channels.unheard.is_empty() {
+                let told = if own {
+                    from_itself(self.process_id_told(id), message)
+                } else {
+                    message.into()
+                };
+                self.tell(now, id, &told, later);
+                return false;
+            }
+        }
+        if own {
+            let told = from_itself(self.process_id_told(id), message);
+            self.outbox.insert(id.into(), |to| to.extend_from_slice(&told));
+        }
+        !own
+    }
+
+    /// Whether a client has the server whose process id this is.
+    fn is_own_server(&self, id: ClientId, process_id: u32) -> bool {
+        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
+        server.is_some_and(|s| s.cancel_key.as_ref().is_some_and(|k| k.process_id == process_id))
+    }
+
+    /// A notification as one client is told it: what it may have sent itself comes from the process id that it knows as
+    /// its own.
+    pub(crate) fn told_to(&self, id: ClientId, process_id: u32, message: &Told) -> Told {
+        let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
+        let notifies = channels.is_some_and(|c| c.notifies || c.holds_ready);
+        if notifies && self.is_own_server(id, process_id) {
+            from_itself(self.process_id_told(id), message)
+        } else {
+            message.clone()
+        }
+    }
+
+    /// A client's transaction has ended, and its ReadyForQuery is due. Says whether that is held until the listener has
+    /// heard what the transaction may have sent to its own client.
+    pub(crate) fn transaction_ended(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
+        self.apply_unlistened(now, id);
+        self.say_unheard(id);
+        let clean = self.servers.get(server_id.0).is_some_and(|s| s.is_clean());
+        let client = self.client_mut(id);
+        let idle =
+            clean && client.passing == crate::client::Passing::None && client.waiting == crate::client::Waiting::No;
+        let Some(channels) = client.channels.as_deref_mut() else {
+            return false;
+        };
+        channels.moving.transaction_ended();
+        // What notifies may stand in a request behind the one that has ended.
+        if !idle || !std::mem::take(&mut channels.notifies) {
+            return false;
+        }
+        let Some(listener) = channels.listener.filter(|_| !channels.heard.is_empty()) else {
+            return false;
+        };
+        if !self.ask_barrier(now, listener, id) {
+            return false;
+        }
+        let client = self.client_mut(id);
+        client.waiting = crate::client::Waiting::ForListener { since: now };
+        client.channels.as_mut().expect("looked at above").holds_ready = true;
+        true
+    }
+
+    /// The listener has heard everything that was sent before the client's transaction ended.
+    pub(crate) fn barrier_passed(&mut self, now: Time, id: ClientId) {
+        let Some(channels) = self.channels_mut(id).filter(|c| c.holds_ready) else {
+            return;
+        };
+        channels.holds_ready = false;
+        self.say_unheard(id);
+        self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Idle));
+        self.goes_on(id);
+        let always = self.settings.probe_always;
+        let client = self.client_mut(id);
+        client.used_server |= always;
+        if let Some(server_id) = client.link {
+            self.release_if_clean(now, server_id);
+        }
+    }
+
+    /// UNLISTEN inside a transaction that has committed, of channels that the listener hears.
+    fn apply_unlistened(&mut self, now: Time, id: ClientId) {
+        let Some(channels) = self.channels_mut(id) else { return };
+        let unlistened = std::mem::take(&mut channels.unlistened);
+        if unlistened.is_empty() {
+            return;
+        }
+        let all = unlistened.iter().any(Option::is_none);
+        // A name too long is cut as PostgreSQL cuts it, between two characters.
+        let is = |u: &[u8], c: &[u8]| {
+            u == c || u.len() > NAME_BYTES_MAX && c.len() + 3 >= NAME_BYTES_MAX && u.starts_with(c)
+        };
+        let gone = |c: &ChannelName| all || unlistened.iter().flatten().any(|u| is(u, c));
+        let (gone, kept) = std::mem::take(&mut channels.heard).into_iter().partition(gone);
+        channels.heard = kept;
+        if let Some(listener) = channels.listener {
+            self.stop_hearing(now, listener, id, gone);
+        }
+    }
+
+    /// What the client has done so far in its transaction is committed.
+    pub(crate) fn committed(&mut self, now: Time, server_id: ServerId) {
+        if let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) {
+            self.apply_unlistened(now, id);
+        }
+    }
+
+    /// The client's transaction has failed or been rolled back, if only to a savepoint: it hears what it has heard, as
+    /// which UNLISTEN stood behind which savepoint is not known.
+    pub(crate) fn rolled_back(&mut self, server_id: ServerId) {
+        let id = self.servers.get(server_id.0).and_then(|s| s.link);
+        if let Some(channels) = id.and_then(|id| self.channels_mut(id)) {
+            channels.unlistened.clear();
+        }
+    }
+
+    /// A client has more than [`UNHEARD_BYTES_MAX`] to read or to hear.
+    pub(crate) fn too_far_behind(&mut self, now: Time, id: ClientId) {
+        let detail = format!("expected at most {UNHEARD_BYTES_MAX} bytes of notifications to wait for a client");
+        let hint =
+            "Read from the connection while it is idle, and keep transactions of a connection that listens short.";
+        self.fail_client(
+            now,
+            id,
+            Trouble::NotificationsUnread,
+            "too many notifications wait for the client",
+            &detail,
+            hint,
+        );
+    }
+
+    /// A client leaves: nobody hears for it any more.
+    pub(crate) fn forget_channels(&mut self, now: Time, id: ClientId) {
+        let Some(channels) = self.clients.get_mut(id.0).and_then(|c| c.channels.take()) else {
+            return;
+        };
+        if let Some(listener) = channels.listener {
+            self.stop_hearing_all(now, listener, id);
+        }
+        self.listeners.forget_client(id);
+    }
+}
+
+/// A notification that a client has sent itself.
+fn from_itself(process_id: u32, message: &[u8]) -> Told {
+    let mut told = message.to_vec();
+    told[PROCESS_ID].copy_from_slice(&process_id.to_be_bytes());
+    told.into()
+}

@@ -1,0 +1,662 @@
+//! Moving what a client listens to from its server to a listener connection, and back.
+//!
+//! LISTEN runs on the client's own server, as it was sent, in whatever transaction; so what PostgreSQL makes of it (commit,
+//! rollback, savepoints) is right by itself, and takes effect when it should. While a server listens for its client, the
+//! client is pinned to it. *Away*: the channels go to the listener connection of the client's pool, and the server is free.
+//! *Back*: before a statement that asks or changes what the client listens to, its channels go to the server it has, and
+//! PostgreSQL itself answers.
+//!
+//! No notification is lost or told twice on the way. Both places listen for a while, and the server sends a *mark*, a
+//! notification of the pooler's own. All notifications of a database stand in one queue, so both places see the mark at
+//! the same point: in front of it the old place tells the client, behind it the new one does.
+//!
+//! ```text
+//! server    LISTEN a ... a1 a2 mark         UNLISTEN *
+//! listener                LISTEN a   a2 mark a3 a4
+//! client                  a1 a2          a3 a4
+//! ```
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::client::Waiting;
+use crate::flow::client_messages::{Message, Step};
+use crate::notify::channels::{ChannelName, Channels, Notification};
+use crate::notify::listener::ListenerId;
+use crate::pooler::Pooler;
+use crate::session::pins::PinReason;
+use crate::upstream::reply_queue::{Entry, Expect};
+use pgweir_sql::Statement;
+use pgweir_wire::frontend::{BindNames, Parse};
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Writer, backend};
+use std::time::Duration;
+
+/// How long a client waits for its listener to hear a mark or what it has notified itself; one that takes longer is given
+/// up.
+const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Words of statements that may ask or change what the session listens to, or the encoding it hears in.
+const CONCERNS_LISTENING: [&[u8]; 7] = [
+    b"listen",
+    b"unlisten",
+    b"pg_listening_channels",
+    b"discard",
+    b"client_encoding",
+    b"names",
+    b"reset",
+];
+
+/// Where a client's channels are on their way to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Moving {
+    /// Nowhere.
+    #[default]
+    No,
+    /// The server is asked for the channels.
+    Asking {
+        names: Vec<ChannelName>,
+        /// Something was sent behind the question that may change the answer.
+        stale: bool,
+    },
+    /// The listener was told of them; `listens`: it has them now.
+    Wanted {
+        channels: Vec<ChannelName>,
+        /// Which of the client's wishes it is.
+        ticket: u64,
+        listens: bool,
+    },
+    /// From the server to the listener: channels that this does not hear for the client yet.
+    Away { channels: Vec<ChannelName>, at: Progress },
+    /// From the listener to the server.
+    Back(Progress),
+    /// Back on the server, until the client's transaction has ended.
+    Stays,
+    /// They cannot be moved, as they are now.
+    GivenUp,
+}
+
+/// How far a move is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    mark: u64,
+    /// Of the server that sends the mark: the same words from any other process are no mark.
+    process_id: Option<u32>,
+    server_passed: bool,
+    listener_passed: bool,
+    /// The mark is sent, and the server is told to stop.
+    last_step: bool,
+    /// The server has done everything asked of it.
+    done: bool,
+}
+
+impl Moving {
+    /// The listener tells what comes from here on.
+    pub(crate) fn server_has_done(&self) -> bool {
+        matches!(self, Moving::Away { at, .. } if at.server_passed)
+    }
+
+    /// The server tells what comes from here on.
+    pub(crate) fn is_back_and_passed(&self) -> bool {
+        matches!(self, Moving::Back(at) if at.server_passed)
+    }
+
+    /// What the listener tells of a channel must wait for what the server still has to tell of it.
+    pub(crate) fn waits_for_server(&self, channel: &[u8]) -> bool {
+        matches!(self, Moving::Away { channels, at } if !at.server_passed && channels.iter().any(|c| **c == *channel))
+    }
+
+    /// Only the listener has yet to hear the mark.
+    fn is_owed_by_listener(&self) -> bool {
+        match self {
+            Moving::Away { at, .. } | Moving::Back(at) => at.server_passed && !at.listener_passed,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn transaction_ended(&mut self) {
+        if *self == Moving::Stays {
+            *self = Moving::No;
+        }
+    }
+
+    fn progress_mut(&mut self) -> Option<&mut Progress> {
+        match self {
+            Moving::Away { at, .. } | Moving::Back(at) => Some(at),
+            _ => None,
+        }
+    }
+}
+
+impl Pooler {
+    /// The client is between transactions, and its server listens for it: the next step towards the listener.
+    pub(crate) fn move_on(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return;
+        };
+        let Some(id) = server.link.filter(|&id| self.keeps_session(id)) else {
+            return;
+        };
+        let busy = server.restoration.is_some() || server.probe.is_some() || server.cancels_in_flight > 0;
+        if !server.is_clean() || busy {
+            return;
+        }
+        let client = self.client_mut(id);
+        if client.waiting != Waiting::No || !client.pins.contains(PinReason::Listening) || !client.is_session() {
+            return;
+        }
+        let (asks, goes) = match client.channels.get_or_insert_default().moving {
+            Moving::No => (true, false),
+            Moving::Wanted { listens, .. } => (false, listens),
+            _ => (false, false),
+        };
+        if goes {
+            self.move_away(now, id, server_id);
+        } else if asks && self.listener_of(now, id).is_some() {
+            self.ask_channels(id, server_id);
+        }
+    }
+
+    fn ask_channels(&mut self, id: ClientId, server_id: ServerId) {
+        self.channels_mut(id).expect("made by the caller").moving = Moving::Asking {
+            names: Vec::new(),
+            stale: false,
+        };
+        let statement = self.own_statements.listening_channels.clone();
+        let deferrable = self.server_mut(server_id).shape.is_deferrable();
+        if deferrable {
+            self.own_begin(server_id);
+        }
+        self.probe_with(server_id, &statement, &[]);
+        if deferrable {
+            self.own_commit(server_id);
+        }
+        self.end_own_segment(server_id);
+        if deferrable {
+            self.own_rollback(server_id);
+        }
+    }
+
+    /// A channel that the server listens to.
+    pub(crate) fn channel_row(&mut self, server_id: ServerId, message: &[u8]) {
+        let id = self.servers.get(server_id.0).and_then(|s| s.link);
+        let Some(channels) = id.and_then(|id| self.channels_mut(id)) else {
+            return;
+        };
+        if let (Moving::Asking { names, .. }, Ok(row)) =
+            (&mut channels.moving, backend::data_row(&message[HEADER_BYTES..]))
+        {
+            names.extend(row.first().copied().flatten().map(ChannelName::from));
+        }
+    }
+
+    /// The client may have changed what it listens to: what was found out is not true any more.
+    pub(crate) fn channels_may_have_changed(&mut self, now: Time, id: ClientId) {
+        let Some(channels) = self.channels_mut(id) else { return };
+        let wanted = match std::mem::take(&mut channels.moving) {
+            Moving::Wanted { channels, .. } => channels,
+            Moving::Asking { names, .. } => {
+                channels.moving = Moving::Asking { names, stale: true };
+                return;
+            }
+            Moving::GivenUp => return,
+            other => {
+                channels.moving = other;
+                return;
+            }
+        };
+        let kept = channels.heard.clone();
+        let gone = wanted.into_iter().filter(|w| !kept.contains(w)).collect();
+        if let Some(listener) = channels.listener {
+            self.stop_hearing(now, listener, id, gone);
+        }
+    }
+
+    /// The mark, and then the server need not listen any longer.
+    fn move_away(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        let mark = self.listeners.new_mark(id);
+        let process_id = self.process_id_of(server_id);
+        let channels = self.channels_mut(id).expect("looked up by the caller");
+        let Moving::Wanted {
+            channels: mut names, ..
+        } = std::mem::take(&mut channels.moving)
+        else {
+            return;
+        };
+        names.retain(|name| !channels.heard.contains(name));
+        channels.moving = Moving::Away {
+            channels: names,
+            at: Progress {
+                mark,
+                process_id,
+                ..Progress::default()
+            },
+        };
+        self.client_mut(id).waiting = Waiting::ForListener { since: now };
+        self.send_mark(server_id, mark);
+        self.end_own_segment(server_id);
+    }
+
+    /// The client's channels to its server, which is clean. Without a listener there is nobody to take them from.
+    fn move_back(&mut self, now: Time, id: ClientId, server_id: ServerId, text: &[u8]) {
+        let mark = self.listeners.new_mark(id);
+        let process_id = self.process_id_of(server_id);
+        let channels = self.channels_mut(id).expect("looked up by the caller");
+        channels.moving = Moving::Back(Progress {
+            mark,
+            process_id,
+            ..Progress::default()
+        });
+        let names = channels.heard.clone();
+        self.client_mut(id).waiting = Waiting::ForListener { since: now };
+        self.pin_by(now, id, PinReason::Listening, text);
+        for name in &names {
+            self.own_command(server_id, &command("LISTEN", name));
+        }
+        self.send_mark(server_id, mark);
+        self.end_own_segment(server_id);
+    }
+
+    fn send_mark(&mut self, server_id: ServerId, mark: u64) {
+        let channel = self.listeners.mark_channel.clone();
+        self.own_command(server_id, &command("LISTEN", channel.as_bytes()));
+        let mut notify = command("NOTIFY", channel.as_bytes());
+        notify.extend_from_slice(format!(", '{mark}'").as_bytes());
+        self.own_command(server_id, &notify);
+    }
+
+    /// A command without parameters; never a Query, never the unnamed statement, which are the client's.
+    fn own_command(&mut self, server_id: ServerId, text: &[u8]) {
+        let queue = &mut self.server_mut(server_id).queue;
+        for expect in [
+            Expect::Close,
+            Expect::Parse,
+            Expect::Bind,
+            Expect::Execute,
+            Expect::Close,
+        ] {
+            queue.push(Entry::probe(expect));
+        }
+        let name = &*self.own_statements.names.channels;
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.close(b'S', name);
+            writer.parse(name, text, &[0, 0]);
+            writer.bind_text(name, &[]);
+            writer.execute();
+            writer.close(b'S', name);
+        });
+    }
+
+    fn end_own_segment(&mut self, server_id: ServerId) {
+        self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
+        self.send(server_id, |w| w.sync());
+    }
+
+    /// The server has answered a step of a move; `failed`: with an error.
+    pub(crate) fn move_answered(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        let failed = std::mem::take(&mut server.move_failed);
+        let Some(id) = server.link else { return };
+        let Some(channels) = self.channels_mut(id) else { return };
+        match &mut channels.moving {
+            Moving::Asking { .. } if failed => channels.moving = Moving::GivenUp,
+            Moving::Asking { stale: true, .. } => channels.moving = Moving::No,
+            Moving::Asking { names, .. } => {
+                let names = std::mem::take(names);
+                channels.moving = Moving::No;
+                if names.is_empty() {
+                    self.listens_no_more(id);
+                } else {
+                    self.want_channels(now, id, names);
+                }
+            }
+            Moving::Away { at, .. } | Moving::Back(at) if failed && !at.last_step => {
+                let mark = at.mark;
+                let away = matches!(channels.moving, Moving::Away { .. });
+                channels.moving = if away { Moving::GivenUp } else { Moving::Stays };
+                self.listeners.forget_mark(mark);
+                self.goes_on(id);
+            }
+            Moving::Away { at, .. } if !at.last_step => {
+                at.last_step = true;
+                self.own_command(server_id, b"UNLISTEN *");
+                self.end_own_segment(server_id);
+            }
+            Moving::Back(at) if !at.last_step => {
+                at.last_step = true;
+                let channel = self.listeners.mark_channel.clone();
+                self.own_command(server_id, &command("UNLISTEN", channel.as_bytes()));
+                self.end_own_segment(server_id);
+            }
+            Moving::Away { at, .. } | Moving::Back(at) => {
+                at.done = true;
+                if failed {
+                    let server = self.server_mut(server_id);
+                    server.close_reason.get_or_insert("what it listens to is not known");
+                }
+                // Its caller sees what becomes of the server.
+                self.moved(now, id);
+            }
+            _ => {}
+        }
+    }
+
+    /// The server has sent its client everything in front of a mark.
+    pub(crate) fn server_passed_mark(&mut self, now: Time, id: ClientId, mark: &Notification<'_>) {
+        let Some(at) = self.progress_at(id, mark) else {
+            return;
+        };
+        at.server_passed = true;
+        if self.moved(now, id)
+            && let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link)
+        {
+            self.release_if_clean(now, server_id);
+        }
+    }
+
+    /// A listener has heard everything in front of a mark. All listeners of the database hear all marks.
+    pub(crate) fn listener_passed_mark(&mut self, now: Time, listener: ListenerId, mark: &Notification<'_>) {
+        let Some(id) = number(mark.payload).and_then(|mark| self.listeners.client_of_mark(mark)) else {
+            return;
+        };
+        let is_its = |channels: &mut Channels| channels.listener == Some(listener);
+        if self.channels_mut(id).is_some_and(is_its) && self.progress_at(id, mark).is_some() {
+            self.listener_has_passed(now, id);
+        }
+    }
+
+    /// It has passed the mark, or there is no listener any more that could. What the client is known to hear changes when
+    /// its server has passed the mark, too: until then it says who tells the client what the server hears.
+    pub(crate) fn listener_has_passed(&mut self, now: Time, id: ClientId) {
+        let Some(channels) = self.channels_mut(id) else { return };
+        let Some(at) = channels.moving.progress_mut() else {
+            return;
+        };
+        if std::mem::replace(&mut at.listener_passed, true) {
+            return;
+        }
+        let listener = channels.listener;
+        match &channels.moving {
+            Moving::Away { channels: names, .. } => {
+                let names = names.clone();
+                if let Some(listener) = listener {
+                    self.listeners.begin_telling(listener, id, &names);
+                }
+            }
+            // What the listener hears from here on the server hears, too.
+            _ => {
+                if let Some(listener) = listener {
+                    self.stop_hearing_all(now, listener, id);
+                }
+            }
+        }
+        if self.moved(now, id)
+            && let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link)
+        {
+            self.release_if_clean(now, server_id);
+        }
+    }
+
+    /// The listener is lost, or was when the move began: a client whose channels come back hears from its server at once;
+    /// one whose channels were on their way stays where it is, if its server still listens.
+    pub(crate) fn move_without_listener(&mut self, now: Time, id: ClientId) {
+        let Some(channels) = self.channels_mut(id) else { return };
+        match &channels.moving {
+            Moving::Back(_) => {
+                self.tell_of_gap(now, &[id]);
+                if let Some(channels) = self.channels_mut(id) {
+                    channels.heard.clear();
+                }
+            }
+            Moving::Away { channels: names, at } if !at.server_passed => {
+                let (names, mark) = (names.clone(), at.mark);
+                channels.moving = Moving::No;
+                channels.forget_later();
+                if let Some(listener) = channels.listener {
+                    self.stop_hearing(now, listener, id, names);
+                }
+                self.listeners.forget_mark(mark);
+                if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
+                    let channel = self.listeners.mark_channel.clone();
+                    self.own_command(server_id, &command("UNLISTEN", channel.as_bytes()));
+                    self.end_own_segment(server_id);
+                }
+                return self.goes_on(id);
+            }
+            _ => {}
+        }
+        self.listener_has_passed(now, id);
+    }
+
+    fn progress_at(&mut self, id: ClientId, mark: &Notification<'_>) -> Option<&mut Progress> {
+        let at = self.channels_mut(id)?.moving.progress_mut()?;
+        let is_it = number(mark.payload) == Some(at.mark) && at.process_id.is_none_or(|p| p == mark.process_id);
+        is_it.then_some(at)
+    }
+
+    fn process_id_of(&self, server_id: ServerId) -> Option<u32> {
+        Some(self.servers.get(server_id.0)?.cancel_key.as_ref()?.process_id)
+    }
+
+    /// If both places have passed the mark and the server is done, the move is over.
+    fn moved(&mut self, _now: Time, id: ClientId) -> bool {
+        let Some(channels) = self.channels_mut(id) else {
+            return false;
+        };
+        let away = matches!(channels.moving, Moving::Away { .. });
+        let Some(at) = channels.moving.progress_mut() else {
+            return false;
+        };
+        let (mark, both) = (at.mark, at.server_passed && at.listener_passed);
+        let over = both && at.done;
+        if both {
+            channels.join();
+            match &channels.moving {
+                Moving::Away { channels: names, .. } => {
+                    let new: Vec<ChannelName> = names.iter().filter(|n| !channels.hears(n)).cloned().collect();
+                    channels.heard.extend(new);
+                }
+                _ => channels.heard.clear(),
+            }
+        }
+        if over {
+            channels.moving = if away { Moving::No } else { Moving::Stays };
+            self.listeners.forget_mark(mark);
+            if away {
+                self.state_stats.listens_moved += 1;
+                self.listens_no_more(id);
+            }
+            self.goes_on(id);
+        }
+        self.hear(id);
+        over
+    }
+
+    /// The client's server does not listen for it any more.
+    fn listens_no_more(&mut self, id: ClientId) {
+        let client = self.client_mut(id);
+        client.pins.set(PinReason::Listening, false);
+        if !client.pins.of_session() {
+            client.pinned = None;
+            self.state_stats.unpinned += 1;
+        }
+    }
+
+    /// A client that waited for the listener may go on.
+    pub(crate) fn goes_on(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id.0)
+            && matches!(client.waiting, Waiting::ForListener { .. })
+        {
+            client.waiting = Waiting::No;
+            self.requests.push_back(Request::Resume(id.into()));
+        }
+    }
+
+    /// A message of a client for which a listener hears, before it goes to the server. `Some`: not yet.
+    pub(crate) fn mind_channels(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        let channels = self.clients.get(id.0)?.channels.as_ref()?;
+        let nothing_moves = matches!(channels.moving, Moving::No | Moving::Stays | Moving::GivenUp);
+        if channels.heard.is_empty() && nothing_moves {
+            return None;
+        }
+        let server = self.servers.get(server_id.0)?;
+        let replies_are_due = !channels.heard.is_empty() && !server.queue.is_empty() && !server.queue.segment_open();
+        if channels.notifies && replies_are_due && begins_request(message.tag) && !server.copy_in {
+            // What the request before it sent to the client itself comes before the reply to this one.
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Some(Step::Wait);
+        }
+        let text = self.text_of(id, message)?;
+        if !message.is_whole() && message.tag != FrontendTag::Bind {
+            return if message.total <= crate::session::inspection::INSPECT_BYTES_MAX {
+                Some(Step::NeedBytes)
+            } else {
+                None
+            };
+        }
+        let concerns =
+            CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.names_listen(server_id, &text);
+        let notifies = contains(&text, b"notify");
+        if (concerns || notifies) && replies_are_due {
+            // What it means depends on how the requests before it end; and what it sends must not be told with them.
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Some(Step::Wait);
+        }
+        let channels = self.channels_mut(id)?;
+        channels.notifies |= notifies;
+        if !concerns {
+            return None;
+        }
+        self.channels_may_have_changed(now, id);
+        let channels = self.clients.get(id.0)?.channels.as_ref()?;
+        if channels.heard.is_empty() {
+            return None;
+        }
+        let (listener, may_move) = (channels.listener, channels.moving == Moving::No);
+        if may_move && self.servers.get(server_id.0)?.is_clean() {
+            self.move_back(now, id, server_id, &text);
+            if !self.listeners.is_up(listener) {
+                self.move_without_listener(now, id);
+            }
+            return Some(Step::Wait);
+        }
+        let runs = message.tag != FrontendTag::Parse || self.settings.max_prepared_statements == 0;
+        if runs && has_word(&text, b"unlisten") {
+            let statements = pgweir_sql::statements(&text).unwrap_or_default();
+            let gone = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
+                Statement::Unlisten(name) => Some(Some(name)),
+                Statement::UnlistenAll => Some(None),
+                _ => None,
+            });
+            self.channels_mut(id)?.unlistened.extend(gone);
+        }
+        None
+    }
+
+    /// The text that a message runs.
+    fn text_of(&self, id: ClientId, message: &Message<'_>) -> Option<Vec<u8>> {
+        let body = message.body();
+        match message.tag {
+            FrontendTag::Query => Some(body.strip_suffix(b"\0").unwrap_or(body).to_vec()),
+            FrontendTag::Parse if message.is_whole() => Some(Parse::read(body).ok()?.query.to_vec()),
+            FrontendTag::Parse => Some(Vec::new()),
+            FrontendTag::Bind => {
+                let names = BindNames::read(body).ok()?;
+                Some(self.clients.get(id.0)?.statement(names.statement)?.query.to_vec())
+            }
+            _ => None,
+        }
+    }
+
+    /// Moves that wait for a listener to come up, and moves that take too long.
+    pub(crate) fn time_moves(&mut self, now: Time) {
+        if !self.settings.keeps_sessions && self.listeners.is_empty() {
+            return;
+        }
+        self.hear_what_waits();
+        let mut slow = Vec::new();
+        for slot in self.servers.slots() {
+            let Some(client) = self.servers.get(slot).and_then(|s| self.clients.get(s.link?.0)) else {
+                continue;
+            };
+            match (client.waiting, &client.channels) {
+                (Waiting::ForListener { since }, Some(channels)) => {
+                    let owes = channels.holds_ready || channels.moving.is_owed_by_listener();
+                    slow.extend(channels.listener.filter(|_| owes && now - since > MOVE_TIME_MAX));
+                }
+                _ if client.pins.contains(PinReason::Listening) => self.move_on(now, ServerId(slot)),
+                _ => {}
+            }
+        }
+        for listener in slow {
+            self.give_up_listener(now, listener);
+        }
+    }
+}
+
+/// `LISTEN "channel"`: the name in quotes, in whatever encoding; no encoding has a quote as a part of another character.
+pub(crate) fn command(verb: &str, channel: &[u8]) -> Vec<u8> {
+    let mut text = verb.as_bytes().to_vec();
+    text.extend_from_slice(b" \"");
+    for &byte in channel {
+        if byte == b'"' {
+            text.push(byte);
+        }
+        text.push(byte);
+    }
+    text.push(b'"');
+    text
+}
+
+/// Whether a message is not a part of a request before it: the data of a copy, or Flush.
+fn begins_request(tag: FrontendTag) -> bool {
+    use FrontendTag::{CopyData, CopyDone, CopyFail, Flush};
+    !matches!(tag, CopyData | CopyDone | CopyFail | Flush)
+}
+
+fn number(payload: &[u8]) -> Option<u64> {
+    std::str::from_utf8(payload).ok()?.parse().ok()
+}
+
+/// Whether a text contains a word that is no part of a longer one, in whatever case.
+fn has_word(text: &[u8], word: &[u8]) -> bool {
+    let is_inner = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80);
+    text.windows(word.len()).enumerate().any(|(at, w)| {
+        w.eq_ignore_ascii_case(word)
+            && !is_inner(at.checked_sub(1).and_then(|before| text.get(before)))
+            && !is_inner(text.get(at + word.len()))
+    })
+}
+
+/// Whether a text contains some bytes, in whatever case.
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_quoted_whatever_their_bytes() {
+        assert_eq!(command("LISTEN", b"a\"b"), b"LISTEN \"a\"\"b\"");
+        assert_eq!(command("UNLISTEN", &[0xe4, b' ']), b"UNLISTEN \"\xe4 \"");
+    }
+
+    #[test]
+    fn words_are_found_in_whatever_case() {
+        assert!(contains(b"select Pg_Notify('a', '')", b"notify"));
+        assert!(!contains(b"notif", b"notify"));
+        assert!(has_word(b"do $$ begin execute 'Listen b'; end $$", b"listen"));
+        assert!(!has_word(b"select * from listeners, unlisten_log", b"listen"));
+        assert!(has_word(b"listeners listen", b"listen"));
+    }
+}

@@ -1,0 +1,581 @@
+//! Listener connections: one for each database, user and client_encoding of clients that listen.
+//!
+//! A listener is a server connection that serves no client. It listens to every channel that a client of its kind listens
+//! to, and tells each client what it hears. It is opened when the first client listens, and closed when nobody has listened
+//! for [`UNUSED_TIME_MAX`]. It counts for `max_db_connections` and `max_user_connections`, not for the pool's size; where
+//! it cannot be had, clients that listen keep their servers.
+//!
+//! One for each user, and not for the database, because logging in as that user is what its clients have proved they may do.
+//! One for each encoding, because PostgreSQL sends channels and payloads in the receiver's.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::request::LogLevel;
+use crate::base::secret_names::SecretNames;
+use crate::base::time::Time;
+use crate::notify::channels::{ChannelName, Channels, Notification, Told};
+use crate::notify::handover::{Moving, command};
+use crate::pooler::Pooler;
+use crate::pools::pool::{LoginFailure, PoolId, PoolKind};
+use crate::server::ServerPhase;
+use crate::upstream::reply_queue::{Entry, Expect};
+use foldhash::fast::RandomState;
+use pgweir_wire::write::ErrorText;
+use pgweir_wire::{HEADER_BYTES, Writer};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a listener is kept when nobody listens.
+pub(crate) const UNUSED_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// No limit of the user's or the database's may end a connection that does nothing but listen. `WHERE`: settings that this
+/// version of PostgreSQL has.
+const FOR_GOOD: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
+    WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
+
+/// What a listener is called in pg_stat_activity.
+pub(crate) const LISTENER_NAME: &str = "pgweir listener";
+
+/// A listener's place in the table.
+pub(crate) type ListenerId = usize;
+
+/// What a listener was asked, in order.
+#[derive(Debug)]
+enum Asked {
+    /// Settings of its own.
+    Settings,
+    /// Every channel.
+    Everything,
+    /// Channels for a client that moves them here.
+    Channels(ClientId, u64),
+    /// Nothing: everything sent before has been heard when it answers.
+    Barrier(ClientId),
+    /// To listen no longer.
+    Unlisten,
+}
+
+/// Who listens to a channel.
+#[derive(Debug)]
+struct Hearer {
+    client: ClientId,
+    /// It is told; else its own server still listens for it.
+    told: bool,
+}
+
+/// One listener.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    database: Arc<str>,
+    user: Arc<str>,
+    encoding: Arc<str>,
+    server: Option<ServerId>,
+    /// It listens to everything it should.
+    up: bool,
+    /// It was lost: those who are told hear of the gap when it is up again.
+    gap: bool,
+    channels: HashMap<ChannelName, Vec<Hearer>, RandomState>,
+    asked: VecDeque<Asked>,
+    /// What it was asked last has failed.
+    refused: bool,
+    unused_since: Time,
+}
+
+/// All listeners.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    all: Vec<Option<Listener>>,
+    /// The channel of marks (see [`crate::notify::handover`]); no client's.
+    pub(crate) mark_channel: String,
+    next_ticket: u64,
+    /// Draws marks: who can send to the channel must not guess one.
+    random: ChaCha20Rng,
+    marks: HashMap<u64, ClientId, RandomState>,
+    /// Clients that have something to hear and may not hear it yet.
+    pub(crate) behind: Vec<ClientId>,
+}
+
+impl Listeners {
+    /// `names` keeps marks of several poolers of one database apart.
+    pub(crate) fn new(names: &mut SecretNames, seed: [u8; 32]) -> Self {
+        Listeners {
+            all: Vec::new(),
+            mark_channel: names.draw("mark"),
+            next_ticket: 0,
+            random: ChaCha20Rng::from_seed(seed),
+            marks: HashMap::default(),
+            behind: Vec::new(),
+        }
+    }
+
+    pub(crate) fn new_mark(&mut self, client: ClientId) -> u64 {
+        let mark = self.random.next_u64();
+        self.marks.insert(mark, client);
+        mark
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+
+    pub(crate) fn client_of_mark(&self, mark: u64) -> Option<ClientId> {
+        self.marks.get(&mark).copied()
+    }
+
+    pub(crate) fn forget_mark(&mut self, mark: u64) {
+        self.marks.remove(&mark);
+    }
+
+    /// A client has left.
+    pub(crate) fn forget_client(&mut self, client: ClientId) {
+        self.marks.retain(|_, c| *c != client);
+        self.behind.retain(|b| *b != client);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.iter().all(Option::is_none)
+    }
+
+    pub(crate) fn is_up(&self, id: Option<ListenerId>) -> bool {
+        id.and_then(|id| self.get(id)).is_some_and(|l| l.up)
+    }
+
+    /// From here on a client is told of what comes on these channels.
+    pub(crate) fn begin_telling(&mut self, id: ListenerId, client: ClientId, names: &[ChannelName]) {
+        let Some(listener) = self.get_mut(id) else { return };
+        for name in names {
+            let hearers = listener.channels.entry(name.clone()).or_default();
+            hearers.retain(|h| h.client != client);
+            hearers.push(Hearer { client, told: true });
+        }
+    }
+
+    fn get(&self, id: ListenerId) -> Option<&Listener> {
+        self.all.get(id)?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.all.get_mut(id)?.as_mut()
+    }
+
+    /// Whether some client listens on this server.
+    pub(crate) fn is_heard(&self, server_id: ServerId) -> bool {
+        let listener = self.of_server(server_id).and_then(|at| self.get(at));
+        listener.is_some_and(|listener| !listener.channels.is_empty())
+    }
+
+    fn of_server(&self, server: ServerId) -> Option<ListenerId> {
+        self.all
+            .iter()
+            .position(|l| l.as_ref().is_some_and(|l| l.server == Some(server)))
+    }
+
+    /// Database, user, encoding, server, channels and clients of each, for the console.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &str, Option<ServerId>, usize, usize)> {
+        self.all.iter().flatten().map(|l| {
+            let server = l.server.filter(|_| l.up);
+            (
+                &*l.database,
+                &*l.user,
+                &*l.encoding,
+                server,
+                l.channels.len(),
+                l.clients().len(),
+            )
+        })
+    }
+}
+
+impl Listener {
+    /// Every client that it has something to do with, each once.
+    fn clients(&self) -> Vec<ClientId> {
+        let mut clients: Vec<ClientId> = self.channels.values().flatten().map(|h| h.client).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        clients
+    }
+}
+
+impl Pooler {
+    /// The listener for a client, if it is there; else it is on its way.
+    pub(crate) fn listener_of(&mut self, now: Time, id: ClientId) -> Option<ListenerId> {
+        let client = self.clients.get(id.0)?;
+        let encoding = client.shape.get("client_encoding")?.value.clone();
+        let key = &self.pool(client.pool?).key;
+        let (database, user) = (key.database.clone(), key.user.clone());
+        let is_it = |l: &Listener| l.database == database && l.user == user && l.encoding == encoding;
+        let all = &mut self.listeners.all;
+        let at = match all.iter().position(|l| l.as_ref().is_some_and(is_it)) {
+            Some(at) => at,
+            None => {
+                let new = Listener {
+                    database,
+                    user,
+                    encoding,
+                    server: None,
+                    up: false,
+                    gap: false,
+                    channels: HashMap::default(),
+                    asked: VecDeque::new(),
+                    refused: false,
+                    unused_since: now,
+                };
+                let free = all.iter().position(Option::is_none).unwrap_or(all.len());
+                if free == all.len() {
+                    all.push(None);
+                }
+                all[free] = Some(new);
+                free
+            }
+        };
+        let listener = all[at].as_mut().expect("found or made above");
+        listener.unused_since = now;
+        let (up, server) = (listener.up, listener.server);
+        let channels = self.channels_mut(id)?;
+        // One that it still uses is that of its former encoding: its channels come back to the server before that changes.
+        if channels.heard.is_empty() {
+            channels.listener = Some(at);
+        }
+        let usable = channels.listener == Some(at) && up;
+        if server.is_none() {
+            self.open_listener(now, at);
+        }
+        usable.then_some(at)
+    }
+
+    fn open_listener(&mut self, now: Time, at: ListenerId) {
+        let Some(listener) = self.listeners.get(at).filter(|l| l.server.is_none()) else {
+            return;
+        };
+        let (database, user) = (listener.database.clone(), listener.user.clone());
+        let Some(pool_id) = self.pool_for(now, &database, &user, PoolKind::Listener) else {
+            return;
+        };
+        if self.admin.is_ending() || self.pool_takes_no_clients_now(pool_id) {
+            return;
+        }
+        // What logs in to the servers of its clients.
+        let of_clients = self
+            .live_pools()
+            .find(|(_, p)| p.key.kind == PoolKind::Clients && p.key.database == database && p.key.user == user);
+        if let Some(credential) = of_clients.map(|(_, p)| p.credential.clone()) {
+            self.pool_mut(pool_id).credential = credential;
+        }
+        if !self.may_open(now, pool_id, false) {
+            return;
+        }
+        let server = self.connect(now, pool_id);
+        self.listeners.get_mut(at).expect("looked up above").server = Some(server);
+    }
+
+    /// It has logged in.
+    pub(crate) fn listener_logged_in(&mut self, now: Time, server_id: ServerId) {
+        let Some(at) = self.listeners.of_server(server_id) else {
+            return self.close_server(now, server_id, "nobody listens any more");
+        };
+        let server = self.server_mut(server_id);
+        server.phase = ServerPhase::Listening;
+        server.since = now;
+        let listener = self.listeners.get(at).expect("found above");
+        let encoding = format!("SET client_encoding TO '{}'", listener.encoding.replace('\'', "''"));
+        let mut everything = command("LISTEN", self.listeners.mark_channel.as_bytes());
+        for name in listener.channels.keys() {
+            everything.extend_from_slice(b"; ");
+            everything.extend_from_slice(&command("LISTEN", name));
+        }
+        self.ask_listener(at, Asked::Settings, encoding.as_bytes());
+        self.ask_listener(at, Asked::Settings, FOR_GOOD.as_bytes());
+        self.ask_listener(at, Asked::Everything, &everything);
+    }
+
+    fn ask_listener(&mut self, at: ListenerId, asked: Asked, text: &[u8]) -> bool {
+        let Some(listener) = self.listeners.get_mut(at) else {
+            return false;
+        };
+        let Some(server_id) = listener.server else { return false };
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return false;
+        };
+        if !matches!(server.phase, ServerPhase::Listening) {
+            return false;
+        }
+        listener.asked.push_back(asked);
+        server.queue.push(Entry::skip(Expect::Query));
+        self.send(server_id, |w| w.query(text));
+        true
+    }
+
+    /// It has answered a request: ReadyForQuery.
+    pub(crate) fn listener_answered(&mut self, now: Time, server_id: ServerId) {
+        let Some(at) = self.listeners.of_server(server_id) else {
+            return;
+        };
+        let listener = self.listeners.get_mut(at).expect("found above");
+        let refused = std::mem::take(&mut listener.refused);
+        match listener.asked.pop_front() {
+            Some(Asked::Settings | Asked::Everything) if refused => {
+                self.close_server(now, server_id, "a listener cannot listen");
+            }
+            Some(Asked::Everything) => {
+                listener.up = true;
+                if std::mem::take(&mut listener.gap) {
+                    let clients = listener.clients();
+                    self.tell_of_gap(now, &clients);
+                }
+            }
+            Some(Asked::Channels(id, ticket)) => self.listener_listens(now, at, id, ticket, refused),
+            Some(Asked::Barrier(id)) => self.barrier_passed(now, id),
+            Some(Asked::Settings | Asked::Unlisten) | None => {}
+        }
+    }
+
+    /// What it was asked is refused; ReadyForQuery follows.
+    pub(crate) fn listener_refuses(&mut self, server_id: ServerId, message: &[u8]) {
+        let text = format!("{server_id}: a listener: {}", String::from_utf8_lossy(message));
+        self.log(LogLevel::Warning, text);
+        if let Some(at) = self.listeners.of_server(server_id) {
+            self.listeners.get_mut(at).expect("found above").refused = true;
+        }
+    }
+
+    /// A client's server listens to these channels; from now on the listener does, too.
+    pub(crate) fn want_channels(&mut self, now: Time, id: ClientId, names: Vec<ChannelName>) {
+        let Some(at) = self.listener_of(now, id) else { return };
+        let ticket = self.listeners.ticket();
+        let listener = self.listeners.get_mut(at).expect("found above");
+        let mut text = Vec::new();
+        for name in &names {
+            // Also what it listens to already: if the one who wanted that is refused, this one is.
+            text.extend_from_slice(&command("LISTEN", name));
+            text.extend_from_slice(b"; ");
+            let hearers = listener.channels.entry(name.clone()).or_default();
+            if !hearers.iter().any(|h| h.client == id) {
+                hearers.push(Hearer {
+                    client: id,
+                    told: false,
+                });
+            }
+        }
+        if self.ask_listener(at, Asked::Channels(id, ticket), &text) {
+            self.channels_mut(id).expect("asked for above").moving = Moving::Wanted {
+                channels: names,
+                ticket,
+                listens: false,
+            };
+        }
+    }
+
+    fn listener_listens(&mut self, now: Time, at: ListenerId, id: ClientId, of: u64, refused: bool) {
+        let Some(channels) = self.channels_mut(id) else { return };
+        let Moving::Wanted {
+            ticket,
+            listens,
+            channels: names,
+        } = &mut channels.moving
+        else {
+            return;
+        };
+        if *ticket != of {
+            return;
+        }
+        if refused {
+            let names = std::mem::take(names);
+            channels.moving = Moving::GivenUp;
+            return self.stop_hearing(now, at, id, names);
+        }
+        *listens = true;
+        if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
+            self.move_on(now, server_id);
+        }
+    }
+
+    /// Has it say when it has heard everything sent so far. `false`: there is none.
+    pub(crate) fn ask_barrier(&mut self, _now: Time, at: ListenerId, id: ClientId) -> bool {
+        self.listeners.is_up(Some(at)) && self.ask_listener(at, Asked::Barrier(id), b"")
+    }
+
+    /// A client listens to these channels no longer, or not here.
+    pub(crate) fn stop_hearing(&mut self, now: Time, at: ListenerId, id: ClientId, names: Vec<ChannelName>) {
+        let Some(listener) = self.listeners.get_mut(at) else {
+            return;
+        };
+        let mut text = Vec::new();
+        for name in names {
+            let Some(hearers) = listener.channels.get_mut(&name) else {
+                continue;
+            };
+            hearers.retain(|h| h.client != id);
+            if hearers.is_empty() {
+                listener.channels.remove(&name);
+                text.extend_from_slice(&command("UNLISTEN", &name));
+                text.extend_from_slice(b"; ");
+            }
+        }
+        if listener.channels.is_empty() {
+            listener.unused_since = now;
+        }
+        if !text.is_empty() {
+            self.ask_listener(at, Asked::Unlisten, &text);
+        }
+    }
+
+    /// A client does not listen here any longer.
+    pub(crate) fn stop_hearing_all(&mut self, now: Time, at: ListenerId, id: ClientId) {
+        let Some(listener) = self.listeners.get(at) else { return };
+        let is_its = |hearers: &Vec<Hearer>| hearers.iter().any(|h| h.client == id);
+        let mut names: Vec<ChannelName> = listener
+            .channels
+            .iter()
+            .filter(|c| is_its(c.1))
+            .map(|c| c.0.clone())
+            .collect();
+        names.sort_unstable();
+        self.stop_hearing(now, at, id, names);
+    }
+
+    /// A NotificationResponse for a listener.
+    pub(crate) fn listener_hears(&mut self, now: Time, server_id: ServerId, message: &[u8]) {
+        let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {
+            return;
+        };
+        let Some(at) = self.listeners.of_server(server_id) else {
+            return;
+        };
+        if notification.channel == self.listeners.mark_channel.as_bytes() {
+            return self.listener_passed_mark(now, at, &notification);
+        }
+        let listener = self.listeners.get(at);
+        let Some(hearers) = listener.and_then(|l| l.channels.get(notification.channel)) else {
+            return;
+        };
+        let clients: Vec<ClientId> = hearers.iter().filter(|h| h.told).map(|h| h.client).collect();
+        let told: Told = message.into();
+        for id in clients {
+            let waits = |c: &mut Channels| c.moving.waits_for_server(notification.channel);
+            let later = self.channels_mut(id).is_some_and(waits);
+            let told = self.told_to(id, notification.process_id, &told);
+            self.tell(now, id, &told, later);
+        }
+    }
+
+    /// A listener may not log in any more. Clients that rely on it are as badly off as if their own servers had gone.
+    pub(crate) fn listener_refused(&mut self, now: Time, pool_id: PoolId, failure: &LoginFailure) {
+        let key = &self.pool(pool_id).key;
+        let of_pool = |l: &&Listener| l.server.is_none() && l.database == key.database && l.user == key.user;
+        let lost = self.listeners.all.iter().flatten().filter(of_pool);
+        for id in lost.flat_map(Listener::clients).collect::<Vec<_>>() {
+            if self.channels_mut(id).is_some_and(|c| !c.heard.is_empty()) {
+                let message = "the connection that listens for this session cannot be restored";
+                self.fail_client(now, id, Trouble::ServerUnavailable, message, &failure.message, "");
+            }
+        }
+    }
+
+    /// A listener is gone. It is opened again by [`Pooler::time_listeners`].
+    pub(crate) fn listener_lost(&mut self, now: Time, server_id: ServerId, reason: &str) {
+        let Some(at) = self.listeners.of_server(server_id) else {
+            return;
+        };
+        let listener = self.listeners.get_mut(at).expect("found above");
+        listener.server = None;
+        listener.refused = false;
+        let was_up = std::mem::replace(&mut listener.up, false);
+        listener.gap |= was_up && !listener.channels.is_empty();
+        let asked = std::mem::take(&mut listener.asked);
+        let clients = listener.clients();
+        if was_up && !clients.is_empty() {
+            let text = format!(
+                "listener of {}/{} lost: {reason}; notifications to {} clients may be lost until it is restored",
+                listener.database,
+                listener.user,
+                clients.len()
+            );
+            self.log(LogLevel::Warning, text);
+        }
+        for asked in asked {
+            match asked {
+                Asked::Channels(id, _) => self.channels_may_have_changed(now, id),
+                Asked::Barrier(id) => self.barrier_passed(now, id),
+                _ => {}
+            }
+        }
+        for id in clients {
+            let Some(channels) = self.channels_mut(id) else {
+                continue;
+            };
+            match channels.moving {
+                Moving::Wanted { .. } => self.channels_may_have_changed(now, id),
+                Moving::Back(_) | Moving::Away { .. } => self.move_without_listener(now, id),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn tell_of_gap(&mut self, now: Time, clients: &[ClientId]) {
+        let mut notice = Vec::new();
+        Writer::new(&mut notice).notice(&ErrorText {
+            severity: "NOTICE",
+            sqlstate: "01000",
+            message: "notifications may have been lost",
+            detail: "The connection that listens for this session was lost and has been restored.",
+            hint: "Look for what the notifications would have told.",
+        });
+        let told: Told = notice.into();
+        for &id in clients {
+            if self.channels_mut(id).is_some_and(|c| !c.heard.is_empty()) {
+                self.tell(now, id, &told, false);
+            }
+        }
+    }
+
+    /// One that keeps clients waiting is as good as lost.
+    pub(crate) fn give_up_listener(&mut self, now: Time, at: ListenerId) {
+        if let Some(server_id) = self.listeners.get(at).and_then(|l| l.server) {
+            self.close_server(now, server_id, "listener does not answer");
+        }
+    }
+
+    /// Opens listeners that are missing and closes those that nobody needs.
+    pub(crate) fn time_listeners(&mut self, now: Time) {
+        for at in 0..self.listeners.all.len() {
+            let Some(listener) = self.listeners.get(at) else {
+                continue;
+            };
+            let unused = listener.channels.is_empty() && now - listener.unused_since > UNUSED_TIME_MAX;
+            match listener.server {
+                None if !listener.channels.is_empty() => self.open_listener(now, at),
+                None if unused => self.listeners.all[at] = None,
+                Some(server_id) if unused => self.close_server(now, server_id, "nobody listens any more"),
+                Some(server_id) => self.time_listener(now, server_id),
+                None => {}
+            }
+        }
+    }
+
+    fn time_listener(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return;
+        };
+        if !matches!(server.phase, ServerPhase::Listening) {
+            return;
+        }
+        if self.pool_takes_no_clients_now(server.pool) {
+            self.close_server(now, server_id, "pause mode");
+        } else if let Some(reason) = server.close_reason {
+            self.close_server(now, server_id, reason);
+        }
+    }
+
+    /// Closes the listeners of a pool that is paused.
+    pub(crate) fn close_listeners(&mut self, now: Time, pool_id: PoolId, reason: &str) {
+        for slot in self.servers.slots() {
+            let is_it = |s: &crate::server::Server| s.pool == pool_id && matches!(s.phase, ServerPhase::Listening);
+            if self.servers.get(slot).is_some_and(is_it) {
+                self.close_server(now, ServerId(slot), reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! An operator's orders, from the console and by signals: pause, resume, kill, reload, shut down.
+
+mod dropping;
+mod pausing;
+mod reloading;
+mod shutting_down;
+
+use crate::base::ids::{ClientId, ConnectionId};
+use crate::base::request::{Command, LogLevel, Request};
+use crate::base::time::Time;
+use crate::operator::stats::{Periods, Stats};
+use crate::pooler::Pooler;
+use pgweir_config::AuthType;
+
+/// What a console user may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everything.
+    Admin,
+    /// SHOW, but for secrets.
+    Stats,
+}
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It does not.
+    No,
+    /// When no server is in use.
+    WaitForServers,
+    /// When no client is left.
+    WaitForClients,
+    /// Now.
+    Immediate,
+}
+
+/// Orders in force.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    paused: bool,
+    suspended: bool,
+    ending: Ending,
+    /// Console clients that wait for what they ordered.
+    pub(crate) waiters: Vec<ClientId>,
+    /// [`Pooler::pause_progress`] is at work: closing a server calls it again.
+    progressing: bool,
+    /// What the console counts for itself.
+    pub(crate) console_stats: Stats,
+    pub(crate) periods: Periods,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin {
+            paused: false,
+            suspended: false,
+            ending: Ending::No,
+            waiters: Vec::new(),
+            progressing: false,
+            console_stats: Stats::default(),
+            periods: Periods::default(),
+        }
+    }
+}
+
+impl Admin {
+    /// No client gets a server now, whatever its database.
+    #[inline]
+    pub(crate) fn paused_all(&self) -> bool {
+        self.paused || matches!(self.ending, Ending::WaitForServers | Ending::Immediate)
+    }
+
+    /// Nothing is read from clients and servers, and no time runs out.
+    #[inline]
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended
+    }
+
+    /// The process is about to exit: nothing new is begun.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending == Ending::Immediate
+    }
+
+    pub(crate) fn refuses_logins(&self) -> bool {
+        self.ending != Ending::No
+    }
+
+    /// Clients that would have to wait for a server are told to go instead.
+    #[inline]
+    pub(crate) fn refuses_waiters(&self) -> bool {
+        self.paused_all() && self.ending != Ending::No
+    }
+
+    pub(crate) fn client_gone(&mut self, id: ClientId) {
+        self.waiters.retain(|waiter| *waiter != id);
+    }
+}
+
+impl Pooler {
+    /// What a user may do on the console; `None` where it has no business there. Under `auth_type = any` names prove
+    /// nothing, so everyone is an administrator, as in PgBouncer.
+    pub(crate) fn console_access(&self, user: &str) -> Option<Access> {
+        let g = &self.config.global;
+        if g.auth_type == AuthType::Any || g.admin_users.contains(user) {
+            Some(Access::Admin)
+        } else {
+            g.stats_users.contains(user).then_some(Access::Stats)
+        }
+    }
+
+    /// Whether SUSPEND is about this connection: not the console's clients, nor those who log in, to it perhaps.
+    pub(crate) fn is_suspendable(&self, id: ConnectionId) -> bool {
+        match id {
+            ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|client| client.is_session()),
+            ConnectionId::Server(_) => true,
+        }
+    }
+
+    /// A signal.
+    pub(crate) fn run_command(&mut self, now: Time, command: Command) {
+        let ending = self.admin.ending != Ending::No;
+        let say = |pooler: &mut Pooler, text: &str| pooler.log(LogLevel::Log, text.into());
+        match command {
+            Command::Reload => {
+                say(self, "got SIGHUP, re-reading config");
+                self.requests.push_back(Request::Reload { by: None });
+            }
+            Command::ShutdownWaitForClients if !ending => {
+                say(self, "got SIGTERM, shutting down, waiting for all clients disconnect");
+                self.shutdown(now, Ending::WaitForClients);
+            }
+            Command::ShutdownWaitForServers if !ending => {
+                say(
+                    self,
+                    "got SIGINT, shutting down, waiting for all servers connections to be released",
+                );
+                self.shutdown(now, Ending::WaitForServers);
+            }
+            Command::ShutdownWaitForClients => {
+                say(self, "got SIGTERM while shutting down, fast exit");
+                self.exit_now(now);
+            }
+            Command::ShutdownWaitForServers => {
+                say(self, "got SIGINT while shutting down, fast exit");
+                self.exit_now(now);
+            }
+            Command::ShutdownImmediate => {
+                say(self, "got SIGQUIT, fast exit");
+                self.exit_now(now);
+            }
+            Command::Pause if ending => say(self, "got SIGUSR1 while shutting down, ignoring"),
+            Command::Pause if self.pause(now, None).is_ok() => say(self, "got SIGUSR1, pausing all activity"),
+            Command::Pause => say(self, "got SIGUSR1, but already paused"),
+            Command::Resume if ending => say(self, "got SIGUSR2 while shutting down, ignoring"),
+            Command::Resume if self.resume(now, None).is_ok() => say(self, "got SIGUSR2, continuing from PAUSE"),
+            Command::Resume => say(self, "got SIGUSR2, but not paused"),
+        }
+    }
+}

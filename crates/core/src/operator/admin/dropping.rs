@@ -1,0 +1,112 @@
+//! RECONNECT, KILL, KILL_CLIENT.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::time::Time;
+use crate::operator::console::refusal::Refusal;
+use crate::pooler::Pooler;
+use crate::pools::pool::PoolId;
+use std::sync::Arc;
+
+/// Why servers are closed after RECONNECT; PgBouncer's words.
+const CLOSE_NEEDED: &str = "close_needed";
+
+/// What clients hear after KILL and KILL_CLIENT; PgBouncer's words.
+const FORCED: &str = "admin forced disconnect";
+
+impl Pooler {
+    /// RECONNECT: servers are closed as they become free; new ones may be opened at once.
+    pub(crate) fn reconnect(&mut self, now: Time, database: Option<&str>) {
+        self.replace_servers(now, CLOSE_NEEDED, |pooler, pool| pooler.is_within(pool, database));
+    }
+
+    pub(super) fn replace_servers(&mut self, now: Time, reason: &'static str, of: impl Fn(&Pooler, PoolId) -> bool) {
+        self.doubt_catalogs(now, &of);
+        for slot in self.servers.slots() {
+            let Some(server) = self.servers.get(slot) else { continue };
+            if !of(self, server.pool) {
+                continue;
+            }
+            if server.is_idle() {
+                self.close_server(now, ServerId(slot), reason);
+            } else if let Some(server) = self.servers.get_mut(slot) {
+                server.close_reason.get_or_insert(reason);
+            }
+        }
+    }
+
+    /// KILL: clients and servers are dropped, and new clients wait for RESUME.
+    pub(crate) fn kill(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
+        if self.admin.paused || self.admin.suspended {
+            return Err(Refusal::not_in_state("already paused"));
+        }
+        match database {
+            Some(database) => drop(self.databases.paused.insert(database.into())),
+            None => {
+                let configured: Vec<Arc<str>> = self.config.databases.keys().map(|d| d.as_str().into()).collect();
+                let made: Vec<Arc<str>> = self.live_pools().map(|(_, p)| p.key.database.clone()).collect();
+                self.databases.paused.extend(configured.into_iter().chain(made));
+            }
+        }
+        self.drop_connections(now, Trouble::Killed, FORCED, |pooler, pool| {
+            pooler.is_within(pool, database)
+        });
+        Ok(())
+    }
+
+    /// Closes clients, and then all servers, of some pools.
+    pub(super) fn drop_connections(
+        &mut self,
+        now: Time,
+        why: Trouble,
+        message: &'static str,
+        of: impl Fn(&Pooler, PoolId) -> bool,
+    ) {
+        self.doubt_catalogs(now, &of);
+        for slot in self.clients.slots() {
+            let pool = self.clients.get(slot).and_then(|client| client.pool);
+            if pool.is_some_and(|pool| of(self, pool)) {
+                self.fail_client(now, ClientId(slot), why, message, "", "");
+            }
+        }
+        for slot in self.servers.slots() {
+            let pool = self.servers.get(slot).map(|server| server.pool);
+            if let Some(pool) = pool.filter(|&pool| of(self, pool)) {
+                self.close_server(now, ServerId(slot), message);
+                // That was no failure of the server's.
+                self.forget_failures(pool);
+            }
+        }
+    }
+
+    /// The servers that follow may be those of another database, or functions were changed where the pooler cannot see.
+    fn doubt_catalogs(&mut self, now: Time, of: impl Fn(&Pooler, PoolId) -> bool) {
+        for pool_id in self.pool_ids() {
+            if of(self, pool_id) {
+                self.doubt_catalog(now, pool_id);
+            }
+        }
+    }
+
+    pub(super) fn forget_failures(&mut self, pool_id: PoolId) {
+        let pool = self.pool_mut(pool_id);
+        pool.failure = None;
+        pool.failures_in_a_row = 0;
+        pool.retry_at = None;
+    }
+
+    /// KILL_CLIENT: drops one client and its server.
+    pub(crate) fn kill_client(&mut self, now: Time, number: u32) -> Result<(), Refusal> {
+        let id = self.client_by_number(number).ok_or_else(Refusal::no_such_client)?;
+        let link = self.clients.get(id.0).and_then(|client| client.link);
+        if let Some(server) = link.and_then(|server| self.servers.get_mut(server.0)) {
+            // Nobody else gets it.
+            server.close_reason.get_or_insert(FORCED);
+        }
+        self.fail_client(now, id, Trouble::Killed, FORCED, "", "");
+        if let Some(server) = link {
+            self.close_server(now, server, FORCED);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! PAUSE, RESUME, SUSPEND, and the console clients that wait for them.
+
+use crate::base::ids::{ClientId, ConnectionId, ServerId};
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::operator::admin::Ending;
+use crate::operator::console::Waits;
+use crate::operator::console::refusal::Refusal;
+use crate::pooler::Pooler;
+use crate::pools::pool::PoolId;
+use crate::server::Server;
+
+/// Why servers are closed under PAUSE; PgBouncer's words.
+const PAUSE_MODE: &str = "pause mode";
+
+impl Pooler {
+    /// PAUSE: no client gets a server, and servers are closed as they become free.
+    pub(crate) fn pause(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
+        if self.admin.ending != Ending::No {
+            return Err(Refusal::not_in_state("pooler is shutting down"));
+        }
+        if self.admin.paused || self.admin.suspended {
+            return Err(Refusal::not_in_state("already paused"));
+        }
+        match database {
+            None => self.admin.paused = true,
+            Some(database) => drop(self.databases.paused.insert(database.into())),
+        }
+        self.pause_progress(now);
+        Ok(())
+    }
+
+    /// RESUME: undoes PAUSE, KILL and SUSPEND. Without a database it undoes what was ordered without one; where there is
+    /// nothing of the kind, it resumes every database.
+    pub(crate) fn resume(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
+        if self.admin.ending != Ending::No {
+            return Err(Refusal::not_in_state("pooler is shutting down"));
+        }
+        match database {
+            None if self.admin.suspended => {
+                self.admin.suspended = false;
+                self.read_everyone();
+            }
+            None if self.admin.paused => self.admin.paused = false,
+            None if !self.databases.paused.is_empty() => self.databases.paused.clear(),
+            None => return Err(Refusal::not_in_state("pooler is not paused")),
+            Some(database) => {
+                if !self.databases.paused.remove(database) {
+                    return Err(Refusal::not_in_state(format!("database {database} is not paused")));
+                }
+            }
+        }
+        let given_up = Refusal::given_up("PAUSE", "RESUME");
+        for id in self.admin.waiters.clone() {
+            let resumed = match self.console_waits(id) {
+                Some(Waits::Paused(None)) => !self.admin.paused,
+                Some(Waits::Paused(Some(d))) => !self.admin.paused && !self.databases.paused.contains(&**d),
+                _ => false,
+            };
+            if resumed {
+                self.answer_console(id, Err(&given_up));
+            }
+        }
+        for pool_id in self.pool_ids() {
+            self.open_servers_for_waiters(now, pool_id);
+        }
+        Ok(())
+    }
+
+    /// SUSPEND: everything written so far goes out, and nothing more is read.
+    pub(crate) fn suspend(&mut self) -> Result<(), Refusal> {
+        if self.admin.ending != Ending::No {
+            return Err(Refusal::not_in_state("pooler is shutting down"));
+        }
+        if self.admin.paused || self.admin.suspended {
+            return Err(Refusal::not_in_state("already paused"));
+        }
+        self.admin.suspended = true;
+        Ok(())
+    }
+
+    pub(super) fn read_everyone(&mut self) {
+        let clients = self
+            .clients
+            .slots()
+            .into_iter()
+            .map(|slot| ConnectionId::from(ClientId(slot)));
+        let servers = self
+            .servers
+            .slots()
+            .into_iter()
+            .map(|slot| ConnectionId::from(ServerId(slot)));
+        self.requests.extend(clients.chain(servers).map(Request::Resume));
+    }
+
+    pub(super) fn is_within(&self, pool_id: PoolId, database: Option<&str>) -> bool {
+        database.is_none_or(|database| *self.pool(pool_id).key.database == *database)
+    }
+
+    /// A server has become free or has gone, or an order came: closes free servers that are paused, and answers the
+    /// console clients whose wait is over.
+    #[inline]
+    pub(crate) fn pause_progress(&mut self, now: Time) {
+        let nothing = !self.admin.paused_all() && self.databases.paused.is_empty() && self.admin.waiters.is_empty();
+        if !nothing && !self.admin.progressing {
+            self.admin.progressing = true;
+            self.close_paused_servers(now);
+            self.answer_waiters();
+            self.admin.progressing = false;
+            self.shutdown_progress(now);
+        }
+    }
+
+    fn close_paused_servers(&mut self, now: Time) {
+        for pool_id in self.pool_ids() {
+            if self.pool_takes_no_clients_now(pool_id) {
+                for server in self.pool(pool_id).idle.iter().copied().collect::<Vec<_>>() {
+                    self.close_server(now, server, PAUSE_MODE);
+                }
+                self.close_listeners(now, pool_id, PAUSE_MODE);
+            }
+        }
+    }
+
+    fn answer_waiters(&mut self) {
+        for id in self.admin.waiters.clone() {
+            let Some(waits) = self.console_waits(id) else { continue };
+            let over = match waits {
+                Waits::Paused(database) => !self.any_server(database.as_deref(), |_| true),
+                Waits::Closed(database) => !self.any_server(database.as_deref(), |s| s.close_reason.is_some()),
+                Waits::Reloaded => false,
+            };
+            if over {
+                let verb = waits.verb();
+                self.answer_console(id, Ok(verb));
+            }
+        }
+    }
+
+    fn any_server(&self, database: Option<&str>, matches: impl Fn(&Server) -> bool) -> bool {
+        self.servers
+            .iter()
+            .any(|(_, s)| matches(s) && self.is_within(s.pool, database))
+    }
+
+    pub(crate) fn answer_console(&mut self, id: ClientId, outcome: Result<&str, &Refusal>) {
+        self.admin.client_gone(id);
+        self.console_answered(id, outcome);
+    }
+}

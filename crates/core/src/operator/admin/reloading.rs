@@ -1,0 +1,148 @@
+//! RELOAD and SET: what another configuration means for everything that runs.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::ClientId;
+use crate::base::request::{LogLevel, ReloadOutcome, Request};
+use crate::base::settings::{PoolSettings, Settings};
+use crate::base::time::Time;
+use crate::operator::console::Waits;
+use crate::operator::console::refusal::Refusal;
+use crate::pooler::Pooler;
+use crate::pools::pool::{PoolId, PoolKind};
+use pgweir_auth::Credential;
+use pgweir_config::{Changes, Config};
+use std::sync::Arc;
+
+/// Why servers are closed after a RELOAD; PgBouncer's words.
+const DATABASE_CHANGED: &str = "database configuration changed";
+
+impl Pooler {
+    /// The configuration has been read again. A bad one changes nothing.
+    pub(crate) fn reloaded(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
+        let answer = match outcome {
+            ReloadOutcome::Bad(problems) => {
+                for problem in &problems {
+                    self.log(LogLevel::Error, problem.clone());
+                }
+                self.log(LogLevel::Error, "RELOAD failed, the old configuration stays".into());
+                Err(Refusal::reload_failed(&problems))
+            }
+            ReloadOutcome::New(config, warnings) => {
+                let reload = self.config.reload((*config).clone());
+                let kept = reload.warnings.iter().map(ToString::to_string);
+                for warning in warnings.into_iter().chain(kept) {
+                    self.log(LogLevel::Warning, warning);
+                }
+                self.log(LogLevel::Log, what_changed(&reload.changes));
+                self.use_config(now, Arc::new(reload.config), &reload.changes);
+                Ok(())
+            }
+        };
+        if let Some(id) = by.filter(|id| self.console_waits(*id) == Some(&Waits::Reloaded)) {
+            self.answer_console(id, answer.as_ref().map(|()| "RELOAD"));
+        }
+    }
+
+    /// SET: a setting has another value until the next RELOAD.
+    pub(crate) fn change_setting(&mut self, now: Time, key: &str, value: &str) -> Result<(), Refusal> {
+        let mut config = (*self.config).clone();
+        config
+            .set(key, value)
+            .map_err(|problem| Refusal::set_failed(&problem))?;
+        let changes = Changes::between(&self.config, &config);
+        let config = Arc::new(config);
+        self.requests.push_back(Request::Configure(config.clone()));
+        self.use_config(now, config, &changes);
+        Ok(())
+    }
+
+    /// Goes over to another configuration: everything that is read from it counts from now on.
+    fn use_config(&mut self, now: Time, config: Arc<Config>, changes: &Changes) {
+        let before: Vec<(PoolId, Credential)> = self
+            .live_pools()
+            .map(|(id, pool)| (id, self.stored_credential(&pool.key.database, &pool.key.user)))
+            .collect();
+        self.settings = Settings::new(&config);
+        self.config = config;
+        for (pool_id, credential) in before {
+            self.refresh_pool(now, pool_id, &credential, changes);
+        }
+        let (config, databases) = (&self.config, &mut self.databases);
+        databases.paused.retain(|name| config.database(name).is_some());
+        databases.disabled.retain(|name| config.database(name).is_some());
+        self.make_pools_to_keep_warm(now);
+        for pool_id in self.pool_ids() {
+            self.look_after_catalog(now, pool_id);
+            self.open_servers_for_waiters(now, pool_id);
+        }
+    }
+
+    /// What a new configuration means for one pool. `before` is what the old one had for its logins; what a client's own
+    /// login has taught since is better, unless the file says something new.
+    fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &Credential, changes: &Changes) {
+        let key = self.pool(pool_id).key.clone();
+        let Some(entry) = self.config.database(&key.database) else {
+            let message = "database removed";
+            self.drop_connections(now, Trouble::Killed, message, |_, pool| pool == pool_id);
+            return self.drop_pool(pool_id);
+        };
+        let elsewhere = match entry.user.as_deref() {
+            Some(forced) => *forced != *key.user,
+            None => self
+                .clients
+                .iter()
+                .any(|(_, c)| c.pool == Some(pool_id) && c.login_user.is_some()),
+        };
+        if key.kind != PoolKind::AuthQuery && elsewhere {
+            // Its clients belong to the pool of another user now.
+            self.drop_connections(now, Trouble::Killed, DATABASE_CHANGED, |_, pool| pool == pool_id);
+            return self.drop_pool(pool_id);
+        }
+        let mut settings = PoolSettings::new(&self.config, &entry, &key.user);
+        settings.suit(key.kind);
+        let auto = !self.config.databases.contains_key(&*key.database);
+        let credential = self.stored_credential(&key.database, &key.user);
+        let secret_changed = credential != *before || changes.auth_users.contains(&*key.user);
+        let pool = self.pool_mut(pool_id);
+        let other_servers = pool.settings.needs_new_servers(&settings);
+        pool.settings = settings;
+        pool.auto = auto;
+        if secret_changed {
+            pool.credential = credential;
+        }
+        if other_servers {
+            pool.welcome = None;
+            pool.known_startup_values.clear();
+            pool.next_endpoint = 0;
+            self.replace_servers(now, DATABASE_CHANGED, |_, pool| pool == pool_id);
+        }
+        if other_servers || secret_changed {
+            self.forget_failures(pool_id);
+        }
+    }
+}
+
+/// The names of what a RELOAD changed, for the log; values may be secrets.
+fn what_changed(changes: &Changes) -> String {
+    let settings = changes
+        .settings
+        .iter()
+        .filter(|c| !c.needs_restart)
+        .map(|c| c.name.to_string());
+    let databases = changes
+        .databases
+        .iter()
+        .map(|(name, change)| format!("database {name} ({change:?})"));
+    let users = changes
+        .users
+        .iter()
+        .chain(&changes.auth_users)
+        .map(|name| format!("user {name}"));
+    let peers = changes.peers.iter().map(|id| format!("peer {id}"));
+    let names: Vec<String> = settings.chain(databases).chain(users).chain(peers).collect();
+    if names.is_empty() {
+        "RELOAD: nothing changed".into()
+    } else {
+        format!("RELOAD: changed {}", names.join(", "))
+    }
+}

@@ -1,0 +1,103 @@
+//! SHUTDOWN, in its three ways.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::client::{ClientPhase, Waiting};
+use crate::operator::admin::Ending;
+use crate::pooler::Pooler;
+use crate::server::ServerPhase;
+
+/// What clients hear when the process ends; PgBouncer's words.
+const SHUTTING_DOWN: &str = "server shutting down";
+
+impl Pooler {
+    /// SHUTDOWN, in one of its ways; a later order replaces an earlier one.
+    pub(crate) fn shutdown(&mut self, now: Time, how: Ending) {
+        if self.admin.ending == Ending::Immediate {
+            return;
+        }
+        if how == Ending::Immediate {
+            return self.exit_now(now);
+        }
+        self.stop_listening();
+        self.admin.ending = how;
+        if self.admin.suspended {
+            self.admin.suspended = false;
+            self.read_everyone();
+        }
+        if self.admin.refuses_waiters() {
+            for slot in self.clients.slots() {
+                let waiting = self.clients.get(slot).map(|c| c.waiting);
+                if matches!(waiting, Some(Waiting::ForServer { .. })) {
+                    self.refuse_for_shutdown(now, ClientId(slot));
+                }
+            }
+        }
+        self.pause_progress(now);
+        self.shutdown_progress(now);
+    }
+
+    fn stop_listening(&mut self) {
+        if self.admin.ending == Ending::No {
+            self.requests.push_back(Request::StopListening);
+        }
+    }
+
+    pub(crate) fn refuse_for_shutdown(&mut self, now: Time, id: ClientId) {
+        self.fail_client(now, id, Trouble::ShuttingDown, SHUTTING_DOWN, "", "");
+    }
+
+    /// A client or a server has gone: ends the process if that is what it waited for.
+    pub(crate) fn shutdown_progress(&mut self, now: Time) {
+        let text = match self.admin.ending {
+            Ending::WaitForClients if !self.has_clients() => "client connections dropped, exiting",
+            Ending::WaitForServers if !self.any_server_in_use() => "server connections dropped, exiting",
+            _ => return,
+        };
+        self.log(LogLevel::Log, text.into());
+        self.exit_now(now);
+    }
+
+    /// Clients other than the console's, those that are logging in included.
+    fn has_clients(&self) -> bool {
+        let logging_in = |phase: &ClientPhase| matches!(phase, ClientPhase::Login(_));
+        self.client_count > 0 || self.clients.iter().any(|(_, c)| logging_in(&c.phase))
+    }
+
+    fn any_server_in_use(&self) -> bool {
+        self.servers.iter().any(|(_, server)| {
+            !matches!(
+                server.phase,
+                ServerPhase::Connecting
+                    | ServerPhase::Login(_)
+                    | ServerPhase::ConnectQuery
+                    | ServerPhase::Idle
+                    | ServerPhase::Listening
+            )
+        })
+    }
+
+    /// Tells every client, takes leave of every server, and ends the process.
+    pub(super) fn exit_now(&mut self, now: Time) {
+        if self.admin.ending == Ending::Immediate {
+            return;
+        }
+        self.stop_listening();
+        self.admin.ending = Ending::Immediate;
+        for slot in self.clients.slots() {
+            match self.clients.get(slot).map(|c| &c.phase) {
+                Some(ClientPhase::Startup | ClientPhase::Cancelling) => {
+                    self.close_client(now, ClientId(slot), SHUTTING_DOWN)
+                }
+                Some(_) => self.refuse_for_shutdown(now, ClientId(slot)),
+                None => {}
+            }
+        }
+        for slot in self.servers.slots() {
+            self.close_server(now, ServerId(slot), SHUTTING_DOWN);
+        }
+        self.requests.push_back(Request::Exit);
+    }
+}

@@ -1,0 +1,123 @@
+//! Why the console does not do what was asked.
+
+use pgweir_wire::write::ErrorText;
+
+/// An ERROR on the console; the connection goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) sqlstate: &'static str,
+    pub(crate) message: String,
+    pub(crate) detail: String,
+    pub(crate) hint: String,
+}
+
+impl Refusal {
+    fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
+        Refusal {
+            sqlstate,
+            message: message.into(),
+            detail: String::new(),
+            hint: String::new(),
+        }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    pub(crate) fn invalid_command(command: &str) -> Self {
+        Refusal::new("42601", format!("invalid command '{command}', use SHOW HELP;"))
+            .hint("The console takes one command at a time; SHOW HELP lists them.")
+    }
+
+    pub(crate) fn admin_only() -> Self {
+        Refusal::new("42501", "admin access needed")
+            .hint("Users of the setting stats_users may use SHOW only; add the user to admin_users.")
+    }
+
+    pub(crate) fn database_required() -> Self {
+        Refusal::new("42601", "a database is required")
+    }
+
+    pub(crate) fn no_such_database(name: &str) -> Self {
+        Refusal::new("3D000", format!("no such database: {name}")).hint("SHOW DATABASES lists them.")
+    }
+
+    /// The console's own database is not an operator's to stop.
+    pub(crate) fn console_database(verb: &str, name: &str) -> Self {
+        Refusal::new("42809", format!("cannot {verb} admin db: {name}"))
+    }
+
+    pub(crate) fn not_in_state(message: impl Into<String>) -> Self {
+        Refusal::new("55000", message)
+    }
+
+    pub(crate) fn bad_client_id() -> Self {
+        Refusal::new("22023", "invalid client id supplied")
+            .hint("KILL_CLIENT and SHOW SESSION take the column id of SHOW CLIENTS.")
+    }
+
+    pub(crate) fn no_such_client() -> Self {
+        Refusal::new("42704", "client not found")
+            .hint("KILL_CLIENT and SHOW SESSION take the column id of SHOW CLIENTS.")
+    }
+
+    /// What a setting has against its new value.
+    pub(crate) fn set_failed(problem: &pgweir_config::Problem) -> Self {
+        Refusal::new("22023", format!("SET failed: {}", problem.message)).hint(problem.hint.clone().unwrap_or_default())
+    }
+
+    /// The new configuration is no good; `problems` are lines with file and line number.
+    pub(crate) fn reload_failed(problems: &[String]) -> Self {
+        let first = problems.first().map_or("", |p| p.lines().next().unwrap_or(""));
+        Refusal::new("F0000", format!("RELOAD failed, the old configuration stays: {first}"))
+            .detail(problems.join("\n"))
+            .hint("Correct the file and give RELOAD again; `pgweir check FILE` reads it without a running pooler.")
+    }
+
+    /// A command that waited for something that will not come.
+    pub(crate) fn given_up(verb: &str, why: &str) -> Self {
+        Refusal::new("57014", format!("{verb} was ended by {why}"))
+    }
+
+    pub(crate) fn duplicate_statement(name: &str) -> Self {
+        Refusal::new("42P05", format!("prepared statement \"{name}\" already exists"))
+    }
+
+    pub(crate) fn no_such_statement(name: &str) -> Self {
+        Refusal::new("26000", format!("prepared statement \"{name}\" does not exist"))
+    }
+
+    pub(crate) fn duplicate_portal(name: &str) -> Self {
+        Refusal::new("42P03", format!("portal \"{name}\" already exists"))
+    }
+
+    pub(crate) fn no_such_portal(name: &str) -> Self {
+        Refusal::new("34000", format!("portal \"{name}\" does not exist"))
+    }
+
+    /// More statements or portals than a console client may have.
+    pub(crate) fn too_many(what: &str, max: usize) -> Self {
+        Refusal::new("53400", format!("too many {what}: expected at most {max}"))
+    }
+
+    pub(crate) fn protocol(message: impl Into<String>) -> Self {
+        Refusal::new("08P01", message)
+    }
+
+    pub(crate) fn text(&self) -> ErrorText<'_> {
+        ErrorText {
+            severity: "ERROR",
+            sqlstate: self.sqlstate,
+            message: &self.message,
+            detail: &self.detail,
+            hint: &self.hint,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! SHOW: which table comes from where, and the small ones.
+
+use crate::base::time::Time;
+use crate::operator::admin::Access;
+use crate::operator::console::grammar::{SESSION_VALUES, Show};
+use crate::operator::console::rows::Rows;
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// Appends the rows of a table.
+    pub(super) fn show(&self, now: Time, show: Show, access: Access, rows: &mut Rows<'_>) {
+        match show {
+            Show::Clients => self.show_clients(now, rows),
+            Show::Servers => self.show_servers(now, rows),
+            Show::Sockets => self.show_sockets(now, rows, false),
+            Show::ActiveSockets => self.show_sockets(now, rows, true),
+            Show::Listeners => self.show_listeners(rows),
+            Show::Pins => self.show_pins(now, access, rows),
+            Show::StateStats => self.show_state_stats(rows),
+            Show::Pools => self.show_pools(now, rows, false),
+            Show::PoolsExtended => self.show_pools(now, rows, true),
+            Show::Session(number) => self.show_session(now, number, access, rows),
+            Show::Databases => self.show_databases(rows),
+            Show::Users => self.show_users(rows),
+            Show::Config => self.show_config(rows),
+            Show::Peers => self.show_peers(rows),
+            Show::Lists => self.show_lists(rows),
+            Show::Mem => self.show_mem(rows),
+            Show::Stats => self.show_stats(now, rows),
+            Show::StatsTotals => self.show_stats_totals(rows),
+            Show::StatsAverages => self.show_stats_averages(now, rows),
+            Show::Totals => self.show_totals(now, rows),
+            Show::State => self.show_state(rows),
+            Show::Version => rows.push(&[format!("pgweir {}", crate::operator::console::VERSION).into()]),
+            Show::SessionValue(at) => rows.push(&[SESSION_VALUES[at].1.into()]),
+            // File descriptors and the DNS cache are the driver's; cancel requests for peers are not forwarded.
+            Show::Fds | Show::DnsHosts | Show::DnsZones | Show::PeerPools => {}
+        }
+    }
+
+    fn show_state(&self, rows: &mut Rows<'_>) {
+        let word = |yes: bool| if yes { "yes" } else { "no" };
+        let (paused, suspended) = (self.admin.paused_all(), self.admin.is_suspended());
+        rows.push(&["active".into(), word(!paused && !suspended).into()]);
+        rows.push(&["paused".into(), word(paused).into()]);
+        rows.push(&["suspended".into(), word(suspended).into()]);
+    }
+}

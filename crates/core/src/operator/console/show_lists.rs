@@ -1,0 +1,97 @@
+//! SHOW LISTS and SHOW MEM: how many there are of what, and what they cost.
+
+use crate::client::{Client, ClientPhase};
+use crate::operator::console::rows::Rows;
+use crate::pooler::Pooler;
+use crate::pools::pool::Pool;
+use crate::server::Server;
+use crate::session::session_state::Shape;
+use crate::statements::prepared::Statement;
+use pgweir_config::{DatabaseSettings, PeerSettings, UserSettings};
+use std::mem::size_of;
+
+impl Pooler {
+    pub(super) fn show_lists(&self, rows: &mut Rows<'_>) {
+        let login = |client: &Client| {
+            matches!(
+                client.phase,
+                ClientPhase::Startup | ClientPhase::Cancelling | ClientPhase::Login(_)
+            )
+        };
+        let logging_in = self.clients.iter().filter(|(_, c)| login(c)).count();
+        let lists = [
+            ("databases", self.database_names().len()),
+            ("users", self.user_names().len()),
+            ("peers", self.config.peers.len()),
+            ("pools", self.pool_rows()),
+            ("peer_pools", 0),
+            ("free_clients", self.clients.free_len()),
+            ("used_clients", self.clients.len()),
+            ("login_clients", logging_in),
+            ("free_servers", self.servers.free_len()),
+            ("used_servers", self.servers.len()),
+            ("dns_names", 0),
+            ("dns_zones", 0),
+            ("dns_queries", 0),
+            ("dns_pending", 0),
+        ];
+        for (name, items) in lists {
+            rows.push(&[name.into(), items.into()]);
+        }
+    }
+
+    /// PgBouncer's caches, as far as there is something like them: the size of one, how many are in use, how many places
+    /// are kept for more, and the bytes of both. What hangs on them (texts, queues) is not counted, but for statements.
+    pub(super) fn show_mem(&self, rows: &mut Rows<'_>) {
+        let statements = self.statements.len();
+        let statement_bytes = match statements {
+            0 => size_of::<Statement>(),
+            some => size_of::<Statement>() + self.statements.text_bytes() / some,
+        };
+        let free_pools = self.pools.iter().filter(|p| p.is_none()).count();
+        let caches = [
+            ("user_cache", size_of::<UserSettings>(), self.user_names().len(), 0),
+            (
+                "credentials_cache",
+                size_of::<pgweir_auth::Credential>(),
+                self.config.auth_users.len(),
+                0,
+            ),
+            (
+                "db_cache",
+                size_of::<DatabaseSettings>(),
+                self.database_names().len(),
+                0,
+            ),
+            ("peer_cache", size_of::<PeerSettings>(), self.config.peers.len(), 0),
+            ("peer_pool_cache", 0, 0, 0),
+            (
+                "pool_cache",
+                size_of::<Pool>(),
+                self.pools.len() - free_pools,
+                free_pools,
+            ),
+            ("outstanding_request_cache", 0, 0, 0),
+            (
+                "server_cache",
+                size_of::<Server>(),
+                self.servers.len(),
+                self.servers.free_len(),
+            ),
+            (
+                "client_cache",
+                size_of::<Client>(),
+                self.clients.len(),
+                self.clients.free_len(),
+            ),
+            ("iobuf_cache", 0, 0, 0),
+            ("var_list_cache", size_of::<Shape>(), self.shapes.len(), 0),
+            ("server_prepared_statement_cache", statement_bytes, statements, 0),
+        ];
+        for (name, size, used, free) in caches {
+            // Free places hold no value: only the place is kept.
+            let total = size * used + size_of::<usize>() * 2 * free;
+            rows.push(&[name.into(), size.into(), used.into(), free.into(), total.into()]);
+        }
+    }
+}

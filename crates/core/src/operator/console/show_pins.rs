@@ -1,0 +1,92 @@
+//! SHOW PINS, SHOW SESSION, SHOW LISTENERS and SHOW STATE_STATS: which clients keep their servers, what the session of
+//! one looks like, who listens for those that listen, and what keeping sessions costs.
+
+use crate::base::time::Time;
+use crate::operator::admin::Access;
+use crate::operator::console::rows::{Rows, Value};
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// A row for each client whose session ties it to its server. Statements, in which there may be secrets, are for
+    /// administrators.
+    pub(super) fn show_pins(&self, now: Time, access: Access, rows: &mut Rows<'_>) {
+        for (slot, client) in self.clients.iter() {
+            let (Some(pinned), Some(server), Some(pool)) = (&client.pinned, client.link, client.pool) else {
+                continue;
+            };
+            let key = &self.pool(pool).key;
+            rows.push(&[
+                crate::base::ids::ClientId(slot).to_string().into(),
+                server.to_string().into(),
+                (&*key.database).into(),
+                client.login_user.as_deref().unwrap_or(&key.user).into(),
+                client.pins.to_string().into(),
+                (now - pinned.since).as_secs().into(),
+                secret(access, &pinned.statement),
+            ]);
+        }
+    }
+
+    /// What one client's session consists of: a row for each setting that differs from the server's defaults or is
+    /// reported, for each protocol-level prepared statement, and for each reason for a pin. Values and statements, in which
+    /// there may be secrets, are for administrators; others see names.
+    pub(super) fn show_session(&self, now: Time, number: u32, access: Access, rows: &mut Rows<'_>) {
+        let Some(client) = self.client_by_number(number).and_then(|id| self.clients.get(id.0)) else {
+            return;
+        };
+        for setting in client.shape.settings() {
+            rows.push(&[
+                "setting".into(),
+                (&*setting.name).into(),
+                secret(access, &setting.value),
+            ]);
+        }
+        let mut statements: Vec<_> = client.names.iter().flat_map(|names| names.iter()).collect();
+        statements.sort_unstable_by_key(|(name, _)| *name);
+        for (name, statement) in statements {
+            let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&statement.query));
+            rows.push(&["prepared statement".into(), (&*name).into(), secret(access, &text)]);
+        }
+        for channel in client.channels.iter().flat_map(|c| &c.heard) {
+            rows.push(&["channel".into(), (&*String::from_utf8_lossy(channel)).into(), "".into()]);
+        }
+        if let Some(pinned) = &client.pinned {
+            for reason in client.pins.iter() {
+                let age = (now - pinned.since).as_secs();
+                let since = match access {
+                    Access::Admin => format!("{age} s, since: {}", pinned.statement),
+                    Access::Stats => format!("{age} s"),
+                };
+                rows.push(&["pin".into(), reason.words().into(), (&*since).into()]);
+            }
+        }
+    }
+
+    /// A row for each listener; without a server where that is being opened.
+    pub(super) fn show_listeners(&self, rows: &mut Rows<'_>) {
+        for (database, user, encoding, server, channels, clients) in self.listeners.rows() {
+            rows.push(&[
+                database.into(),
+                user.into(),
+                encoding.into(),
+                server.map(|s| s.to_string()).unwrap_or_default().into(),
+                (channels as u64).into(),
+                (clients as u64).into(),
+            ]);
+        }
+    }
+
+    pub(super) fn show_state_stats(&self, rows: &mut Rows<'_>) {
+        for (name, count) in self.state_stats.rows() {
+            rows.push(&[name.into(), count.into()]);
+        }
+    }
+}
+
+/// What only an administrator may read.
+fn secret(access: Access, text: &str) -> Value<'_> {
+    match access {
+        Access::Admin => text.into(),
+        Access::Stats => Value::Null,
+    }
+}

@@ -1,0 +1,288 @@
+//! SHOW CLIENTS, SHOW SERVERS, SHOW SOCKETS, SHOW ACTIVE_SOCKETS, and the ids that KILL_CLIENT takes.
+
+use crate::base::ids::{ClientId, ServerId, Slot};
+use crate::base::request::Endpoint;
+use crate::base::time::Time;
+use crate::client::{Client, ClientPhase, Waiting};
+use crate::operator::console::columns::SOCKET_BUFFERS;
+use crate::operator::console::rows::{Rows, Value};
+use crate::pooler::Pooler;
+use crate::pools::pool::PoolKind;
+use crate::server::{Server, ServerPhase};
+use pgweir_config::CONSOLE_DATABASE;
+
+/// Bits of a slot's place in the column `id`; the lowest bit tells servers from clients, the rest is its generation.
+///
+/// ```text
+/// 30 ......... 21 | 20 ....... 1 | 0
+///  generation     | place + 1    | is a server
+/// ```
+const PLACE_BITS: u32 = 20;
+
+/// Bits of the generation in the column `id`, which must fit a positive int4.
+const GENERATION_BITS: u32 = 31 - PLACE_BITS - 1;
+
+/// The column `id`: no two living connections have the same (below a million of them), and a place that was used again
+/// has another, so that KILL_CLIENT does not hit a newcomer.
+fn number(slot: Slot, is_server: bool) -> u32 {
+    let place = (slot.index + 1) & ((1 << PLACE_BITS) - 1);
+    let generation = slot.generation & ((1 << GENERATION_BITS) - 1);
+    generation << (PLACE_BITS + 1) | place << 1 | u32::from(is_server)
+}
+
+/// What stands in a row; the rest is the same for clients and servers.
+struct Socket<'a> {
+    kind: &'static str,
+    user: &'a str,
+    database: &'a str,
+    replication: &'static str,
+    state: &'static str,
+    addr: String,
+    port: u16,
+    local_addr: String,
+    local_port: u16,
+    connect_time: Time,
+    request_time: Time,
+    wait_us: u64,
+    close_needed: bool,
+    ptr: String,
+    link: String,
+    remote_pid: u32,
+    application_name: &'a str,
+    prepared_statements: usize,
+    id: u32,
+}
+
+impl Pooler {
+    pub(super) fn show_clients(&self, now: Time, rows: &mut Rows<'_>) {
+        for (slot, client) in self.clients.iter() {
+            if !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) && !is_authenticating(client) {
+                self.push_socket(
+                    rows,
+                    &self.client_socket(now, slot, client, client_state(client)),
+                    false,
+                );
+            }
+        }
+    }
+
+    pub(super) fn show_servers(&self, now: Time, rows: &mut Rows<'_>) {
+        for (slot, server) in self.servers.iter() {
+            let state = self.server_state(now, server).trim_start_matches("sv_");
+            let state = if state == "login" { "new" } else { state };
+            self.push_socket(rows, &self.server_socket(slot, server, state), false);
+        }
+    }
+
+    /// Clients and servers with what is in their buffers. Buffers are the driver's and mostly empty: zeros. Active ones
+    /// are linked, waiting, or at work.
+    pub(super) fn show_sockets(&self, now: Time, rows: &mut Rows<'_>, active_only: bool) {
+        for (slot, client) in self.clients.iter() {
+            let active = client.link.is_some() || client.waiting != Waiting::No;
+            if active || !active_only {
+                self.push_socket(
+                    rows,
+                    &self.client_socket(now, slot, client, client_socket_state(client)),
+                    true,
+                );
+            }
+        }
+        for (slot, server) in self.servers.iter() {
+            if !server.is_idle() || !active_only {
+                let state = self.server_state(now, server);
+                self.push_socket(rows, &self.server_socket(slot, server, state), true);
+            }
+        }
+    }
+
+    /// The client with this number in the column `id`.
+    pub(crate) fn client_by_number(&self, wanted: u32) -> Option<ClientId> {
+        let place = (wanted >> 1) & ((1 << PLACE_BITS) - 1);
+        let (slot, _) = self.clients.at_index(place.checked_sub(1)?)?;
+        (number(slot, false) == wanted).then_some(ClientId(slot))
+    }
+
+    fn push_socket(&self, rows: &mut Rows<'_>, s: &Socket<'_>, with_buffers: bool) {
+        let time = |time: Time| self.surroundings.wall.text(time).to_string();
+        let mut values: Vec<Value<'_>> = vec![
+            s.kind.into(),
+            s.user.into(),
+            s.database.into(),
+            s.replication.into(),
+            s.state.into(),
+            Value::from(&*s.addr),
+            u32::from(s.port).into(),
+            Value::from(&*s.local_addr),
+            u32::from(s.local_port).into(),
+            time(s.connect_time).into(),
+            time(s.request_time).into(),
+            (s.wait_us / 1_000_000).into(),
+            (s.wait_us % 1_000_000).into(),
+            s.close_needed.into(),
+            Value::from(&*s.ptr),
+            Value::from(&*s.link),
+            s.remote_pid.into(),
+            "".into(),
+            s.application_name.into(),
+            s.prepared_statements.into(),
+            s.id.into(),
+        ];
+        if with_buffers {
+            values.extend(std::iter::repeat_n(Value::Number(0), SOCKET_BUFFERS));
+        }
+        rows.push(&values);
+    }
+
+    fn client_socket<'a>(&'a self, now: Time, slot: Slot, client: &'a Client, state: &'static str) -> Socket<'a> {
+        let pool = client.pool.and_then(|id| self.pools.get(id as usize)?.as_ref());
+        let (user, database) = match (&client.phase, pool) {
+            (ClientPhase::Console(console), _) => (console.user(), CONSOLE_DATABASE),
+            (ClientPhase::Login(login), _) => (login.user(), login.database()),
+            (_, Some(pool)) => (
+                client.login_user.as_deref().unwrap_or(&pool.key.user),
+                &*pool.key.database,
+            ),
+            (_, None) => ("(nouser)", "(nodb)"),
+        };
+        let application_name = match &client.phase {
+            ClientPhase::Console(console) => &console.application_name,
+            _ => client.shape.get("application_name").map_or("", |s| &s.value),
+        };
+        let prepared_statements = match &client.phase {
+            ClientPhase::Console(console) => console.statements.len(),
+            _ => client.names.as_ref().map_or(0, |n| n.len()),
+        };
+        let wait_us = match client.waiting {
+            Waiting::ForServer { since, .. } => now.us_since(since),
+            _ => 0,
+        };
+        Socket {
+            kind: "C",
+            user,
+            database,
+            replication: replication(pool.map(|p| p.key.kind)),
+            state,
+            addr: client.accepted.peer.host(),
+            port: client.accepted.peer.port(),
+            local_addr: client.accepted.local.host(),
+            local_port: client.accepted.local.port(),
+            connect_time: client.connect_time,
+            request_time: client.request_time,
+            wait_us,
+            close_needed: false,
+            ptr: pointer(ClientId(slot)),
+            link: client.link.map(pointer).unwrap_or_default(),
+            remote_pid: 0,
+            application_name,
+            prepared_statements,
+            id: number(slot, false),
+        }
+    }
+
+    fn server_socket<'a>(&'a self, slot: Slot, server: &'a Server, state: &'static str) -> Socket<'a> {
+        let key = &self.pool(server.pool).key;
+        let (addr, port) = match (&server.connected, &server.endpoint) {
+            (Some(connected), _) => (connected.remote.host(), connected.remote.port()),
+            (None, Endpoint::Tcp { host, port }) => (host.clone(), *port),
+            (None, Endpoint::Unix { port, .. }) => ("unix".into(), *port),
+        };
+        let (local_addr, local_port) = match &server.connected {
+            Some(connected) => (connected.local.host(), connected.local.port()),
+            None => (String::new(), 0),
+        };
+        Socket {
+            kind: "S",
+            user: &key.user,
+            database: &key.database,
+            replication: replication(Some(key.kind)),
+            state,
+            addr,
+            port,
+            local_addr,
+            local_port,
+            connect_time: server.connect_time,
+            request_time: server.request_time,
+            wait_us: 0,
+            close_needed: server.close_reason.is_some(),
+            ptr: pointer(ServerId(slot)),
+            link: server.link.map(pointer).unwrap_or_default(),
+            remote_pid: server.cancel_key.as_ref().map_or(0, |key| key.process_id),
+            application_name: server.shape.get("application_name").map_or("", |s| &s.value),
+            prepared_statements: server.held.len(),
+            id: number(slot, true),
+        }
+    }
+
+    /// A server's state as SHOW SOCKETS calls it; SHOW SERVERS drops the prefix.
+    fn server_state(&self, now: Time, server: &Server) -> &'static str {
+        match server.phase {
+            ServerPhase::Connecting | ServerPhase::Login(_) | ServerPhase::ConnectQuery => "sv_login",
+            ServerPhase::Idle if self.needs_check(now, server) => "sv_used",
+            ServerPhase::Idle => "sv_idle",
+            ServerPhase::Testing
+            | ServerPhase::Resetting
+            | ServerPhase::LiftingLimit
+            | ServerPhase::Reading
+            | ServerPhase::Closing => "sv_tested",
+            ServerPhase::Linked | ServerPhase::Draining | ServerPhase::Listening => "sv_active",
+            ServerPhase::CancelPending => "sv_being_canceled",
+        }
+    }
+}
+
+/// Before the proof of who it is; afterwards a login that waits for a server is a waiting client.
+fn is_authenticating(client: &Client) -> bool {
+    matches!(client.phase, ClientPhase::Login(_)) && !matches!(client.waiting, Waiting::ForServer { .. })
+}
+
+fn client_state(client: &Client) -> &'static str {
+    match client.waiting {
+        Waiting::ForServer { .. } => "waiting",
+        _ if client.link.is_some() => "active",
+        _ => "idle",
+    }
+}
+
+fn client_socket_state(client: &Client) -> &'static str {
+    match (&client.phase, client.waiting) {
+        (ClientPhase::Login(_), Waiting::ForServer { .. }) => "cl_waiting_login",
+        (ClientPhase::Cancelling, _) => "cl_active_cancel_req",
+        (ClientPhase::Startup | ClientPhase::Login(_), _) => "cl_login",
+        (_, Waiting::ForServer { .. }) => "cl_waiting",
+        _ => "cl_active",
+    }
+}
+
+fn replication(kind: Option<PoolKind>) -> &'static str {
+    match kind {
+        Some(PoolKind::Replication { physical: true }) => "physical",
+        Some(PoolKind::Replication { physical: false }) => "logical",
+        _ => "none",
+    }
+}
+
+/// A connection's name in the log, without the letter in front.
+fn pointer(id: impl std::fmt::Display) -> String {
+    id.to_string()[2..].to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_fit_int4_and_tell_lives_and_kinds_apart() {
+        let slot = |index, generation| Slot { index, generation };
+        let all = [
+            number(slot(0, 0), false),
+            number(slot(0, 0), true),
+            number(slot(0, 1), false),
+            number(slot(1, 0), false),
+            number(slot(999_999, 1023), true),
+        ];
+        for (at, id) in all.iter().enumerate() {
+            assert!((1..=i32::MAX as u32).contains(id));
+            assert!(!all[..at].contains(id));
+        }
+    }
+}

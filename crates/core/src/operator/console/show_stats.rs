@@ -1,0 +1,63 @@
+//! SHOW STATS and its kin.
+
+use crate::base::time::Time;
+use crate::operator::console::rows::{Rows, Value};
+use crate::operator::stats::Stats;
+use crate::pooler::Pooler;
+
+/// The rows of SHOW TOTALS behind their prefix, in the order of [`Stats::values`]. They differ from SHOW STATS.
+const TOTALS: [&str; Stats::FIELDS] = [
+    "server_assignment_count",
+    "xact_count",
+    "query_count",
+    "client_bytes",
+    "server_bytes",
+    "xact_time",
+    "query_time",
+    "wait_time",
+    "ps_client_parse_count",
+    "ps_server_parse_count",
+    "ps_bind_count",
+    "client_login_count",
+];
+
+impl Pooler {
+    pub(super) fn show_stats(&self, now: Time, rows: &mut Rows<'_>) {
+        for (database, total) in self.stats_by_database() {
+            let average = self.average_of(now, &database, &total);
+            let numbers = total.values().into_iter().chain(average.values());
+            push_numbers(rows, &database, numbers);
+        }
+    }
+
+    pub(super) fn show_stats_totals(&self, rows: &mut Rows<'_>) {
+        for (database, total) in self.stats_by_database() {
+            push_numbers(rows, &database, total.values());
+        }
+    }
+
+    pub(super) fn show_stats_averages(&self, now: Time, rows: &mut Rows<'_>) {
+        for (database, total) in self.stats_by_database() {
+            let average = self.average_of(now, &database, &total);
+            push_numbers(rows, &database, average.values());
+        }
+    }
+
+    pub(super) fn show_totals(&self, now: Time, rows: &mut Rows<'_>) {
+        let total = self.stats_of_all();
+        let averages = self.average_of_all(now);
+        for (prefix, stats) in [("total", total), ("avg", averages)] {
+            for (name, value) in TOTALS.iter().zip(stats.values()) {
+                rows.push(&[format!("{prefix}_{name}").into(), value.into()]);
+            }
+        }
+    }
+}
+
+fn push_numbers(rows: &mut Rows<'_>, database: &str, numbers: impl IntoIterator<Item = u64>) {
+    let row: Vec<Value<'_>> = [database.into()]
+        .into_iter()
+        .chain(numbers.into_iter().map(Value::from))
+        .collect();
+    rows.push(&row);
+}

@@ -1,0 +1,6 @@
+//! What an operator sees and orders: the console, signals, timers, statistics.
+
+pub(crate) mod admin;
+pub(crate) mod console;
+pub mod stats;
+pub mod timers;

@@ -1,0 +1,118 @@
+//! The idle servers of a pool, longest idle first, and what each looks like.
+//!
+//! The shape stands beside the server, so that a server which already looks like a client is found by a look through one piece of
+//! memory, however many are idle. A shape may change while its server is idle (the server's configuration was reloaded): then
+//! what stands here is out of date, which costs a restoration, as whoever links compares the shapes themselves.
+
+use crate::base::ids::ServerId;
+use crate::session::session_state::Shape;
+use std::collections::VecDeque;
+use std::collections::vec_deque::Iter;
+use std::iter::Map;
+use std::sync::Arc;
+
+/// Idle servers, longest idle first.
+#[derive(Debug, Default)]
+pub(crate) struct IdleList {
+    servers: VecDeque<(ServerId, Likeness)>,
+}
+
+/// Servers, longest idle first.
+pub(crate) type Ids<'l> = Map<Iter<'l, (ServerId, Likeness)>, fn(&(ServerId, Likeness)) -> &ServerId>;
+
+fn id_of(entry: &(ServerId, Likeness)) -> &ServerId {
+    &entry.0
+}
+
+/// What a server looked like when it became idle: equal for equal shapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Likeness(usize);
+
+impl Likeness {
+    #[inline]
+    pub(crate) fn of(shape: &Arc<Shape>) -> Self {
+        Likeness(Arc::as_ptr(shape) as usize)
+    }
+}
+
+impl IdleList {
+    /// A server becomes idle.
+    #[inline]
+    pub(crate) fn push_back(&mut self, id: ServerId, shape: &Arc<Shape>) {
+        self.servers.push_back((id, Likeness::of(shape)));
+    }
+
+    /// Takes out the latest server that looks like this, or else the latest of all.
+    #[inline]
+    pub(crate) fn take_like(&mut self, wanted: Likeness) -> Option<ServerId> {
+        if let Some(&(id, likeness)) = self.servers.back()
+            && likeness == wanted
+        {
+            self.servers.pop_back();
+            return Some(id);
+        }
+        match self.servers.iter().rposition(|(_, l)| *l == wanted) {
+            Some(at) => self.remove(at),
+            None => self.servers.pop_back().map(|(id, _)| id),
+        }
+    }
+
+    /// Takes out the one that has been idle for longest.
+    pub(crate) fn pop_front(&mut self) -> Option<ServerId> {
+        self.servers.pop_front().map(|(id, _)| id)
+    }
+
+    pub(crate) fn front(&self) -> Option<ServerId> {
+        self.servers.front().map(|(id, _)| *id)
+    }
+
+    /// The one at this place.
+    pub(crate) fn get(&self, at: usize) -> Option<ServerId> {
+        self.servers.get(at).map(|(id, _)| *id)
+    }
+
+    /// Takes out the one at this place.
+    pub(crate) fn remove(&mut self, at: usize) -> Option<ServerId> {
+        self.servers.remove(at).map(|(id, _)| id)
+    }
+
+    /// Takes this server out, if it is there.
+    pub(crate) fn forget(&mut self, id: ServerId) {
+        if let Some(at) = self.servers.iter().position(|(s, _)| *s == id) {
+            self.servers.remove(at);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> Ids<'_> {
+        self.servers.iter().map(id_of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::slab::Slab;
+    use crate::session::session_state::ShapeTable;
+
+    #[test]
+    fn a_server_that_looks_like_the_client_is_found_among_any_number() {
+        let mut shapes = ShapeTable::new();
+        let plain = shapes.empty();
+        let other = shapes.change(&plain, [("search_path", Some("a"), false)]);
+        let mut slots = Slab::new();
+        let ids: Vec<_> = (0..100).map(|_| ServerId(slots.insert_with(|_| ()))).collect();
+        let mut idle = IdleList::default();
+        for (at, id) in ids.iter().enumerate() {
+            idle.push_back(*id, if at == 3 { &other } else { &plain });
+        }
+        assert_eq!(idle.take_like(Likeness::of(&other)), Some(ids[3]));
+        assert_eq!(
+            idle.take_like(Likeness::of(&other)),
+            Some(ids[99]),
+            "there is none: the latest"
+        );
+        assert_eq!(idle.take_like(Likeness::of(&plain)), Some(ids[98]));
+        idle.forget(ids[0]);
+        assert_eq!((idle.front(), idle.iter().len()), (Some(ids[1]), 96));
+    }
+}

@@ -1,0 +1,169 @@
+//! Pools: one per database and user, and more where clients ask for settings that only a new connection can have.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::request::Endpoint;
+use crate::base::settings::PoolSettings;
+use crate::base::time::Time;
+use crate::catalog::known_code::Known;
+use crate::operator::stats::Stats;
+use crate::pools::idle_list::IdleList;
+use crate::pools::wait_queue::WaitQueue;
+use crate::session::sequences::Sequences;
+use crate::session::session_state::Shape;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// A pool's place in the table of pools; pools live as long as the process or until `autodb_idle_timeout`.
+pub(crate) type PoolId = u32;
+
+/// What a pool's servers are for. Servers of one kind never serve another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum PoolKind {
+    /// Clients.
+    Clients,
+    /// auth_query: no client and no client's setting ever reaches these servers.
+    AuthQuery,
+    /// Listener connections (see [`crate::notify::listener`]).
+    Listener,
+    /// Streaming replication: servers are opened with the client's `replication` parameter and closed after use.
+    Replication {
+        /// Physical replication (`replication=true`), which has no database; else logical (`replication=database`).
+        physical: bool,
+    },
+}
+
+impl PoolKind {
+    /// Whether its servers stream replication.
+    pub(crate) fn is_replication(self) -> bool {
+        matches!(self, PoolKind::Replication { .. })
+    }
+}
+
+/// What a pool is looked up by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PoolKey {
+    pub(crate) database: Arc<str>,
+    pub(crate) user: Arc<str>,
+    pub(crate) kind: PoolKind,
+    /// What its servers are started with, because clients ask for it: settings that only a new connection can have.
+    pub(crate) start: Box<[StartupValue]>,
+}
+
+/// Why the last attempt to open a server failed.
+#[derive(Debug, Clone)]
+pub(crate) struct LoginFailure {
+    pub(crate) sqlstate: String,
+    pub(crate) message: String,
+    /// Opening the connection failed, or the server said that it is only a matter of time.
+    pub(crate) temporary: bool,
+}
+
+/// The most canonical values of startup parameters a pool remembers; beyond it, it forgets all and asks again.
+const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
+
+/// A startup parameter as a client gave it: name and value.
+pub(crate) type StartupValue = (Box<str>, Box<str>);
+
+/// What a server reports of settings: names and values.
+pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
+
+/// One pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) key: PoolKey,
+    pub(crate) settings: PoolSettings,
+    pub(crate) credential: pgweir_auth::Credential,
+    /// What its clients do with sequences.
+    pub(crate) sequences: Sequences,
+    /// Clients have had names on its servers: see [`crate::statements::own_names`].
+    pub(crate) lends: bool,
+    /// Idle servers, longest idle first.
+    pub(crate) idle: IdleList,
+    pub(crate) waiting: WaitQueue,
+    /// All its server connections, whatever their phase.
+    pub(crate) servers: u32,
+    /// Those that are connecting or logging in.
+    pub(crate) connecting: u32,
+    /// Logged-in clients.
+    pub(crate) clients: u32,
+    /// What its servers look like after login; `None` until the first one has logged in.
+    pub(crate) welcome: Option<Arc<Shape>>,
+    /// Startup parameter values that a server has accepted, and how it reports them.
+    pub(crate) known_startup_values: HashMap<StartupValue, Reported, RandomState>,
+    /// What functions of its database do; `None` while no statement's mention of a name matters.
+    pub(crate) catalog: Option<Box<Known>>,
+    /// When one of its servers is to read the catalog.
+    pub(crate) reading_due: Option<Time>,
+    pub(crate) failure: Option<LoginFailure>,
+    pub(crate) failures_in_a_row: u32,
+    /// No new connection is tried before this.
+    pub(crate) retry_at: Option<Time>,
+    pub(crate) next_endpoint: usize,
+    /// Its database is made from `*`.
+    pub(crate) auto: bool,
+    /// When it last had a client or a server.
+    pub(crate) last_used: Time,
+    pub(crate) stats: Stats,
+}
+
+impl Pool {
+    pub(crate) fn new(now: Time, key: PoolKey, settings: PoolSettings, credential: pgweir_auth::Credential) -> Self {
+        Pool {
+            key,
+            settings,
+            credential,
+            sequences: Sequences::Unused,
+            lends: false,
+            idle: IdleList::default(),
+            waiting: WaitQueue::default(),
+            servers: 0,
+            connecting: 0,
+            clients: 0,
+            welcome: None,
+            known_startup_values: HashMap::default(),
+            catalog: None,
+            reading_due: None,
+            failure: None,
+            failures_in_a_row: 0,
+            retry_at: None,
+            next_endpoint: 0,
+            auto: false,
+            last_used: now,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Tells its database from those of other servers: pools of several entries of [databases] may lead to one database.
+    pub(crate) fn catalog_key(&self) -> Arc<str> {
+        let mut key = String::new();
+        for endpoint in &self.settings.endpoints {
+            match endpoint {
+                Endpoint::Tcp { host, port } => write!(key, "{host}:{port} "),
+                Endpoint::Unix { path, .. } => write!(key, "{path} "),
+            }
+            .expect("a String takes all");
+        }
+        key += &self.settings.server_database;
+        key.into()
+    }
+
+    pub(crate) fn remember_startup_value(&mut self, name: &str, value: &str, reported: Vec<(Arc<str>, Arc<str>)>) {
+        if self.known_startup_values.len() >= KNOWN_STARTUP_VALUES_MAX {
+            self.known_startup_values.clear();
+        }
+        self.known_startup_values
+            .insert((name.into(), value.into()), reported.into());
+    }
+
+    /// Takes a server out of the idle list, if it is there.
+    pub(crate) fn forget_idle(&mut self, id: ServerId) {
+        self.idle.forget(id);
+    }
+
+    /// The first client that waits, and since when.
+    pub(crate) fn first_waiter(&self) -> Option<(ClientId, Time)> {
+        self.waiting.front()
+    }
+}

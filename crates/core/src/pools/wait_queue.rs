@@ -1,0 +1,94 @@
+//! The clients of one pool that wait for a server, first come first served.
+//!
+//! The order is this type's alone: another policy replaces it here.
+
+use crate::base::ids::ClientId;
+use crate::base::time::Time;
+use std::collections::VecDeque;
+
+/// Waiting clients in order of arrival. A client that leaves is marked and dropped when it comes to the front, so that a
+/// thousand clients leaving at once cost a thousand steps, not a million.
+#[derive(Debug, Default)]
+pub(crate) struct WaitQueue {
+    queue: VecDeque<Option<(ClientId, Time)>>,
+    /// Number of the entry at the front; entry `n` is at `n - first`.
+    first: u64,
+    waiting: usize,
+}
+
+impl WaitQueue {
+    /// Adds a client at the end; the returned ticket takes it out again.
+    pub(crate) fn push(&mut self, client: ClientId, now: Time) -> u64 {
+        self.queue.push_back(Some((client, now)));
+        self.waiting += 1;
+        self.first + self.queue.len() as u64 - 1
+    }
+
+    /// The client that is served next.
+    pub(crate) fn front(&self) -> Option<(ClientId, Time)> {
+        self.queue.front().copied().flatten()
+    }
+
+    /// Takes the client that is served next.
+    pub(crate) fn pop(&mut self) -> Option<(ClientId, Time)> {
+        let (client, since) = self.front()?;
+        self.remove(self.first);
+        Some((client, since))
+    }
+
+    /// Takes out the client with this ticket, which must still be in.
+    pub(crate) fn remove(&mut self, ticket: u64) {
+        let place = ticket
+            .checked_sub(self.first)
+            .and_then(|at| self.queue.get_mut(at as usize));
+        if place.and_then(Option::take).is_some() {
+            self.waiting -= 1;
+        }
+        while matches!(self.queue.front(), Some(None)) {
+            self.queue.pop_front();
+            self.first += 1;
+        }
+        if self.queue.is_empty() && self.queue.capacity() > 1024 {
+            self.queue.shrink_to(64);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// In order of arrival.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ClientId, Time)> + '_ {
+        self.queue.iter().copied().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::Slot;
+
+    fn client(index: u32) -> ClientId {
+        ClientId(Slot { index, generation: 0 })
+    }
+
+    #[test]
+    fn first_come_first_served_and_leavers_are_skipped() {
+        let mut q = WaitQueue::default();
+        let tickets: Vec<u64> = (0..5).map(|n| q.push(client(n), Time(n.into()))).collect();
+        q.remove(tickets[2]);
+        q.remove(tickets[0]);
+        q.remove(tickets[0]);
+        assert_eq!(q.len(), 3);
+        let order: Vec<_> = std::iter::from_fn(|| q.pop()).map(|(c, _)| c.0.index).collect();
+        assert_eq!(order, [1, 3, 4]);
+        assert!(q.is_empty() && q.front().is_none());
+        let ticket = q.push(client(9), Time(9));
+        q.remove(ticket);
+        assert!(q.is_empty());
+    }
+}

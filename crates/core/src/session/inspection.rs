@@ -1,0 +1,510 @@
+//! Reading statements for what they may do to the session, on their way to a server.
+//!
+//! Only `session_state = full` looks. The verdict on a prepared statement is kept with the statement; a Query is read each
+//! time. Text that is too long to be read whole counts as code of which nothing is known.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::settings::PoolMode;
+use crate::base::time::Time;
+use crate::client::Waiting;
+use crate::flow::client_messages::{Message, Step};
+use crate::pooler::Pooler;
+use crate::session::resetting::Returns;
+use crate::statements::own_names::Mentioned;
+use crate::statements::prepared::Statement;
+use crate::upstream::reply_queue::{Entry, Ready};
+use pgweir_sql::{Condensed, Effects};
+use pgweir_wire::frontend::BindNames;
+use pgweir_wire::{HEADER_BYTES, Reader};
+
+/// The longest message whose text is read, bytes; a longer one is passed on as it comes.
+pub(crate) const INSPECT_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest name a custom setting may have to be looked for among parameters, bytes.
+const SETTING_NAME_BYTES_MAX: usize = 128;
+
+/// Constants of a text that may be names of settings and are taken for such.
+const NAMED_SETTINGS_MAX: usize = 32;
+
+/// What a text that nobody has read may have done.
+const UNREAD: Effects = pgweir_sql::UNREAD.union(Effects::SETTINGS).union(Effects::ENDS);
+
+/// `lo_open`, `lo_close`, `loread`, `lowrite` and the others of libpq's, by number: they leave nothing in the session.
+const LARGE_OBJECTS: [u32; 14] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
+
+/// What leaves nothing to ask about behind it.
+const ONLY_ASKS: Effects = Effects::DRAWS
+    .union(Effects::STATEMENTS)
+    .union(Effects::TEMPORARY_SCHEMA)
+    .union(Effects::CURRENT_SETTING)
+    .union(Effects::LOCAL);
+
+impl Pooler {
+    /// Whether this client's session is kept for it from server to server.
+    pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
+        let pool = self.clients.get(id.0).and_then(|c| c.pool);
+        self.settings.keeps_sessions
+            && pool.is_some_and(|p| {
+                let pool = self.pool(p);
+                pool.settings.mode != PoolMode::Session && !pool.key.kind.is_replication()
+            })
+    }
+
+    /// A text is about to be passed on: what it may do, or the step where its message is not passed on yet. It is `None`
+    /// where it is too long to be read.
+    pub(crate) fn inspect_text(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        text: Option<&[u8]>,
+        verdict: &pgweir_sql::Statement,
+    ) -> Result<Effects, Step> {
+        let Some(text) = text else {
+            if self.keeps_session(id) {
+                if let Some(step) = self.uses_sequences(now, id, server_id, UNREAD, message) {
+                    return Err(step);
+                }
+                self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
+            }
+            return Ok(Effects::ALL);
+        };
+        if let pgweir_sql::Statement::SetLocal(name) = verdict {
+            self.note_custom_setting(id, std::str::from_utf8(name).unwrap_or_default());
+        }
+        let effects = crate::base::secret_names::effects_of(text);
+        let looks = !effects.is_empty() || self.knows_names(server_id);
+        if looks && let Some(step) = self.inspect_effects(now, id, server_id, message, effects, text, verdict) {
+            return Err(step);
+        }
+        Ok(effects)
+    }
+
+    /// The same of a Query whose text is too long to be kept: what is left of it without its constants is judged when its
+    /// last byte is on its way, as nothing of it runs before.
+    #[cold]
+    pub(crate) fn inspect_long(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+    ) -> Result<Effects, Step> {
+        if self.keeps_session(id) {
+            // What it asks is known when it has passed.
+            if let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message) {
+                return Err(step);
+            }
+            let mut condensed = Box::<Condensed>::default();
+            condensed.feed(message.body());
+            self.client_mut(id).long_text = Some(condensed);
+            if message.is_whole() {
+                self.long_text_ends(now, id, server_id);
+            }
+        }
+        Ok(Effects::ALL)
+    }
+
+    /// The last byte of a long Query is on its way.
+    #[cold]
+    pub(crate) fn long_text_ends(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        let Some(condensed) = self.client_mut(id).long_text.take() else {
+            return;
+        };
+        let Some(text) = condensed.finish() else {
+            return self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
+        };
+        let effects = pgweir_sql::effects(&text);
+        let mut effects = self.effects_of_names(now, server_id, &text, effects).without(ONLY_ASKS);
+        if effects.intersects(Effects::PASSES | Effects::PREPARE) {
+            effects = effects.without(Effects::PASSES) | pgweir_sql::UNREAD;
+        }
+        if !effects.is_empty() {
+            self.suspect_text(now, id, effects, &text, Vec::new());
+        }
+    }
+
+    /// `Some`: the text is not passed on now. As a rule it is looked at again, on another server maybe.
+    #[cold]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "who, where, and what was found of the text so far"
+    )]
+    fn inspect_effects(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        effects: Effects,
+        text: &[u8],
+        verdict: &pgweir_sql::Statement,
+    ) -> Option<Step> {
+        let of_text = effects;
+        let effects = self.effects_of_names(now, server_id, text, effects);
+        if !self.keeps_session(id) {
+            self.prepare_for(server_id, effects, None);
+            self.note_traces(server_id, effects);
+            return None;
+        }
+        if effects.intersects(Effects::SEQUENCE) && self.goes_to_own_server(now, id, server_id) {
+            return Some(Step::Wait);
+        }
+        let ends = ends_statements(verdict);
+        if !ends {
+            let waits = self
+                .minds_sequences(now, id, server_id, message, of_text, effects, text)
+                .or_else(|| self.waits_to_lend(id, server_id, effects, text));
+            if waits.is_some() {
+                return waits;
+            }
+        }
+        let mut mentioned = if ends {
+            Mentioned::default()
+        } else {
+            self.lend_names(now, id, server_id, effects, text)
+        };
+        mentioned.effects |= self.effects_of_unknown(id, server_id, effects, verdict);
+        let mut effects = self.prepare_for(server_id, effects | mentioned.effects, None);
+        let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
+        if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
+            // Of a PREPARE in other company: what EXECUTE gives it nobody follows.
+            effects |= Effects::UNTOLD;
+        }
+        if effects.intersects(Effects::PASSES) {
+            let passed = self.settings_passed(server_id, text);
+            effects = effects.without(Effects::PASSES);
+            if passed.untold || !passed.parameters.is_empty() {
+                effects |= Effects::UNTOLD;
+            }
+            mentioned.hidden.extend(passed.names);
+        }
+        let effects = if self.follows_names_in(id, verdict) {
+            effects.without(Effects::PREPARE)
+        } else {
+            effects
+        };
+        if !effects.is_empty() {
+            self.suspect_text(now, id, effects, text, mentioned.hidden);
+        }
+        None
+    }
+
+    /// Parse at the beginning of a segment, on a server that may remember what others have drawn from sequences: as a rule its
+    /// Bind follows, and what is done in front of that within the segment makes it a pipeline, in which not every statement
+    /// may run.
+    #[cold]
+    pub(crate) fn forget_before_parse(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        statement: &Statement,
+    ) -> Option<Step> {
+        let server = self.server_mut(server_id);
+        let (now, open) = (server.request_time, server.queue.segment_open());
+        let ours = server.begin_owed && server.queue.all_ours();
+        if open && !ours || !self.keeps_session(id) || ends_statements(&statement.verdict) {
+            return None;
+        }
+        let effects = self.effects_of_names_in(now, server_id, statement);
+        let (of_text, text) = (statement.effects, &statement.query);
+        self.minds_sequences(now, id, server_id, message, of_text, effects, text)
+    }
+
+    /// See [`Pooler::uses_sequences`]. What the statements do that the text names counts as well.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "who, where, and what was found of the text so far"
+    )]
+    fn minds_sequences(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        of_text: Effects,
+        effects: Effects,
+        text: &[u8],
+    ) -> Option<Step> {
+        let mut effects = self.sequence_effects(server_id, of_text, effects);
+        for statement in self.statements_mentioned(id, server_id, effects, text) {
+            effects |= self.effects_of_names_in(now, server_id, &statement);
+        }
+        self.uses_sequences(now, id, server_id, effects, message)
+    }
+
+    /// Does what must be done before a text with these effects runs, and says which of them are left to ask about after
+    /// it. `runs` is the statement that runs, where it is a prepared one.
+    fn prepare_for(&mut self, server_id: ServerId, effects: Effects, runs: Option<u64>) -> Effects {
+        if effects.intersects(Effects::STATEMENTS) {
+            self.hide_statements(server_id, runs);
+        }
+        effects.without(ONLY_ASKS)
+    }
+
+    /// The session is about to look at its prepared statements: those under the pooler's names are closed, to be prepared
+    /// again when they are used next.
+    fn hide_statements(&mut self, server_id: ServerId, but: Option<u64>) {
+        for statement in self.server_mut(server_id).held.all_under_our_names() {
+            if Some(statement.id) != but {
+                self.inject_close(server_id, &statement);
+            }
+        }
+        let pool = self.server_mut(server_id).pool;
+        if self.pool(pool).lends {
+            // What a PREPARE of ours that failed has left.
+            let preparing = self.own_statements.names.preparing.clone();
+            self.close_whatever(server_id, &preparing);
+        }
+    }
+
+    /// What EXECUTE may do where nobody knows what it executes: what others than the client's PREPARE have made.
+    fn effects_of_unknown(
+        &self,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        verdict: &pgweir_sql::Statement,
+    ) -> Effects {
+        use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Execute, Prepare};
+        if !effects.intersects(Effects::PREPARE) || !self.keeps_session(id) {
+            return Effects::NONE;
+        }
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        match verdict {
+            Prepare(_) | Deallocate(_) | DeallocateAll | DiscardAll => Effects::NONE,
+            Execute(name) if client.statement(name).is_some() => Effects::NONE,
+            _ if self.may_meet_prepare(id, server_id) => pgweir_sql::UNREAD,
+            _ => Effects::NONE,
+        }
+    }
+
+    fn suspect_text(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
+        hidden.extend(self.settings_named(id, effects, text));
+        self.suspect(now, id, effects, text, hidden);
+    }
+
+    /// Settings that a text with these effects may make and `pg_settings` does not show.
+    fn settings_named(&mut self, id: ClientId, effects: Effects, text: &[u8]) -> Vec<Box<str>> {
+        if !effects.intersects(Effects::SETTINGS | Effects::CODE) {
+            return Vec::new();
+        }
+        let mut names = pgweir_sql::hidden_settings(text);
+        let of_functions = self.settings_of_functions(id);
+        if !of_functions.is_empty() {
+            // A function may be given the name of a setting.
+            let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
+            names.extend(constants.filter_map(setting_name).take(NAMED_SETTINGS_MAX));
+            names.extend(of_functions);
+        }
+        names
+    }
+
+    /// A Bind of a statement that may do something to the session.
+    pub(crate) fn suspect_bound(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        statement: &Statement,
+        names: &BindNames<'_>,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        if !self.settings.keeps_sessions {
+            return None;
+        }
+        if !statement.effects.is_empty() {
+            let returns = Returns::of(&statement.verdict, &statement.query);
+            self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
+        }
+        let effects = self.effects_of_names_in(now, server_id, statement);
+        if effects.intersects(Effects::SEQUENCE)
+            && self.keeps_session(id)
+            && self.goes_to_own_server(now, id, server_id)
+        {
+            return Some(Step::Wait);
+        }
+        let may_name = self.keeps_session(id) && !ends_statements(&statement.verdict);
+        if may_name {
+            let (of_text, text) = (statement.effects, &statement.query);
+            let waits = self
+                .minds_sequences(now, id, server_id, message, of_text, effects, text)
+                .or_else(|| self.waits_to_lend(id, server_id, effects, text));
+            if waits.is_some() {
+                return waits;
+            }
+        }
+        let mut mentioned = if may_name {
+            self.lend_names(now, id, server_id, effects, &statement.query)
+        } else {
+            Mentioned::default()
+        };
+        mentioned.effects |= self.effects_of_unknown(id, server_id, effects, &statement.verdict);
+        let mut effects = self.prepare_for(server_id, effects | mentioned.effects, Some(statement.id));
+        if !self.keeps_session(id) || effects.is_empty() {
+            return None;
+        }
+        let mut named = mentioned.hidden;
+        let mut parameters = Vec::new();
+        if effects.intersects(Effects::PASSES) {
+            let passed = self.settings_passed(server_id, &statement.query);
+            effects = effects.without(Effects::PASSES);
+            if passed.untold {
+                effects |= Effects::UNTOLD;
+            }
+            named.extend(passed.names);
+            parameters = passed.parameters;
+        }
+        if effects.intersects(Effects::SETTINGS | Effects::CODE) && statement.query.contains(&b'$') {
+            if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
+                return Some(Step::NeedBytes);
+            }
+            parameters.extend(pgweir_sql::setting_parameters(&statement.query));
+            let given = Given::read(message.body(), names);
+            if !message.is_whole() && !parameters.is_empty() || parameters.iter().any(|n| !given.tells(*n)) {
+                effects |= Effects::UNTOLD;
+            }
+            named.extend(given.names());
+        }
+        named.extend(self.settings_named(id, effects, &statement.query));
+        let effects = without_mere_ends(effects, &statement.verdict);
+        self.suspect(now, id, effects, &statement.query, named);
+        None
+    }
+
+    /// Execute of what may be a portal that resets settings: the client's startup values are made again behind it.
+    pub(crate) fn execute_reset(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        if !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        let portal = Reader::new(message.body()).cstr().ok();
+        let client = self.client_mut(id);
+        let returns = match &client.bound_reset {
+            Some(bound) if portal == Some(&*bound.0) => client.bound_reset.take().map(|b| b.1),
+            _ => None,
+        };
+        let step = self.execute_as_bound(id, server_id, message);
+        if let (Some(returns), Step::Progress(_)) = (returns, step) {
+            self.make_startup_values(id, server_id, &returns);
+        }
+        step
+    }
+
+    /// A Query that has been looked at, behind everything that must precede it.
+    pub(crate) fn send_query(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        mut entry: Entry,
+        returns: Option<Returns>,
+    ) -> Step {
+        let Some(returns) = returns.filter(|_| message.is_whole()) else {
+            self.server_mut(server_id).queue.push(entry);
+            return self.forward(id, server_id, message);
+        };
+        let ready = self.return_to_startup(id, server_id, &returns);
+        entry.ready = ready;
+        self.server_mut(server_id).queue.push(entry);
+        let step = self.forward(id, server_id, message);
+        match ready {
+            Ready::Decides => {
+                let client = self.client_mut(id);
+                client.reset_among = Some(Box::new(returns));
+                client.waiting = Waiting::ForReplies;
+            }
+            Ready::Passes | Ready::Told => {}
+        }
+        step
+    }
+}
+
+/// A DEALLOCATE alone makes no prepared statement that could tie the client to its server.
+fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
+    use pgweir_sql::Statement::{Deallocate, DeallocateAll};
+    match verdict {
+        Deallocate(_) | DeallocateAll => effects.without(Effects::PREPARE),
+        _ => effects,
+    }
+}
+
+/// Whether a text, as a whole, ends statements: it acts on the client's names without the server's knowing them.
+fn ends_statements(verdict: &pgweir_sql::Statement) -> bool {
+    use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
+    matches!(verdict, Deallocate(_) | DeallocateAll | DiscardAll)
+}
+
+/// Whether a FunctionCall calls a function for large objects; its body begins with the function's number.
+pub(crate) fn calls_large_objects(body: &[u8]) -> bool {
+    let number = body.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+    number.is_some_and(|number| LARGE_OBJECTS.contains(&number))
+}
+
+/// The values of a Bind, as far as they have been read; `None` is NULL.
+struct Given<'a>(Vec<Option<&'a [u8]>>);
+
+impl<'a> Given<'a> {
+    fn read(body: &'a [u8], names: &BindNames<'_>) -> Self {
+        let mut values = Vec::new();
+        let mut read = || -> Option<()> {
+            let mut reader = Reader::new(&body[names.wire_bytes()..]);
+            let formats = usize::try_from(reader.i16().ok()?).ok()?;
+            reader.bytes(formats * 2).ok()?;
+            for _ in 0..reader.i16().ok()? {
+                values.push(match usize::try_from(reader.i32().ok()?) {
+                    Ok(length) => Some(reader.bytes(length).ok()?),
+                    Err(_) => None,
+                });
+            }
+            Some(())
+        };
+        debug_assert!(body.len() + HEADER_BYTES >= names.wire_bytes());
+        read();
+        Given(values)
+    }
+
+    /// Custom settings that any of them names, as in `select set_config($1, $2, false)`.
+    fn names(&self) -> impl Iterator<Item = Box<str>> {
+        self.0.iter().flatten().filter_map(|value| setting_name(value))
+    }
+
+    /// Whether the value of this parameter (`$1` is 1), taken for the name of a setting, is known, or in `pg_settings`.
+    fn tells(&self, number: u16) -> bool {
+        match self.0.get(usize::from(number).wrapping_sub(1)) {
+            Some(Some(value)) => !value.contains(&b'.') || setting_name(value).is_some(),
+            Some(None) => true,
+            None => false,
+        }
+    }
+}
+
+/// `app.tenant`, `role`: a name that pg_settings does not show.
+pub(crate) fn setting_name(value: &[u8]) -> Option<Box<str>> {
+    let text = std::str::from_utf8(value)
+        .ok()
+        .filter(|t| t.len() <= SETTING_NAME_BYTES_MAX)?;
+    let is_word = |word: &str| {
+        !word.starts_with(|c: char| c.is_ascii_digit() || c == '$')
+            && !word.is_empty()
+            && word.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '$')
+    };
+    let custom = text.contains('.') && text.split('.').all(is_word);
+    (custom || text.eq_ignore_ascii_case("role") || text.eq_ignore_ascii_case("session_authorization"))
+        .then(|| text.to_ascii_lowercase().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_could_name_a_custom_setting_is_taken_for_one() {
+        assert_eq!(setting_name(b"app.Tenant").as_deref(), Some("app.tenant"));
+        assert_eq!(setting_name(b"role").as_deref(), Some("role"));
+        for no in ["3.14", "a", "", ".", "a.", "x y.z", "datestyle"] {
+            assert_eq!(setting_name(no.as_bytes()), None, "{no}");
+        }
+    }
+}

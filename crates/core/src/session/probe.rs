@@ -1,0 +1,739 @@
+//! Probes: asking a server what became of the session, when a transaction may have changed it.
+//!
+//! The text of a statement says only what it *may* do ([`pgweir_sql::Effects`]); whether a SET took effect, a temporary
+//! table was rolled back or a lock is still held, the server knows best. So when such a transaction has ended and nothing
+//! else is owed, the pooler asks, behind the ReadyForQuery the client already has, and lets the server go only when the
+//! answer says that nothing ties the client to it.
+//!
+//! A probe is a segment of its own of prepared statements with every name qualified, so that no search_path, role or
+//! unnamed statement of the client's matters; it runs without a statement timeout and under no deferrable default
+//! (recording F3).
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::base::weakness::Weakness;
+use crate::client::Waiting;
+use crate::pooler::Pooler;
+use crate::server::ServerPhase;
+use crate::session::pins::{Cleanup, PROBED, PinReason, Pinned, Pins};
+use crate::session::session_state::{Shape, difference};
+use crate::statements::prepared::Statement;
+use crate::upstream::reply_queue::{Entry, Expect, To};
+use pgweir_sql::Effects;
+use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, Writer, backend};
+use std::sync::Arc;
+
+/// Settings that one client's session may have beyond those `pg_settings` shows; one that names more is pinned.
+const HIDDEN_SETTINGS_MAX: usize = 256;
+
+/// What a transaction may have done to the session, since the last probe.
+#[derive(Debug, Default)]
+pub(crate) struct Suspicion {
+    pub(crate) effects: Effects,
+    /// Settings it names that `pg_settings` does not show.
+    pub(crate) hidden: Vec<Box<str>>,
+    /// Texts that it comes from, and that the server has not refused.
+    texts: u32,
+    /// The last of them is one statement.
+    single: bool,
+    /// The beginning of the first suspicious statement.
+    pub(crate) statement: Box<str>,
+    /// What the session looked like before it.
+    before: Option<Arc<Shape>>,
+    /// Probes that were to tell and failed.
+    probes_failed: u8,
+}
+
+/// A probe that has not been answered yet.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    /// Whether settings were asked for.
+    pub(crate) settings: bool,
+    /// Name and value of every setting the session has made.
+    rows: Vec<(Box<str>, Option<Box<str>>)>,
+    /// The text of what ran may have made temporary objects.
+    temporary: bool,
+    /// What ran may have made statements by SQL-level PREPARE.
+    pub(crate) prepares: bool,
+    /// Time limits that the probe lifted for itself, with the session's own values.
+    lifted: Vec<(Box<str>, Option<Box<str>>)>,
+    /// One for each of [`PROBED`].
+    pins: Option<[bool; PROBED.len()]>,
+    /// The session has a schema for temporary objects.
+    temporary_schema: bool,
+    /// A name or value was not UTF-8.
+    unreadable: bool,
+    /// Why it failed.
+    failed: Option<Box<str>>,
+    /// What it was about.
+    about: Suspicion,
+}
+
+/// Failed probes in a row before a client keeps its server, of whose state nothing is known, until it leaves.
+const PROBES_FAILED_MAX: u8 = 3;
+
+/// Time limits that are lifted while a probe runs, with the major version of PostgreSQL that brought them.
+const LIMITS: [(&str, u32); 3] = [
+    ("statement_timeout", 0),
+    ("lock_timeout", 0),
+    ("transaction_timeout", 17),
+];
+
+/// The setting that SET ROLE makes, and its value where no role is taken.
+const ROLE: &str = "role";
+const NO_ROLE: &str = "none";
+
+/// What a probe must look at.
+struct Asks {
+    pins: bool,
+    locks: bool,
+    settings: bool,
+}
+
+impl Asks {
+    /// For a transaction that may have had these effects, of a client that is pinned so.
+    fn of(effects: Effects, pins: Pins) -> Self {
+        let unknown_code = effects.intersects(Effects::CODE);
+        let may_have_ended = effects.intersects(Effects::ENDS) && pins.of_session();
+        let may_pin = MAY_PIN
+            .iter()
+            .any(|(effect, reason)| effects.intersects(*effect) && !pins.contains(*reason));
+        Asks {
+            pins: unknown_code || may_have_ended || may_pin,
+            locks: unknown_code || effects.intersects(Effects::LOCKS) || pins.contains(PinReason::AdvisoryLocks),
+            settings: unknown_code || effects.intersects(Effects::SETTINGS),
+        }
+    }
+}
+
+/// Which reason an effect may bring about.
+const MAY_PIN: [(Effects, PinReason); PROBED.len()] = [
+    (Effects::TEMPORARY, PinReason::TemporaryObjects),
+    (Effects::LOCKS, PinReason::AdvisoryLocks),
+    (Effects::CURSORS, PinReason::HeldCursors),
+    (Effects::LISTEN, PinReason::Listening),
+    (Effects::PREPARE, PinReason::PreparedStatements),
+];
+
+/// Effects that no probe can see: they pin until the client leaves.
+const PIN_FOR_GOOD: [(Effects, PinReason); 6] = [
+    (Effects::LOAD, PinReason::Library),
+    (Effects::SEED, PinReason::Seed),
+    (Effects::SERVER_BOUND, PinReason::ServerBound),
+    (Effects::SEQUENCE, PinReason::Sequences),
+    (Effects::NATIVE, PinReason::NativeCode),
+    (Effects::UNTOLD, PinReason::UntoldSetting),
+];
+
+impl Suspicion {
+    /// Reasons to keep the client on its server until it leaves.
+    fn pins_for_good(&self) -> impl Iterator<Item = PinReason> {
+        let effects = self.effects;
+        PIN_FOR_GOOD
+            .into_iter()
+            .filter(move |(effect, _)| effects.intersects(*effect))
+            .map(|(_, reason)| reason)
+    }
+}
+
+impl Pooler {
+    /// The server has refused a text before it ran anything of it: what no probe can see has not happened. Where other texts
+    /// are suspected as well, it is not known whose it would be.
+    #[cold]
+    pub(crate) fn text_refused(&mut self, server_id: ServerId, fields: &ErrorFields<'_>) {
+        let server = self.servers.get(server_id.0).expect("looked up by the caller");
+        let front = server.queue.front().map(|e| (e.expect, e.to == To::Forward));
+        if !matches!(
+            front,
+            Some((Expect::Query | Expect::Parse | Expect::ParseUnnamed, true))
+        ) {
+            return;
+        }
+        let link = self.servers.get(server_id.0).and_then(|s| s.link);
+        let client = link.and_then(|id| self.clients.get_mut(id.0));
+        let suspicion = client.and_then(|c| c.suspicion.as_mut());
+        if let Some(suspicion) = suspicion.filter(|s| s.texts == 1 && (s.single || fields.is_of_grammar())) {
+            suspicion.texts = 0;
+            for (effect, _) in PIN_FOR_GOOD {
+                suspicion.effects = suspicion.effects.without(effect);
+            }
+        }
+    }
+
+    /// A statement of the client's is on its way to its server.
+    pub(crate) fn suspect(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
+        if effects.is_empty() {
+            return;
+        }
+        if effects.intersects(Effects::DEFINES | Effects::TEMPORARY)
+            && let Some(server_id) = self.client_mut(id).link
+        {
+            let server = self.server_mut(server_id);
+            server.defines |= effects.intersects(Effects::DEFINES);
+            if effects.intersects(Effects::TEMPORARY) {
+                server.held.temporary_objects(true);
+            }
+        }
+        for name in &hidden {
+            self.note_custom_setting(id, name);
+        }
+        let client = self.client_mut(id);
+        let suspicion = client.suspicion.get_or_insert_with(|| {
+            Box::new(Suspicion {
+                statement: beginning(text),
+                before: Some(client.shape.clone()),
+                ..Suspicion::default()
+            })
+        });
+        suspicion.effects |= effects;
+        suspicion.texts += 1;
+        suspicion.single = text
+            .iter()
+            .position(|b| *b == b';')
+            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
+        for name in hidden {
+            if !suspicion.hidden.contains(&name) {
+                suspicion.hidden.push(name);
+            }
+        }
+        if suspicion.hidden.len() > HIDDEN_SETTINGS_MAX {
+            suspicion.hidden.truncate(HIDDEN_SETTINGS_MAX);
+            self.pin_by(now, id, PinReason::UnreadableSetting, text);
+        }
+    }
+
+    /// Keeps a client on its server: what it did cannot be done again elsewhere.
+    pub(crate) fn pin_by(&mut self, now: Time, id: ClientId, reason: PinReason, text: &[u8]) {
+        let client = self.client_mut(id);
+        if client.pinned.is_none() && reason != PinReason::SessionPooling {
+            client.pinned = Some(Box::new(Pinned {
+                since: now,
+                statement: beginning(text),
+            }));
+        }
+        if !client.pins.contains(reason) {
+            client.pins.insert(reason);
+            self.state_stats.pinned(reason);
+        }
+    }
+
+    /// Asks the server what the client's last transactions did to the session. Called when the server is clean; says
+    /// whether there was anything to ask.
+    pub(crate) fn probe(&mut self, now: Time, server_id: ServerId) -> bool {
+        let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
+            return false;
+        };
+        let always = self.settings.probe_always
+            && self.keeps_session(id)
+            && self.clients.get(id.0).is_some_and(|c| c.used_server);
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return false;
+        };
+        client.used_server = false;
+        let mut about = match client.suspicion.take() {
+            Some(suspicion) => *suspicion,
+            None if always => Suspicion::default(),
+            None => return false,
+        };
+        for reason in about.pins_for_good() {
+            self.pin_by(now, id, reason, about.statement.as_bytes());
+        }
+        if always {
+            about.effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
+            if self.settings.probe_always_locks {
+                about.effects |= Effects::LOCKS;
+            }
+        }
+        let weak = self.is_weak(Weakness::AsksUnderCancel);
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return false;
+        };
+        let asks = Asks::of(about.effects, client.pins);
+        if !asks.pins && !asks.settings {
+            return false;
+        }
+        // What has been reset must be made again before the client goes on.
+        let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
+        let other_startup = self
+            .servers
+            .get(server_id.0)
+            .is_some_and(|s| !Arc::ptr_eq(&s.base, &client.base));
+        if asks.settings && resets && other_startup && client.waiting == Waiting::No {
+            client.waiting = Waiting::ForProbe;
+        }
+        if self
+            .servers
+            .get(server_id.0)
+            .is_some_and(|s| s.cancels_in_flight > 0 && !weak)
+        {
+            // It would hit the question: the end of the cancel brings us back here.
+            self.client_mut(id).suspicion = Some(Box::new(about));
+            return true;
+        }
+        let hidden = asks.settings.then(|| self.hidden_settings_of(id, &mut about));
+        self.state_stats.probes += 1;
+        let locks = asks.pins.then_some(asks.locks);
+        self.send_probe(server_id, locks, hidden.as_deref(), about);
+        true
+    }
+
+    /// Names of the settings that no view shows and this client's session may have.
+    fn hidden_settings_of(&self, id: ClientId, about: &mut Suspicion) -> Vec<Box<str>> {
+        let mut names = about.hidden.clone();
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        // What DISCARD ALL has returned to its startup value was made again behind it.
+        let made = client.shape.settings().iter().chain(client.base.settings());
+        for setting in made.filter(|s| s.is_hidden()) {
+            if !names.iter().any(|n| n.eq_ignore_ascii_case(&setting.name)) {
+                names.push((&*setting.name).into());
+            }
+        }
+        // No report tells of a role, whatever has taken it.
+        if !names.iter().any(|n| &**n == ROLE) {
+            names.push(ROLE.into());
+        }
+        names
+    }
+
+    /// `locks`: whether to look at pg_locks, which visits every backend; `None` asks for no pins at all. `hidden` are the
+    /// names of settings to ask for beside those that `pg_settings` shows; `None` asks for no settings at all.
+    fn send_probe(&mut self, server_id: ServerId, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
+        let (pins, settings, set_config) = (
+            self.own_statements.probe_pins.clone(),
+            self.own_statements.probe_settings.clone(),
+            self.own_statements.set_config_local.clone(),
+        );
+        if about.probes_failed > 0 {
+            self.forget_own_statements(server_id);
+        }
+        let limits = self.time_limits(server_id, &about);
+        let followed = self.names_by_sql(server_id);
+        let server = self.server_mut(server_id);
+        server.probe = Some(Box::new(Probe {
+            settings: hidden.is_some(),
+            temporary: about.effects.intersects(Effects::TEMPORARY),
+            prepares: about.effects.intersects(Effects::PREPARE),
+            about,
+            ..Probe::default()
+        }));
+        let deferrable = server.shape.is_deferrable();
+        if deferrable {
+            self.own_begin(server_id);
+        }
+        for name in limits {
+            self.probe_with(server_id, &set_config, &[Some(name.as_bytes()), Some(b"0")]);
+        }
+        if let Some(locks) = locks {
+            let followed = array_literal(&followed);
+            self.probe_with(
+                server_id,
+                &pins,
+                &[Some(if locks { b"t" } else { b"f" }), Some(&followed)],
+            );
+        }
+        if let Some(hidden) = hidden {
+            let hidden: Vec<&[u8]> = hidden.iter().map(|name| name.as_bytes()).collect();
+            let array = array_literal(&hidden);
+            self.probe_with(server_id, &settings, &[Some(&array)]);
+        }
+        if deferrable {
+            self.own_commit(server_id);
+        }
+        if matches!(self.server_mut(server_id).phase, ServerPhase::ConnectQuery) {
+            // Many a server is never asked again.
+            self.inject_close(server_id, &settings);
+        }
+        self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
+        self.send(server_id, |w| w.sync());
+        if deferrable {
+            self.own_rollback(server_id);
+        }
+    }
+
+    /// The time limits that a probe lifts for itself, where the session may have one: it is known to, code may have made it,
+    /// or an earlier probe has failed.
+    fn time_limits(&self, server_id: ServerId, about: &Suspicion) -> Vec<&'static str> {
+        let shape = &self.servers.get(server_id.0).expect("looked up by the caller").shape;
+        let may_have = about.effects.intersects(Effects::CODE) || about.probes_failed > 0 || shape.is_hurried();
+        let exists = |since: u32| since == 0 || shape.server_major().is_some_and(|major| major >= since);
+        let limits = LIMITS.iter().filter(|(_, since)| may_have && exists(*since));
+        limits.map(|(name, _)| *name).collect()
+    }
+
+    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports.
+    pub(crate) fn ask_new_server(&mut self, server_id: ServerId) {
+        self.send_probe(server_id, None, Some(&[ROLE.into()]), Suspicion::default());
+    }
+
+    /// A statement of the pooler's own may not be on the server any more, whatever has become of it: each is prepared again
+    /// in front of its next use.
+    fn forget_own_statements(&mut self, server_id: ServerId) {
+        for statement in self.server_mut(server_id).held.all_own() {
+            self.inject_close(server_id, &statement);
+            if let Some(close) = self.server_mut(server_id).queue.back_mut() {
+                close.to = To::Probe;
+            }
+        }
+    }
+
+    /// Runs one of the pooler's own statements as part of a probe.
+    pub(crate) fn probe_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+        self.ensure_held(server_id, statement);
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.preparing_is_probing();
+        queue.push(Entry::probe(Expect::Bind));
+        queue.push(Entry::probe(Expect::Execute));
+        let name = statement.server_name();
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.bind_text(name, values);
+            writer.execute();
+        });
+    }
+
+    /// Begins a transaction that no default of the client's can hold up, for statements of the pooler's own.
+    pub(crate) fn own_begin(&mut self, server_id: ServerId) {
+        let begin = self.own_statements.begin_plain.clone();
+        self.probe_with(server_id, &begin, &[]);
+    }
+
+    /// Ends what [`Pooler::own_begin`] began.
+    pub(crate) fn own_commit(&mut self, server_id: ServerId) {
+        let commit = self.own_statements.commit.clone();
+        self.probe_with(server_id, &commit, &[]);
+    }
+
+    /// Behind the Sync of what [`Pooler::own_begin`] began on a client's server: the client may have sent its next request,
+    /// which must not meet a failed transaction of the pooler's.
+    pub(crate) fn own_rollback(&mut self, server_id: ServerId) {
+        if matches!(self.server_mut(server_id).phase, ServerPhase::Linked) {
+            self.query_for_nothing(server_id, b"ROLLBACK");
+        }
+    }
+
+    /// Sends a client's server a Query whose answer means nothing, an error neither.
+    pub(crate) fn query_for_nothing(&mut self, server_id: ServerId, text: &[u8]) {
+        let server = self.server_mut(server_id);
+        server.unnamed = crate::server::Unnamed::Nothing;
+        server.queue.push(Entry::probe(Expect::Query));
+        self.send(server_id, |w| w.query(text));
+    }
+
+    /// A whole row of a probe's answer.
+    pub(crate) fn probe_row(&mut self, server_id: ServerId, message: &[u8]) {
+        if self.servers.get(server_id.0).is_some_and(|s| s.reading.is_some()) {
+            return self.catalog_row(server_id, message);
+        }
+        let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) else {
+            return self.channel_row(server_id, message);
+        };
+        if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
+            // A value too long to be kept.
+            probe.unreadable = true;
+            return;
+        }
+        let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
+            probe.failed = Some("malformed row".into());
+            return;
+        };
+        match row[..] {
+            [temporary_schema] => probe.temporary_schema = temporary_schema == Some(b"t"),
+            [name, value] => match (name.map(std::str::from_utf8), value.map(std::str::from_utf8)) {
+                (Some(Ok(name)), None) => probe.rows.push((name.into(), None)),
+                (Some(Ok(name)), Some(Ok(value))) => probe.rows.push((name.into(), Some(value.into()))),
+                _ => probe.unreadable = true,
+            },
+            [.., temporary_schema] if row.len() == PROBED.len() + 1 => {
+                probe.temporary_schema = temporary_schema == Some(b"t");
+                let mut held = [false; PROBED.len()];
+                for (held, value) in held.iter_mut().zip(&row) {
+                    *held = *value == Some(b"t");
+                }
+                probe.pins = Some(held);
+            }
+            [Some(name), Some(before), _] => match (std::str::from_utf8(name), std::str::from_utf8(before)) {
+                (Ok(name), Ok(before)) => probe.lifted.push((name.into(), Some(before.into()))),
+                _ => probe.unreadable = true,
+            },
+            _ => {}
+        }
+    }
+
+    /// The server refused a probe.
+    pub(crate) fn probe_failed(&mut self, server_id: ServerId, fields: &ErrorFields<'_>) {
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        if let Some(probe) = &mut server.probe {
+            probe.failed = Some(String::from_utf8_lossy(fields.message).into());
+        } else if let Some(reading) = &mut server.reading {
+            reading.fails(fields.sqlstate, fields.message);
+        } else {
+            server.move_failed = true;
+        }
+    }
+
+    /// The server has answered a probe to the end.
+    pub(crate) fn probed(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get_mut(server_id.0) else {
+            return;
+        };
+        let Some(mut probe) = server.probe.take() else { return };
+        let Some(id) = server.link else {
+            return self.told_without_client(server_id, &probe);
+        };
+        if let Some(failed) = probe.failed.take() {
+            return self.probe_was_in_vain(now, id, server_id, probe.about, &failed);
+        }
+        let client = self.client_mut(id);
+        if client.waiting == Waiting::ForProbe {
+            client.waiting = Waiting::No;
+            self.requests.push_back(Request::Resume(id.into()));
+        }
+        if let Some(held) = probe.pins {
+            self.channels_may_have_changed(now, id);
+            let before = self.client_mut(id).pins;
+            for (reason, held) in PROBED.into_iter().zip(held) {
+                if held {
+                    self.pin_by(now, id, reason, probe.about.statement.as_bytes());
+                } else {
+                    self.client_mut(id).pins.set(reason, false);
+                }
+            }
+            let client = self.client_mut(id);
+            if !client.pins.of_session() {
+                client.pinned = None;
+            }
+            let pins = client.pins;
+            let has_objects = pins.contains(PinReason::TemporaryObjects);
+            let suspicion = client.suspicion.as_ref();
+            let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
+            self.server_mut(server_id)
+                .held
+                .temporary_objects(has_objects || may_make_more);
+            if before.of_session() && !pins.of_session() {
+                self.state_stats.unpinned += 1;
+            }
+            if probe.temporary_schema {
+                let another_s = self.server_mut(server_id).temporary_schema;
+                self.client_mut(id).had_temporary |= has_objects || probe.temporary || !another_s;
+                if !has_objects {
+                    self.temporary_schema_stays(server_id);
+                }
+            }
+        }
+        if probe.unreadable {
+            self.pin_by(now, id, PinReason::UnreadableSetting, probe.about.statement.as_bytes());
+        }
+        if probe.settings {
+            // The view told what the probe made of them.
+            probe
+                .rows
+                .retain(|(name, _)| probe.lifted.iter().all(|(lifted, _)| lifted != name));
+            probe.rows.append(&mut probe.lifted);
+            self.settings_found(id, server_id, &probe.rows, probe.about.before.as_ref());
+        }
+    }
+
+    /// A probe has failed, for a reason that need not be the session's: it is asked again. Where that is in vain as well, the
+    /// client keeps the server, which nobody else gets after it.
+    fn probe_was_in_vain(&mut self, now: Time, id: ClientId, server_id: ServerId, mut about: Suspicion, failed: &str) {
+        self.log(
+            LogLevel::Warning,
+            format!("{server_id}: cannot tell the state of the session: {failed}"),
+        );
+        about.probes_failed += 1;
+        if self.is_weak(Weakness::ForgetsFailedProbe) {
+            about.probes_failed = PROBES_FAILED_MAX;
+        }
+        if about.probes_failed < PROBES_FAILED_MAX {
+            return self.suspect_again(id, about);
+        }
+        if !self.is_weak(Weakness::ForgetsFailedProbe) {
+            self.pin_by(now, id, PinReason::UnknownState, about.statement.as_bytes());
+        }
+        let client = self.client_mut(id);
+        if client.waiting == Waiting::ForProbe {
+            client.waiting = Waiting::No;
+            self.requests.push_back(Request::Resume(id.into()));
+        }
+    }
+
+    /// What a failed probe was about, and what has come to it since.
+    fn suspect_again(&mut self, id: ClientId, mut about: Suspicion) {
+        let client = self.client_mut(id);
+        if let Some(newer) = client.suspicion.take() {
+            about.effects |= newer.effects;
+            let known = about.hidden.len();
+            let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
+            about.hidden.extend(new.collect::<Vec<_>>());
+        }
+        client.suspicion = Some(Box::new(about));
+    }
+
+    /// A server without a client has answered: a new one, or one that was reset.
+    fn told_without_client(&mut self, server_id: ServerId, probe: &Probe) {
+        let is_new = matches!(self.server_mut(server_id).phase, ServerPhase::ConnectQuery);
+        if !is_new {
+            return self.remains_told(server_id, probe.temporary_schema || probe.failed.is_some());
+        }
+        if probe.failed.is_some() || probe.unreadable {
+            self.server_mut(server_id)
+                .close_reason
+                .get_or_insert("the state of its session is not known");
+            return;
+        }
+        let shape = self.server_mut(server_id).shape.clone();
+        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
+        let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
+        let rows = probe
+            .rows
+            .iter()
+            .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
+        let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));
+        let shape = self
+            .shapes
+            .change(&shape, rows.map(|(name, value)| (name, Some(value), false)));
+        self.server_mut(server_id).shape = shape;
+    }
+
+    /// The settings that the session has made, as the server tells them.
+    fn settings_found(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        rows: &[(Box<str>, Option<Box<str>>)],
+        before: Option<&Arc<Shape>>,
+    ) {
+        let server = self.servers.get(server_id.0).expect("looked up by the caller");
+        let client = self.clients.get(id.0).expect("a linked client lives");
+        let now = server.shape.clone();
+        // No role is the same as none set, unless the server has logged in with one.
+        let starts_with_role = server.base.get(ROLE).is_some();
+        let is_made = |name: &str| {
+            let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
+                let says = |v: &str| starts_with_role || (name, v) != (ROLE, NO_ROLE);
+                n.eq_ignore_ascii_case(name) && v.as_deref().is_some_and(says)
+            };
+            rows.iter().any(made)
+        };
+        let gone: Vec<Arc<str>> = now
+            .settings()
+            .iter()
+            .filter(|s| !s.reported && !is_made(&s.name))
+            .map(|s| s.name.clone())
+            .collect();
+        let mut changes: Vec<(&str, Option<&str>, bool)> = gone.iter().map(|n| (&**n, None, false)).collect();
+        for (name, value) in rows {
+            let Some(value) = value.as_deref().filter(|_| is_made(name)) else {
+                continue;
+            };
+            let reported = now.get(name).is_some_and(|s| s.reported);
+            // What is reported is known by its own words; the view would tell it in others.
+            if !reported && !TRANSACTION_SETTINGS.contains(&&**name) && now.get(name).is_none_or(|s| *s.value != *value)
+            {
+                changes.push((name, Some(value), false));
+            }
+        }
+        let server_shape = if changes.is_empty() {
+            now
+        } else {
+            self.shapes.change(&now, changes)
+        };
+        // A setting of the client's startup packet that the session no longer makes has been reset: the server went back to
+        // its own startup value, and the client must go back to its. A value that was the server's own all along was never
+        // made there.
+        let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
+        let before = before.unwrap_or(&client.shape);
+        let was_made = |name: &str| value_in(before, name) != value_in(&server.base, name);
+        let at_startup = difference(&server.base, &client.base);
+        let returned: Vec<(&str, Option<&str>, bool)> = at_startup
+            .iter()
+            .filter(|(name, value)| value.is_some() && !is_made(name) && was_made(name))
+            .map(|(name, value)| (&**name, value.as_deref(), false))
+            .collect();
+        let client_shape = if returned.is_empty() {
+            server_shape.clone()
+        } else {
+            self.shapes.change(&server_shape, returned)
+        };
+        let told: Vec<(Arc<str>, Arc<str>)> = client_shape
+            .settings()
+            .iter()
+            .filter(|s| s.reported && server_shape.get(&s.name).is_none_or(|r| r.value != s.value))
+            .map(|s| (s.name.clone(), s.value.clone()))
+            .collect();
+        for (name, value) in told {
+            self.send(id, |w| w.parameter_status(name.as_bytes(), value.as_bytes()));
+        }
+        self.server_mut(server_id).shape = server_shape;
+        self.client_mut(id).shape = client_shape;
+    }
+
+    /// A client leaves: its server may have got a schema for temporary objects that no probe has told of.
+    pub(crate) fn note_temporary_schema(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        let Some(server) = client.link.and_then(|s| self.servers.get_mut(s.0)) else {
+            return;
+        };
+        let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
+        server.temporary_schema |= client.pins.contains(PinReason::TemporaryObjects)
+            || client.suspicion.as_ref().is_some_and(|s| may_make(s))
+            || server.probe.as_ref().is_some_and(|p| p.temporary);
+    }
+
+    /// What must be done to a server whose client leaves, before anyone else gets it.
+    pub(crate) fn cleanup_after(&self, id: ClientId) -> Cleanup {
+        let Some(client) = self.clients.get(id.0) else {
+            return Cleanup::Nothing;
+        };
+        let in_doubt = client.suspicion.is_some()
+            || client
+                .link
+                .and_then(|s| self.servers.get(s.0))
+                .is_some_and(|s| s.probe.is_some());
+        let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
+        let suspected = client.suspicion.iter().flat_map(|s| s.pins_for_good());
+        let least = suspected.map(PinReason::cleanup).fold(least, Cleanup::max);
+        client.pins.cleanup().max(least)
+    }
+}
+
+/// Settings of the transaction, not of the session.
+const TRANSACTION_SETTINGS: [&str; 3] = [
+    "transaction_deferrable",
+    "transaction_isolation",
+    "transaction_read_only",
+];
+
+/// The beginning of a statement, as SHOW PINS and the log show it.
+fn beginning(text: &[u8]) -> Box<str> {
+    let cut = &text[..text.len().min(4 * crate::session::pins::STATEMENT_CHARS_SHOWN)];
+    let text = String::from_utf8_lossy(cut);
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    one_line
+        .chars()
+        .take(crate::session::pins::STATEMENT_CHARS_SHOWN)
+        .collect()
+}
+
+/// `{"a","b"}`, as an array of text reads.
+fn array_literal(names: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut array = vec![b'{'];
+    for name in names {
+        if array.len() > 1 {
+            array.push(b',');
+        }
+        array.push(b'"');
+        for &byte in name.as_ref() {
+            if matches!(byte, b'"' | b'\\') {
+                array.push(b'\\');
+            }
+            array.push(byte);
+        }
+        array.push(b'"');
+    }
+    array.push(b'}');
+    array
+}

@@ -1,0 +1,232 @@
+//! What a session has drawn from sequences, for currval() and lastval().
+//!
+//! These values live in the server process and cannot be made again on another server. So, in pools whose clients draw
+//! from sequences by name or ask for such values, a client gets the server it had last if nobody has used it since, and
+//! others leave that server to it as long as there is another; whoever asks keeps the server from then on
+//! ([`crate::session::pins::PinReason::Sequences`]). Where the server has served someone else, or the client has been elsewhere in
+//! between, what it remembers is discarded first: PostgreSQL then says that nothing has been drawn yet (55000), and nobody
+//! meets another client's values nor old ones of its own. In a pool that has never been asked that is done in front of the
+//! first text that asks or that draws by name, so that who draws by name finds what it has drawn; of an INSERT nobody knows
+//! whether it draws. Only the server's word that it has forgotten them counts, and nothing of the client's is sent before.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::request::Request;
+use crate::base::slab::Slab;
+use crate::base::time::Time;
+use crate::client::{Dropping, Waiting};
+use crate::flow::client_messages::{Message, Step};
+use crate::flow::server_messages::TRANSACTION_FAILED;
+use crate::pooler::Pooler;
+use crate::pools::idle_list::IdleList;
+use crate::pools::link::Acquired;
+use crate::server::{Server, Unnamed};
+use crate::upstream::reply_queue::{Entry, Expect};
+use pgweir_sql::Effects;
+use pgweir_wire::write::ErrorText;
+use pgweir_wire::{FrontendTag, TransactionStatus};
+
+/// What may tell what others have drawn.
+const ASKS: Effects = Effects::SEQUENCE.union(Effects::CODE);
+
+/// Before what a server must remember its own client's values only: behind what draws, the client may ask.
+const NEEDS_OWN: Effects = ASKS.union(Effects::DRAWS);
+
+/// What the clients of a pool have been seen to do with sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Sequences {
+    /// Nothing that matters.
+    #[default]
+    Unused,
+    /// nextval() or setval() by name: currval() may follow.
+    Drawn,
+    /// currval() or lastval(): any INSERT may draw what is asked for next.
+    Asked,
+}
+
+impl Pooler {
+    /// A text of the client's may draw from sequences, ask what was drawn, or do what nobody knows. Where its server may
+    /// remember what others have drawn, that is forgotten first: the step then says that the message comes again.
+    pub(crate) fn uses_sequences(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        let asks = effects.intersects(Effects::SEQUENCE);
+        if asks || effects.intersects(Effects::DRAWS) {
+            server.claimed = true;
+            pool.sequences = pool
+                .sequences
+                .max(if asks { Sequences::Asked } else { Sequences::Drawn });
+        }
+        // In a pool that has been asked before, this was done when the link was made.
+        if !server.stranger || !effects.intersects(NEEDS_OWN) {
+            return None;
+        }
+        self.forget_before(now, id, server_id, effects, message)
+    }
+
+    /// What a text may do to sequences, or ask of them, where its names have been looked up in the catalog (`effects`) as
+    /// well. While a catalog is being read, everything counts as code; only what the text itself runs is meant then, and
+    /// routines, which may do anything.
+    pub(crate) fn sequence_effects(&mut self, server_id: ServerId, of_text: Effects, effects: Effects) -> Effects {
+        if self.catalog_holds(server_id) {
+            effects
+        } else if of_text.intersects(Effects::ROUTINES) {
+            effects | Effects::CODE
+        } else if of_text.intersects(Effects::CODE) {
+            effects
+        } else {
+            effects.without(Effects::CODE)
+        }
+    }
+
+    /// The client's next request may ask for what others have drawn, or draws what the client may ask for: the server
+    /// forgets the others' values first, and confirms it before anything of the request is sent. What the client itself has
+    /// drawn by an INSERT in this transaction is forgotten, too, and its question gets 55000: once in the life of a pool.
+    #[cold]
+    fn forget_before(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        let server = self.server_mut(server_id);
+        if server.copy_in {
+            return None;
+        }
+        // What is still unanswered may fail the transaction, in which nothing can be forgotten.
+        if server.forgets_sequences || server.queue.client_segment_outstanding() {
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Some(Step::Wait);
+        }
+        if server.is_clean() {
+            let shape = server.shape.clone();
+            self.discard_sequences(server_id);
+            self.confirm_first(now, id, server_id, &[], shape);
+            return Some(Step::Wait);
+        }
+        let in_segment = server.queue.segment_open();
+        if server.status == TransactionStatus::Failed && server.queue.is_empty() && !in_segment {
+            // Nothing can be forgotten in a failed transaction, and only a Query of several statements can both end it and
+            // ask. One that does not end it would get the same error from the server.
+            if !effects.intersects(ASKS) || !may_be_several(message) {
+                return None;
+            }
+            let hint = "End the transaction by a Query of its own.";
+            self.send(id, |w| {
+                w.error(&ErrorText {
+                    hint,
+                    ..TRANSACTION_FAILED
+                })
+            });
+            // A Query destroys the unnamed statement, whatever becomes of it.
+            self.server_mut(server_id).unnamed = Unnamed::Foreign;
+            let client = self.client_mut(id);
+            client.unnamed = None;
+            client.dropping = Dropping::Request;
+            return Some(self.dropped(id, message));
+        }
+        // A deferred BEGIN has been sent without its Sync.
+        let of_begin = server.begin_owed && server.queue.all_ours();
+        self.run_discard(server_id);
+        if in_segment && !of_begin {
+            self.send(server_id, |w| w.flush());
+        } else {
+            let server = self.server_mut(server_id);
+            server.queue.push(Entry::skip(Expect::Sync));
+            server.behind_begin = of_begin.then(|| server.queue.segments_sent());
+            self.send(server_id, |w| w.sync());
+        }
+        self.client_mut(id).waiting = Waiting::ForReplies;
+        Some(Step::Wait)
+    }
+
+    /// The pool's first question comes from a client whose last server lies idle, while it was given another: it goes
+    /// there, if it has done nothing here yet, and its message is looked at again.
+    #[cold]
+    pub(crate) fn goes_to_own_server(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
+        let client = self.client_mut(id);
+        // Being linked here was a visit; before it the client was where it belongs.
+        let visits = client.visits.wrapping_sub(1);
+        let may_go = client.pins.is_empty() && client.suspicion.is_none() && client.deferred_begin.is_none();
+        let server = self.server_mut(server_id);
+        let pool_id = server.pool;
+        if !may_go || !server.stranger || !server.visited_anew || !server.is_clean() || self.settings.link_adversarial {
+            return false;
+        }
+        let pool = self.pool(pool_id);
+        let Some(own) = own_server(&pool.idle, &self.servers, id, visits).and_then(|at| pool.idle.get(at)) else {
+            return false;
+        };
+        self.pool_mut(pool_id).sequences = Sequences::Asked;
+        self.pool_mut(pool_id).forget_idle(own);
+        self.server_mut(server_id).last_client = None;
+        self.release(now, server_id);
+        self.client_mut(id).visits = visits;
+        if let Acquired::Server(_) = self.link(now, id, own) {
+            self.requests.push_back(Request::Resume(id.into()));
+        }
+        true
+    }
+
+    /// A client was just linked to a server: may it meet values that others have drawn? What is sent begins a segment of
+    /// restored settings, which the caller ends.
+    pub(crate) fn sequences_on_link(&mut self, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let pool = self.pools[server.pool as usize]
+            .as_ref()
+            .expect("a server's pool lives");
+        let asked = pool.sequences == Sequences::Asked;
+        // Adversarial linking gives way to none but those who name a sequence.
+        server.claimed = asked && !self.settings.link_adversarial || server.claimed && !server.stranger;
+        if asked && server.stranger {
+            self.discard_sequences(server_id);
+        }
+    }
+
+    /// The server has said so.
+    pub(crate) fn forgot_sequences(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        server.stranger = false;
+        let asked = std::mem::replace(&mut server.forgets_sequences, false);
+        // Otherwise the end of the segment is waited for.
+        if asked && server.queue.segment_open() {
+            self.replies_came(server_id);
+        }
+    }
+
+    fn discard_sequences(&mut self, server_id: ServerId) {
+        self.begin_restoring(server_id);
+        self.run_discard(server_id);
+    }
+
+    fn run_discard(&mut self, server_id: ServerId) {
+        let statement = self.own_statements.discard_sequences.clone();
+        self.server_mut(server_id).forgets_sequences = true;
+        // The unnamed portal may be the client's, to be executed once more.
+        self.run_in_own_portal(server_id, &statement, &[]);
+    }
+}
+
+/// Whether a message may hold several statements.
+fn may_be_several(message: &Message<'_>) -> bool {
+    let text = message.body().strip_suffix(&[0]).filter(|_| message.is_whole());
+    let single = text.and_then(pgweir_sql::statements).is_some_and(|s| s.len() == 1);
+    message.tag == FrontendTag::Query && !single
+}
+
+/// Where in the idle list the server is that this client had last, if nobody else has had it since and the client has had no
+/// other; `visits` is [`Client::visits`](crate::client::Client::visits).
+pub(crate) fn own_server(idle: &IdleList, servers: &Slab<Server>, id: ClientId, visits: u32) -> Option<usize> {
+    let is_own = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.was_last_visited_by(id, visits));
+    idle.iter().position(is_own)
+}

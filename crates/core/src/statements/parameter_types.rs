@@ -1,0 +1,293 @@
+//! The types of a statement's parameters that its client relies on.
+//!
+//! Where Parse leaves a type open PostgreSQL infers it, once: on a direct connection the parameters of a prepared statement
+//! keep their types whatever DDL does to the tables. Here the statement may be prepared again on another server, where it
+//! would be inferred anew; a value in binary would then be read as something else. So what a client was told first
+//! (ParameterDescription) is kept, and given explicitly whenever its statement is prepared again. A client that does not
+//! ask is asked for: a Describe of the pooler's goes along with the Parse.
+
+use crate::base::ids::ServerId;
+use crate::flow::client_messages::Message;
+use crate::pooler::Pooler;
+use crate::server::Unnamed;
+use crate::statements::prepared::Statement;
+use crate::upstream::reply_queue::{Effect, Entry, Expect};
+use pgweir_wire::{HEADER_BYTES, Writer};
+use std::sync::Arc;
+
+/// Parameter types as in Parse and ParameterDescription: a count (two bytes) and OIDs (four bytes each).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Types(Arc<[u8]>);
+
+impl Types {
+    /// Reads the body of a ParameterDescription. `None` if it is malformed.
+    pub(crate) fn read(body: &[u8]) -> Option<Types> {
+        let (count, oids) = body.split_first_chunk::<2>()?;
+        (oids.len() == usize::from(u16::from_be_bytes(*count)) * 4).then(|| Types(body.into()))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Whether a Parse leaves the type of some parameter open. `types` as in [`Types`].
+pub(crate) fn are_inferred(query: &[u8], types: &[u8]) -> bool {
+    let (given, _) = types.get(2..).unwrap_or_default().as_chunks::<4>();
+    let is_open = |number: usize| given.get(number.wrapping_sub(1)).is_none_or(|oid| *oid == [0; 4]);
+    let mut rest = query;
+    while let Some(at) = rest.iter().position(|&b| b == b'$') {
+        rest = &rest[at + 1..];
+        let digits = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
+        let number = std::str::from_utf8(&rest[..digits]).unwrap_or_default().parse();
+        if digits > 0 && number.is_ok_and(is_open) {
+            return true;
+        }
+    }
+    given.contains(&[0; 4])
+}
+
+/// Words that may stand in front of a parenthesis without being the name of a function or type that somebody made.
+const BEFORE_PARENTHESIS: &[&str] = &[
+    "all",
+    "and",
+    "any",
+    "as",
+    "avg",
+    "between",
+    "by",
+    "coalesce",
+    "count",
+    "else",
+    "except",
+    "exists",
+    "from",
+    "greatest",
+    "having",
+    "in",
+    "intersect",
+    "join",
+    "least",
+    "length",
+    "like",
+    "limit",
+    "lower",
+    "max",
+    "min",
+    "not",
+    "now",
+    "nullif",
+    "offset",
+    "on",
+    "or",
+    "over",
+    "returning",
+    "select",
+    "some",
+    "sum",
+    "then",
+    "union",
+    "upper",
+    "using",
+    "values",
+    "when",
+    "where",
+];
+
+/// Words that may stand in front of a string without being a type that somebody made.
+const BEFORE_STRING: &[&str] = &[
+    "all",
+    "and",
+    "between",
+    "by",
+    "case",
+    "date",
+    "distinct",
+    "e",
+    "else",
+    "escape",
+    "ilike",
+    "in",
+    "interval",
+    "is",
+    "like",
+    "limit",
+    "not",
+    "on",
+    "or",
+    "returning",
+    "select",
+    "then",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "to",
+    "when",
+    "where",
+];
+
+/// Whether a copy of this statement may have been analysed with types that DDL has ended since, without PostgreSQL's noticing:
+/// it looks again when tables, functions and domains change, but not when other types do. `false` only for texts in which
+/// no type can be named.
+pub(crate) fn may_name_types(query: &[u8]) -> bool {
+    let is_word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || !b.is_ascii();
+    let is_in = |words: &[&str], word: &[u8]| words.iter().any(|w| w.as_bytes().eq_ignore_ascii_case(word));
+    if query.windows(2).any(|w| matches!(w, b"::" | b"--" | b"/*")) || query.contains(&b'"') {
+        return true;
+    }
+    let mut before: &[u8] = b"";
+    let mut word: &[u8] = b"";
+    let mut rest = query;
+    while let Some(&byte) = rest.first() {
+        if is_word(&byte) {
+            let end = rest.iter().position(|b| !is_word(b)).unwrap_or(rest.len());
+            (before, word, rest) = (word, &rest[..end], &rest[end..]);
+            if is_in(&["cast", "xmlserialize", "xmltable", "json_table"], word) {
+                return true;
+            }
+            continue;
+        }
+        let names = match byte {
+            b'(' => !word.is_empty() && !is_in(BEFORE_PARENTHESIS, word) && !before.eq_ignore_ascii_case(b"into"),
+            b'\'' => !word.is_empty() && !is_in(BEFORE_STRING, word),
+            _ => false,
+        };
+        if names {
+            return true;
+        }
+        if byte == b'\'' {
+            let end = rest[1..]
+                .iter()
+                .position(|&b| b == b'\'')
+                .map_or(rest.len(), |at| at + 2);
+            rest = &rest[end..];
+        } else {
+            rest = &rest[1..];
+        }
+        if !byte.is_ascii_whitespace() {
+            (before, word) = (b"", b"");
+        }
+    }
+    false
+}
+
+impl Pooler {
+    /// Behind a Parse whose parameter types the server infers: asks what they are, unless the client does so itself.
+    pub(crate) fn ask_for_types(
+        &mut self,
+        server_id: ServerId,
+        message: &Message<'_>,
+        name: &[u8],
+        statement: &Arc<Statement>,
+    ) {
+        if describes_next(message.behind, name) {
+            return;
+        }
+        let effect = Effect {
+            describes: Some((name.into(), None)),
+            ..Effect::default()
+        };
+        let asked = self.statements.now();
+        let entry = Entry {
+            asked,
+            ..Entry::skip(Expect::Describe).using(statement.id).with(effect)
+        };
+        self.server_mut(server_id).queue.push(entry);
+        let server_name = statement.server_name();
+        self.outbox
+            .insert(server_id.into(), |bytes| Writer::new(bytes).describe(b'S', server_name));
+    }
+
+    /// ParameterDescription, of the statement that the front of the queue describes.
+    #[cold]
+    pub(crate) fn types_described(&mut self, server_id: ServerId, body: &[u8]) {
+        let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
+        let (Some(front), Some(types)) = (server.queue.front(), Types::read(body)) else {
+            return;
+        };
+        let (uses, asked) = (front.uses, front.asked);
+        let name = front.effect.as_ref().and_then(|e| e.describes.as_ref());
+        let name = name.map(|(name, _)| name.clone());
+        server.held.learn_types(uses, asked, &types);
+        let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
+            return;
+        };
+        if let Some(name) = name {
+            let meaning = client.names.as_mut().and_then(|names| names.get_mut(&name));
+            if let Some(meaning) = meaning.filter(|m| m.statement.id == uses && m.statement.infers) {
+                meaning.types.get_or_insert(types);
+            }
+            return;
+        }
+        // The unnamed one: from here on it is the statement with these types, which is what this server has.
+        if let Some(unnamed) = client.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
+            *unnamed = if unnamed.is_private {
+                self.statements
+                    .intern_for_one(&unnamed.query, types.bytes(), &unnamed.settings)
+            } else {
+                self.statements.intern(&unnamed.query, types.bytes(), &unnamed.settings)
+            };
+            if server.unnamed == Unnamed::Statement(uses) {
+                server.unnamed = Unnamed::Statement(unnamed.id);
+            }
+        }
+    }
+}
+
+/// Whether the next message is Describe of this statement.
+fn describes_next(behind: &[u8], name: &[u8]) -> bool {
+    let Some((header, named)) = behind.split_at_checked(HEADER_BYTES) else {
+        return false;
+    };
+    header[0] == b'D'
+        && named.first() == Some(&b'S')
+        && named[1..].strip_prefix(name).and_then(|n| n.first()) == Some(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_inferred_where_none_is_given() {
+        let inferred = |query: &str, types: &[u8]| are_inferred(query.as_bytes(), types);
+        assert!(inferred("select $1", &[0, 0]));
+        assert!(inferred("select $1", &[0, 1, 0, 0, 0, 0]));
+        assert!(inferred("select $1, $2", &[0, 1, 0, 0, 0, 23]));
+        assert!(!inferred("select $1", &[0, 1, 0, 0, 0, 23]));
+        assert!(!inferred("select 1", &[0, 0]) && !inferred("select '$'", &[0, 0]));
+        assert!(!inferred("select $$a$$", &[0, 0]));
+    }
+
+    #[test]
+    fn a_text_names_no_type_only_where_none_can_stand() {
+        for text in [
+            "select 1",
+            "select a, 'x', count(*) from t where b in (1, 2) and c like 'y' order by a",
+            "insert into t (a, b) values (1, 'x')",
+            "update t set a = 'x' where b = date '2020-01-01'",
+            "",
+        ] {
+            assert!(!may_name_types(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "select 'x'::mood",
+            "select cast('x' as mood)",
+            "select mood 'x'",
+            "select mood('x')",
+            "select mood/**/'x'",
+            "select \"mood\" 'x'",
+            "select * from f() as t(a mood)",
+            "select s.mood 'x'",
+        ] {
+            assert!(may_name_types(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn types_are_read_if_they_are_all_there() {
+        assert_eq!(Types::read(&[0, 1, 0, 0, 0, 23]).unwrap().bytes(), [0, 1, 0, 0, 0, 23]);
+        assert!(Types::read(&[0, 1, 0, 0, 0]).is_none() && Types::read(&[0]).is_none());
+        assert!(Types::read(&[0, 0]).is_some());
+    }
+}

@@ -1,0 +1,3 @@
+//! The conversation with one server: what it still owes, and who gets it.
+
+pub(crate) mod reply_queue;
