@@ -1,18 +1,21 @@
 //! A client connection.
 
-use crate::channels::Channels;
-use crate::deferred_begin::DeferredBegin;
-use crate::ids::ServerId;
-use crate::login::Login;
-use crate::pins::{Pinned, Pins};
-use crate::pool::PoolId;
-use crate::prepared::{Bound, Names, Statement};
-use crate::probe::Suspicion;
-use crate::request::Accepted;
-use crate::resetting::Returns;
-use crate::session_state::Shape;
-use crate::time::Time;
-use crate::untracked::Followed;
+use crate::base::ids::ServerId;
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::{Dropping, Passing, Waiting};
+use crate::base::request::Accepted;
+use crate::base::time::Time;
+use crate::login::client_login::Login;
+use crate::notify::channels::Channels;
+use crate::preparing::untracked::Followed;
+use crate::session::deferred_begin::DeferredBegin;
+use crate::session::pins::{Pinned, Pins};
+use crate::session::probe::Suspicion;
+use crate::session::session_state::Shape;
+use crate::statements::ends::{BoundEnds, Ends};
+use crate::statements::prepared::{Bound, Names, Statement};
+use pgweir_sql::Returns;
+use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 /// Where a client connection stands.
@@ -28,74 +31,11 @@ pub(crate) enum ClientPhase {
     /// Logged in: its messages go to servers.
     Session,
     /// Logged in to the admin console.
-    Console(Box<crate::console::ConsoleState>),
+    Console(Box<crate::operator::console::ConsoleState>),
 }
-
-/// Which prepared statements something ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ends {
-    /// DEALLOCATE ALL, DISCARD ALL.
-    All,
-    /// DEALLOCATE of this name.
-    Name(Box<[u8]>),
-}
-
-/// Portals by their names, and what they end.
-pub(crate) type BoundEnds = Vec<(Box<[u8]>, Ends)>;
 
 /// The most portals of a client that are followed which end prepared statements.
 const BOUND_ENDS_MAX: usize = 64;
-
-/// A message that was only partly there when it was dealt with: what becomes of its remaining bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Passing {
-    /// Between messages.
-    None,
-    /// This many bytes still go to the linked connection.
-    Forward(u32),
-    /// This many bytes still are dropped.
-    Skip(u32),
-}
-
-/// Messages that are not passed on, because an error of our own has answered them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dropping {
-    /// None.
-    Nothing,
-    /// The request that comes next; where it is one of the extended protocol, everything up to Sync.
-    Request,
-    /// Everything up to Sync.
-    ToSync,
-}
-
-/// Whether a client holds a place in its pool's queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    /// It is not waiting.
-    No,
-    /// It waits for a server.
-    ForServer {
-        /// Its place in the queue.
-        ticket: u64,
-        /// When it began to wait.
-        since: Time,
-        /// Whether it has been told by the NOTICE of query_wait_notify.
-        notified: bool,
-    },
-    /// It has a server, whose answer to restored settings it awaits.
-    ForRestoration,
-    /// It has a server, whose answer to a probe decides what must be restored before the client goes on.
-    ForProbe,
-    /// It has a server, whose answers to earlier segments decide what its next message means.
-    ForReplies,
-    /// It has sent a password that takes time to judge: see [`crate::login::ITERATIONS_PER_ROUND`].
-    ForTurn,
-    /// What it listens to is on its way, or what it sent to itself is.
-    ForListener {
-        /// When it began to wait.
-        since: Time,
-    },
-}
 
 /// One client connection.
 #[derive(Debug)]
@@ -130,7 +70,7 @@ pub(crate) struct Client {
     pub(crate) custom_names: Vec<Box<str>>,
     /// Its session has had temporary objects, and so a schema for them.
     pub(crate) had_temporary: bool,
-    /// It waits for a server that shows no traces of other sessions: see [`crate::traces`].
+    /// It waits for a server that shows no traces of other sessions: see [`crate::session::traces`].
     pub(crate) minds_traces: bool,
     /// Servers in a row that have refused its settings.
     pub(crate) servers_refused: u8,
@@ -216,6 +156,15 @@ impl Client {
     /// Whether nothing of its own has reached its server, and nothing of its session is there: another will do.
     pub(crate) fn may_go_elsewhere(&self) -> bool {
         self.waiting == Waiting::ForRestoration && self.pins.is_empty() && !self.went_elsewhere && self.is_session()
+    }
+
+    /// The transaction status of a client without a server.
+    pub(crate) fn idle_status(&self) -> TransactionStatus {
+        match self.deferred_begin {
+            None => TransactionStatus::Idle,
+            Some(begin) if begin.failed => TransactionStatus::Failed,
+            Some(_) => TransactionStatus::InTransaction,
+        }
     }
 
     pub(crate) fn is_session(&self) -> bool {

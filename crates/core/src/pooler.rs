@@ -2,20 +2,23 @@
 //!
 //! This file holds the state and the contract; what happens on each input is in the files named after it.
 
-use crate::client::{Client, ClientPhase, Passing, Waiting};
-use crate::databases::Databases;
-use crate::errors::Trouble;
-use crate::ids::{ClientId, ConnectionId, ServerId};
-use crate::outbox::Outbox;
-use crate::pool::{Pool, PoolId, PoolKey};
-use crate::prepared::{OwnStatements, StatementTable};
-use crate::request::{Accepted, Command, Connected, LogLevel, ReloadOutcome, Request};
-use crate::secret_names::SecretNames;
-use crate::server::{Server, ServerPhase};
-use crate::session_state::ShapeTable;
-use crate::settings::Settings;
-use crate::slab::Slab;
-use crate::time::{Time, WallClock};
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ConnectionId, ServerId};
+use crate::base::outbox::Outbox;
+use crate::base::pool_id::{PoolId, PoolKey};
+use crate::base::reasons::{Passing, Waiting};
+use crate::base::request::{Accepted, Command, Connected, LogLevel, ReloadOutcome, Request};
+use crate::base::secret_names::SecretNames;
+use crate::base::settings::Settings;
+use crate::base::slab::Slab;
+use crate::base::time::{Time, WallClock};
+use crate::client::{Client, ClientPhase};
+use crate::pools::databases::Databases;
+use crate::pools::pool::Pool;
+use crate::server::Server;
+use crate::session::session_state::ShapeTable;
+use crate::statements::prepared::{OwnStatements, StatementTable};
+use crate::upstream::phase::ServerPhase;
 use foldhash::fast::RandomState;
 use pgweir_auth::ScramKeyCache;
 use pgweir_config::Config;
@@ -59,18 +62,18 @@ pub struct Pooler {
     pub(crate) statements: StatementTable,
     pub(crate) own_statements: OwnStatements,
     pub(crate) shapes: ShapeTable,
-    pub(crate) catalogs: crate::catalog_reading::Catalogs,
-    pub(crate) state_stats: crate::state_stats::StateStats,
-    pub(crate) listeners: crate::listener::Listeners,
+    pub(crate) catalogs: crate::catalog::catalog_reading::Catalogs,
+    pub(crate) state_stats: crate::base::state_stats::StateStats,
+    pub(crate) listeners: crate::notify::listener::Listeners,
     pub(crate) outbox: Outbox,
     pub(crate) requests: VecDeque<Request>,
-    pub(crate) admin: crate::admin::Admin,
-    pub(crate) process_ids: crate::process_ids::ProcessIds,
-    pub(crate) arrivals: crate::arrivals::Arrivals,
-    pub(crate) lookups: crate::lookups::Lookups,
+    pub(crate) admin: crate::operator::admin::Admin,
+    pub(crate) process_ids: crate::login::process_ids::ProcessIds,
+    pub(crate) arrivals: crate::login::arrivals::Arrivals,
+    pub(crate) lookups: crate::login::lookups::Lookups,
     /// Logins that wait for their turn to have a password judged.
     pub(crate) turns: Vec<ClientId>,
-    pub(crate) timers: crate::timers::Timers,
+    pub(crate) timers: crate::operator::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
     /// The defect that was brought back.
@@ -93,8 +96,8 @@ impl Pooler {
         let settings = Settings::new(&config);
         let mut names = SecretNames::new(key());
         let own_statements = OwnStatements::new(&mut names);
-        let listeners = crate::listener::Listeners::new(&mut names, key());
-        let process_ids = crate::process_ids::ProcessIds::new(random.next_u64());
+        let listeners = crate::notify::listener::Listeners::new(&mut names, key());
+        let process_ids = crate::login::process_ids::ProcessIds::new(random.next_u64());
         let mut pooler = Pooler {
             settings,
             config,
@@ -116,12 +119,12 @@ impl Pooler {
             listeners,
             outbox: Outbox::default(),
             requests: VecDeque::new(),
-            admin: crate::admin::Admin::default(),
+            admin: crate::operator::admin::Admin::default(),
             process_ids,
             arrivals: Default::default(),
             lookups: Default::default(),
             turns: Vec::new(),
-            timers: crate::timers::Timers::new(now),
+            timers: crate::operator::timers::Timers::new(now),
             deferred: VecDeque::new(),
             #[cfg(feature = "weaknesses")]
             weakness: None,
@@ -216,7 +219,7 @@ impl Pooler {
         self.remove_client(now, client, "client unexpected eof");
     }
 
-    /// More than [`crate::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that hears
+    /// More than [`crate::notify::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that hears
     /// notifications while it has no request running is closed; for the others back-pressure is enough.
     pub fn handle_client_behind(&mut self, now: Time, client: ClientId) {
         let Some(c) = self.clients.get(client.0) else { return };
@@ -343,7 +346,7 @@ impl Pooler {
             return self.close_client(now, id, message);
         }
         self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
-        if trouble.row().client == crate::errors::Fate::Closed {
+        if trouble.row().client == crate::base::errors::Fate::Closed {
             self.close_client(now, id, message);
         }
     }

@@ -1,63 +1,23 @@
 //! A server connection.
 
-use crate::client::Passing;
-use crate::held::Held;
-use crate::ids::ClientId;
-use crate::pins::Cleanup;
-use crate::pool::PoolId;
-use crate::probe::Probe;
-use crate::reply_queue::ReplyQueue;
-use crate::request::{Connected, Endpoint};
-use crate::restoration::Restoration;
-use crate::session_state::Shape;
-use crate::time::Time;
+use crate::base::ids::ClientId;
+use crate::base::pin_reason::Cleanup;
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::Passing;
+use crate::base::request::{Connected, Endpoint};
+use crate::base::time::Time;
+use crate::session::probe::Probe;
+use crate::session::restoration::Restoration;
+use crate::session::session_state::Shape;
+use crate::statements::held::Held;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::phase::ServerPhase;
+use crate::upstream::reply_queue::ReplyQueue;
 use foldhash::fast::RandomState;
 use pgweir_sql::Effects;
 use pgweir_wire::{CancelKey, HEADER_BYTES, TransactionStatus};
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// Where a server connection stands.
-#[derive(Debug)]
-pub(crate) enum ServerPhase {
-    /// Its socket is being opened.
-    Connecting,
-    /// It logs in; `exchange` is the authentication, until AuthenticationOk.
-    Login(Box<pgweir_auth::ServerAuth>),
-    /// Logged in: runs connect_query, and tells what it looks like then.
-    ConnectQuery,
-    /// In the pool's idle list.
-    Idle,
-    /// Runs the check query before it is handed out.
-    Testing,
-    /// It serves no client: see [`crate::listener`].
-    Listening,
-    /// Linked to a client.
-    Linked,
-    /// Its client left: its replies are drained and its transaction is rolled back.
-    Draining,
-    /// Runs server_reset_query.
-    Resetting,
-    /// Gives up the time limit on idle sessions that its client had: see [`crate::idle_limit`].
-    LiftingLimit,
-    /// Reads the catalog: see [`crate::catalog_reading`].
-    Reading,
-    /// It was told to end, to make a place under a limit that it shares; it counts until its backend has gone.
-    Closing,
-    /// Clean, but a cancel request is still on its way to it.
-    CancelPending,
-}
-
-/// What a server's unnamed statement is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unnamed {
-    /// There is none.
-    Nothing,
-    /// The statement with this id.
-    Statement(u64),
-    /// Something unknown.
-    Foreign,
-}
 
 /// Names of custom settings kept for one server; what goes beyond them may show.
 const CUSTOM_NAMES_MAX: usize = 1024;
@@ -89,10 +49,10 @@ pub(crate) struct Server {
     pub(crate) fatal: Option<Box<str>>,
     /// A probe whose answer is due.
     pub(crate) probe: Option<Box<Probe>>,
-    /// A step of moving channels has failed (see [`crate::handover`]); its ReadyForQuery follows.
+    /// A step of moving channels has failed (see [`crate::notify::handover`]); its ReadyForQuery follows.
     pub(crate) move_failed: bool,
     /// The catalog it is reading to the pooler.
-    pub(crate) reading: Option<Box<crate::catalog_reading::Reading>>,
+    pub(crate) reading: Option<Box<crate::catalog::catalog_reading::Reading>>,
     /// What was sent to it may make something that runs code.
     pub(crate) defines: bool,
     /// What must be done before another client gets it.
@@ -108,7 +68,7 @@ pub(crate) struct Server {
     pub(crate) stranger: bool,
     /// It has been told to forget what was drawn from sequences, and has not confirmed it.
     pub(crate) forgets_sequences: bool,
-    /// It is left to its last client for what that has drawn from sequences: see [`crate::sequences`].
+    /// It is left to its last client for what that has drawn from sequences: see [`crate::session::sequences`].
     pub(crate) claimed: bool,
     /// Custom settings that sessions have made or tried to make there: since then they are empty there instead of unknown.
     pub(crate) custom_names: HashSet<Box<str>, RandomState>,
@@ -126,7 +86,7 @@ pub(crate) struct Server {
     pub(crate) held: Held,
     /// Whose statements it may know by the client's own names.
     pub(crate) lends_to: Option<ClientId>,
-    /// It has a schema for temporary objects since a client made some: see [`crate::replanning`].
+    /// It has a schema for temporary objects since a client made some: see [`crate::preparing::replanning`].
     pub(crate) temporary_schema: bool,
     /// In session pooling: its client did what only the end of the connection undoes.
     pub(crate) leaves_traces: bool,

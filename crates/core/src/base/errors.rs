@@ -221,7 +221,7 @@ impl Trouble {
 pub fn errors_markdown() -> String {
     let mut text = String::from(
         "# Errors and their consequences\n\n\
-         Generated from `crates/core/src/errors.rs` (`cargo run -p pgweir-core --example errors_doc > docs/errors.md`).\n\n\
+         Generated from `crates/core/src/base/errors.rs` (`cargo run -p pgweir-core --example errors_doc > docs/errors.md`).\n\n\
          *Recovered*: the server's query is cancelled, its replies are drained, its transaction is rolled back, and it is\n\
          used again; where that cannot be done it is closed. *Retry*: the same request may succeed later unchanged.\n\n\
          | what happened | blame | SQLSTATE | severity | client | server | retry |\n|---|---|---|---|---|---|---|\n",
@@ -244,6 +244,15 @@ pub fn errors_markdown() -> String {
     }
     text
 }
+
+/// What PostgreSQL says in a failed transaction.
+pub(crate) const TRANSACTION_FAILED: ErrorText<'static> = ErrorText {
+    severity: "ERROR",
+    sqlstate: "25P02",
+    message: "current transaction is aborted, commands ignored until end of transaction block",
+    detail: "",
+    hint: "",
+};
 
 #[cfg(test)]
 mod tests {

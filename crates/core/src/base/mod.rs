@@ -1,12 +1,18 @@
 //! What everything else is made of: ids, time, the outbox, requests to the driver, errors, settings.
 
+pub(crate) mod access;
 pub mod errors;
 pub mod ids;
+pub(crate) mod message;
 pub mod outbox;
+pub mod pin_reason;
+pub(crate) mod pool_id;
+pub(crate) mod reasons;
 pub mod request;
 pub(crate) mod secret_names;
 pub mod settings;
 pub(crate) mod slab;
 pub(crate) mod state_stats;
+pub mod stats;
 pub mod time;
 pub(crate) mod weakness;

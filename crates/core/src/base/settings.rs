@@ -1,7 +1,7 @@
 //! The settings the core looks at, resolved from the configuration once per load.
 
+use crate::base::pool_id::PoolKind;
 use crate::base::request::Endpoint;
-use crate::pools::pool::PoolKind;
 use pgweir_config::{Config, DatabaseSettings, Host, LoadBalanceHosts, off};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Counters of what keeping sessions costs: SHOW STATE_STATS.
 
-use crate::session::pins::PinReason;
+use crate::base::pin_reason::PinReason;
 
 /// Counts since the start.
 #[derive(Debug, Clone, Default)]

@@ -12,14 +12,15 @@
 //! logs in and what is known is older than [`AGE_MAX`].
 
 use crate::base::ids::ServerId;
+use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::LogLevel;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::catalog::code::{Catalog, Draft};
 use crate::catalog::known_code::Known;
 use crate::pooler::Pooler;
-use crate::pools::pool::{Pool, PoolId, PoolKind};
-use crate::server::ServerPhase;
+use crate::pools::pool::Pool;
+use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
 use foldhash::fast::RandomState;
 use pgweir_wire::{HEADER_BYTES, backend};

@@ -1,6 +1,6 @@
 //! What the functions of a database do to the session, and which tables and views run them: worked out from its catalog.
 //!
-//! A [`Draft`] collects the rows of [`crate::catalog::catalog_query`]: functions with their source, and who runs whom. The source is
+//! A [`Draft`] collects the rows of [`crate::statements::catalog_query`]: functions with their source, and who runs whom. The source is
 //! judged like any text ([`pgweir_sql::judge_body`]); whoever runs something has its effects, too. What is left is a
 //! [`Catalog`]: the names that matter. Nothing of a source is kept.
 
@@ -102,7 +102,7 @@ const DEFINING: [&str; 8] = [
 const NOBODY: u32 = u32::MAX;
 
 impl Draft {
-    /// A row of either statement of [`crate::catalog::catalog_query`]; `false` where it is none.
+    /// A row of either statement of [`crate::statements::catalog_query`]; `false` where it is none.
     pub(crate) fn add_row(&mut self, row: &[Option<&[u8]>]) -> bool {
         match *row {
             [Some([kind]), Some(oid), name, Some(of)] if !kind.is_ascii_digit() => match (oid_of(oid), oid_of(of)) {

@@ -7,22 +7,18 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::client::{ClientPhase, Dropping, Passing, Waiting};
+use crate::client::ClientPhase;
 use crate::pooler::Pooler;
-use crate::server::{Server, ServerPhase};
+use crate::server::Server;
+use crate::upstream::phase::ServerPhase;
 use hmac::{Hmac, KeyInit, Mac};
 use pgweir_wire::CancelKey;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
-
-/// Bytes of the secret under protocol 3.0, which knows no others.
-pub(crate) const SECRET_BYTES_V3_0: u8 = 4;
-
-/// Bytes of the secret under protocol 3.2.
-pub(crate) const SECRET_BYTES_V3_2: u8 = 32;
 
 /// Why the connection of a CancelRequest is closed.
 const CANCEL_DONE: &str = "cancel request done";

@@ -6,87 +6,17 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
+use crate::base::reasons::{Acquired, Dropping, Passing, Waiting};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::client::{Client, Dropping, Passing, Waiting};
+use crate::client::Client;
 use crate::pooler::Pooler;
-use crate::pools::link::Acquired;
 use crate::server::Server;
-use crate::statements::prepared::STATEMENT_BYTES_MAX;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
-
-/// The longest message that a client without a server must have sent in full before it gets one, bytes; of a longer one
-/// this much. A Parse may be as long as [`STATEMENT_BYTES_MAX`].
-const BEFORE_SERVER_BYTES_MAX: usize = 64 * 1024;
-
-/// The outcome of one step over the input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// This many bytes are dealt with.
-    Progress(usize),
-    /// The message cannot be dealt with before more of it has come.
-    NeedBytes,
-    /// The client waits; a Resume will follow.
-    Wait,
-    /// The client is closed.
-    Closed,
-}
-
-/// One message at the front of the rest of the input.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Message<'a> {
-    pub(crate) tag: FrontendTag,
-    /// Where it begins in the input.
-    pub(crate) at: usize,
-    /// Bytes of the whole message.
-    pub(crate) total: usize,
-    /// As much of it as is there, header included.
-    pub(crate) bytes: &'a [u8],
-    /// What is there behind it.
-    pub(crate) behind: &'a [u8],
-}
-
-impl<'a> Message<'a> {
-    pub(crate) fn is_whole(&self) -> bool {
-        self.bytes.len() == self.total
-    }
-
-    pub(crate) fn body(&self) -> &'a [u8] {
-        &self.bytes[HEADER_BYTES..]
-    }
-
-    /// Whether so much of it is there that its client may take a server for it: half a message holds none.
-    #[inline]
-    fn may_take_server(&self) -> bool {
-        self.is_whole() || self.is_mostly_to_come()
-    }
-
-    /// Whether it is so long that it goes through in pieces, and the first of them is there.
-    #[cold]
-    fn is_mostly_to_come(&self) -> bool {
-        let most = match self.tag {
-            FrontendTag::Parse => STATEMENT_BYTES_MAX,
-            _ => BEFORE_SERVER_BYTES_MAX,
-        };
-        self.bytes.len() >= most
-    }
-
-    /// Whether it, a Describe, is of a portal.
-    #[inline]
-    fn describes_portal(&self) -> bool {
-        self.body().first() == Some(&b'P')
-    }
-
-    /// Whether Describe of this portal follows; `None` where what follows has not come.
-    pub(crate) fn describes_next(&self, portal: &[u8]) -> Option<bool> {
-        let behind = self.behind.get(..HEADER_BYTES + portal.len() + 2)?;
-        let (named, end) = behind[HEADER_BYTES..].split_at(1 + portal.len());
-        Some(behind[0] == b'D' && named[0] == b'P' && named[1..] == *portal && end == [0])
-    }
-}
 
 /// What a function may do that is called by its number.
 const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Effects::SEQUENCE);
@@ -332,7 +262,7 @@ impl Pooler {
         };
         client.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
         let server = client.link.and_then(|s| self.servers.get(s.0));
-        let status = server.map_or_else(|| idle_status(client), |s| s.status);
+        let status = server.map_or_else(|| client.idle_status(), |s| s.status);
         let step = skip(client, message);
         if ends {
             self.send(id, |w| w.ready_for_query(status));
@@ -501,7 +431,7 @@ impl Pooler {
                 Some(skip(client, message))
             }
             FrontendTag::Sync => {
-                let status = idle_status(client);
+                let status = client.idle_status();
                 let step = skip(client, message);
                 self.send(id, |w| w.ready_for_query(status));
                 Some(step)
@@ -544,15 +474,6 @@ impl Pooler {
 fn touches_statements(tag: FrontendTag) -> bool {
     use FrontendTag::{Bind, Close, Describe, Parse, Query};
     matches!(tag, Parse | Bind | Describe | Close | Query)
-}
-
-/// The transaction status of a client without a server.
-pub(crate) fn idle_status(client: &Client) -> TransactionStatus {
-    match client.deferred_begin {
-        None => TransactionStatus::Idle,
-        Some(begin) if begin.failed => TransactionStatus::Failed,
-        Some(_) => TransactionStatus::InTransaction,
-    }
 }
 
 fn skip(client: &mut Client, message: &Message<'_>) -> Step {

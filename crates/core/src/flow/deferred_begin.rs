@@ -8,40 +8,21 @@
 //! ignores what follows up to the next Sync, so nothing of the client's can run outside the transaction it asked for.
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, Messages, Step};
+use crate::base::reasons::Passed;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
-use crate::flow::client_messages::{Message, Step, idle_status};
-use crate::flow::server_messages::{Passed, skip_and_release_if};
+use crate::flow::server_messages::skip_and_release_if;
 use crate::pooler::Pooler;
+use crate::session::deferred_begin::{By, DeferredBegin};
 use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, Reader, Writer};
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader, Writer};
 
 /// A portal that does not exist: describing it fails, and with it the transaction.
 const NO_PORTAL: &[u8] = b"the transaction has failed";
-
-/// A BEGIN that no server has seen yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DeferredBegin {
-    /// When the client sent it.
-    pub(crate) since: Time,
-    by: By,
-    /// The transaction has failed: a statement in it was cancelled while it waited for a server.
-    pub(crate) failed: bool,
-    /// It goes to a server because its time is up, and not because the client has asked for anything.
-    pub(crate) expired: bool,
-}
-
-/// How a client sent its BEGIN.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// As a Query, which leaves no portal behind.
-    Query,
-    /// By Bind and Execute: its unnamed portal, which cannot be run again, can be seen in the transaction.
-    Portal,
-}
 
 /// A segment of the extended protocol that is nothing but one BEGIN, COMMIT or ROLLBACK.
 struct Segment<'a> {
@@ -81,7 +62,7 @@ impl Pooler {
         }
         let reply = self.run_deferred(now, id, &verdict, By::Query)?;
         self.client_mut(id).unnamed = None;
-        let status = idle_status(self.client_mut(id));
+        let status = self.client_mut(id).idle_status();
         self.send(id, |w| {
             w.command_complete(reply);
             w.ready_for_query(status);
@@ -131,7 +112,7 @@ impl Pooler {
                     .intern(parse.query, parse.types, client.shape.parse_settings()),
             );
         }
-        let status = idle_status(client);
+        let status = client.idle_status();
         self.send(id, |w| {
             if segment.parse.is_some() {
                 w.empty(b'1');
@@ -192,7 +173,7 @@ impl Pooler {
             parse,
             verdict,
             described,
-            bytes: rest.at,
+            bytes: rest.read_bytes(),
         })
     }
 
@@ -292,7 +273,7 @@ impl Pooler {
         if let Some(begin) = &mut self.client_mut(id).deferred_begin {
             begin.expired = true;
         }
-        if let crate::pools::link::Acquired::Server(server_id) = self.acquire(now, id) {
+        if let crate::base::reasons::Acquired::Server(server_id) = self.acquire(now, id) {
             self.begin_alone(now, id, server_id);
         }
     }
@@ -304,26 +285,5 @@ impl Pooler {
         server.request_time = now;
         server.queue.push(Entry::skip(Expect::Sync));
         self.send(server_id, |w| w.sync());
-    }
-}
-
-/// Whole messages from the front of some bytes.
-pub(crate) struct Messages<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Messages<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Messages { bytes, at: 0 }
-    }
-
-    /// Tag and body of the next one.
-    pub(crate) fn next(&mut self) -> Option<(u8, &'a [u8])> {
-        let rest = &self.bytes[self.at..];
-        let header = Header::read(rest).ok()??;
-        let message = rest.get(..header.message_bytes as usize)?;
-        self.at += message.len();
-        Some((header.tag, &message[HEADER_BYTES..]))
     }
 }

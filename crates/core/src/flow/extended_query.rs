@@ -5,18 +5,19 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
+use crate::base::pin_reason::PinReason;
+use crate::base::reasons::Waiting;
 use crate::base::secret_names::could_be_ours;
 use crate::base::time::Time;
-use crate::client::{Ends, Waiting};
-use crate::flow::client_messages::{Message, Step};
-use crate::flow::signals::is_call;
 use crate::pooler::Pooler;
-use crate::server::{Server, Unnamed};
-use crate::session::pins::PinReason;
-use crate::session::session_state::ParseSettings;
+use crate::preparing::replanning::Use;
+use crate::server::Server;
+use crate::statements::ends::Ends;
 use crate::statements::held::Moment;
-use crate::statements::prepared::{Bound, Kind, Meaning, STATEMENT_BYTES_MAX, Statement, StatementTable};
-use crate::statements::replanning::Use;
+use crate::statements::parse_settings::ParseSettings;
+use crate::statements::prepared::{Bound, Kind, Meaning, Statement, StatementTable};
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead, To};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
@@ -339,7 +340,7 @@ impl Pooler {
             if statement.effects.intersects(Effects::CURRENT_SETTING) {
                 self.clear_database(now, id, &statement.query);
             }
-            if is_call(&statement.query)
+            if pgweir_sql::is_signal(&statement.query)
                 && let Some(step) = self.call_by_bind(now, id, server_id, message, &statement, &names)
             {
                 return step;

@@ -3,11 +3,11 @@
 //! A server with bytes in flight is never handed on.
 
 use crate::base::ids::ServerId;
+use crate::base::reasons::Passing;
 use crate::base::request::Request;
 use crate::base::time::Time;
-use crate::client::Passing;
 use crate::pooler::Pooler;
-use crate::server::ServerPhase;
+use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_wire::{ErrorFields, TransactionStatus};
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Pooler {
         }
         if server.status != TransactionStatus::Idle {
             server.queue.push(Entry::skip(Expect::Query));
-            server.unnamed = crate::server::Unnamed::Nothing;
+            server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
             return self.send(id, |w| w.query(b"ROLLBACK"));
         }
         self.release(now, id);
@@ -145,7 +145,7 @@ impl Pooler {
         server.phase = phase;
         server.since = now;
         server.request_time = now;
-        server.unnamed = crate::server::Unnamed::Nothing;
+        server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
         server.queue.push(Entry::skip(Expect::Query));
         self.send(id, |w| w.query(query.as_bytes()));
     }

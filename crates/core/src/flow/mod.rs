@@ -5,6 +5,7 @@ pub(crate) mod client_messages;
 pub(crate) mod deferred_begin;
 pub(crate) mod extended_query;
 pub(crate) mod leaving;
+pub(crate) mod link;
 pub(crate) mod server_messages;
 pub(crate) mod signals;
 pub(crate) mod simple_query;

@@ -4,18 +4,20 @@
 //! front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that says
 //! idle, empties the queue, and that no byte of a further message follows.
 
-use crate::base::errors::Trouble;
+use crate::base::errors::{TRANSACTION_FAILED, Trouble};
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::{Dropping, Passed, Passing, Waiting};
 use crate::base::request::{LogLevel, Request};
 use crate::base::secret_names::PREFIX;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
-use crate::client::{Client, ClientPhase, Dropping, Passing, Waiting};
+use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
-use crate::server::{Server, ServerPhase};
+use crate::server::Server;
 use crate::session::restoration::NOT_RESTORED;
 use crate::statements::held::Rows;
 use crate::statements::prepared::OWN_ID_MAX;
+use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, To};
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{BackendTag, ErrorFields, HEADER_BYTES, Header, TransactionStatus, Writer, backend};
@@ -26,34 +28,8 @@ const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of an ErrorResponse that are looked at: its severity and SQLSTATE come first.
 const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
 
-/// What PostgreSQL says in a failed transaction.
-pub(crate) const TRANSACTION_FAILED: ErrorText<'static> = ErrorText {
-    severity: "ERROR",
-    sqlstate: "25P02",
-    message: "current transaction is aborted, commands ignored until end of transaction block",
-    detail: "",
-    hint: "",
-};
-
 /// Why a server is not used again after [`Server::sync_among_copy_data`].
 const SYNC_AMONG_COPY_DATA: &str = "Sync among the data of a copy that failed";
-
-/// What becomes of one message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Passed {
-    /// To the client.
-    Forward,
-    /// Swallowed, or already replaced.
-    Skip,
-    /// Forwarded, and then the server has nothing more to do for this client.
-    ForwardAndRelease,
-    /// Swallowed, and then the server has nothing more to do.
-    SkipAndRelease,
-    /// More of it must come first.
-    NeedBytes,
-    /// The server is gone.
-    Closed,
-}
 
 impl Pooler {
     pub(crate) fn reply_bytes(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {

@@ -7,92 +7,17 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, Step};
+use crate::base::reasons::Waiting;
 use crate::base::time::Time;
-use crate::client::Waiting;
-use crate::flow::client_messages::{Message, Step};
 use crate::login::process_ids::CLIENT_IDS_FROM;
 use crate::pooler::Pooler;
-use crate::server::Unnamed;
 use crate::statements::prepared::Statement;
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Entry, Expect};
+use pgweir_sql::{Signal, SignalTarget, signal_call};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{Reader, TransactionStatus, Writer};
-
-/// The longest statement that is taken for such a call, bytes.
-const CALL_BYTES_MAX: usize = 128;
-
-/// What a call does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Terminate,
-    Cancel,
-}
-
-impl Kind {
-    /// The statement that answers in its place.
-    fn answer(self) -> &'static [u8] {
-        match self {
-            Kind::Terminate => b"SELECT true AS pg_terminate_backend",
-            Kind::Cancel => b"SELECT true AS pg_cancel_backend",
-        }
-    }
-}
-
-/// Whom a call names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
-    ProcessId(u32),
-    /// `$1`.
-    Parameter,
-}
-
-/// A statement that is nothing but such a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Call {
-    kind: Kind,
-    target: Target,
-}
-
-/// Whether a text may be such a call: a look at its eighth letter and those behind.
-#[inline]
-pub(crate) fn may_be_call(text: &[u8]) -> bool {
-    text.get(7..10) == Some(b"pg_")
-}
-
-/// Whether a text is such a call.
-pub(crate) fn is_call(text: &[u8]) -> bool {
-    may_be_call(text) && read(text).is_some()
-}
-
-fn read(text: &[u8]) -> Option<Call> {
-    let text = std::str::from_utf8(text).ok().filter(|t| t.len() <= CALL_BYTES_MAX)?;
-    let text = text.trim();
-    let text = text.strip_suffix(';').unwrap_or(text).trim_end().to_ascii_lowercase();
-    let call = text.strip_prefix("select ")?;
-    let call = call.strip_prefix("pg_catalog.").unwrap_or(call);
-    let (kind, rest) = if let Some(rest) = call.strip_prefix("pg_terminate_backend") {
-        (Kind::Terminate, rest)
-    } else {
-        (Kind::Cancel, call.strip_prefix("pg_cancel_backend")?)
-    };
-    let arguments = rest.trim_start().strip_prefix('(')?.strip_suffix(')')?;
-    let mut arguments = arguments.split(',').map(str::trim);
-    let (first, second) = (arguments.next()?, arguments.next());
-    let timeout_allowed = kind == Kind::Terminate;
-    if arguments.next().is_some() || second.is_some_and(|s| !timeout_allowed || s.parse::<u32>().is_err()) {
-        return None;
-    }
-    let bare = ["::int", "::int4", "::integer"]
-        .iter()
-        .find_map(|cast| first.strip_suffix(cast))
-        .unwrap_or(first);
-    let target = match bare {
-        "$1" => Target::Parameter,
-        number if number.bytes().all(|b| b.is_ascii_digit()) => Target::ProcessId(number.parse().ok()?),
-        _ => return None,
-    };
-    Some(Call { kind, target })
-}
 
 /// Of a Bind, behind its names: the first parameter as a process id, and the formats of the results, as they stand there.
 fn first_parameter<'a>(body: &'a [u8], names: &BindNames<'_>) -> Option<(Option<u32>, &'a [u8])> {
@@ -129,8 +54,8 @@ impl Pooler {
         message: &Message<'_>,
         text: &[u8],
     ) -> Option<Step> {
-        let call = read(text)?;
-        let Target::ProcessId(process_id) = call.target else {
+        let call = signal_call(text)?;
+        let SignalTarget::ProcessId(process_id) = call.target else {
             return None;
         };
         if self.server_mut(server_id).queue.in_pipeline() {
@@ -162,14 +87,14 @@ impl Pooler {
         statement: &Statement,
         names: &BindNames<'_>,
     ) -> Option<Step> {
-        let call = read(&statement.query)?;
+        let call = signal_call(&statement.query)?;
         if !message.is_whole() {
             return Some(Step::NeedBytes);
         }
         let (first, results) = first_parameter(message.body(), names)?;
         let process_id = match call.target {
-            Target::ProcessId(number) => number,
-            Target::Parameter => first?,
+            SignalTarget::ProcessId(number) => number,
+            SignalTarget::Parameter => first?,
         };
         if self.waits_to_signal(id, server_id, process_id) {
             return Some(Step::Wait);
@@ -231,49 +156,15 @@ impl Pooler {
     }
 
     /// Acts on a client; says whether that was the caller's own end.
-    fn signal(&mut self, now: Time, by: ClientId, kind: Kind, target: ClientId) -> Option<Step> {
+    fn signal(&mut self, now: Time, by: ClientId, kind: Signal, target: ClientId) -> Option<Step> {
         match kind {
-            Kind::Cancel if by == target => {}
-            Kind::Cancel => self.cancel_client(now, target),
-            Kind::Terminate => {
+            Signal::Cancel if by == target => {}
+            Signal::Cancel => self.cancel_client(now, target),
+            Signal::Terminate => {
                 let message = "terminating connection due to administrator command";
                 self.fail_client(now, target, Trouble::Killed, message, "", "");
             }
         }
         self.clients.get(by.0).is_none().then_some(Step::Closed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_statement_that_is_nothing_but_the_call_is_one() {
-        let call = |kind, target| Some(Call { kind, target });
-        use Target::{Parameter, ProcessId};
-        for (text, expected) in [
-            (
-                "SELECT pg_terminate_backend(5000000)",
-                call(Kind::Terminate, ProcessId(5_000_000)),
-            ),
-            (
-                "select pg_catalog.pg_cancel_backend ( $1 );",
-                call(Kind::Cancel, Parameter),
-            ),
-            (
-                "select pg_terminate_backend($1::int, 1000)",
-                call(Kind::Terminate, Parameter),
-            ),
-            ("select pg_cancel_backend(5000000, 1)", None),
-            ("select pg_terminate_backend(pid) from pg_stat_activity", None),
-            ("select pg_terminate_backend(5000000), 1", None),
-            ("select pg_terminate_backend(5000000) where false", None),
-            ("select pg_terminate_backend(5000000) or pg_cancel_backend(1)", None),
-            ("select pg_terminate_backend($2)", None),
-            ("select pg_backend_pid()", None),
-        ] {
-            assert_eq!(read(text.as_bytes()), expected, "{text}");
-        }
     }
 }

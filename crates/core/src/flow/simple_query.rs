@@ -1,18 +1,15 @@
 //! Query messages.
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
+use crate::base::reasons::Waiting;
 use crate::base::time::Time;
-use crate::client::Waiting;
-use crate::flow::client_messages::{Message, Step};
-use crate::flow::signals::may_be_call;
 use crate::pooler::Pooler;
-use crate::pools::database_ddl::may_be_one;
-use crate::server::Unnamed;
-use crate::session::inspection::INSPECT_BYTES_MAX;
-use crate::session::resetting::Returns;
-use crate::statements::replanning::begins_code;
+use crate::preparing::replanning::begins_code;
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Effect, Entry, Expect};
 use pgweir_sql::Effects;
+use pgweir_sql::Returns;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
@@ -42,13 +39,13 @@ impl Pooler {
             _ => None,
         };
         if let Some(text) = text
-            && may_be_call(text)
+            && pgweir_sql::may_be_signal(text)
             && let Some(step) = self.call_by_query(now, id, server_id, message, text)
         {
             return step;
         }
         if let Some(text) = text
-            && may_be_one(text)
+            && pgweir_sql::may_need_database_alone(text)
         {
             self.clear_database(now, id, text);
         }

@@ -3,8 +3,8 @@
 //! PostgreSQL refuses to change them later (55P02, recording E19), so a client that asks for one in its startup packet gets
 //! servers that were started with it: a pool of its own, shared with those who ask for the same.
 
+use crate::base::pool_id::{PoolKey, PoolKind, StartupValue};
 use crate::pooler::Pooler;
-use crate::pools::pool::{PoolKey, PoolKind, StartupValue};
 
 /// Their names: those whose `pg_settings.context` is `backend` or `superuser-backend`.
 const NAMES: [&str; 7] = [

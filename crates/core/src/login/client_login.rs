@@ -7,22 +7,22 @@
 //!           server of this pool has accepted before
 //! ```
 
+use crate::base::access::Access;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::reasons::Waiting;
 use crate::base::request::{Address, LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::{ClientPhase, Waiting};
-use crate::flow::client_messages::idle_status;
+use crate::client::ClientPhase;
 use crate::login::backend_start::{self, START_POOLS_MAX};
 use crate::login::lookups::NoLookup;
 use crate::login::startup::Wishes;
-use crate::operator::admin::Access;
 use crate::pooler::Pooler;
 use crate::pools::databases::NoPool;
-use crate::pools::pool::{PoolId, PoolKind};
-use crate::server::Unnamed;
 use crate::session::restoration::NOT_RESTORED;
 use crate::session::session_state::{Change, Shape, difference};
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_auth::{
     ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, ClientStep, Credential, Learned, Secret,
@@ -677,7 +677,7 @@ impl Pooler {
         let changes = changes.iter().map(|(n, v, reported)| (&**n, Some(&**v), *reported));
         client.shape = self.shapes.change(&welcome, changes);
         client.base = client.shape.clone();
-        let (shape, bytes, status) = (client.shape.clone(), client.cancel_key_bytes, idle_status(client));
+        let (shape, bytes, status) = (client.shape.clone(), client.cancel_key_bytes, client.idle_status());
         self.give_process_id(id);
         let key = self.cancel_key_of(id, bytes);
         let notify = self.settings.login_notify_message.clone();

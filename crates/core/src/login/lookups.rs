@@ -2,11 +2,12 @@
 //! told does not say what went wrong.
 
 use crate::base::ids::ClientId;
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKey, PoolKind};
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::pooler::Pooler;
-use crate::pools::pool::{LoginFailure, Pool, PoolId, PoolKey, PoolKind};
+use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
 use pgweir_auth::{MockSecret, Secret};
 use std::collections::HashMap;

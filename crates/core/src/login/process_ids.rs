@@ -84,3 +84,9 @@ impl Pooler {
         }
     }
 }
+
+/// Bytes of the secret under protocol 3.0, which knows no others.
+pub(crate) const SECRET_BYTES_V3_0: u8 = 4;
+
+/// Bytes of the secret under protocol 3.2.
+pub(crate) const SECRET_BYTES_V3_2: u8 = 32;

@@ -1,15 +1,18 @@
 //! Opening server connections and logging in.
 
 use crate::base::ids::ServerId;
+use crate::base::pin_reason::Cleanup;
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
+use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::{Connected, LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::{ClientPhase, Passing, Waiting};
+use crate::client::ClientPhase;
 use crate::notify::listener::LISTENER_NAME;
 use crate::pooler::Pooler;
-use crate::pools::pool::{LoginFailure, PoolId, PoolKind};
-use crate::server::{Server, ServerPhase, Unnamed};
-use crate::session::pins::Cleanup;
+use crate::server::Server;
 use crate::statements::held::Held;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::ReplyQueue;
 use pgweir_auth::{ServerAuth, ServerStep};
 use pgweir_wire::{
@@ -102,7 +105,7 @@ impl Pooler {
     }
 
     /// Closes the longest idle server of another pool that shares a limit.
-    fn evict(&mut self, now: Time, for_pool: PoolId, shares: impl Fn(&crate::pools::pool::PoolKey) -> bool) {
+    fn evict(&mut self, now: Time, for_pool: PoolId, shares: impl Fn(&crate::base::pool_id::PoolKey) -> bool) {
         let is_closing = |s: &Server| matches!(s.phase, ServerPhase::Closing) && shares(&self.pool(s.pool).key);
         if self.servers.iter().any(|(_, s)| is_closing(s)) {
             return;

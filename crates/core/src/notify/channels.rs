@@ -5,8 +5,8 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::Dropping;
 use crate::base::time::Time;
-use crate::client::Dropping;
 use crate::notify::handover::Moving;
 use crate::notify::listener::ListenerId;
 use crate::pooler::Pooler;
@@ -228,8 +228,9 @@ impl Pooler {
         self.say_unheard(id);
         let clean = self.servers.get(server_id.0).is_some_and(|s| s.is_clean());
         let client = self.client_mut(id);
-        let idle =
-            clean && client.passing == crate::client::Passing::None && client.waiting == crate::client::Waiting::No;
+        let idle = clean
+            && client.passing == crate::base::reasons::Passing::None
+            && client.waiting == crate::base::reasons::Waiting::No;
         let Some(channels) = client.channels.as_deref_mut() else {
             return false;
         };
@@ -245,7 +246,7 @@ impl Pooler {
             return false;
         }
         let client = self.client_mut(id);
-        client.waiting = crate::client::Waiting::ForListener { since: now };
+        client.waiting = crate::base::reasons::Waiting::ForListener { since: now };
         client.channels.as_mut().expect("looked at above").holds_ready = true;
         true
     }

@@ -17,14 +17,14 @@
 //! ```
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, Step};
+use crate::base::pin_reason::PinReason;
+use crate::base::reasons::Waiting;
 use crate::base::request::Request;
 use crate::base::time::Time;
-use crate::client::Waiting;
-use crate::flow::client_messages::{Message, Step};
 use crate::notify::channels::{ChannelName, Channels, Notification};
 use crate::notify::listener::ListenerId;
 use crate::pooler::Pooler;
-use crate::session::pins::PinReason;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Statement;
 use pgweir_wire::frontend::{BindNames, Parse};
@@ -516,7 +516,7 @@ impl Pooler {
         }
         let text = self.text_of(id, message)?;
         if !message.is_whole() && message.tag != FrontendTag::Bind {
-            return if message.total <= crate::session::inspection::INSPECT_BYTES_MAX {
+            return if message.total <= crate::base::message::INSPECT_BYTES_MAX {
                 Some(Step::NeedBytes)
             } else {
                 None

@@ -10,14 +10,14 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
 use crate::base::request::LogLevel;
 use crate::base::secret_names::SecretNames;
 use crate::base::time::Time;
 use crate::notify::channels::{ChannelName, Channels, Notification, Told};
 use crate::notify::handover::{Moving, command};
 use crate::pooler::Pooler;
-use crate::pools::pool::{LoginFailure, PoolId, PoolKind};
-use crate::server::ServerPhase;
+use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
 use foldhash::fast::RandomState;
 use pgweir_wire::write::ErrorText;

@@ -5,21 +5,13 @@ mod pausing;
 mod reloading;
 mod shutting_down;
 
+use crate::base::access::Access;
 use crate::base::ids::{ClientId, ConnectionId};
 use crate::base::request::{Command, LogLevel, Request};
+use crate::base::stats::{Periods, Stats};
 use crate::base::time::Time;
-use crate::operator::stats::{Periods, Stats};
 use crate::pooler::Pooler;
 use pgweir_config::AuthType;
-
-/// What a console user may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Everything.
-    Admin,
-    /// SHOW, but for secrets.
-    Stats,
-}
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

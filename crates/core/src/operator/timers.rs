@@ -5,13 +5,14 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
-use crate::client::{ClientPhase, Passing, Waiting};
+use crate::client::ClientPhase;
 use crate::login::server_login::EVICTED;
 use crate::pooler::Pooler;
-use crate::pools::pool::{PoolId, PoolKind};
-use crate::server::ServerPhase;
+use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
 /// Time between two rounds; every timeout is kept to within it.
@@ -123,7 +124,7 @@ impl Pooler {
         match server.phase {
             ServerPhase::Connecting | ServerPhase::Login(_) => {
                 if over(self.settings.server_connect_timeout, server.connect_time) {
-                    let failure = crate::pools::pool::LoginFailure {
+                    let failure = crate::base::pool_id::LoginFailure {
                         sqlstate: String::new(),
                         message: "connecting to the server took longer than server_connect_timeout".into(),
                         temporary: true,

@@ -5,105 +5,18 @@
 //! listeners that clients listen on, stay: a direct connection of those clients would be in the way, too.
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
-use crate::pools::pool::PoolId;
-use crate::server::ServerPhase;
+use crate::upstream::phase::ServerPhase;
+use pgweir_sql::database_needed_alone;
 use std::time::Duration;
-
-/// The longest statement that is looked at, bytes.
-const STATEMENT_BYTES_MAX: usize = 2048;
 
 /// Why servers end.
 const IN_THE_WAY: &str = "a statement needs its database without connections";
 
 /// For so long no server is opened there merely to be ready: as long as PostgreSQL waits, and some.
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
-
-/// The database that CREATE DATABASE copies where it names none.
-const DEFAULT_TEMPLATE: &[u8] = b"template1";
-
-/// Whether a text may be one of these statements: by its first letter, and the one with which DATABASE would begin.
-#[inline]
-pub(crate) fn may_be_one(text: &[u8]) -> bool {
-    let verb_bytes = match text.first() {
-        Some(b'd' | b'D') => 4,
-        Some(b'a' | b'A') => 5,
-        Some(b'c' | b'C') => 6,
-        _ => return false,
-    };
-    matches!(text.get(verb_bytes + 1), Some(b'd' | b'D')) && text.len() > verb_bytes + 1 + b"database ".len()
-}
-
-/// The database that must have no connections for this statement.
-#[cold]
-pub(crate) fn database_of(text: &[u8]) -> Option<Vec<u8>> {
-    if text.len() > STATEMENT_BYTES_MAX {
-        return None;
-    }
-    let mut words = Words { rest: text };
-    let verb = words.next()?;
-    if words.next()? != b"database" {
-        return None;
-    }
-    let mut name = words.next()?;
-    match &*verb {
-        b"drop" if name == b"if" => {
-            words.next().filter(|w| w == b"exists")?;
-            words.next()
-        }
-        b"drop" => Some(name),
-        b"alter" => {
-            let what = words.next()?;
-            let moves = what == b"set" && words.next()? == b"tablespace";
-            (what == b"rename" || moves).then(|| std::mem::take(&mut name))
-        }
-        b"create" => {
-            while let Some(word) = words.next() {
-                if word == b"template" {
-                    return words.next();
-                }
-            }
-            Some(DEFAULT_TEMPLATE.into())
-        }
-        _ => None,
-    }
-}
-
-/// Names and words of a statement, folded as PostgreSQL folds them; `=` and what else stands between is left out.
-struct Words<'a> {
-    rest: &'a [u8],
-}
-
-impl Words<'_> {
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let is_word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || b >= 0x80;
-        let start = self
-            .rest
-            .iter()
-            .position(|&b| is_word(b) || matches!(b, b'"' | b'\''))?;
-        self.rest = &self.rest[start..];
-        let quote = self.rest[0];
-        if is_word(quote) {
-            let end = self.rest.iter().position(|&b| !is_word(b)).unwrap_or(self.rest.len());
-            let (word, rest) = self.rest.split_at(end);
-            self.rest = rest;
-            return Some(word.to_ascii_lowercase());
-        }
-        let mut word = Vec::new();
-        let mut at = 1;
-        loop {
-            match (self.rest.get(at)?, self.rest.get(at + 1)) {
-                (&b, Some(&next)) if b == quote && next == quote => at += 2,
-                (&b, _) if b == quote => break,
-                _ => at += 1,
-            }
-            word.push(self.rest[at - 1]);
-        }
-        self.rest = &self.rest[at + 1..];
-        Some(word)
-    }
-}
 
 impl Pooler {
     /// A client's statement may need a database without connections: closes the idle servers that are in its way.
@@ -112,7 +25,9 @@ impl Pooler {
         let Some(pool_id) = self.clients.get(id.0).and_then(|c| c.pool) else {
             return;
         };
-        let Some(database) = database_of(text) else { return };
+        let Some(database) = database_needed_alone(text) else {
+            return;
+        };
         let there = &self.pool(pool_id).settings.endpoints;
         let pools: Vec<PoolId> = self
             .live_pools()
@@ -142,35 +57,6 @@ impl Pooler {
                 // It ends what it is at, and itself.
                 _ => drop(server.close_reason.get_or_insert(IN_THE_WAY)),
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_database_in_question_is_found() {
-        assert!(!may_be_one(b"commit") && !may_be_one(b"delete from database_list"));
-        for (text, expected) in [
-            ("DROP DATABASE Shop", Some("shop")),
-            ("drop database if exists \"My \"\"Shop\"", Some("My \"Shop")),
-            ("DROP DATABASE \"test_shop\" WITH (FORCE);", Some("test_shop")),
-            ("alter database shop rename to store", Some("shop")),
-            ("alter database shop set tablespace fast", Some("shop")),
-            ("alter database shop set work_mem = 1", None),
-            ("create database a", Some("template1")),
-            ("create database a with owner = b template = \"Shop\"", Some("Shop")),
-            ("create database a template shop encoding 'UTF8'", Some("shop")),
-            ("drop table database", None),
-            ("drop database", None),
-            ("drop database \"open", None),
-            ("", None),
-        ] {
-            let found = database_of(text.as_bytes()).map(|name| String::from_utf8(name).unwrap());
-            assert_eq!(found.as_deref(), expected, "{text}");
-            assert!(expected.is_none() || may_be_one(text.as_bytes()), "{text}");
         }
     }
 }

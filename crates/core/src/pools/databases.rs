@@ -1,11 +1,12 @@
 //! Which pool a client belongs to, and the counts that the limits are about.
 
 use crate::base::errors::Trouble;
+use crate::base::pool_id::{PoolId, PoolKey, PoolKind, StartupValue};
 use crate::base::settings::PoolSettings;
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::pooler::Pooler;
-use crate::pools::pool::{Pool, PoolId, PoolKey, PoolKind, StartupValue};
+use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
 use pgweir_auth::Credential;
 use std::collections::{HashMap, HashSet};

@@ -3,6 +3,5 @@
 pub(crate) mod database_ddl;
 pub(crate) mod databases;
 pub(crate) mod idle_list;
-pub(crate) mod link;
 pub(crate) mod pool;
 pub(crate) mod wait_queue;

@@ -1,11 +1,12 @@
 //! Pools: one per database and user, and more where clients ask for settings that only a new connection can have.
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::{LoginFailure, PoolKey, StartupValue};
 use crate::base::request::Endpoint;
 use crate::base::settings::PoolSettings;
+use crate::base::stats::Stats;
 use crate::base::time::Time;
 use crate::catalog::known_code::Known;
-use crate::operator::stats::Stats;
 use crate::pools::idle_list::IdleList;
 use crate::pools::wait_queue::WaitQueue;
 use crate::session::sequences::Sequences;
@@ -15,56 +16,8 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A pool's place in the table of pools; pools live as long as the process or until `autodb_idle_timeout`.
-pub(crate) type PoolId = u32;
-
-/// What a pool's servers are for. Servers of one kind never serve another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum PoolKind {
-    /// Clients.
-    Clients,
-    /// auth_query: no client and no client's setting ever reaches these servers.
-    AuthQuery,
-    /// Listener connections (see [`crate::notify::listener`]).
-    Listener,
-    /// Streaming replication: servers are opened with the client's `replication` parameter and closed after use.
-    Replication {
-        /// Physical replication (`replication=true`), which has no database; else logical (`replication=database`).
-        physical: bool,
-    },
-}
-
-impl PoolKind {
-    /// Whether its servers stream replication.
-    pub(crate) fn is_replication(self) -> bool {
-        matches!(self, PoolKind::Replication { .. })
-    }
-}
-
-/// What a pool is looked up by.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PoolKey {
-    pub(crate) database: Arc<str>,
-    pub(crate) user: Arc<str>,
-    pub(crate) kind: PoolKind,
-    /// What its servers are started with, because clients ask for it: settings that only a new connection can have.
-    pub(crate) start: Box<[StartupValue]>,
-}
-
-/// Why the last attempt to open a server failed.
-#[derive(Debug, Clone)]
-pub(crate) struct LoginFailure {
-    pub(crate) sqlstate: String,
-    pub(crate) message: String,
-    /// Opening the connection failed, or the server said that it is only a matter of time.
-    pub(crate) temporary: bool,
-}
-
 /// The most canonical values of startup parameters a pool remembers; beyond it, it forgets all and asks again.
 const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
-
-/// A startup parameter as a client gave it: name and value.
-pub(crate) type StartupValue = (Box<str>, Box<str>);
 
 /// What a server reports of settings: names and values.
 pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
@@ -77,7 +30,7 @@ pub(crate) struct Pool {
     pub(crate) credential: pgweir_auth::Credential,
     /// What its clients do with sequences.
     pub(crate) sequences: Sequences,
-    /// Clients have had names on its servers: see [`crate::statements::own_names`].
+    /// Clients have had names on its servers: see [`crate::preparing::own_names`].
     pub(crate) lends: bool,
     /// Idle servers, longest idle first.
     pub(crate) idle: IdleList,

@@ -10,7 +10,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::pooler::Pooler;
-use crate::server::ServerPhase;
+use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
 /// The setting.

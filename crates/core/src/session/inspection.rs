@@ -4,21 +4,18 @@
 //! time. Text that is too long to be read whole counts as code of which nothing is known.
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
+use crate::base::reasons::Waiting;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
-use crate::client::Waiting;
-use crate::flow::client_messages::{Message, Step};
 use crate::pooler::Pooler;
-use crate::session::resetting::Returns;
-use crate::statements::own_names::Mentioned;
+use crate::preparing::own_names::Mentioned;
 use crate::statements::prepared::Statement;
 use crate::upstream::reply_queue::{Entry, Ready};
+use pgweir_sql::Returns;
 use pgweir_sql::{Condensed, Effects};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{HEADER_BYTES, Reader};
-
-/// The longest message whose text is read, bytes; a longer one is passed on as it comes.
-pub(crate) const INSPECT_BYTES_MAX: usize = 64 * 1024;
 
 /// The longest name a custom setting may have to be looked for among parameters, bytes.
 const SETTING_NAME_BYTES_MAX: usize = 128;

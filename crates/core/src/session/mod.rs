@@ -1,5 +1,6 @@
 //! What belongs to a session: settings, restoration, pins, probes, RESET, sequences.
 
+pub(crate) mod deferred_begin;
 pub(crate) mod idle_limit;
 pub(crate) mod inspection;
 pub(crate) mod pins;

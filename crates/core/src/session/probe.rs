@@ -10,15 +10,16 @@
 //! (recording F3).
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pin_reason::{Cleanup, PinReason};
+use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::client::Waiting;
 use crate::pooler::Pooler;
-use crate::server::ServerPhase;
-use crate::session::pins::{Cleanup, PROBED, PinReason, Pinned, Pins};
+use crate::session::pins::{PROBED, Pinned, Pins};
 use crate::session::session_state::{Shape, difference};
 use crate::statements::prepared::Statement;
+use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_sql::Effects;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, Writer, backend};
@@ -415,7 +416,7 @@ impl Pooler {
     /// Sends a client's server a Query whose answer means nothing, an error neither.
     pub(crate) fn query_for_nothing(&mut self, server_id: ServerId, text: &[u8]) {
         let server = self.server_mut(server_id);
-        server.unnamed = crate::server::Unnamed::Nothing;
+        server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
         server.queue.push(Entry::probe(Expect::Query));
         self.send(server_id, |w| w.query(text));
     }

@@ -11,83 +11,9 @@ use crate::pooler::Pooler;
 use crate::session::session_state::difference;
 use crate::statements::prepared;
 use crate::upstream::reply_queue::{Entry, Expect, Ready};
-use pgweir_sql::{Effects, Statement};
+use pgweir_sql::Returns;
 use pgweir_wire::Writer;
 use std::sync::Arc;
-
-/// What a statement returns to its startup value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Returns {
-    /// Every setting (RESET ALL, DISCARD ALL).
-    All,
-    /// The setting of this name, which may be none that a client can give at startup.
-    One(Box<[u8]>),
-    /// What remains of these, in their order: statements of one Query.
-    Among(Vec<Change>),
-}
-
-/// What one of several statements does to settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
-    Returns(Returns),
-    /// SET to a value.
-    Sets(Box<[u8]>),
-}
-
-impl Returns {
-    /// What a statement may return to its startup value. A SET may do it (TO DEFAULT).
-    pub(crate) fn of(verdict: &Statement, text: &[u8]) -> Option<Returns> {
-        match verdict {
-            Statement::ResetAll | Statement::DiscardAll => Some(Returns::All),
-            Statement::Reset(name) => Some(Returns::One(name.clone())),
-            Statement::Set(name) if ends_with_default(text) => Some(Returns::One(name.clone())),
-            _ => None,
-        }
-    }
-
-    /// The same of a text of several statements; `None` where something else in it decides about settings as well.
-    pub(crate) fn among(text: &[u8]) -> Option<Returns> {
-        let mut changes = Vec::new();
-        for text in pgweir_sql::statements(text)? {
-            let verdict = pgweir_sql::classify(text);
-            match (Returns::of(&verdict, text), verdict) {
-                (Some(_), _) | (None, Statement::Set(_)) if changes.len() == CHANGES_MAX => return None,
-                (Some(returns), _) => changes.push(Change::Returns(returns)),
-                (None, Statement::Set(name)) => changes.push(Change::Sets(name)),
-                (None, Statement::Other)
-                    if !pgweir_sql::effects(text).intersects(Effects::SETTINGS.union(Effects::CODE)) => {}
-                _ => return None,
-            }
-        }
-        Some(Returns::Among(changes))
-    }
-
-    fn includes(&self, name: &str) -> bool {
-        match self {
-            Returns::All => true,
-            Returns::One(one) => one.eq_ignore_ascii_case(name.as_bytes()),
-            Returns::Among(changes) => changes
-                .iter()
-                .rev()
-                .find_map(|change| match change {
-                    Change::Returns(returns) => returns.includes(name).then_some(true),
-                    Change::Sets(set) => set.eq_ignore_ascii_case(name.as_bytes()).then_some(false),
-                })
-                .unwrap_or(false),
-        }
-    }
-}
-
-/// The most SET and RESET in one Query that are followed one by one; behind more of them, the server is asked.
-const CHANGES_MAX: usize = 64;
-
-/// Whether the last word of a SET is DEFAULT or LOCAL.
-fn ends_with_default(text: &[u8]) -> bool {
-    let text = text.trim_ascii_end();
-    let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
-    let word = text.rsplit(|b| !b.is_ascii_alphabetic()).next().unwrap_or_default();
-    word.eq_ignore_ascii_case(b"default") || word.eq_ignore_ascii_case(b"local")
-}
 
 impl Pooler {
     /// The client's startup values that the server does not return to by itself.
@@ -198,39 +124,5 @@ impl Pooler {
             Writer::new(b).parse(scratch.server_name(), &statement.query, &statement.types)
         });
         scratch
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_text_returns_to_its_startup_value() {
-        let of = |text: &str| Returns::of(&pgweir_sql::classify(text.as_bytes()), text.as_bytes());
-        assert_eq!(of("reset all"), Some(Returns::All));
-        assert_eq!(of("discard all;"), Some(Returns::All));
-        assert_eq!(of("RESET DateStyle"), Some(Returns::One(b"datestyle"[..].into())));
-        assert_eq!(
-            of("set timezone to DEFAULT ;"),
-            Some(Returns::One(b"timezone"[..].into()))
-        );
-        assert_eq!(of("set time zone local"), Some(Returns::One(b"timezone"[..].into())));
-        assert_eq!(of("set timezone to 'default'"), None);
-        assert_eq!(of("select 1"), None);
-    }
-
-    #[test]
-    fn the_last_of_several_statements_decides_about_a_setting() {
-        let includes = |text: &str, name: &str| Returns::among(text.as_bytes()).map(|r| r.includes(name));
-        let text = "reset datestyle; set work_mem = 1; select 1; reset timezone; set TimeZone to 'UTC'";
-        assert_eq!(includes(text, "DateStyle"), Some(true));
-        assert_eq!(includes(text, "work_mem"), Some(false));
-        assert_eq!(includes(text, "TimeZone"), Some(false));
-        assert_eq!(includes(text, "IntervalStyle"), Some(false));
-        assert_eq!(includes("set a to 1; reset all", "a"), Some(true));
-        assert_eq!(includes("reset a; begin", "a"), None);
-        assert_eq!(includes("reset a; select set_config('a', 'b', false)", "a"), None);
-        assert_eq!(includes("reset a; do $$begin end$$", "a"), None);
     }
 }

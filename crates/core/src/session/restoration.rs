@@ -9,12 +9,11 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::{Acquired, Waiting};
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
-use crate::client::Waiting;
 use crate::pooler::Pooler;
-use crate::pools::link::Acquired;
 use crate::session::session_state::{Change, Shape, difference_on};
 use crate::upstream::reply_queue::{Entry, Expect, Ready};
 use pgweir_wire::{TransactionStatus, Writer, backend};
@@ -227,12 +226,8 @@ impl Pooler {
     }
 
     /// ParameterStatus: the server's own word on one of its settings. Says whether it is the client's business.
-    pub(crate) fn parameter_status(
-        &mut self,
-        server_id: ServerId,
-        body: &[u8],
-    ) -> crate::flow::server_messages::Passed {
-        use crate::flow::server_messages::Passed;
+    pub(crate) fn parameter_status(&mut self, server_id: ServerId, body: &[u8]) -> crate::base::reasons::Passed {
+        use crate::base::reasons::Passed;
         let Ok((name, value)) = backend::parameter_status(body) else {
             return Passed::Forward;
         };

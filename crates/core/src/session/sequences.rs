@@ -3,23 +3,23 @@
 //! These values live in the server process and cannot be made again on another server. So, in pools whose clients draw
 //! from sequences by name or ask for such values, a client gets the server it had last if nobody has used it since, and
 //! others leave that server to it as long as there is another; whoever asks keeps the server from then on
-//! ([`crate::session::pins::PinReason::Sequences`]). Where the server has served someone else, or the client has been elsewhere in
+//! ([`crate::base::pin_reason::PinReason::Sequences`]). Where the server has served someone else, or the client has been elsewhere in
 //! between, what it remembers is discarded first: PostgreSQL then says that nothing has been drawn yet (55000), and nobody
 //! meets another client's values nor old ones of its own. In a pool that has never been asked that is done in front of the
 //! first text that asks or that draws by name, so that who draws by name finds what it has drawn; of an INSERT nobody knows
 //! whether it draws. Only the server's word that it has forgotten them counts, and nothing of the client's is sent before.
 
+use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, Step};
+use crate::base::reasons::{Acquired, Dropping, Waiting};
 use crate::base::request::Request;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
-use crate::client::{Dropping, Waiting};
-use crate::flow::client_messages::{Message, Step};
-use crate::flow::server_messages::TRANSACTION_FAILED;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::IdleList;
-use crate::pools::link::Acquired;
-use crate::server::{Server, Unnamed};
+use crate::server::Server;
+use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::write::ErrorText;

@@ -9,17 +9,16 @@
 //! (recording F2). Whoever asks for one that is not its own goes to an idle server that does not know it, if there is one.
 
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Messages, Step};
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::reasons::{Acquired, Waiting};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
-use crate::client::Waiting;
-use crate::flow::client_messages::{Message, Step};
-use crate::flow::deferred_begin::Messages;
 use crate::pooler::Pooler;
-use crate::pools::link::Acquired;
-use crate::pools::pool::{PoolId, PoolKind};
-use crate::server::{Server, ServerPhase};
-use crate::session::inspection::{INSPECT_BYTES_MAX, setting_name};
+use crate::server::Server;
+use crate::session::inspection::setting_name;
 use crate::session::session_state::{SETTINGS_MAX, Shape};
+use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Parse};

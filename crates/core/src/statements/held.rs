@@ -389,7 +389,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::session_state::ParseSettings;
+    use crate::statements::parse_settings::ParseSettings;
     use crate::statements::prepared::StatementTable;
     use pgweir_wire::Writer;
     use pgweir_wire::write::Column;

@@ -5,17 +5,14 @@
 //! them by a name of ours. A statement lives as long as a client names it or a server holds it.
 
 use crate::base::secret_names::{OwnNames, SecretNames};
-use crate::client::Ends;
-use crate::session::session_state::ParseSettings;
+use crate::statements::ends::Ends;
 use crate::statements::held::{Moment, Rows};
 use crate::statements::parameter_types::Types;
+use crate::statements::parse_settings::ParseSettings;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-
-/// The longest Parse message that is kept, bytes. A longer one goes to the server as it is, and pins its client.
-pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Statements that return rows only by a RETURNING clause.
 const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
@@ -28,7 +25,7 @@ pub(crate) const OWN_ID_MAX: u64 = 15;
 pub(crate) enum Kind {
     /// Servers know it by a name of the pooler's.
     Shared,
-    /// Servers know it by its client's own name, for SQL that names it (see [`crate::statements::own_names`]).
+    /// Servers know it by its client's own name, for SQL that names it (see [`crate::preparing::own_names`]).
     Own,
     /// The same, made by SQL-level PREPARE, which is its query text.
     Sql,
@@ -99,9 +96,8 @@ impl Statement {
 
 /// What a statement may do, or why it is looked at in each Bind.
 fn effects(query: &[u8]) -> pgweir_sql::Effects {
-    let clears =
-        crate::pools::database_ddl::may_be_one(query) && crate::pools::database_ddl::database_of(query).is_some();
-    let looked_at = if clears || crate::flow::signals::is_call(query) {
+    let clears = pgweir_sql::may_need_database_alone(query) && pgweir_sql::database_needed_alone(query).is_some();
+    let looked_at = if clears || pgweir_sql::is_signal(query) {
         pgweir_sql::Effects::CURRENT_SETTING
     } else {
         pgweir_sql::Effects::NONE
@@ -343,7 +339,7 @@ pub(crate) struct OwnStatements {
     pub(crate) discard_sequences: Arc<Statement>,
     /// Every channel that the session listens to.
     pub(crate) listening_channels: Arc<Statement>,
-    /// Routines of the database, and what runs them: see [`crate::catalog::catalog_query`].
+    /// Routines of the database, and what runs them: see [`crate::statements::catalog_query`].
     pub(crate) catalog_objects: Arc<Statement>,
     /// The source of routines.
     pub(crate) catalog_sources: Arc<Statement>,
@@ -413,8 +409,8 @@ impl OwnStatements {
             probe_settings: own(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
             discard_sequences: own(12, b"DISCARD SEQUENCES", &[0, 0]),
             listening_channels: own(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
-            catalog_objects: own(9, crate::catalog::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
-            catalog_sources: own(10, crate::catalog::catalog_query::SOURCES.as_bytes(), &[0, 0]),
+            catalog_objects: own(9, crate::statements::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
+            catalog_sources: own(10, crate::statements::catalog_query::SOURCES.as_bytes(), &[0, 0]),
             scratch: own(11, b"", &[0, 0]),
             set_for_parse: own(
                 14,

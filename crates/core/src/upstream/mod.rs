@@ -1,3 +1,4 @@
 //! The conversation with one server: what it still owes, and who gets it.
 
+pub(crate) mod phase;
 pub(crate) mod reply_queue;

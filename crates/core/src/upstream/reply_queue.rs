@@ -72,7 +72,7 @@ pub(crate) enum To {
     Skip,
     /// Nobody; its rows answer a probe (see [`crate::session::probe`]).
     Probe,
-    /// Nobody; it says whether the plan of a statement can still be used (see [`crate::statements::replanning`]).
+    /// Nobody; it says whether the plan of a statement can still be used (see [`crate::preparing::replanning`]).
     Check,
     /// Nobody; that it fails is what it is for.
     Swallow,

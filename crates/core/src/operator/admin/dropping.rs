@@ -2,10 +2,10 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::operator::console::refusal::Refusal;
 use crate::pooler::Pooler;
-use crate::pools::pool::PoolId;
 use std::sync::Arc;
 
 /// Why servers are closed after RECONNECT; PgBouncer's words.

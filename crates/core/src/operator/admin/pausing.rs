@@ -1,13 +1,13 @@
 //! PAUSE, RESUME, SUSPEND, and the console clients that wait for them.
 
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
+use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::operator::admin::Ending;
 use crate::operator::console::Waits;
 use crate::operator::console::refusal::Refusal;
 use crate::pooler::Pooler;
-use crate::pools::pool::PoolId;
 use crate::server::Server;
 
 /// Why servers are closed under PAUSE; PgBouncer's words.

@@ -2,13 +2,13 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
+use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::{LogLevel, ReloadOutcome, Request};
 use crate::base::settings::{PoolSettings, Settings};
 use crate::base::time::Time;
 use crate::operator::console::Waits;
 use crate::operator::console::refusal::Refusal;
 use crate::pooler::Pooler;
-use crate::pools::pool::{PoolId, PoolKind};
 use pgweir_auth::Credential;
 use pgweir_config::{Changes, Config};
 use std::sync::Arc;

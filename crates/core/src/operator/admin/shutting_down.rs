@@ -2,12 +2,13 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::{ClientPhase, Waiting};
+use crate::client::ClientPhase;
 use crate::operator::admin::Ending;
 use crate::pooler::Pooler;
-use crate::server::ServerPhase;
+use crate::upstream::phase::ServerPhase;
 
 /// What clients hear when the process ends; PgBouncer's words.
 const SHUTTING_DOWN: &str = "server shutting down";

@@ -1,9 +1,10 @@
 //! Console commands, carried out.
 
+use crate::base::access::Access;
 use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::operator::admin::{Access, Ending};
+use crate::operator::admin::Ending;
 use crate::operator::console::grammar::{Command, Show, Shutdown};
 use crate::operator::console::refusal::Refusal;
 use crate::operator::console::rows::{Column, Formats, Rows};

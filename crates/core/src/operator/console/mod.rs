@@ -21,12 +21,12 @@ mod waiting;
 
 pub(crate) use waiting::Waits;
 
+use crate::base::access::Access;
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::operator::admin::Access;
 use crate::pooler::Pooler;
 use actions::Done;
 use foldhash::fast::RandomState;

@@ -1,7 +1,7 @@
 //! SHOW: which table comes from where, and the small ones.
 
+use crate::base::access::Access;
 use crate::base::time::Time;
-use crate::operator::admin::Access;
 use crate::operator::console::grammar::{SESSION_VALUES, Show};
 use crate::operator::console::rows::Rows;
 use crate::pooler::Pooler;

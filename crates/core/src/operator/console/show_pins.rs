@@ -1,8 +1,8 @@
 //! SHOW PINS, SHOW SESSION, SHOW LISTENERS and SHOW STATE_STATS: which clients keep their servers, what the session of
 //! one looks like, who listens for those that listen, and what keeping sessions costs.
 
+use crate::base::access::Access;
 use crate::base::time::Time;
-use crate::operator::admin::Access;
 use crate::operator::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
 

@@ -1,11 +1,14 @@
 //! SHOW POOLS.
 
+use crate::base::pool_id::PoolKind;
+use crate::base::reasons::Waiting;
 use crate::base::time::Time;
-use crate::client::{ClientPhase, Waiting};
+use crate::client::ClientPhase;
 use crate::operator::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
-use crate::pools::pool::{Pool, PoolKind};
-use crate::server::{Server, ServerPhase};
+use crate::pools::pool::Pool;
+use crate::server::Server;
+use crate::upstream::phase::ServerPhase;
 use pgweir_config::{CONSOLE_DATABASE, Config, LoadBalanceHosts};
 use std::collections::BTreeMap;
 use std::sync::Arc;

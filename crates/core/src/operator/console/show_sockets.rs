@@ -1,14 +1,16 @@
 //! SHOW CLIENTS, SHOW SERVERS, SHOW SOCKETS, SHOW ACTIVE_SOCKETS, and the ids that KILL_CLIENT takes.
 
 use crate::base::ids::{ClientId, ServerId, Slot};
+use crate::base::pool_id::PoolKind;
+use crate::base::reasons::Waiting;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
-use crate::client::{Client, ClientPhase, Waiting};
+use crate::client::{Client, ClientPhase};
 use crate::operator::console::columns::SOCKET_BUFFERS;
 use crate::operator::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
-use crate::pools::pool::PoolKind;
-use crate::server::{Server, ServerPhase};
+use crate::server::Server;
+use crate::upstream::phase::ServerPhase;
 use pgweir_config::CONSOLE_DATABASE;
 
 /// Bits of a slot's place in the column `id`; the lowest bit tells servers from clients, the rest is its generation.

@@ -1,8 +1,8 @@
 //! SHOW STATS and its kin.
 
+use crate::base::stats::Stats;
 use crate::base::time::Time;
 use crate::operator::console::rows::{Rows, Value};
-use crate::operator::stats::Stats;
 use crate::pooler::Pooler;
 
 /// The rows of SHOW TOTALS behind their prefix, in the order of [`Stats::values`]. They differ from SHOW STATS.

@@ -1,0 +1,10 @@
+//! What a console user may do.
+
+/// What a console user may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everything.
+    Admin,
+    /// SHOW, but for secrets.
+    Stats,
+}

@@ -1,0 +1,116 @@
+//! Why a client keeps its server between transactions.
+
+/// Why a client keeps its server beyond the end of its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PinReason {
+    /// Session pooling: the link lasts as long as the connection.
+    SessionPooling,
+    /// A prepared statement too long to be kept (see [`crate::statements::prepared`]).
+    LongStatement,
+    /// Temporary tables, views, sequences, functions, types.
+    TemporaryObjects,
+    /// Session-level advisory locks.
+    AdvisoryLocks,
+    /// Cursors declared WITH HOLD.
+    HeldCursors,
+    /// LISTEN.
+    Listening,
+    /// Statements made by SQL-level PREPARE.
+    PreparedStatements,
+    /// LOAD: the library stays in the server process.
+    Library,
+    /// setseed(): the sequence of random() goes on.
+    Seed,
+    /// Temporary replication slots, a base backup, a replication origin, dblink connections.
+    ServerBound,
+    /// currval() and lastval(): what was drawn from sequences is the server's.
+    Sequences,
+    /// A setting whose value is not text in the pooler's reading (UTF-8), so that it cannot be made again elsewhere.
+    UnreadableSetting,
+    /// A function in C that belongs to no extension: it may keep state in the server process.
+    NativeCode,
+    /// The server could not tell what the session is like.
+    UnknownState,
+    /// A custom setting whose name no text tells: `set_config()` with a computed name, code that is not read.
+    UntoldSetting,
+}
+
+/// What frees a server of a reason, when the client leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cleanup {
+    /// Nothing, or what session pooling does anyway.
+    Nothing,
+    /// DISCARD ALL.
+    Discard,
+    /// Only the end of the server connection.
+    Close,
+}
+
+impl PinReason {
+    /// All of them, in the order of their bits.
+    pub const ALL: [PinReason; 15] = [
+        PinReason::SessionPooling,
+        PinReason::LongStatement,
+        PinReason::TemporaryObjects,
+        PinReason::AdvisoryLocks,
+        PinReason::HeldCursors,
+        PinReason::Listening,
+        PinReason::PreparedStatements,
+        PinReason::Library,
+        PinReason::Seed,
+        PinReason::ServerBound,
+        PinReason::Sequences,
+        PinReason::UnreadableSetting,
+        PinReason::NativeCode,
+        PinReason::UnknownState,
+        PinReason::UntoldSetting,
+    ];
+
+    /// The words of SHOW PINS and the log.
+    pub fn words(self) -> &'static str {
+        match self {
+            PinReason::SessionPooling => "session pooling",
+            PinReason::LongStatement => "prepared statement too long to be tracked",
+            PinReason::TemporaryObjects => "temporary objects",
+            PinReason::AdvisoryLocks => "advisory locks",
+            PinReason::HeldCursors => "cursors with hold",
+            PinReason::Listening => "listening",
+            PinReason::PreparedStatements => "prepared statements",
+            PinReason::Library => "loaded library",
+            PinReason::Seed => "seed of random()",
+            PinReason::ServerBound => "replication slot, backup, origin or dblink",
+            PinReason::Sequences => "current values of sequences",
+            PinReason::UnreadableSetting => "setting that is not UTF-8",
+            PinReason::NativeCode => "function in C outside an extension",
+            PinReason::UntoldSetting => {
+                "setting of a name that no text tells (use SET LOCAL, set_config('app.name', .., true) or a literal name)"
+            }
+            PinReason::UnknownState => "session state that the server could not tell",
+        }
+    }
+
+    /// What frees a server of it.
+    pub(crate) fn cleanup(self) -> Cleanup {
+        match self {
+            PinReason::SessionPooling => Cleanup::Nothing,
+            PinReason::TemporaryObjects
+            | PinReason::AdvisoryLocks
+            | PinReason::HeldCursors
+            | PinReason::Listening
+            | PinReason::PreparedStatements
+            | PinReason::Sequences
+            | PinReason::UnreadableSetting
+            | PinReason::UntoldSetting => Cleanup::Discard,
+            PinReason::LongStatement
+            | PinReason::Library
+            | PinReason::Seed
+            | PinReason::ServerBound
+            | PinReason::NativeCode
+            | PinReason::UnknownState => Cleanup::Close,
+        }
+    }
+
+    pub(crate) const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}

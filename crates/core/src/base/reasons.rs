@@ -1,0 +1,83 @@
+//! Why something waits, what becomes of bytes, and what came of a wish: plain values that all layers speak of.
+
+use crate::base::ids::ServerId;
+use crate::base::time::Time;
+
+/// Whether a client holds a place in its pool's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It is not waiting.
+    No,
+    /// It waits for a server.
+    ForServer {
+        /// Its place in the queue.
+        ticket: u64,
+        /// When it began to wait.
+        since: Time,
+        /// Whether it has been told by the NOTICE of query_wait_notify.
+        notified: bool,
+    },
+    /// It has a server, whose answer to restored settings it awaits.
+    ForRestoration,
+    /// It has a server, whose answer to a probe decides what must be restored before the client goes on.
+    ForProbe,
+    /// It has a server, whose answers to earlier segments decide what its next message means.
+    ForReplies,
+    /// It has sent a password that takes time to judge: see [`crate::login::client_login::ITERATIONS_PER_ROUND`].
+    ForTurn,
+    /// What it listens to is on its way, or what it sent to itself is.
+    ForListener {
+        /// When it began to wait.
+        since: Time,
+    },
+}
+
+/// A message that was only partly there when it was dealt with: what becomes of its remaining bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passing {
+    /// Between messages.
+    None,
+    /// This many bytes still go to the linked connection.
+    Forward(u32),
+    /// This many bytes still are dropped.
+    Skip(u32),
+}
+
+/// Messages that are not passed on, because an error of our own has answered them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dropping {
+    /// None.
+    Nothing,
+    /// The request that comes next; where it is one of the extended protocol, everything up to Sync.
+    Request,
+    /// Everything up to Sync.
+    ToSync,
+}
+
+/// What becomes of one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// To the client.
+    Forward,
+    /// Swallowed, or already replaced.
+    Skip,
+    /// Forwarded, and then the server has nothing more to do for this client.
+    ForwardAndRelease,
+    /// Swallowed, and then the server has nothing more to do.
+    SkipAndRelease,
+    /// More of it must come first.
+    NeedBytes,
+    /// The server is gone.
+    Closed,
+}
+
+/// What became of a client's wish for a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// It has one and may use it.
+    Server(ServerId),
+    /// It waits, for a server or for restored settings; `Resume` will follow.
+    Wait,
+    /// It was refused and closed.
+    Closed,
+}

@@ -1,0 +1,436 @@
+//! Linking clients to servers, and giving servers back.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pin_reason::{Cleanup, PinReason};
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::reasons::{Acquired, Waiting};
+use crate::base::request::{LogLevel, Request};
+use crate::base::settings::PoolMode;
+use crate::base::time::Time;
+use crate::client::{Client, ClientPhase};
+use crate::login::server_login::EVICTED;
+use crate::pooler::Pooler;
+use crate::pools::idle_list::Likeness;
+use crate::session::pins::Pins;
+use crate::session::sequences::{Sequences, own_server};
+use crate::session::session_state::{Shape, difference};
+use crate::upstream::phase::ServerPhase;
+use std::sync::Arc;
+
+/// Why a server is not used again after a client whose traces only its end removes.
+const TRACES: &str = "its client's session cannot be undone";
+
+impl Pooler {
+    /// Gets a client a server: an idle one, or a place in the queue.
+    pub(crate) fn acquire(&mut self, now: Time, id: ClientId) -> Acquired {
+        let Some(client) = self.clients.get(id.0) else {
+            return Acquired::Closed;
+        };
+        let Some(pool_id) = client.pool else {
+            return Acquired::Closed;
+        };
+        let likeness = Likeness::of(&client.shape);
+        if self.admin.refuses_waiters() {
+            self.refuse_for_shutdown(now, id);
+            return Acquired::Closed;
+        }
+        if self.pool_takes_no_clients_now(pool_id) {
+            return self.enqueue(now, id, pool_id);
+        }
+        if self.pool(pool_id).waiting.is_empty() {
+            let mut found = self.take_idle(pool_id, id, likeness);
+            if let Some(chosen) = found
+                && self.servers.get(chosen.0).is_some_and(|s| s.temporary_schema)
+            {
+                found = self.instead_of_traces(now, id, pool_id, chosen);
+            }
+            if let Some(server_id) = found {
+                let server = self.servers.get(server_id.0).expect("idle servers live");
+                if self.settings.server_check_query.is_some() && now - server.since > self.settings.server_check_delay {
+                    self.test_server(now, server_id);
+                } else {
+                    return self.link(now, id, server_id);
+                }
+            }
+        }
+        if let Some(closed) = self.fails_fast(now, id, pool_id) {
+            return closed;
+        }
+        let waits = self.enqueue(now, id, pool_id);
+        self.open_servers_for_waiters(now, pool_id);
+        waits
+    }
+
+    /// Takes the idle server that suits a client best out of the list.
+    fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        if pool.sequences != Sequences::Unused || pool.lends || self.settings.link_adversarial {
+            let shape = self.client_mut(id).shape.clone();
+            return self.take_idle_with_care(pool_id, id, &shape);
+        }
+        if self.settings.server_round_robin {
+            return pool.idle.pop_front();
+        }
+        pool.idle.take_like(likeness)
+    }
+
+    /// As [`Pooler::take_idle`], where clients claim servers (see [`crate::session::sequences`]) or have names on them (see
+    /// [`crate::preparing::own_names`]), or for tests.
+    fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        let servers = &self.servers;
+        let visits = self.clients.get(id.0).map_or(0, |c| c.visits);
+        // Adversarial linking gives way to none but those who have named a sequence.
+        let own = own_server(&pool.idle, servers, id, visits);
+        if let Some(own) = own.filter(|_| pool.sequences != Sequences::Unused)
+            && (!self.settings.link_adversarial
+                || pool
+                    .idle
+                    .get(own)
+                    .is_some_and(|s| servers.get(s.0).is_some_and(|s| s.claimed)))
+        {
+            return pool.idle.remove(own);
+        }
+        let lent = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.lends_to == Some(id) && !s.claimed);
+        if pool.lends
+            && !self.settings.link_adversarial
+            && let Some(own) = pool.idle.iter().rposition(lent)
+        {
+            return pool.idle.remove(own);
+        }
+        let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.claimed);
+        let mut likely = pool.idle.iter().enumerate().rev().filter(free);
+        let found = if self.settings.link_adversarial {
+            // For tests: of all servers the one that has most to be put right.
+            let effort = |s: &ServerId| servers.get(s.0).map_or(0, |s| difference(&s.shape, shape).len());
+            likely.max_by_key(|(_, s)| effort(s))
+        } else if self.settings.server_round_robin {
+            pool.idle.iter().enumerate().find(free)
+        } else {
+            let latest = likely.clone().next();
+            let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, shape));
+            likely.find(|(_, s)| same(s)).or(latest)
+        };
+        match found {
+            Some((at, _)) => pool.idle.remove(at),
+            // All of them are claimed: the one whose client has let it be for longest.
+            None => pool.idle.pop_front(),
+        }
+    }
+
+    fn enqueue(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Acquired {
+        let ticket = self.pool_mut(pool_id).waiting.push(id, now);
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        client.waiting = Waiting::ForServer {
+            ticket,
+            since: now,
+            notified: false,
+        };
+        client.request_time = now;
+        Acquired::Wait
+    }
+
+    /// Where the login to the server is refused for good, and no server is left, waiting is in vain.
+    fn fails_fast(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Option<Acquired> {
+        let pool = self.pool(pool_id);
+        // Who is in auth_file must not show by how long a login takes while auth_query has no server.
+        let looks_up = pool.key.kind == PoolKind::AuthQuery;
+        let failure = pool.failure.clone();
+        let failure = failure.filter(|f| (looks_up || !f.temporary) && pool.servers == 0)?;
+        if pool.retry_at.is_none_or(|t| t <= now) {
+            return None;
+        }
+        self.refuse_for_login_failure(now, id, &failure);
+        Some(Acquired::Closed)
+    }
+
+    pub(crate) fn refuse_for_login_failure(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        failure: &crate::base::pool_id::LoginFailure,
+    ) {
+        if self
+            .clients
+            .get(id.0)
+            .is_some_and(|c| matches!(&c.phase, ClientPhase::Login(l) if l.awaits_auth_query()))
+        {
+            return self.lookup_failed(now, id, &failure.message);
+        }
+        let (row, hint) = (
+            Trouble::ServerUnavailable.row(),
+            "The pooler tries again after server_login_retry.",
+        );
+        let sqlstate = if failure.sqlstate.is_empty() {
+            row.sqlstate
+        } else {
+            &failure.sqlstate
+        };
+        let detail = "server login has been failing, cached error: see the message";
+        self.send(id, |w| {
+            w.error(&pgweir_wire::write::ErrorText {
+                severity: row.severity,
+                sqlstate,
+                message: &failure.message,
+                detail,
+                hint,
+            })
+        });
+        self.close_client(now, id, &failure.message.clone());
+    }
+
+    /// Links a client to a server that is clean, and makes the server look like the client.
+    pub(crate) fn link(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        debug_assert!(server.is_clean() && server.link.is_none() && server.cancels_in_flight == 0);
+        debug_assert_eq!(client.pool, Some(server.pool));
+        server.phase = ServerPhase::Linked;
+        server.link = Some(id);
+        server.has_served = true;
+        server.since = now;
+        server.request_time = now;
+        server.ready_time = now;
+        client.link = Some(server_id);
+        server.visited_anew = !server.was_last_visited_by(id, client.visits);
+        if server.visited_anew {
+            client.visits = client.visits.wrapping_add(1);
+            server.last_visit = client.visits;
+            let before = server.last_client.replace(id);
+            server.stranger |= before.is_some();
+            self.state_stats.server_changes += u64::from(before.is_some_and(|last| last != id));
+        }
+        let waited = match client.waiting {
+            Waiting::ForServer { since, .. } => now.us_since(since),
+            _ => 0,
+        };
+        client.waiting = Waiting::No;
+        client.minds_traces = false;
+        client.xact_start = now;
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        if pool.settings.mode == PoolMode::Session || pool.key.kind.is_replication() {
+            client.pins.insert(PinReason::SessionPooling);
+        }
+        pool.stats.server_assignment_count += 1;
+        pool.stats.wait_time += waited;
+        let in_session = matches!(client.phase, ClientPhase::Session);
+        let uses_sequences = pool.sequences != Sequences::Unused;
+        if in_session && server.lends_to.is_some() {
+            self.take_names_back(id, server_id);
+        }
+        if in_session && uses_sequences {
+            self.sequences_on_link(server_id);
+        }
+        let client = self.clients.get(id.0).expect("looked up above");
+        let server = self.servers.get(server_id.0).expect("looked up above");
+        match client.phase {
+            ClientPhase::Login(_) => {
+                self.login_has_server(now, id, server_id);
+                Acquired::Wait
+            }
+            _ if Shape::same(&client.shape, &server.shape) && !server.queue.segment_open() => {
+                Acquired::Server(server_id)
+            }
+            _ => self.restore(now, id, server_id),
+        }
+    }
+
+    /// Closes the server of a client that goes on without it.
+    pub(crate) fn close_linked(&mut self, now: Time, id: ClientId, server_id: ServerId, reason: &str) {
+        let client = self.client_mut(id);
+        client.link = None;
+        client.pins = Pins::default();
+        client.pinned = None;
+        self.server_mut(server_id).link = None;
+        self.close_server(now, server_id, reason);
+    }
+
+    /// The linked server is clean and its client needs it no longer.
+    pub(crate) fn release(&mut self, now: Time, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        let client_id = server.link.take();
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        let discards = std::mem::replace(&mut server.cleanup, Cleanup::Nothing) == Cleanup::Discard
+            && server.close_reason.is_none();
+        let mut listens = None;
+        if let Some(client) = client_id.and_then(|c| self.clients.get_mut(c.0)) {
+            client.link = None;
+            client.pins = Pins::default();
+            client.pinned = None;
+            client.request_time = now;
+            listens = client_id.filter(|_| client.channels.is_some());
+        }
+        let leaves_traces = server.leaves_traces;
+        let session = pool.settings.mode == PoolMode::Session;
+        let used_by_clients = pool.key.kind == PoolKind::Clients;
+        let replication = pool.key.kind.is_replication();
+        if let Some(client_id) = listens {
+            self.hear(client_id);
+        }
+        if replication {
+            return self.close_server(now, server_id, "replication client was closed");
+        }
+        if leaves_traces {
+            return self.close_server(now, server_id, TRACES);
+        }
+        if discards {
+            self.state_stats.discards += 1;
+            self.server_mut(server_id).held.temporary_objects(false);
+            return self.reset_session(now, server_id, "DISCARD ALL");
+        }
+        let reset = used_by_clients && (session || self.settings.server_reset_query_always);
+        if reset && self.settings.server_reset_query.is_some() {
+            self.reset_server(now, server_id);
+        } else {
+            self.server_is_free(now, server_id);
+        }
+    }
+
+    /// A clean server without a client: it goes to the first who waits, to the idle list, or is closed.
+    pub(crate) fn server_is_free(&mut self, now: Time, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        if !server.is_clean() {
+            debug_assert!(false, "a server that is not clean is free");
+            return self.close_server(now, server_id, "it is not clean");
+        }
+        debug_assert!(server.link.is_none());
+        let pool_id = server.pool;
+        if server.cancels_in_flight > 0 {
+            server.phase = ServerPhase::CancelPending;
+            server.since = now;
+            return;
+        }
+        if server.close_reason == Some(EVICTED) {
+            return self.close_and_wait(now, server_id);
+        }
+        if let Some(reason) = server.close_reason {
+            return self.close_server(now, server_id, reason);
+        }
+        if server.has_served && server.is_expired(now) {
+            return self.close_server(now, server_id, "server lifetime over");
+        }
+        if server.shape.idle_limit().is_some() {
+            return self.lift_idle_limit(now, server_id);
+        }
+        let claimed = server.claimed;
+        if self.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id) {
+            return;
+        }
+        if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
+            let server = self.servers.get_mut(server_id.0).expect("nobody took it");
+            server.phase = ServerPhase::Idle;
+            server.since = now;
+            let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+            pool.idle.push_back(server_id, &server.shape);
+            self.pause_progress(now);
+        }
+    }
+
+    /// Gives a free server to the first client that waits; or closes it, where that client needs another.
+    fn serve_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
+        let traces = self.servers.get(server_id.0).is_some_and(|s| s.temporary_schema);
+        if traces && self.replaced_for_waiter(now, pool_id, server_id) {
+            return true;
+        }
+        while let Some((client_id, _)) = self.pool_mut(pool_id).waiting.pop() {
+            if self.clients.get(client_id.0).is_none() {
+                continue;
+            }
+            if let Acquired::Server(_) = self.link(now, client_id, server_id) {
+                self.requests.push_back(Request::Resume(client_id.into()));
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Takes a client out of its queue.
+    pub(crate) fn stop_waiting(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        if let Waiting::ForServer { ticket, .. } = client.waiting {
+            client.waiting = Waiting::No;
+            if let Some(pool_id) = client.pool {
+                self.pool_mut(pool_id).waiting.remove(ticket);
+            }
+        }
+    }
+
+    /// Closes a client, after what was written for it, and recovers its server.
+    pub(crate) fn close_client(&mut self, now: Time, id: ClientId, reason: &str) {
+        if self.clients.get(id.0).is_some() {
+            self.requests.push_back(Request::Close(id.into()));
+            self.remove_client(now, id, reason);
+        }
+    }
+
+    /// Forgets a client whose connection is gone or going.
+    pub(crate) fn remove_client(&mut self, now: Time, id: ClientId, reason: &str) {
+        if self.clients.get(id.0).is_none() {
+            return;
+        }
+        self.stop_waiting(id);
+        self.log_disconnect(now, id, reason);
+        let cleanup = self.cleanup_after(id);
+        self.note_temporary_schema(id);
+        self.forget_channels(now, id);
+        self.take_process_id(id);
+        let client = self.clients.remove(id.0).expect("looked up above");
+        if client.is_arriving() {
+            self.arrives_no_more();
+        }
+        self.admin.client_gone(id);
+        if client.counted {
+            self.client_count -= 1;
+            self.count_client_out(&client);
+        }
+        if let Some(pool_id) = client.pool {
+            self.pool_mut(pool_id).last_used = now;
+        }
+        if let Some(server_id) = client.link {
+            let server = self.server_mut(server_id);
+            server.cleanup = cleanup;
+            if cleanup == Cleanup::Close {
+                server.close_reason.get_or_insert(TRACES);
+            }
+            self.abandon(now, server_id, client.passing);
+        }
+        self.shutdown_progress(now);
+    }
+
+    fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        if self.settings.log_disconnections && !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) {
+            let age = (now - client.connect_time).as_secs();
+            let text = format!(
+                "{} closing because: {reason} (age={age}s)",
+                self.client_label(id, client)
+            );
+            self.log(LogLevel::Log, text);
+        }
+    }
+
+    /// `C-0x… db/user@address:port`, as PgBouncer writes it.
+    pub(crate) fn client_label(&self, id: ClientId, client: &Client) -> String {
+        let (database, user) = match (&client.phase, client.pool) {
+            (ClientPhase::Login(login), _) => (login.database_label(), login.user_label()),
+            (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
+            (_, Some(pool)) => (
+                self.pool(pool).key.database.to_string(),
+                client
+                    .login_user
+                    .as_deref()
+                    .unwrap_or(&self.pool(pool).key.user)
+                    .to_string(),
+            ),
+            _ => ("(nodb)".into(), "(nouser)".into()),
+        };
+        format!("{id}: {database}/{user}@{}", client.accepted.peer)
+    }
+}

@@ -1,0 +1,354 @@
+//! Prepared statements under their client's own names, for SQL that names them.
+//!
+//! In PostgreSQL, statements of Parse and of SQL-level PREPARE share one namespace: EXECUTE runs either, DEALLOCATE and
+//! Close end either, `pg_prepared_statements` shows both. Servers know what a client has made by Parse under names of the
+//! pooler's, so in front of a text that may name statements, those it mentions are made once more on its server, under their
+//! own names: they are *lent*. They stay there while nobody else gets the server, and are closed in front of the next
+//! client's first message.
+//!
+//! What a client makes by a PREPARE alone in a Query is one of its names like any other, and does not tie it to its server:
+//! its text is run again where it is missing. PREPARE in other company (several statements in a Query, the extended
+//! protocol, code) is found by a probe and pins ([`crate::base::pin_reason::PinReason::PreparedStatements`]); until then, and while it
+//! does, what the client prepares goes to the server under its own name, so that the server sees whether that is taken.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::Step;
+use crate::base::pin_reason::PinReason;
+use crate::base::reasons::Waiting;
+use crate::base::time::Time;
+use crate::pooler::Pooler;
+use crate::statements::held::Moment;
+use crate::statements::prepared::{Kind, Meaning, Statement, StatementName};
+use crate::upstream::reply_queue::{Effect, Entry, Expect};
+use pgweir_sql::Effects;
+use pgweir_wire::{TransactionStatus, Writer};
+use std::sync::Arc;
+
+/// What is known of the statements that a text mentions.
+#[derive(Debug, Default)]
+pub(crate) struct Mentioned {
+    /// What they may do, all together.
+    pub(crate) effects: Effects,
+    /// Settings they name that `pg_settings` does not show.
+    pub(crate) hidden: Vec<Box<str>>,
+}
+
+impl Pooler {
+    /// A text with these effects is about to run: what it may name is made available under the client's own names.
+    pub(crate) fn lend_names(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        text: &[u8],
+    ) -> Mentioned {
+        let mut mentioned = Mentioned::default();
+        for name in self.names_in(id, server_id, effects, text) {
+            let Some((own, since)) = self.own_statement(id, &name) else {
+                continue;
+            };
+            mentioned.effects |= self.effects_of_names_in(now, server_id, &own);
+            self.names_given(server_id, &own, text, &mut mentioned);
+            mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
+            self.lend(server_id, &own, since);
+            self.runs_names_in(server_id, &own);
+        }
+        // The statements to come depend on settings, too.
+        self.server_mut(server_id).may_set(mentioned.effects);
+        mentioned
+    }
+
+    /// Names are lent in a segment of the pooler's. Behind a segment of the client's that is not answered yet it could meet a
+    /// transaction that has failed, or be taken for the data of a copy: the text waits.
+    pub(crate) fn waits_to_lend(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        text: &[u8],
+    ) -> Option<Step> {
+        let queue = &self.servers.get(server_id.0).expect("a linked server lives").queue;
+        if queue.segment_open() || !queue.client_segment_outstanding() {
+            return None;
+        }
+        let names = self.names_in(id, server_id, effects, text);
+        if names.iter().all(|name| self.has_lent(id, server_id, name)) {
+            return None;
+        }
+        self.client_mut(id).waiting = Waiting::ForReplies;
+        Some(Step::Wait)
+    }
+
+    /// Whether a server knows a statement by its client's own name already.
+    fn has_lent(&self, id: ClientId, server_id: ServerId, name: &[u8]) -> bool {
+        let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
+        let Some(meaning) = names.and_then(|names| names.get(name)) else {
+            return true;
+        };
+        let held = self.servers.get(server_id.0).map(|s| &s.held);
+        let own = if meaning.statement.is_own() {
+            Some(&meaning.statement)
+        } else {
+            meaning.own.as_ref()
+        };
+        own.zip(held).is_some_and(|(own, held)| held.usable(own.id))
+    }
+
+    /// What [`Pooler::lend_names`] would make available, without doing it.
+    pub(crate) fn statements_mentioned(
+        &self,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        text: &[u8],
+    ) -> Vec<Arc<Statement>> {
+        let names = self.names_in(id, server_id, effects, text);
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        names
+            .iter()
+            .filter_map(|name| client.statement(name).cloned())
+            .collect()
+    }
+
+    /// The client's names that a text with these effects may use.
+    fn names_in(&self, id: ClientId, server_id: ServerId, effects: Effects, text: &[u8]) -> Vec<StatementName> {
+        let naming = effects.intersects(Effects::PREPARE | Effects::STATEMENTS);
+        if !naming && !effects.intersects(Effects::CODE) {
+            return Vec::new();
+        }
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let Some(names) = client.names.as_ref().filter(|names| names.len() > 0) else {
+            return Vec::new();
+        };
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let unfit = server.status == TransactionStatus::Failed || server.queried_in_pipeline;
+        if unfit || server.ignoring_to_sync || server.copy_in {
+            return Vec::new();
+        }
+        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline.
+        let mut found = if effects.intersects(Effects::STATEMENTS) {
+            names.all()
+        } else if naming {
+            names.mentioned_in(text)
+        } else if server.queue.segment_open() || server.behind_begin == Some(server.queue.segments_sent()) {
+            // Nor directly behind a deferred BEGIN: a PREPARE that fails would fail the transaction.
+            Vec::new()
+        } else {
+            names.made_by_sql()
+        };
+        names.in_order(&mut found);
+        found
+    }
+
+    /// Settings whose names EXECUTE gives to the statement `own`.
+    fn names_given(&mut self, server_id: ServerId, own: &Statement, text: &[u8], mentioned: &mut Mentioned) {
+        let mut given = false;
+        if mentioned.effects.intersects(Effects::SETTINGS) {
+            given = !pgweir_sql::setting_parameters(&own.query).is_empty();
+        }
+        if mentioned.effects.intersects(Effects::PASSES) {
+            let passed = self.settings_passed(server_id, &own.query);
+            mentioned.effects = mentioned.effects.without(Effects::PASSES);
+            given |= !passed.parameters.is_empty();
+            if passed.untold {
+                mentioned.effects |= Effects::UNTOLD;
+            }
+            mentioned.hidden.extend(passed.names);
+        }
+        if given {
+            match pgweir_sql::constant_arguments(text) {
+                Some(constants) => mentioned.hidden.extend(constants),
+                None => mentioned.effects |= Effects::UNTOLD,
+            }
+        }
+    }
+
+    /// The statement of this name as servers know it by the client's own name, and since when the client has it. It is not
+    /// shared with others while the client would have constants in it read otherwise.
+    fn own_statement(&mut self, id: ClientId, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
+        let client = self.clients.get_mut(id.0)?;
+        let meaning = client.names.as_mut()?.get_mut(name)?;
+        let since = meaning.since;
+        let alone = !meaning.statement.settings.reads_alike(client.shape.parse_settings());
+        if let Some(known) = meaning.as_own().filter(|own| !alone || own.is_private) {
+            return Some((known.clone(), since));
+        }
+        let of = &meaning.statement;
+        let kind = if of.is_own() { of.kind } else { Kind::Own };
+        let own = self.statements.intern_own(
+            kind,
+            name,
+            &of.query,
+            meaning.types(),
+            &of.settings,
+            alone || of.is_private,
+        );
+        if of.is_own() {
+            meaning.statement = own.clone();
+        } else {
+            meaning.own = Some(own.clone());
+        }
+        Some((own, since))
+    }
+
+    /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
+    fn lend(&mut self, server_id: ServerId, own: &Arc<Statement>, since: Moment) {
+        self.own_name_comes(server_id, own.server_name());
+        let held = &mut self.server_mut(server_id).held;
+        match held.copy_mut(own.id).map(|copy| copy.good >= since) {
+            None => self.ensure_held(server_id, own),
+            Some(young) if !young || !held.usable(own.id) => self.prepare_anew(server_id, own),
+            Some(_) => {
+                held.touch(own.id);
+            }
+        }
+    }
+
+    /// Whether what a Query does to statements is followed here: no probe need tell what became of them.
+    pub(crate) fn follows_names_in(&self, id: ClientId, verdict: &pgweir_sql::Statement) -> bool {
+        use pgweir_sql::Statement::{Deallocate, DeallocateAll, Execute, Prepare};
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        match verdict {
+            Deallocate(_) | DeallocateAll => true,
+            Prepare(_) => self.settings.max_prepared_statements > 0,
+            Execute(name) => client.statement(name).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the server may hold statements of SQL-level PREPARE that are not among the client's names.
+    pub(crate) fn may_meet_prepare(&self, id: ClientId, server_id: ServerId) -> bool {
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let suspicion = client.suspicion.as_ref();
+        let probe = self.servers.get(server_id.0).and_then(|s| s.probe.as_ref());
+        client.pins.contains(PinReason::PreparedStatements)
+            || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
+            || probe.is_some_and(|p| p.prepares)
+    }
+
+    /// PREPARE alone in a Query: the client has one more name, unless the server refuses it.
+    pub(crate) fn prepares(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        name: &[u8],
+        text: &[u8],
+        mut effect: Effect,
+    ) -> Effect {
+        let server = self.server_mut(server_id);
+        let in_doubt = server.settings_in_doubt || server.local_in_doubt;
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        if client.statement(name).is_some() {
+            // Lent; the server refuses a second one.
+            return effect;
+        }
+        let settings = client.shape.parse_settings().clone();
+        let statement = self
+            .statements
+            .intern_own(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
+        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        client.names_mut().set(name, Some(meaning));
+        self.own_name_comes(server_id, name);
+        let now = self.statements.now();
+        let server = self.server_mut(server_id);
+        server.held.insert(statement.clone(), now);
+        self.lends(server_id);
+        effect.name = Some((name.into(), None));
+        effect.server_gains = Some(statement);
+        effect
+    }
+
+    /// A server is to know statements by its client's own names.
+    pub(crate) fn lends(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        server.lends_to = server.link;
+        let pool = server.pool;
+        self.pool_mut(pool).lends = true;
+    }
+
+    /// Runs the PREPARE that a statement is, in statements and portals of our own.
+    pub(crate) fn prepare_by_sql(&mut self, server_id: ServerId, statement: &Arc<Statement>, effect: Effect) {
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry::skip(Expect::Close));
+        queue.push(Entry::skip(Expect::Parse));
+        queue.push(Entry::skip(Expect::Bind));
+        queue.push(Entry::skip(Expect::Execute).with(effect));
+        queue.push(Entry::skip(Expect::Close));
+        queue.push(Entry::skip(Expect::Close));
+        let preparing = &*self.own_statements.names.preparing;
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            // A Parse that failed in front of its Execute may have left it there.
+            writer.close(b'S', preparing);
+            writer.parse(preparing, &statement.query, &statement.types);
+            writer.bind_portal(preparing, preparing, &[]);
+            writer.execute_portal(preparing);
+            writer.close(b'P', preparing);
+            writer.close(b'S', preparing);
+        });
+    }
+
+    /// A DEALLOCATE of one of the client's names is about to run; what it changes if it succeeds. Servers keep for others what
+    /// the name means; what is deallocated is an empty statement made for the purpose, so that the reply is the server's own,
+    /// and an error where there must be one (in a failed transaction).
+    pub(crate) fn deallocates(&mut self, id: ClientId, server_id: ServerId, name: &[u8], mut effect: Effect) -> Effect {
+        effect.name = self.end_name(id, server_id, name).and_then(|e| e.name);
+        let settings = self.client_mut(id).shape.parse_settings().clone();
+        let empty = self
+            .statements
+            .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
+        self.own_name_comes(server_id, name);
+        self.lends(server_id);
+        let server = self.server_mut(server_id);
+        // Neither can fail, in whatever transaction; but the server may pass over them.
+        server.queue.push(Entry::skip(Expect::Close));
+        let made = Effect {
+            server_gains: Some(empty.clone()),
+            ..Effect::default()
+        };
+        server.queue.push(Entry::skip(Expect::Parse).with(made));
+        self.outbox.insert(server_id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.close(b'S', name);
+            writer.parse(name, b"", &[0, 0]);
+        });
+        effect.server_loses = Some(empty);
+        effect
+    }
+
+    /// A client's name has ended, or has never meant anything: so has what its server knows by it, which may be the empty
+    /// statement of a DEALLOCATE that failed.
+    pub(crate) fn close_own(&mut self, server_id: ServerId, name: &[u8]) {
+        if let Some(own) = self.server_mut(server_id).held.own_named(name) {
+            self.inject_close(server_id, &own);
+        }
+    }
+
+    /// A server that has lent names was just linked to a client: what it knows by names that are not this client's, or not
+    /// any more, is closed. What is sent begins a segment of restored settings, which the caller ends.
+    #[cold]
+    pub(crate) fn take_names_back(&mut self, id: ClientId, server_id: ServerId) {
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let names = client.names.as_ref();
+        let is_its_own = |own: &Statement| {
+            let meaning = names.and_then(|names| names.get(own.server_name()));
+            meaning.is_some_and(|m| m.statement.id == own.id || m.own.as_ref().is_some_and(|o| o.id == own.id))
+        };
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let all = server.held.own_names();
+        let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|own| is_its_own(own));
+        server.lends_to = (!kept.is_empty()).then_some(id);
+        for own in gone {
+            self.inject_close(server_id, &own);
+        }
+    }
+
+    /// The names of statements that a probe must not take for something that ties the client to its server; those that are
+    /// not ASCII do.
+    pub(crate) fn names_by_sql(&mut self, server_id: ServerId) -> Vec<Box<[u8]>> {
+        let own = self.server_mut(server_id).held.own_names();
+        let by_sql = own.iter().filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
+        by_sql.map(|s| s.server_name().into()).collect()
+    }
+}

@@ -1,0 +1,329 @@
+//! Plans that are too old: what happens before a shared statement is used.
+//!
+//! PostgreSQL refuses a plan whose rows DDL has changed since its Parse: 0A000, "cached plan must not change result type".
+//! On a direct connection that is the Parse of the very client that gets the error. Here a server's copy of the statement
+//! may be older than the client's Parse, and a client that prepared the statement after the DDL must never hear of it. It
+//! may also be newer, and a client that has been told one shape of rows must never be sent another.
+//!
+//! So each use compares moments of a logical clock (see [`crate::statements::held`]): nothing more is done, as a rule. Where the copy
+//! could be too old, the client's message is held back and the server is asked to describe the statement, in a segment of
+//! its own; if it refuses, the statement is closed and prepared again, and the message goes on. Where such a segment cannot
+//! be put in front, because something has been executed or a transaction is open that an error would fail, the statement
+//! is closed and prepared again without asking.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, Step};
+use crate::base::reasons::Waiting;
+use crate::base::secret_names::could_be_ours;
+use crate::pooler::Pooler;
+use crate::statements::held::Rows;
+use crate::statements::prepared::Statement;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::reply_queue::{Entry, Expect, Instead, To};
+use pgweir_wire::write::ErrorText;
+use pgweir_wire::{TransactionStatus, Writer};
+use std::sync::Arc;
+
+/// What becomes of a message that uses a prepared statement.
+#[derive(Debug)]
+pub(crate) enum Use {
+    /// The server holds the statement.
+    GoesOn,
+    /// The server holds the statement that the client's name means from now on.
+    Becomes(Arc<Statement>),
+    /// An answer of the server's must come first; the message comes again.
+    Waits,
+    /// The rows are others than those the client was told: it must be refused.
+    Refused,
+}
+
+/// What must be done before a use.
+enum Need {
+    Nothing,
+    /// The server does not hold the statement.
+    Parse,
+    /// Its plan may be too old.
+    Check,
+    /// Its plan is too old, or the types of its parameters are not known to be the client's.
+    Replan,
+    /// Its parameters have other types than the client's.
+    Retype,
+    /// An answer of the server's.
+    Answer,
+    /// A refusal, as the rows have changed.
+    Refusal,
+}
+
+impl Pooler {
+    /// Makes sure that the server holds a client's named statement, and that its plan is the client's, before it is used.
+    /// `described` is whether the client describes the portal that is bound.
+    pub(crate) fn before_use(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        name: &[u8],
+        by: Expect,
+        described: bool,
+    ) -> Use {
+        let now = self.statements.now();
+        let Some(meaning) = self.clients.get(id.0).and_then(|c| c.names.as_ref()?.get(name)) else {
+            return Use::GoesOn;
+        };
+        // Describe tells the client whatever the rows are.
+        let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.told_by_portal);
+        let (told, since) = (meaning.told.filter(binds_by), meaning.since);
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let doubted = server.held.doubted();
+        let need = match server.held.using(meaning.statement.id, now) {
+            None => Need::Parse,
+            _ if server.status == TransactionStatus::Failed => Need::Nothing,
+            Some(copy) if copy.asked => Need::Answer,
+            Some(copy) if copy.outdated || copy.good < doubted => Need::Replan,
+            Some(copy) if meaning.types.as_ref().is_some_and(|t| copy.has_types(t) != Some(true)) => {
+                let types = meaning.types.as_ref().expect("just looked at");
+                if copy.has_types(types).is_some() {
+                    Need::Retype
+                } else {
+                    Need::Replan
+                }
+            }
+            _ if !meaning.statement.may_return_rows => Need::Nothing,
+            Some(copy) => match (told, copy.rows) {
+                (Some(told), Some(rows)) if told == rows => Need::Nothing,
+                (Some(_), Some(_)) if copy.good >= since => Need::Refusal,
+                (None, _) if copy.good >= since => Need::Nothing,
+                _ => Need::Check,
+            },
+        };
+        if let Need::Nothing = need {
+            return Use::GoesOn;
+        }
+        let (statement, types) = (meaning.statement.clone(), meaning.types.clone());
+        let failed = server.status == TransactionStatus::Failed;
+        match need {
+            Need::Nothing => Use::GoesOn,
+            Need::Refusal => Use::Refused,
+            Need::Answer => self.waits_for_replies(id),
+            // Its plan is never made anew by PostgreSQL, and describing it without its cursor would end the server.
+            Need::Check if pgweir_sql::belongs_to_session(&statement.query) => Use::GoesOn,
+            Need::Check if self.may_check(server_id) => {
+                self.check_plan(server_id, &statement);
+                self.waits_for_replies(id)
+            }
+            Need::Parse => {
+                self.ensure_held_with(server_id, &statement, types.as_ref());
+                self.compare_rows(id, server_id, &statement, told.filter(|_| !failed))
+            }
+            Need::Check | Need::Replan => {
+                self.state_stats.re_prepares += 1;
+                self.prepare_anew_with(server_id, &statement, types.as_ref());
+                self.compare_rows(id, server_id, &statement, told)
+            }
+            Need::Retype => self.retype(id, server_id, name, by, described),
+        }
+    }
+
+    /// Another client's Parse of the same text got other types: this client's statement is no longer the same as that one's.
+    #[cold]
+    fn retype(&mut self, id: ClientId, server_id: ServerId, name: &[u8], by: Expect, described: bool) -> Use {
+        let names = self.clients.get_mut(id.0).and_then(|c| c.names.as_mut());
+        let meaning = names.and_then(|n| n.get_mut(name)).expect("looked up by the caller");
+        let of = &meaning.statement;
+        let statement = if of.is_private {
+            self.statements.intern_for_one(&of.query, meaning.types(), &of.settings)
+        } else {
+            self.statements.intern(&of.query, meaning.types(), &of.settings)
+        };
+        meaning.statement = statement.clone();
+        match self.before_use(id, server_id, name, by, described) {
+            Use::GoesOn => Use::Becomes(statement),
+            other => other,
+        }
+    }
+
+    fn waits_for_replies(&mut self, id: ClientId) -> Use {
+        self.client_mut(id).waiting = Waiting::ForReplies;
+        Use::Waits
+    }
+
+    /// Whether a segment of our own can be put in front, whose failure harms nobody.
+    fn may_check(&self, server_id: ServerId) -> bool {
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        server.status == TransactionStatus::Idle
+            && !server.copy_in
+            && !server.ignoring_to_sync
+            && server.queue.is_quiet()
+    }
+
+    /// Asks whether a plan can still be used, in a segment of our own.
+    fn check_plan(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
+        self.state_stats.plan_checks += 1;
+        self.describe_for_us(server_id, statement, To::Check);
+        let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry::skip(Expect::Sync));
+        queue.segment_goes_on();
+        self.send(server_id, |w| w.sync());
+    }
+
+    /// Where a client has been told what a statement's rows are, those of a new plan must be known before it is used.
+    fn compare_rows(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        statement: &Arc<Statement>,
+        told: Option<Rows>,
+    ) -> Use {
+        // Describing a FETCH without its cursor would end the server.
+        if told.is_none() || pgweir_sql::belongs_to_session(&statement.query) {
+            return Use::GoesOn;
+        }
+        self.describe_for_us(server_id, statement, To::Skip);
+        self.outbox
+            .insert(server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));
+        self.waits_for_replies(id)
+    }
+
+    fn describe_for_us(&mut self, server_id: ServerId, statement: &Arc<Statement>, to: To) {
+        let asked = self.statements.now();
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        if let Some(copy) = server.held.copy_mut(statement.id) {
+            copy.asked = true;
+        }
+        let entry = Entry {
+            to,
+            asked,
+            ..Entry::skip(Expect::Describe).using(statement.id)
+        };
+        server.queue.push(entry);
+        let name = statement.server_name();
+        self.outbox
+            .insert(server_id.into(), |bytes| Writer::new(bytes).describe(b'S', name));
+    }
+
+    /// A statement has been described.
+    pub(crate) fn described(&mut self, server_id: ServerId, entry: Entry, rows: Rows) {
+        let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
+        server.held.described(entry.uses, entry.asked, rows);
+        let client = server.link.and_then(|c| self.clients.get_mut(c.0));
+        match entry.to {
+            To::Forward => {
+                let name = entry.effect.and_then(|e| e.describes).map(|(name, _)| name);
+                let names = client.and_then(|c| c.names.as_mut());
+                let meaning = name.zip(names).and_then(|(name, names)| names.get_mut(&name));
+                if let Some(meaning) = meaning.filter(|m| m.statement.id == entry.uses) {
+                    meaning.told = Some(rows);
+                    meaning.since = meaning.since.max(entry.asked);
+                }
+            }
+            To::Skip => self.replies_came(server_id),
+            // The Sync behind it follows.
+            _ => {}
+        }
+    }
+
+    /// The server has refused our question: it is asked nothing more before it has prepared the statement again.
+    pub(crate) fn check_failed(&mut self, server_id: ServerId, sqlstate: &[u8]) {
+        self.state_stats.retries += u64::from(sqlstate == b"0A000");
+        let server = self.server_mut(server_id);
+        for entry in server.queue.take_to_sync() {
+            if let Some(copy) = server.held.copy_mut(entry.uses) {
+                copy.asked = false;
+                copy.outdated = true;
+            }
+        }
+    }
+
+    /// The server has refused the use of a statement in front of the queue. Its next use finds it prepared again.
+    pub(crate) fn note_refusal(&mut self, server_id: ServerId, sqlstate: &[u8]) {
+        let server = self.server_mut(server_id);
+        let Some(front) = server.queue.front() else { return };
+        let (uses, replaced) = (front.uses, matches!(front.to, To::Replace(..)));
+        match sqlstate {
+            // DDL has ended something that PostgreSQL does not watch for its plans: a type, as a rule.
+            b"0A000" | b"XX000" | b"42704" => {
+                if let Some(copy) = server.held.copy_mut(uses) {
+                    copy.outdated = true;
+                }
+            }
+            // Something has deallocated it that nobody could see: a function.
+            b"26000" if !replaced => server.held.outdate_all(),
+            _ => {}
+        }
+    }
+
+    /// A Bind whose rows would be others than the client was told. The server must see it fail, too.
+    pub(crate) fn refuse_rows(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let mut reply = Vec::new();
+        let text = ErrorText {
+            severity: "ERROR",
+            sqlstate: "0A000",
+            message: "cached plan must not change result type",
+            detail: "",
+            hint: "",
+        };
+        // asyncpg and the JDBC driver prepare again if the error is of this routine.
+        Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
+        let entry = Entry {
+            to: To::replace(*b"26000", Instead::Error(reply)),
+            ..Entry::forward(Expect::Bind)
+        };
+        self.server_mut(server_id).queue.push(entry);
+        self.outbox.insert(server_id.into(), |bytes| {
+            Writer::new(bytes).bind_text(&self.own_statements.names.nowhere, &[])
+        });
+        self.drop_message(id, message)
+    }
+
+    /// A client's temporary objects are gone; their schema stays in the server's search path for good. PostgreSQL analyses
+    /// statements from before again at their next use, under the settings of whoever uses them (recording E12): they are
+    /// prepared again under their own. Once for a server.
+    pub(crate) fn temporary_schema_stays(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        if !std::mem::replace(&mut server.temporary_schema, true) {
+            server.held.outdate_all();
+            server.unnamed = Unnamed::Foreign;
+        }
+    }
+
+    /// What is about to run may end prepared statements, the pooler's own as well, and make others under their names.
+    pub(crate) fn doubt_statements(&mut self, server_id: ServerId) {
+        let now = self.statements.tick();
+        self.server_mut(server_id).held.doubt(now);
+    }
+
+    /// A client's own name is about to come to a server: if it could be one of the pooler's, what that means is in doubt.
+    #[inline]
+    pub(crate) fn own_name_comes(&mut self, server_id: ServerId, name: &[u8]) {
+        if could_be_ours(name) {
+            self.doubt_statements(server_id);
+        }
+    }
+}
+
+/// Whether a text begins with DO or CALL, behind spaces: what they run is not in it, as a rule.
+pub(crate) fn begins_code(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    if !matches!(text.first(), Some(b'D' | b'd' | b'C' | b'c')) {
+        return false;
+    }
+    let word = text.iter().position(|b| !b.is_ascii_alphabetic()).unwrap_or(text.len());
+    matches!(word, 2 | 4)
+        && [&b"do"[..], b"call"]
+            .iter()
+            .any(|w| text[..word].eq_ignore_ascii_case(w))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn do_and_call_are_code() {
+        for text in ["do $$begin end$$", " CALL p()", "Do'begin end'"] {
+            assert!(begins_code(text.as_bytes()), "{text}");
+        }
+        for text in ["", "select 1", "done", "callp()", "dont"] {
+            assert!(!begins_code(text.as_bytes()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A client that does not ask for the types of its parameters is asked for: see [`crate::statements::parameter_types`].
+
+use crate::base::ids::ServerId;
+use crate::base::message::Message;
+use crate::pooler::Pooler;
+use crate::statements::parameter_types::Types;
+use crate::statements::prepared::Statement;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::reply_queue::{Effect, Entry, Expect};
+use pgweir_wire::{HEADER_BYTES, Writer};
+use std::sync::Arc;
+
+impl Pooler {
+    /// Behind a Parse whose parameter types the server infers: asks what they are, unless the client does so itself.
+    pub(crate) fn ask_for_types(
+        &mut self,
+        server_id: ServerId,
+        message: &Message<'_>,
+        name: &[u8],
+        statement: &Arc<Statement>,
+    ) {
+        if describes_next(message.behind, name) {
+            return;
+        }
+        let effect = Effect {
+            describes: Some((name.into(), None)),
+            ..Effect::default()
+        };
+        let asked = self.statements.now();
+        let entry = Entry {
+            asked,
+            ..Entry::skip(Expect::Describe).using(statement.id).with(effect)
+        };
+        self.server_mut(server_id).queue.push(entry);
+        let server_name = statement.server_name();
+        self.outbox
+            .insert(server_id.into(), |bytes| Writer::new(bytes).describe(b'S', server_name));
+    }
+
+    /// ParameterDescription, of the statement that the front of the queue describes.
+    #[cold]
+    pub(crate) fn types_described(&mut self, server_id: ServerId, body: &[u8]) {
+        let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
+        let (Some(front), Some(types)) = (server.queue.front(), Types::read(body)) else {
+            return;
+        };
+        let (uses, asked) = (front.uses, front.asked);
+        let name = front.effect.as_ref().and_then(|e| e.describes.as_ref());
+        let name = name.map(|(name, _)| name.clone());
+        server.held.learn_types(uses, asked, &types);
+        let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
+            return;
+        };
+        if let Some(name) = name {
+            let meaning = client.names.as_mut().and_then(|names| names.get_mut(&name));
+            if let Some(meaning) = meaning.filter(|m| m.statement.id == uses && m.statement.infers) {
+                meaning.types.get_or_insert(types);
+            }
+            return;
+        }
+        // The unnamed one: from here on it is the statement with these types, which is what this server has.
+        if let Some(unnamed) = client.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
+            *unnamed = if unnamed.is_private {
+                self.statements
+                    .intern_for_one(&unnamed.query, types.bytes(), &unnamed.settings)
+            } else {
+                self.statements.intern(&unnamed.query, types.bytes(), &unnamed.settings)
+            };
+            if server.unnamed == Unnamed::Statement(uses) {
+                server.unnamed = Unnamed::Statement(unnamed.id);
+            }
+        }
+    }
+}
+
+/// Whether the next message is Describe of this statement.
+fn describes_next(behind: &[u8], name: &[u8]) -> bool {
+    let Some((header, named)) = behind.split_at_checked(HEADER_BYTES) else {
+        return false;
+    };
+    header[0] == b'D'
+        && named.first() == Some(&b'S')
+        && named[1..].strip_prefix(name).and_then(|n| n.first()) == Some(&0)
+}

@@ -1,0 +1,125 @@
+//! Parse, Bind, Close and Execute where prepared statements are not tracked: in session pooling, and with
+//! `max_prepared_statements = 0`.
+//!
+//! They pass as they come. Only of statements that reset settings, or end all prepared statements, the names are kept: what
+//! is made again behind them, or prepared again, is the pooler's own.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
+use crate::base::time::Time;
+use crate::pooler::Pooler;
+use crate::statements::ends::Ends;
+use crate::upstream::reply_queue::Expect;
+use pgweir_sql::Returns;
+use pgweir_sql::Statement;
+use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
+
+/// The most names kept for one client; a statement beyond them is not followed.
+const FOLLOWED_MAX: usize = 64;
+
+/// The longest Parse whose end is awaited for it, bytes: a name of 63 and a text of 512 have room.
+const FOLLOWED_BYTES_MAX: usize = 640;
+
+/// A client's prepared statement, by name, that resets settings or ends all prepared statements.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    name: Box<[u8]>,
+    returns: Option<Returns>,
+    ends_all: bool,
+}
+
+impl Followed {
+    fn of(parse: &Parse<'_>, verdict: &Statement) -> Option<Followed> {
+        let returns = Returns::of(verdict, parse.query);
+        let ends_all = matches!(verdict, Statement::DiscardAll | Statement::DeallocateAll);
+        (returns.is_some() || ends_all).then(|| Followed {
+            name: parse.name.into(),
+            returns,
+            ends_all,
+        })
+    }
+}
+
+impl Pooler {
+    /// Parse: what may run later is judged now.
+    pub(crate) fn parse_untracked(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+    ) -> Step {
+        let inspects = self.keeps_session(id);
+        let short = message.total <= FOLLOWED_BYTES_MAX || message.is_whole() && message.total <= INSPECT_BYTES_MAX;
+        if self.settings.keeps_sessions && (inspects || short) {
+            if message.total > INSPECT_BYTES_MAX {
+                let waits = self.inspect_text(now, id, server_id, message, None, &Statement::Other);
+                if let Err(step) = waits {
+                    return step;
+                }
+            } else if !message.is_whole() {
+                return Step::NeedBytes;
+            } else if let Ok(parse) = Parse::read(message.body()) {
+                let verdict = pgweir_sql::classify(parse.query);
+                self.follow(id, &parse, &verdict);
+                let waits = self.inspect_text(now, id, server_id, message, Some(parse.query), &verdict);
+                if let Err(step) = waits {
+                    return step;
+                }
+            }
+        }
+        self.plain(id, server_id, message, Expect::Parse)
+    }
+
+    /// Keeps the name of a statement that is to be followed, and forgets what the name meant before.
+    fn follow(&mut self, id: ClientId, parse: &Parse<'_>, verdict: &Statement) {
+        let found = Followed::of(parse, verdict);
+        let client = self.client_mut(id);
+        client.followed.retain(|f| *f.name != *parse.name);
+        let room = client.followed.len() < FOLLOWED_MAX;
+        client.followed.extend(found.filter(|_| room));
+    }
+
+    /// Bind: the portal may become one that resets.
+    pub(crate) fn bind_untracked(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let client = self.client_mut(id);
+        let follows = !client.followed.is_empty() || client.bound_reset.is_some() || client.bound_ends.is_some();
+        if follows {
+            match BindNames::read(message.body()) {
+                Ok(names) => self.follow_bound(id, &names),
+                Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,
+                Err(_) => {}
+            }
+        }
+        self.plain(id, server_id, message, Expect::Bind)
+    }
+
+    fn follow_bound(&mut self, id: ClientId, names: &BindNames<'_>) {
+        let client = self.client_mut(id);
+        let statement = client.followed.iter().find(|f| *f.name == *names.statement);
+        let returns = statement.and_then(|f| f.returns.clone());
+        let ends_all = statement.is_some_and(|f| f.ends_all);
+        client.binds(names.portal, ends_all.then_some(Ends::All));
+        if let Some(returns) = returns {
+            client.bound_reset = Some(Box::new((names.portal.into(), returns)));
+        } else if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {
+            client.bound_reset = None;
+        }
+    }
+
+    /// Close: the name may come to mean something else.
+    pub(crate) fn close_untracked(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+        let client = self.client_mut(id);
+        if !client.followed.is_empty() {
+            match Named::read(message.body()) {
+                Ok(Named {
+                    target: Target::Statement,
+                    name,
+                }) => client.followed.retain(|f| *f.name != *name),
+                Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.plain(id, server_id, message, Expect::Close)
+    }
+}

@@ -1,0 +1,53 @@
+//! The settings that a statement was parsed under.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The setting that says who acts.
+const ROLE: &str = "role";
+
+/// The values of the settings that change parsing; equal ones may share prepared statements. Those of shapes are interned, so
+/// that equal ones are one, as a rule.
+#[derive(Debug, Clone, Eq, Default)]
+pub(crate) struct ParseSettings(pub(crate) Arc<[(Arc<str>, Arc<str>)]>);
+
+impl PartialEq for ParseSettings {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.is_surely(other) || self.0 == other.0
+    }
+}
+
+impl Hash for ParseSettings {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl ParseSettings {
+    /// Names and values, but for the role: a Parse cannot be made as somebody else.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+        self.0.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(ROLE))
+    }
+
+    /// Whether both are the same, as a comparison of pointers tells: `false` need not mean anything.
+    #[inline]
+    pub(crate) fn is_surely(&self, other: &ParseSettings) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether constants in a text are read the same way. The path and the role, which tell what names mean, do not matter:
+    /// PostgreSQL looks at both itself whenever it uses a plan.
+    pub(crate) fn reads_alike(&self, other: &ParseSettings) -> bool {
+        let is_constant = |(name, _): &&(Arc<str>, Arc<str>)| {
+            let of_names = ["search_path", ROLE];
+            !of_names.iter().any(|n| n.eq_ignore_ascii_case(name))
+        };
+        self == other || self.0.iter().filter(is_constant).eq(other.0.iter().filter(is_constant))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        ParseSettings(pairs.into_iter().map(|(n, v)| (n.into(), v.into())).collect())
+    }
+}

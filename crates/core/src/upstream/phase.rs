@@ -1,0 +1,32 @@
+//! Where a server connection stands.
+
+/// Where a server connection stands.
+#[derive(Debug)]
+pub(crate) enum ServerPhase {
+    /// Its socket is being opened.
+    Connecting,
+    /// It logs in; `exchange` is the authentication, until AuthenticationOk.
+    Login(Box<pgweir_auth::ServerAuth>),
+    /// Logged in: runs connect_query, and tells what it looks like then.
+    ConnectQuery,
+    /// In the pool's idle list.
+    Idle,
+    /// Runs the check query before it is handed out.
+    Testing,
+    /// It serves no client: see [`crate::notify::listener`].
+    Listening,
+    /// Linked to a client.
+    Linked,
+    /// Its client left: its replies are drained and its transaction is rolled back.
+    Draining,
+    /// Runs server_reset_query.
+    Resetting,
+    /// Gives up the time limit on idle sessions that its client had: see [`crate::session::idle_limit`].
+    LiftingLimit,
+    /// Reads the catalog: see [`crate::catalog::catalog_reading`].
+    Reading,
+    /// It was told to end, to make a place under a limit that it shares; it counts until its backend has gone.
+    Closing,
+    /// Clean, but a cancel request is still on its way to it.
+    CancelPending,
+}

@@ -1,0 +1,117 @@
+//! A statement that is nothing but a call of `pg_terminate_backend()` or `pg_cancel_backend()`.
+
+/// The longest statement that is taken for such a call, bytes.
+const CALL_BYTES_MAX: usize = 128;
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// `pg_terminate_backend()`.
+    Terminate,
+    /// `pg_cancel_backend()`.
+    Cancel,
+}
+
+impl Signal {
+    /// The statement that answers in its place.
+    pub fn answer(self) -> &'static [u8] {
+        match self {
+            Signal::Terminate => b"SELECT true AS pg_terminate_backend",
+            Signal::Cancel => b"SELECT true AS pg_cancel_backend",
+        }
+    }
+}
+
+/// Whom a call names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalTarget {
+    /// This process id.
+    ProcessId(u32),
+    /// `$1`.
+    Parameter,
+}
+
+/// A statement that is nothing but such a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignalCall {
+    /// What it does.
+    pub kind: Signal,
+    /// To whom.
+    pub target: SignalTarget,
+}
+
+/// Whether a text may be such a call: a look at its eighth letter and those behind.
+#[inline]
+pub fn may_be_signal(text: &[u8]) -> bool {
+    text.get(7..10) == Some(b"pg_")
+}
+
+/// Whether a text is such a call.
+pub fn is_signal(text: &[u8]) -> bool {
+    may_be_signal(text) && signal_call(text).is_some()
+}
+
+/// Reads a text that is nothing but such a call.
+pub fn signal_call(text: &[u8]) -> Option<SignalCall> {
+    let text = std::str::from_utf8(text).ok().filter(|t| t.len() <= CALL_BYTES_MAX)?;
+    let text = text.trim();
+    let text = text.strip_suffix(';').unwrap_or(text).trim_end().to_ascii_lowercase();
+    let call = text.strip_prefix("select ")?;
+    let call = call.strip_prefix("pg_catalog.").unwrap_or(call);
+    let (kind, rest) = if let Some(rest) = call.strip_prefix("pg_terminate_backend") {
+        (Signal::Terminate, rest)
+    } else {
+        (Signal::Cancel, call.strip_prefix("pg_cancel_backend")?)
+    };
+    let arguments = rest.trim_start().strip_prefix('(')?.strip_suffix(')')?;
+    let mut arguments = arguments.split(',').map(str::trim);
+    let (first, second) = (arguments.next()?, arguments.next());
+    let timeout_allowed = kind == Signal::Terminate;
+    if arguments.next().is_some() || second.is_some_and(|s| !timeout_allowed || s.parse::<u32>().is_err()) {
+        return None;
+    }
+    let bare = ["::int", "::int4", "::integer"]
+        .iter()
+        .find_map(|cast| first.strip_suffix(cast))
+        .unwrap_or(first);
+    let target = match bare {
+        "$1" => SignalTarget::Parameter,
+        number if number.bytes().all(|b| b.is_ascii_digit()) => SignalTarget::ProcessId(number.parse().ok()?),
+        _ => return None,
+    };
+    Some(SignalCall { kind, target })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_statement_that_is_nothing_but_the_call_is_one() {
+        let call = |kind, target| Some(SignalCall { kind, target });
+        use SignalTarget::{Parameter, ProcessId};
+        for (text, expected) in [
+            (
+                "SELECT pg_terminate_backend(5000000)",
+                call(Signal::Terminate, ProcessId(5_000_000)),
+            ),
+            (
+                "select pg_catalog.pg_cancel_backend ( $1 );",
+                call(Signal::Cancel, Parameter),
+            ),
+            (
+                "select pg_terminate_backend($1::int, 1000)",
+                call(Signal::Terminate, Parameter),
+            ),
+            ("select pg_cancel_backend(5000000, 1)", None),
+            ("select pg_terminate_backend(pid) from pg_stat_activity", None),
+            ("select pg_terminate_backend(5000000), 1", None),
+            ("select pg_terminate_backend(5000000) where false", None),
+            ("select pg_terminate_backend(5000000) or pg_cancel_backend(1)", None),
+            ("select pg_terminate_backend($2)", None),
+            ("select pg_backend_pid()", None),
+        ] {
+            assert_eq!(signal_call(text.as_bytes()), expected, "{text}");
+        }
+    }
+}
