@@ -23,6 +23,7 @@ mod pools;
 mod preparing;
 mod server;
 mod session;
+mod shared;
 mod statements;
 mod upstream;
 

@@ -15,6 +15,7 @@ use crate::base::time::{Time, WallClock};
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
 use crate::pools::pool::Pool;
+use crate::shared::Shared;
 use crate::server::Server;
 use crate::session::session_state::ShapeTable;
 use crate::statements::prepared::{OwnStatements, StatementTable};
@@ -46,8 +47,7 @@ const SCRAM_KEYS_KEPT_MAX: usize = 1024;
 
 /// One worker's clients, servers and pools.
 pub struct Pooler {
-    pub(crate) config: Arc<Config>,
-    pub(crate) settings: Settings,
+    pub(crate) shared: Shared,
     pub(crate) surroundings: Surroundings,
     pub(crate) random: ChaCha20Rng,
     /// Key of the cancel secrets.
@@ -59,14 +59,7 @@ pub struct Pooler {
     pub(crate) pools: Vec<Option<Pool>>,
     pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
     pub(crate) databases: Databases,
-    pub(crate) statements: StatementTable,
-    pub(crate) own_statements: OwnStatements,
-    pub(crate) shapes: ShapeTable,
-    pub(crate) catalogs: crate::catalog::catalog_reading::Catalogs,
-    pub(crate) state_stats: crate::base::state_stats::StateStats,
     pub(crate) listeners: crate::notify::listener::Listeners,
-    pub(crate) outbox: Outbox,
-    pub(crate) requests: VecDeque<Request>,
     pub(crate) admin: crate::operator::admin::Admin,
     pub(crate) process_ids: crate::login::process_ids::ProcessIds,
     pub(crate) arrivals: crate::login::arrivals::Arrivals,
@@ -76,9 +69,6 @@ pub struct Pooler {
     pub(crate) timers: crate::operator::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
-    /// The defect that was brought back.
-    #[cfg(feature = "weaknesses")]
-    pub(crate) weakness: Option<crate::Weakness>,
     /// Clients that are logged in or logging in, the console's not counted.
     pub(crate) client_count: u32,
 }
@@ -93,14 +83,25 @@ impl Pooler {
             key
         };
         let (cancel_key, mock_key) = (key(), pgweir_auth::MockKey::new(key()));
-        let settings = Settings::new(&config);
         let mut names = SecretNames::new(key());
         let own_statements = OwnStatements::new(&mut names);
         let listeners = crate::notify::listener::Listeners::new(&mut names, key());
         let process_ids = crate::login::process_ids::ProcessIds::new(random.next_u64());
-        let mut pooler = Pooler {
-            settings,
+        let shared = Shared {
+            settings: Settings::new(&config),
             config,
+            outbox: Outbox::default(),
+            requests: VecDeque::new(),
+            statements: StatementTable::new(names),
+            own_statements,
+            shapes: ShapeTable::new(),
+            catalogs: Default::default(),
+            state_stats: Default::default(),
+            #[cfg(feature = "weaknesses")]
+            weakness: None,
+        };
+        let mut pooler = Pooler {
+            shared,
             surroundings,
             random,
             cancel_key,
@@ -111,14 +112,7 @@ impl Pooler {
             pools: Vec::new(),
             pool_index: HashMap::default(),
             databases: Databases::default(),
-            statements: StatementTable::new(names),
-            own_statements,
-            shapes: ShapeTable::new(),
-            catalogs: Default::default(),
-            state_stats: Default::default(),
             listeners,
-            outbox: Outbox::default(),
-            requests: VecDeque::new(),
             admin: crate::operator::admin::Admin::default(),
             process_ids,
             arrivals: Default::default(),
@@ -126,8 +120,6 @@ impl Pooler {
             turns: Vec::new(),
             timers: crate::operator::timers::Timers::new(now),
             deferred: VecDeque::new(),
-            #[cfg(feature = "weaknesses")]
-            weakness: None,
             client_count: 0,
         };
         pooler.make_pools_to_keep_warm(now);
@@ -137,12 +129,12 @@ impl Pooler {
     /// What the last `handle_*` call wants written. Write it out or copy it, then [`Outbox::clear`] it, before the next
     /// `handle_*` call.
     pub fn outbox(&mut self) -> &mut Outbox {
-        &mut self.outbox
+        &mut self.shared.outbox
     }
 
     /// The next thing to do, in order.
     pub fn poll_request(&mut self) -> Option<Request> {
-        self.requests.pop_front()
+        self.shared.requests.pop_front()
     }
 
     /// When [`Pooler::handle_timeout`] must be called at the latest.
@@ -190,7 +182,7 @@ impl Pooler {
 
     /// A client connected.
     pub fn handle_accept(&mut self, now: Time, accepted: Accepted) -> ClientId {
-        let shape = self.shapes.empty();
+        let shape = self.shared.shapes.empty();
         let id = ClientId(self.clients.insert_with(|_| Client::new(now, accepted, shape)));
         self.arrived(now, id);
         id
@@ -311,7 +303,7 @@ impl Pooler {
     }
 
     pub(crate) fn log(&mut self, level: LogLevel, text: String) {
-        self.requests.push_back(Request::Log { level, text });
+        self.shared.requests.push_back(Request::Log { level, text });
     }
 
     /// Whether a client has been sent a part of a message whose rest is still to come from its server.
@@ -322,7 +314,7 @@ impl Pooler {
 
     /// Writes messages of our own to a connection.
     pub(crate) fn send(&mut self, to: impl Into<ConnectionId>, write: impl FnOnce(&mut Writer<'_>)) {
-        self.outbox.insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
+        self.shared.outbox.insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
     }
 
     /// Tells a client what went wrong; closes it where the table of errors says so.
@@ -335,7 +327,7 @@ impl Pooler {
         detail: &str,
         hint: &str,
     ) {
-        if self.settings.log_pooler_errors
+        if self.shared.settings.log_pooler_errors
             && let Some(client) = self.clients.get(id.0)
         {
             let text = format!("{} pooler error: {message}", self.client_label(id, client));

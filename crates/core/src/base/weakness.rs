@@ -48,7 +48,7 @@ impl Pooler {
     /// Brings a defect back.
     #[cfg(feature = "weaknesses")]
     pub fn weaken(&mut self, weakness: Weakness) {
-        self.weakness = Some(weakness);
+        self.shared.weakness = Some(weakness);
     }
 
     /// What a server does for the session of its client in the pooler's own name.
@@ -74,7 +74,7 @@ impl Pooler {
     #[inline(always)]
     pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {
         #[cfg(feature = "weaknesses")]
-        return self.weakness == Some(weakness);
+        return self.shared.weakness == Some(weakness);
         #[cfg(not(feature = "weaknesses"))]
         {
             let _ = weakness;

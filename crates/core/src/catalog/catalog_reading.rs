@@ -172,14 +172,14 @@ impl Pooler {
     /// Whether the servers of a pool pass from session to session, each of which is kept.
     pub(crate) fn shares_sessions(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
-        self.settings.keeps_sessions && pool.settings.mode != PoolMode::Session && pool.key.kind == PoolKind::Clients
+        self.shared.settings.keeps_sessions && pool.settings.mode != PoolMode::Session && pool.key.kind == PoolKind::Clients
     }
 
     /// A server of this pool has logged in, or the pool has other settings: what is known of its database may be too old.
     pub(crate) fn look_after_catalog(&mut self, now: Time, pool_id: PoolId) {
         if self.shares_sessions(pool_id) {
             let database = self.pool(pool_id).catalog_key();
-            let state = self.catalogs.by_database.entry(database).or_default();
+            let state = self.shared.catalogs.by_database.entry(database).or_default();
             if state.reader.is_none() && state.tried_at.is_none_or(|at| now - at > AGE_MAX) {
                 state.wants(now);
             }
@@ -190,13 +190,13 @@ impl Pooler {
     /// What is known of a database is not to be relied on: its servers are others, or were changed.
     pub(crate) fn doubt_catalog(&mut self, now: Time, pool_id: PoolId) {
         let database = self.pool(pool_id).catalog_key();
-        let identity = match self.catalogs.by_database.get(&database) {
+        let identity = match self.shared.catalogs.by_database.get(&database) {
             Some(state) => state.read.identity.clone(),
             None => return,
         };
         // Other names of its host may lead to the same database.
         let mut doubted = Vec::new();
-        for (other, state) in &mut self.catalogs.by_database {
+        for (other, state) in &mut self.shared.catalogs.by_database {
             if *other == database || identity.is_some() && state.read.identity == identity {
                 state.doubts(now);
                 doubted.push(other.clone());
@@ -214,7 +214,7 @@ impl Pooler {
             return;
         };
         let database = self.pool(pool_id).catalog_key();
-        if let Some(state) = self.catalogs.by_database.get_mut(&database) {
+        if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
             // A name that does not exist is called again and again: not a reading each time.
             if state.due.is_none()
                 && state.reader.is_none()
@@ -248,7 +248,7 @@ impl Pooler {
             return false;
         }
         let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
-        let Some(state) = self.catalogs.by_database.get_mut(&pool.catalog_key()) else {
+        let Some(state) = self.shared.catalogs.by_database.get_mut(&pool.catalog_key()) else {
             return false;
         };
         if state.reader.is_some() || state.due.is_none_or(|due| due > now) {
@@ -269,7 +269,7 @@ impl Pooler {
 
     /// A segment that reads the catalog, with settings of its own that end with it.
     fn send_catalog_reading(&mut self, now: Time, server_id: ServerId, version: u64) {
-        let own = &self.own_statements;
+        let own = &self.shared.own_statements;
         let (set, objects, sources) = (
             own.set_config_local.clone(),
             own.catalog_objects.clone(),
@@ -303,7 +303,7 @@ impl Pooler {
         }
         self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
         self.send(server_id, |w| w.sync());
-        self.state_stats.catalog_reads += 1;
+        self.shared.state_stats.catalog_reads += 1;
     }
 
     /// A whole row of the catalog.
@@ -341,7 +341,7 @@ impl Pooler {
 
     fn reading_ended(&mut self, now: Time, pool_id: PoolId, reading: Reading) {
         let database = &self.pool(pool_id).catalog_key();
-        let Some(state) = self.catalogs.by_database.get_mut(database) else {
+        let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
             return;
         };
         state.reader = None;
@@ -385,7 +385,7 @@ impl Pooler {
             read.names.len()
         );
         self.log(LogLevel::Debug, text);
-        let Some(state) = self.catalogs.by_database.get_mut(database) else {
+        let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
             return;
         };
         state.read = read;
@@ -414,13 +414,13 @@ impl Pooler {
             told(|p| p.catalog.as_ref().is_some_and(|known| known.matters())),
             told(|p| p.reading_due.is_some()),
         );
-        (self.catalogs.any_known, self.catalogs.any_due) = (any_known, any_due);
+        (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known, any_due);
     }
 
     fn tell_one_pool(&mut self, pool_id: PoolId) {
         let reads = self.shares_sessions(pool_id);
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
-        let state = self.catalogs.by_database.get(&pool.catalog_key()).filter(|_| reads);
+        let state = self.shared.catalogs.by_database.get(&pool.catalog_key()).filter(|_| reads);
         pool.reading_due = state.and_then(|state| state.due.filter(|_| state.reader.is_none()));
         let Some(state) = state else {
             pool.catalog = None;

@@ -85,7 +85,7 @@ impl Pooler {
     /// Whether statements of this server's client must be looked at for names.
     #[inline(always)]
     pub(crate) fn knows_names(&self, server_id: ServerId) -> bool {
-        self.catalogs.any_known && self.pool_knows_names(server_id)
+        self.shared.catalogs.any_known && self.pool_knows_names(server_id)
     }
 
     #[cold]
@@ -155,7 +155,7 @@ impl Pooler {
         // EXECUTE mentions nothing that its statement does.
         let executes = effects.intersects(Effects::PREPARE);
         let found = if executes { found | Effects::CODE } else { found };
-        self.state_stats.mentions += u64::from(!found.is_empty());
+        self.shared.state_stats.mentions += u64::from(!found.is_empty());
         found
     }
 

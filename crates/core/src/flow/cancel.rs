@@ -148,7 +148,7 @@ impl Pooler {
         if let Some(begin) = &mut client.deferred_begin {
             begin.failed = true;
         }
-        self.requests.push_back(Request::Resume(id.into()));
+        self.shared.requests.push_back(Request::Resume(id.into()));
         let message = "canceling statement due to user request";
         self.send(id, |w| {
             w.error(&Trouble::CancelledWhileWaiting.text(message, "it was waiting for a server", ""))
@@ -169,7 +169,7 @@ impl Pooler {
         }
         if let Some(key) = server.cancel_key.clone() {
             server.cancels_in_flight += 1;
-            self.requests.push_back(Request::Cancel { server: server_id, key });
+            self.shared.requests.push_back(Request::Cancel { server: server_id, key });
         }
     }
 

@@ -42,11 +42,11 @@ impl Pooler {
                 return at;
             }
             let header = match Header::read(&input[at..]) {
-                Ok(Some(header)) if header.message_bytes <= self.settings.max_packet_bytes => header,
+                Ok(Some(header)) if header.message_bytes <= self.shared.settings.max_packet_bytes => header,
                 Ok(Some(header)) => {
                     let detail = format!(
                         "expected at most {}, got {}",
-                        self.settings.max_packet_bytes, header.message_bytes
+                        self.shared.settings.max_packet_bytes, header.message_bytes
                     );
                     self.fail_client(
                         now,
@@ -135,7 +135,7 @@ impl Pooler {
                         self.long_text_ends(now, id, server_id);
                     }
                 }
-                self.outbox.forward(server_id.into(), at..at + bytes);
+                self.shared.outbox.forward(server_id.into(), at..at + bytes);
                 self.pool_mut(pool.expect("a linked client has a pool"))
                     .stats
                     .bytes_received += bytes as u64;
@@ -173,7 +173,7 @@ impl Pooler {
         server.queue.push(Entry::forward(expect));
         let pool = self.pools[server.pool as usize].as_mut();
         pool.expect("a server's pool lives").stats.bytes_received += message.total as u64;
-        self.outbox
+        self.shared.outbox
             .forward(server_id.into(), message.at..message.at + message.total);
         Some(Step::Progress(message.total))
     }
@@ -200,7 +200,7 @@ impl Pooler {
                 );
                 return Step::Closed;
             }
-            FrontendTag::Query if self.settings.disable_pqexec => {
+            FrontendTag::Query if self.shared.settings.disable_pqexec => {
                 let hint = "The setting disable_pqexec allows the extended query protocol only.";
                 self.fail_client(now, id, Trouble::ProtocolViolation, "PQexec disallowed", "", hint);
                 return Step::Closed;
@@ -280,7 +280,7 @@ impl Pooler {
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
-        let tracked = pool.settings.mode != PoolMode::Session && self.settings.max_prepared_statements > 0;
+        let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if tracked
             && server.queue.segment_outstanding()
             && (touches_statements(message.tag)
@@ -398,7 +398,7 @@ impl Pooler {
         from: usize,
     ) -> Step {
         let have = message.bytes.len();
-        self.outbox
+        self.shared.outbox
             .forward(server_id.into(), message.at + from..message.at + have);
         if have < message.total {
             let client = self.clients.get_mut(id.0).expect("looked up by the caller");
@@ -453,7 +453,7 @@ impl Pooler {
             return;
         }
         let (client_id, mut pinned) = (server.link, !client.pins.is_empty());
-        let suspected = client.suspicion.is_some() || self.settings.probe_always;
+        let suspected = client.suspicion.is_some() || self.shared.settings.probe_always;
         if suspected {
             if self.probe(now, server_id) {
                 return;

@@ -36,7 +36,7 @@ impl Pooler {
     /// Answers a message of an unlinked client where that needs no server.
     pub(crate) fn deferred(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
         let pool = self.clients.get(id.0)?.pool?;
-        let tracked = self.pool(pool).settings.mode != PoolMode::Session && self.settings.max_prepared_statements > 0;
+        let tracked = self.pool(pool).settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if !tracked {
             return None;
         }
@@ -72,7 +72,7 @@ impl Pooler {
 
     /// Begins or ends a transaction that no server knows; its command tag, or `None` where a server must be asked.
     fn run_deferred(&mut self, now: Time, id: ClientId, verdict: &Statement, by: By) -> Option<&'static str> {
-        let allowed = self.settings.deferred_begin.is_some();
+        let allowed = self.shared.settings.deferred_begin.is_some();
         let pool = self.client_mut(id).pool?;
         let transaction_mode = self.pool(pool).settings.mode == PoolMode::Transaction;
         let client = self.client_mut(id);
@@ -108,7 +108,7 @@ impl Pooler {
         let client = self.clients.get_mut(id.0)?;
         if let Some(parse) = segment.parse {
             client.unnamed = Some(
-                self.statements
+                self.shared.statements
                     .intern(parse.query, parse.types, client.shape.parse_settings()),
             );
         }
@@ -200,7 +200,7 @@ impl Pooler {
         let Some(begin) = self.client_mut(id).deferred_begin.take() else {
             return;
         };
-        let statement = self.own_statements.begin.clone();
+        let statement = self.shared.own_statements.begin.clone();
         self.ensure_held(server_id, &statement);
         self.server_mut(server_id).begin_owed = true;
         let queue = &mut self.server_mut(server_id).queue;
@@ -210,7 +210,7 @@ impl Pooler {
             queue.push(Entry::skip(Expect::Close));
         }
         let name = statement.server_name();
-        self.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.bind_text(name, &[]);
             writer.execute();

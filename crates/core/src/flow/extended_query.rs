@@ -73,7 +73,7 @@ impl Pooler {
                 .unnamed
                 .as_ref()
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
-        let new = (!same).then(|| interned(&mut self.statements, server, &parse, settings));
+        let new = (!same).then(|| interned(&mut self.shared.statements, server, &parse, settings));
         if let Some(statement) = new.as_ref().or(client.unnamed.as_ref())
             && !statement.effects.is_empty()
         {
@@ -144,9 +144,10 @@ impl Pooler {
         }
         let settings = self.client_mut(id).shape.parse_settings().clone();
         let statement = self
+            .shared
             .statements
             .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
-        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         self.client_mut(id).names_mut().set(parse.name, Some(meaning));
         self.own_name_comes(server_id, parse.name);
         self.lends(server_id);
@@ -158,7 +159,7 @@ impl Pooler {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let settings = client.shape.parse_settings();
-        let mut statement = interned(&mut self.statements, server, &parse, settings);
+        let mut statement = interned(&mut self.shared.statements, server, &parse, settings);
         if !statement.effects.is_empty()
             && let Some(step) = self.minds_parse(id, server_id, message, &statement)
         {
@@ -169,7 +170,7 @@ impl Pooler {
         }
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         client.names_mut().set(parse.name, Some(meaning));
         self.pools[server.pool as usize]
             .as_mut()
@@ -230,12 +231,13 @@ impl Pooler {
             self.own_name_comes(server_id, parse.name);
             self.lends(server_id);
             return self
+                .shared
                 .statements
                 .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         }
         let now = self.server_mut(server_id).request_time;
         self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
-        self.statements.intern_for_one(parse.query, parse.types, &settings)
+        self.shared.statements.intern_for_one(parse.query, parse.types, &settings)
     }
 
     /// A Parse that gives its client a name and the server a statement.
@@ -247,7 +249,7 @@ impl Pooler {
         parse: Parse<'_>,
         statement: &Arc<Statement>,
     ) -> Step {
-        let now = self.statements.now();
+        let now = self.shared.statements.now();
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
         let effect = Effect {
@@ -259,7 +261,7 @@ impl Pooler {
         let pool = server.pool;
         self.pool_mut(pool).stats.server_parse_count += 1;
         let server_name = statement.server_name();
-        self.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             Writer::new(bytes).parse(server_name, parse.query, parse.types)
         });
         if statement.infers {
@@ -272,7 +274,7 @@ impl Pooler {
     /// ours has just taken, and only the words of that error are replaced. An empty statement can be parsed in a failed
     /// transaction and whatever has become of tables, unlike the one that has the client's name.
     fn refuse_duplicate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let empty = self.own_statements.scratch.clone();
+        let empty = self.shared.own_statements.scratch.clone();
         let name = empty.server_name();
         self.takes_scratch(server_id);
         let entry = Entry {
@@ -286,7 +288,7 @@ impl Pooler {
             ..Entry::forward(Expect::Parse)
         };
         self.server_mut(server_id).queue.push(entry);
-        self.outbox.insert(server_id.into(), |b| {
+        self.shared.outbox.insert(server_id.into(), |b| {
             let mut writer = Writer::new(b);
             writer.parse(name, &empty.query, &empty.types);
             writer.parse(name, parse.query, parse.types);
@@ -390,7 +392,7 @@ impl Pooler {
     ) -> Step {
         let server_name = statement.server_name();
         let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.len() + 2;
-        self.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             bytes.push(b'B');
             bytes.extend((length as u32).to_be_bytes());
             bytes.extend_from_slice(names.portal);
@@ -414,7 +416,7 @@ impl Pooler {
         let meaning = client.names.as_mut()?.get_mut(name)?;
         let of = &meaning.statement;
         if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.shape.parse_settings()) {
-            let statement = self.statements.intern_for_one(&of.query, meaning.types(), &of.settings);
+            let statement = self.shared.statements.intern_for_one(&of.query, meaning.types(), &of.settings);
             meaning.statement = statement;
         }
         Some(meaning.statement.clone())
@@ -519,7 +521,7 @@ impl Pooler {
                 }
                 self.tells_rows(id, server_id, name, statement.id, false);
                 let server_name = statement.server_name();
-                self.outbox
+                self.shared.outbox
                     .insert(server_id.into(), |b| Writer::new(b).describe(b'S', server_name));
                 self.drop_message(id, message)
             }
@@ -566,7 +568,7 @@ impl Pooler {
             self.close_own(server_id, name);
             return self.plain(id, server_id, message, expect);
         }
-        let nowhere = self.own_statements.names.nowhere.clone();
+        let nowhere = self.shared.own_statements.names.nowhere.clone();
         let instead = Instead::Named {
             ours: (*nowhere).into(),
             theirs: name.into(),
@@ -576,7 +578,7 @@ impl Pooler {
             ..Entry::forward(expect)
         };
         self.server_mut(server_id).queue.push(entry);
-        self.outbox.insert(server_id.into(), |bytes| match expect {
+        self.shared.outbox.insert(server_id.into(), |bytes| match expect {
             Expect::Bind => Writer::new(bytes).bind_text(&nowhere, &[]),
             _ => Writer::new(bytes).describe(b'S', &nowhere),
         });
@@ -595,7 +597,7 @@ impl Pooler {
             describes: Some((name.into(), before)),
             ..Effect::default()
         };
-        let asked = self.statements.tick();
+        let asked = self.shared.statements.tick();
         let entry = Entry {
             asked,
             ..Entry::forward(Expect::Describe).using(statement).with(effect)

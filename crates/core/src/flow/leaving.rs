@@ -39,7 +39,7 @@ impl Pooler {
         if hopeless {
             self.cancel_running(id);
             // No Terminate: it would become part of the message that was cut off.
-            self.requests.push_back(Request::Close(id.into()));
+            self.shared.requests.push_back(Request::Close(id.into()));
             return self.server_lost(now, id, "client disconnected while sending a message", None);
         }
         server.phase = ServerPhase::Draining;
@@ -108,10 +108,10 @@ impl Pooler {
 
     /// Runs server_reset_query.
     pub(crate) fn reset_server(&mut self, now: Time, id: ServerId) {
-        let Some(query) = self.settings.server_reset_query.clone() else {
+        let Some(query) = self.shared.settings.server_reset_query.clone() else {
             return;
         };
-        if self.settings.keeps_sessions && self.is_in_session_pooling(id) {
+        if self.shared.settings.keeps_sessions && self.is_in_session_pooling(id) {
             self.reset_session(now, id, &query);
         } else {
             self.own_query(now, id, ServerPhase::Resetting, &query);
@@ -133,7 +133,7 @@ impl Pooler {
 
     /// Runs the check query on a server that has been idle for long.
     pub(crate) fn test_server(&mut self, now: Time, id: ServerId) {
-        let Some(query) = self.settings.server_check_query.clone() else {
+        let Some(query) = self.shared.settings.server_check_query.clone() else {
             return;
         };
         self.own_query(now, id, ServerPhase::Testing, &query);
@@ -176,7 +176,7 @@ impl Pooler {
         if server.connected.is_some() && server.is_clean() {
             self.send(id, |w| w.terminate());
         }
-        self.requests.push_back(Request::Close(id.into()));
+        self.shared.requests.push_back(Request::Close(id.into()));
         self.server_lost(now, id, reason, None);
     }
 }

@@ -47,7 +47,7 @@ impl Pooler {
             }
             if let Some(server_id) = found {
                 let server = self.servers.get(server_id.0).expect("idle servers live");
-                if self.settings.server_check_query.is_some() && now - server.since > self.settings.server_check_delay {
+                if self.shared.settings.server_check_query.is_some() && now - server.since > self.shared.settings.server_check_delay {
                     self.test_server(now, server_id);
                 } else {
                     return self.link(now, id, server_id);
@@ -65,11 +65,11 @@ impl Pooler {
     /// Takes the idle server that suits a client best out of the list.
     fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        if pool.sequences != Sequences::Unused || pool.lends || self.settings.link_adversarial {
+        if pool.sequences != Sequences::Unused || pool.lends || self.shared.settings.link_adversarial {
             let shape = self.client_mut(id).shape.clone();
             return self.take_idle_with_care(pool_id, id, &shape);
         }
-        if self.settings.server_round_robin {
+        if self.shared.settings.server_round_robin {
             return pool.idle.pop_front();
         }
         pool.idle.take_like(likeness)
@@ -84,7 +84,7 @@ impl Pooler {
         // Adversarial linking gives way to none but those who have named a sequence.
         let own = own_server(&pool.idle, servers, id, visits);
         if let Some(own) = own.filter(|_| pool.sequences != Sequences::Unused)
-            && (!self.settings.link_adversarial
+            && (!self.shared.settings.link_adversarial
                 || pool
                     .idle
                     .get(own)
@@ -94,18 +94,18 @@ impl Pooler {
         }
         let lent = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.lends_to == Some(id) && !s.claimed);
         if pool.lends
-            && !self.settings.link_adversarial
+            && !self.shared.settings.link_adversarial
             && let Some(own) = pool.idle.iter().rposition(lent)
         {
             return pool.idle.remove(own);
         }
         let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.claimed);
         let mut likely = pool.idle.iter().enumerate().rev().filter(free);
-        let found = if self.settings.link_adversarial {
+        let found = if self.shared.settings.link_adversarial {
             // For tests: of all servers the one that has most to be put right.
             let effort = |s: &ServerId| servers.get(s.0).map_or(0, |s| difference(&s.shape, shape).len());
             likely.max_by_key(|(_, s)| effort(s))
-        } else if self.settings.server_round_robin {
+        } else if self.shared.settings.server_round_robin {
             pool.idle.iter().enumerate().find(free)
         } else {
             let latest = likely.clone().next();
@@ -199,7 +199,7 @@ impl Pooler {
             server.last_visit = client.visits;
             let before = server.last_client.replace(id);
             server.stranger |= before.is_some();
-            self.state_stats.server_changes += u64::from(before.is_some_and(|last| last != id));
+            self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != id));
         }
         let waited = match client.waiting {
             Waiting::ForServer { since, .. } => now.us_since(since),
@@ -279,12 +279,12 @@ impl Pooler {
             return self.close_server(now, server_id, TRACES);
         }
         if discards {
-            self.state_stats.discards += 1;
+            self.shared.state_stats.discards += 1;
             self.server_mut(server_id).held.temporary_objects(false);
             return self.reset_session(now, server_id, "DISCARD ALL");
         }
-        let reset = used_by_clients && (session || self.settings.server_reset_query_always);
-        if reset && self.settings.server_reset_query.is_some() {
+        let reset = used_by_clients && (session || self.shared.settings.server_reset_query_always);
+        if reset && self.shared.settings.server_reset_query.is_some() {
             self.reset_server(now, server_id);
         } else {
             self.server_is_free(now, server_id);
@@ -318,7 +318,7 @@ impl Pooler {
             return self.lift_idle_limit(now, server_id);
         }
         let claimed = server.claimed;
-        if self.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id) {
+        if self.shared.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id) {
             return;
         }
         if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
@@ -342,7 +342,7 @@ impl Pooler {
                 continue;
             }
             if let Acquired::Server(_) = self.link(now, client_id, server_id) {
-                self.requests.push_back(Request::Resume(client_id.into()));
+                self.shared.requests.push_back(Request::Resume(client_id.into()));
             }
             return true;
         }
@@ -365,7 +365,7 @@ impl Pooler {
     /// Closes a client, after what was written for it, and recovers its server.
     pub(crate) fn close_client(&mut self, now: Time, id: ClientId, reason: &str) {
         if self.clients.get(id.0).is_some() {
-            self.requests.push_back(Request::Close(id.into()));
+            self.shared.requests.push_back(Request::Close(id.into()));
             self.remove_client(now, id, reason);
         }
     }
@@ -406,7 +406,7 @@ impl Pooler {
 
     fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
         let Some(client) = self.clients.get(id.0) else { return };
-        if self.settings.log_disconnections && !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) {
+        if self.shared.settings.log_disconnections && !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) {
             let age = (now - client.connect_time).as_secs();
             let text = format!(
                 "{} closing because: {reason} (age={age}s)",

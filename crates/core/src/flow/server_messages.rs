@@ -183,7 +183,7 @@ impl Pooler {
             .as_mut()
             .expect("a server's pool lives");
         pool.stats.bytes_sent += handed_out.len() as u64;
-        self.outbox.forward(client.into(), handed_out);
+        self.shared.outbox.forward(client.into(), handed_out);
     }
 
     /// One message that [`Server::passes_plainly`] has not settled, and that is no whole ReadyForQuery. `run` has not been
@@ -368,9 +368,9 @@ impl Pooler {
             fails_next = was_queried && between && server.link.is_some();
             server.settings_in_doubt = false;
             server.local_in_doubt &= !between;
-            server.held.note_ready(self.statements.now(), between, in_block);
+            server.held.note_ready(self.shared.statements.now(), between, in_block);
             if between && server.held.take_doubt_at_end() {
-                server.held.doubt_for_good(self.statements.tick());
+                server.held.doubt_for_good(self.shared.statements.tick());
             }
         }
         server.copy_in = false;
@@ -443,12 +443,12 @@ impl Pooler {
         if !rest.is_done {
             return Passed::Forward;
         }
-        if self.settings.probe_always
+        if self.shared.settings.probe_always
             && let Some(client) = linked.and_then(|c| self.clients.get_mut(c.0))
         {
             client.used_server = true;
         }
-        if !self.settings.probe_always && !rest.suspected {
+        if !self.shared.settings.probe_always && !rest.suspected {
             // Nothing has changed.
         } else if self.probe(now, id) {
             return Passed::Forward;
@@ -578,7 +578,7 @@ impl Pooler {
             && client.reset_among.is_none()
         {
             client.waiting = Waiting::No;
-            self.requests.push_back(Request::Resume(client_id.into()));
+            self.shared.requests.push_back(Request::Resume(client_id.into()));
         }
     }
 
@@ -695,14 +695,14 @@ impl Pooler {
             let text = format!("{id}: a copy failed: {}", String::from_utf8_lossy(fields.message));
             self.log(LogLevel::Warning, text);
             self.flush_run(id, run);
-            self.requests.push_back(Request::Close(id.into()));
+            self.shared.requests.push_back(Request::Close(id.into()));
             self.server_lost(now, id, SYNC_AMONG_COPY_DATA, None);
             return Passed::Closed;
         }
         let server = self.servers.get_mut(id.0).expect("not lost");
         let front = server.queue.front().expect("looked at above");
         let uses = front.uses;
-        server.held.note_error(self.statements.now());
+        server.held.note_error(self.shared.statements.now());
         if uses > 0 {
             self.note_refusal(id, fields.sqlstate);
         }
@@ -806,7 +806,7 @@ impl Pooler {
         match (client, replaced) {
             (Some(client), Some(reply)) => {
                 self.flush_run(id, run);
-                self.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
+                self.shared.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
                 Passed::Skip
             }
             (Some(client), None) if self.is_login(client) => {
@@ -822,7 +822,7 @@ impl Pooler {
             (Some(client), None) => match self.in_clients_words(client, uses, bytes, whole) {
                 Some(reply) => {
                     self.flush_run(id, run);
-                    self.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
+                    self.shared.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
                     Passed::Skip
                 }
                 None => Passed::Forward,
@@ -903,7 +903,7 @@ impl Pooler {
             }
             _ => {
                 self.server_lost(now, id, &text, None);
-                self.requests.push_back(crate::base::request::Request::Close(id.into()));
+                self.shared.requests.push_back(crate::base::request::Request::Close(id.into()));
                 Passed::Closed
             }
         }
@@ -954,7 +954,7 @@ impl Pooler {
             LogLevel::Error,
             format!("{id}: protocol violation by the server: {what}"),
         );
-        self.requests.push_back(crate::base::request::Request::Close(id.into()));
+        self.shared.requests.push_back(crate::base::request::Request::Close(id.into()));
         self.server_lost(now, id, "bad packet from server", None);
     }
 }

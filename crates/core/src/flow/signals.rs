@@ -104,11 +104,11 @@ impl Pooler {
             return Some(ended);
         }
         let settings = self.client_mut(id).shape.parse_settings().clone();
-        let answer = self.statements.intern(call.kind.answer(), &[0, 0], &settings);
+        let answer = self.shared.statements.intern(call.kind.answer(), &[0, 0], &settings);
         self.ensure_held(server_id, &answer);
         self.server_mut(server_id).queue.push(Entry::forward(Expect::Bind));
         let (portal, name) = (names.portal, answer.server_name());
-        self.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             Writer::new(bytes).message(b'B', |to| {
                 for name in [portal, name] {
                     to.extend_from_slice(name);

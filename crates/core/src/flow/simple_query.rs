@@ -23,7 +23,7 @@ impl Pooler {
         tracked: bool,
     ) -> Step {
         // Statements of ours are short; what may do something to the session need not be.
-        let looks = self.settings.keeps_sessions;
+        let looks = self.shared.settings.keeps_sessions;
         let read_bytes_max = if looks {
             INSPECT_BYTES_MAX
         } else if tracked {

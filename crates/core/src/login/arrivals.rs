@@ -47,7 +47,7 @@ impl Pooler {
             let arriving = |id: &ClientId| clients.get(id.0).is_some_and(Client::is_arriving);
             arrivals.queue.retain(arriving);
         }
-        let places = self.settings.max_client_conn.saturating_sub(self.client_count);
+        let places = self.shared.settings.max_client_conn.saturating_sub(self.client_count);
         if self.arrivals.count > places.saturating_add(ARRIVALS_RESERVE) {
             self.turn_one_away(now);
         }

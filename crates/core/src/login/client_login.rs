@@ -153,7 +153,7 @@ impl Pooler {
         if database == CONSOLE_DATABASE && user == CONSOLE_DATABASE && unix && own_uid {
             return self.open_console(now, id, &user, Access::Admin);
         }
-        let method = match self.config.global.auth_type {
+        let method = match self.shared.config.global.auth_type {
             AuthType::Any => ClientAuthMethod::Any,
             AuthType::Trust => ClientAuthMethod::Trust,
             AuthType::Plain => ClientAuthMethod::Plain,
@@ -169,6 +169,7 @@ impl Pooler {
         self.random.fill_bytes(&mut nonces.md5_salt);
         self.random.fill_bytes(&mut nonces.scram);
         let known = self
+            .shared
             .config
             .auth_users
             .get(&user)
@@ -186,7 +187,7 @@ impl Pooler {
         let rules = ClientAuthRules {
             mock_key: self.mock_key,
             mock_secret: self.mock_secret(&user, lookup.is_some()),
-            scram_iterations: self.config.global.scram_iterations,
+            scram_iterations: self.shared.config.global.scram_iterations,
         };
         let auth = Box::new(ClientAuth::new(method, user.as_bytes(), nonces, rules));
         match (known, lookup) {
@@ -274,7 +275,7 @@ impl Pooler {
         }
         // Logged in on the way: the rest belongs to the session.
         if at < input.len() && self.clients.get(id.0).is_some() {
-            self.requests.push_back(Request::Resume(id.into()));
+            self.shared.requests.push_back(Request::Resume(id.into()));
         }
         if self.clients.get(id.0).is_some() {
             at
@@ -291,7 +292,7 @@ impl Pooler {
                 && client.waiting == Waiting::ForTurn
             {
                 client.waiting = Waiting::No;
-                self.requests.push_back(Request::Resume(id.into()));
+                self.shared.requests.push_back(Request::Resume(id.into()));
             }
         }
     }
@@ -349,8 +350,8 @@ impl Pooler {
                 "An administrator has disabled it.",
             );
         }
-        if self.config.global.auth_type == AuthType::Any
-            && self.config.database(&database).is_some_and(|d| d.user.is_none())
+        if self.shared.config.global.auth_type == AuthType::Any
+            && self.shared.config.database(&database).is_some_and(|d| d.user.is_none())
         {
             let message = "auth_type = any requires a database with a forced user";
             return self.fail_client(
@@ -362,7 +363,7 @@ impl Pooler {
                 "Add user= to the database's line.",
             );
         }
-        let full = self.client_count >= self.settings.max_client_conn;
+        let full = self.client_count >= self.shared.settings.max_client_conn;
         let counted = if full {
             Err((Trouble::TooManyClients, "max_client_conn"))
         } else {
@@ -462,10 +463,10 @@ impl Pooler {
         match &login.stage {
             Some(Stage::AuthQuery(..)) => {
                 let (user, database) = (login.wishes.user.clone(), login.wishes.database.clone());
-                let entry = self.config.database(&database);
+                let entry = self.shared.config.database(&database);
                 let query = match &entry {
-                    Some(entry) => self.config.auth_query(entry).to_string(),
-                    None => self.config.global.auth_query.clone(),
+                    Some(entry) => self.shared.config.auth_query(entry).to_string(),
+                    None => self.shared.config.global.auth_query.clone(),
                 };
                 let server = self.server_mut(server_id);
                 server.unnamed = Unnamed::Foreign;
@@ -556,7 +557,7 @@ impl Pooler {
             login.found = secret.clone();
         }
         self.secret_known(now, id, auth, secret);
-        self.requests.push_back(Request::Resume(id.into()));
+        self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
     /// A server has said what it makes of startup parameters.
@@ -645,7 +646,7 @@ impl Pooler {
     /// Welcomes a client that had to wait for it, and takes up what it has sent meanwhile.
     fn welcome_late(&mut self, now: Time, id: ClientId) {
         self.welcome(now, id);
-        self.requests.push_back(Request::Resume(id.into()));
+        self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
     /// AuthenticationOk, ParameterStatus, BackendKeyData, ReadyForQuery: the client is in.
@@ -675,13 +676,13 @@ impl Pooler {
             }
         }
         let changes = changes.iter().map(|(n, v, reported)| (&**n, Some(&**v), *reported));
-        client.shape = self.shapes.change(&welcome, changes);
+        client.shape = self.shared.shapes.change(&welcome, changes);
         client.base = client.shape.clone();
         let (shape, bytes, status) = (client.shape.clone(), client.cancel_key_bytes, client.idle_status());
         self.give_process_id(id);
         let key = self.cancel_key_of(id, bytes);
-        let notify = self.settings.login_notify_message.clone();
-        self.outbox.insert(id.into(), |to| {
+        let notify = self.shared.settings.login_notify_message.clone();
+        self.shared.outbox.insert(id.into(), |to| {
             let mut w = Writer::new(to);
             if let Some(closing) = &login.closing {
                 w.authentication(closing);

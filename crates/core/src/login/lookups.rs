@@ -41,7 +41,7 @@ pub(crate) enum NoLookup {
 impl Pooler {
     /// The pool that auth_query runs in for a user who is not in auth_file.
     pub(crate) fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Result<PoolId, NoLookup> {
-        let config = self.config.clone();
+        let config = self.shared.config.clone();
         let entry = config.database(database);
         let global_user = config.global.auth_user.as_deref();
         let auth_user = entry.as_ref().map_or(global_user, |e| config.auth_user(e));
@@ -86,7 +86,7 @@ impl Pooler {
     pub(crate) fn note_absent_database(&mut self, now: Time, pool_id: PoolId, failure: &LoginFailure) {
         let pool = self.pool(pool_id);
         if pool.is_unproven() && failure.sqlstate == NO_SUCH_DATABASE {
-            let until = now + self.settings.server_login_retry;
+            let until = now + self.shared.settings.server_login_retry;
             let database = Box::from(&*pool.key.database);
             self.lookups.absent.insert(database, until);
         }
@@ -107,7 +107,7 @@ impl Pooler {
         let text = format!("{} cannot look up the user: {why}", label.unwrap_or_default());
         self.log(LogLevel::Warning, text);
         self.secret_known(now, id, auth, None);
-        self.requests.push_back(Request::Resume(id.into()));
+        self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
     /// A user was found with this secret.
@@ -122,7 +122,7 @@ impl Pooler {
     /// What a user who does not exist seems to have: each kind as often as real users have it, and always the same for the
     /// same name.
     pub(crate) fn mock_secret(&self, user: &str, by_query: bool) -> MockSecret {
-        let users = &self.config.auth_users;
+        let users = &self.shared.config.auth_users;
         let is_scram = |s: &&pgweir_config::Secret| matches!(s, pgweir_config::Secret::Scram(_));
         let mut scram = users.values().filter(is_scram).count() as u64;
         let mut all = users.len() as u64;

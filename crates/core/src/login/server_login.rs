@@ -58,7 +58,7 @@ impl Pooler {
             let reads_first = matches!(s.phase, ServerPhase::Reading) && !s.has_served;
             s.pool == pool_id && (reads_first || matches!(s.phase, ServerPhase::Testing))
         };
-        if self.settings.server_check_query.is_none() && !self.catalogs.any_is_read() {
+        if self.shared.settings.server_check_query.is_none() && !self.shared.catalogs.any_is_read() {
             0
         } else {
             self.servers.iter().filter(|(_, s)| soon(s)).count()
@@ -132,7 +132,7 @@ impl Pooler {
     }
 
     pub(crate) fn connect(&mut self, now: Time, pool_id: PoolId) -> ServerId {
-        let shape = self.shapes.empty();
+        let shape = self.shared.shapes.empty();
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let endpoints = &pool.settings.endpoints;
         let endpoint = endpoints[pool.next_endpoint % endpoints.len()].clone();
@@ -199,7 +199,7 @@ impl Pooler {
             quiet_since: now,
         });
         self.count_server_in(pool_id);
-        self.requests.push_back(Request::Connect {
+        self.shared.requests.push_back(Request::Connect {
             server: ServerId(slot),
             endpoint,
         });
@@ -237,8 +237,8 @@ impl Pooler {
         }
         let mut packet = Vec::new();
         StartupPacket::write_startup(&mut packet, ProtocolVersion::V3_0, parameters);
-        self.outbox.insert(id.into(), |to| to.extend_from_slice(&packet));
-        if self.settings.log_connections {
+        self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&packet));
+        if self.shared.settings.log_connections {
             let text = format!(
                 "{} new connection to server (from {})",
                 self.server_label(id),
@@ -280,7 +280,7 @@ impl Pooler {
             if !matches!(server.phase, ServerPhase::Login(_)) {
                 // Logged in: what follows is no part of the login.
                 if at < input.len() {
-                    self.requests.push_back(Request::Resume(id.into()));
+                    self.shared.requests.push_back(Request::Resume(id.into()));
                 }
                 return at;
             }
@@ -354,7 +354,7 @@ impl Pooler {
     }
 
     fn login_failed(&mut self, now: Time, id: ServerId, failure: LoginFailure) {
-        self.requests.push_back(Request::Close(id.into()));
+        self.shared.requests.push_back(Request::Close(id.into()));
         self.server_lost(now, id, "login failed", Some(failure));
     }
 
@@ -416,7 +416,7 @@ impl Pooler {
         } else {
             reason
         };
-        if self.settings.log_disconnections {
+        if self.shared.settings.log_disconnections {
             let text = format!("{} closing because: {reason} (age={age}s)", self.server_label(id));
             self.log(LogLevel::Log, text);
         }
@@ -477,7 +477,7 @@ impl Pooler {
     }
 
     fn opening_failed(&mut self, now: Time, pool_id: PoolId, failure: LoginFailure) {
-        let retry_max = self.settings.server_login_retry;
+        let retry_max = self.shared.settings.server_login_retry;
         let pool = self.pool_mut(pool_id);
         pool.failures_in_a_row += 1;
         let doubled = RETRY_PAUSE_MIN * 2u32.saturating_pow(pool.failures_in_a_row.min(16) - 1);
@@ -521,7 +521,7 @@ impl Pooler {
             // Once: a server that ends by the settings themselves would be followed by the next.
             client.went_elsewhere = true;
             client.waiting = Waiting::No;
-            return self.requests.push_back(Request::Resume(id.into()));
+            return self.shared.requests.push_back(Request::Resume(id.into()));
         }
         if server.fatal.is_some() || matches!(server.passing, Passing::Forward(_)) {
             return self.close_client(now, id, "server connection closed");

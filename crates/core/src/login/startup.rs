@@ -46,7 +46,7 @@ impl Pooler {
                     self.fail_client(now, id, Trouble::BytesBeforeEncryption, message, "", hint);
                     return input.len();
                 }
-                self.outbox.insert(id.into(), |to| to.push(b'N'));
+                self.shared.outbox.insert(id.into(), |to| to.push(b'N'));
                 bytes
             }
             Ok(StartupPacket::Cancel(key)) => {
@@ -56,7 +56,7 @@ impl Pooler {
             Ok(StartupPacket::Startup { version, parameters }) => {
                 self.startup(now, id, version, &parameters);
                 if bytes < input.len() {
-                    self.requests
+                    self.shared.requests
                         .push_back(crate::base::request::Request::Resume(id.into()));
                 }
                 bytes
@@ -102,7 +102,7 @@ impl Pooler {
             Err((trouble, message)) => return self.fail_client(now, id, trouble, &message, "", ""),
         };
         let console = wishes.database == CONSOLE_DATABASE;
-        if self.settings.log_connections {
+        if self.shared.settings.log_connections {
             let replication = match wishes.replication {
                 None => "no",
                 Some(true) => "yes",
@@ -130,9 +130,9 @@ impl Pooler {
                 "Try again in a moment.",
             );
         }
-        if self.client_count >= self.settings.max_client_conn && !console {
+        if self.client_count >= self.shared.settings.max_client_conn && !console {
             let message = "no more connections allowed (max_client_conn)";
-            let detail = format!("max_client_conn is {}", self.settings.max_client_conn);
+            let detail = format!("max_client_conn is {}", self.shared.settings.max_client_conn);
             return self.fail_client(
                 now,
                 id,
@@ -189,14 +189,14 @@ impl Pooler {
                 format!("too many startup parameters: expected at most {SETTINGS_MAX}"),
             ));
         }
-        if self.settings.application_name_add_host {
+        if self.shared.settings.application_name_add_host {
             self.add_host(id, &mut wishes);
         }
         Ok(wishes)
     }
 
     fn ignores(&self, name: &str) -> bool {
-        self.settings
+        self.shared.settings
             .ignore_startup_parameters
             .iter()
             .any(|i| i.eq_ignore_ascii_case(name))

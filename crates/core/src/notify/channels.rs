@@ -148,8 +148,8 @@ impl Pooler {
         };
         let messages = std::mem::take(&mut channels.unheard);
         channels.unheard_bytes = channels.later.iter().map(|m| m.len()).sum();
-        self.state_stats.notifications += messages.len() as u64;
-        self.outbox.insert(id.into(), |to| {
+        self.shared.state_stats.notifications += messages.len() as u64;
+        self.shared.outbox.insert(id.into(), |to| {
             for message in &messages {
                 to.extend_from_slice(message);
             }
@@ -198,7 +198,7 @@ impl Pooler {
         }
         if own {
             let told = from_itself(self.process_id_told(id), message);
-            self.outbox.insert(id.into(), |to| to.extend_from_slice(&told));
+            self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&told));
         }
         !own
     }
@@ -260,7 +260,7 @@ impl Pooler {
         self.say_unheard(id);
         self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Idle));
         self.goes_on(id);
-        let always = self.settings.probe_always;
+        let always = self.shared.settings.probe_always;
         let client = self.client_mut(id);
         client.used_server |= always;
         if let Some(server_id) = client.link {

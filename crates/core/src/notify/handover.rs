@@ -161,7 +161,7 @@ impl Pooler {
             names: Vec::new(),
             stale: false,
         };
-        let statement = self.own_statements.listening_channels.clone();
+        let statement = self.shared.own_statements.listening_channels.clone();
         let deferrable = self.server_mut(server_id).shape.is_deferrable();
         if deferrable {
             self.own_begin(server_id);
@@ -276,8 +276,8 @@ impl Pooler {
         ] {
             queue.push(Entry::probe(expect));
         }
-        let name = &*self.own_statements.names.channels;
-        self.outbox.insert(server_id.into(), |bytes| {
+        let name = &*self.shared.own_statements.names.channels;
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.close(b'S', name);
             writer.parse(name, text, &[0, 0]);
@@ -465,7 +465,7 @@ impl Pooler {
             channels.moving = if away { Moving::No } else { Moving::Stays };
             self.listeners.forget_mark(mark);
             if away {
-                self.state_stats.listens_moved += 1;
+                self.shared.state_stats.listens_moved += 1;
                 self.listens_no_more(id);
             }
             self.goes_on(id);
@@ -480,7 +480,7 @@ impl Pooler {
         client.pins.set(PinReason::Listening, false);
         if !client.pins.of_session() {
             client.pinned = None;
-            self.state_stats.unpinned += 1;
+            self.shared.state_stats.unpinned += 1;
         }
     }
 
@@ -490,7 +490,7 @@ impl Pooler {
             && matches!(client.waiting, Waiting::ForListener { .. })
         {
             client.waiting = Waiting::No;
-            self.requests.push_back(Request::Resume(id.into()));
+            self.shared.requests.push_back(Request::Resume(id.into()));
         }
     }
 
@@ -548,7 +548,7 @@ impl Pooler {
             }
             return Some(Step::Wait);
         }
-        let runs = message.tag != FrontendTag::Parse || self.settings.max_prepared_statements == 0;
+        let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
         if runs && has_word(&text, b"unlisten") {
             let statements = pgweir_sql::statements(&text).unwrap_or_default();
             let gone = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
@@ -578,7 +578,7 @@ impl Pooler {
 
     /// Moves that wait for a listener to come up, and moves that take too long.
     pub(crate) fn time_moves(&mut self, now: Time) {
-        if !self.settings.keeps_sessions && self.listeners.is_empty() {
+        if !self.shared.settings.keeps_sessions && self.listeners.is_empty() {
             return;
         }
         self.hear_what_waits();

@@ -92,7 +92,7 @@ impl Pooler {
     /// What a user may do on the console; `None` where it has no business there. Under `auth_type = any` names prove
     /// nothing, so everyone is an administrator, as in PgBouncer.
     pub(crate) fn console_access(&self, user: &str) -> Option<Access> {
-        let g = &self.config.global;
+        let g = &self.shared.config.global;
         if g.auth_type == AuthType::Any || g.admin_users.contains(user) {
             Some(Access::Admin)
         } else {
@@ -115,7 +115,7 @@ impl Pooler {
         match command {
             Command::Reload => {
                 say(self, "got SIGHUP, re-reading config");
-                self.requests.push_back(Request::Reload { by: None });
+                self.shared.requests.push_back(Request::Reload { by: None });
             }
             Command::ShutdownWaitForClients if !ending => {
                 say(self, "got SIGTERM, shutting down, waiting for all clients disconnect");

@@ -13,7 +13,7 @@ impl Pooler {
     /// stats_period is over.
     pub(crate) fn stats_round(&mut self, now: Time) {
         let totals = self.stats_by_database();
-        if !self.admin.periods.end(now, &totals) || !self.settings.log_stats {
+        if !self.admin.periods.end(now, &totals) || !self.shared.settings.log_stats {
             return;
         }
         let a = self.average_of_all(now);
@@ -76,7 +76,7 @@ impl Pooler {
             .any(|(_, other)| other.key.database == pool.key.database);
         let catalog = pool.catalog_key();
         if !self.live_pools().any(|(_, other)| other.catalog_key() == catalog) {
-            self.catalogs.forget(&catalog);
+            self.shared.catalogs.forget(&catalog);
         }
         self.admin.periods.keep(&pool.key.database, &pool.stats, last);
     }

@@ -107,7 +107,7 @@ impl Pooler {
         self.time_deferred_begins(now);
         self.time_clients(now);
         if now >= self.timers.next_stats {
-            self.timers.next_stats = now + self.settings.stats_period;
+            self.timers.next_stats = now + self.shared.settings.stats_period;
             self.stats_round(now);
         }
     }
@@ -123,13 +123,13 @@ impl Pooler {
         let over = |limit: Option<Duration>, since: Time| limit.is_some_and(|l| now - since > l);
         match server.phase {
             ServerPhase::Connecting | ServerPhase::Login(_) => {
-                if over(self.settings.server_connect_timeout, server.connect_time) {
+                if over(self.shared.settings.server_connect_timeout, server.connect_time) {
                     let failure = crate::base::pool_id::LoginFailure {
                         sqlstate: String::new(),
                         message: "connecting to the server took longer than server_connect_timeout".into(),
                         temporary: true,
                     };
-                    self.requests.push_back(crate::base::request::Request::Close(id.into()));
+                    self.shared.requests.push_back(crate::base::request::Request::Close(id.into()));
                     self.server_lost(now, id, "connect timeout", Some(failure));
                 }
             }
@@ -167,6 +167,7 @@ impl Pooler {
         } else if pool.settings.size > 0 && pool.servers > pool.settings.size && pool.waiting.is_empty() {
             "reserve server is not needed any more"
         } else if self
+            .shared
             .settings
             .server_idle_timeout
             .is_some_and(|l| now - server.since > l)
@@ -185,7 +186,7 @@ impl Pooler {
         if self.clients.get(client_id.0).is_none() {
             return;
         }
-        if let (Some(reason), true, true) = (server.close_reason, self.settings.server_fast_close, server.is_clean()) {
+        if let (Some(reason), true, true) = (server.close_reason, self.shared.settings.server_fast_close, server.is_clean()) {
             let hint = "The setting server_fast_close does not wait for the end of the session.";
             return self.fail_client(now, client_id, Trouble::Killed, reason, "", hint);
         }
@@ -251,7 +252,7 @@ impl Pooler {
         if over(settings.client_idle_timeout, server.ready_time) {
             return Some((Trouble::ClientIdleTimeout, "client_idle_timeout", "client_idle_timeout"));
         }
-        if client.pins.of_session() && over(self.settings.pin_idle_timeout, server.ready_time) {
+        if client.pins.of_session() && over(self.shared.settings.pin_idle_timeout, server.ready_time) {
             return Some((Trouble::PinIdleTimeout, "pin_idle_timeout", "pin_idle_timeout"));
         }
         None
@@ -273,9 +274,9 @@ impl Pooler {
         }
         let unused = now - pool.last_used;
         let over = |limit: Option<Duration>| limit.is_some_and(|l| unused > l);
-        let idle_pool = over(self.settings.pool_idle_timeout);
+        let idle_pool = over(self.shared.settings.pool_idle_timeout);
         let auto_database =
-            pool.auto && pool.servers == 0 && (over(self.settings.autodb_idle_timeout) || pool.is_unproven());
+            pool.auto && pool.servers == 0 && (over(self.shared.settings.autodb_idle_timeout) || pool.is_unproven());
         if !idle_pool && !auto_database || self.pool_is_referenced(pool_id) || self.keeps_warm(pool_id) {
             return;
         }
@@ -303,7 +304,7 @@ impl Pooler {
 
     fn time_waiters(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pool(pool_id);
-        let (limit, notify) = (pool.settings.query_wait_timeout, self.settings.query_wait_notify);
+        let (limit, notify) = (pool.settings.query_wait_timeout, self.shared.settings.query_wait_notify);
         let Some(shortest) = [limit, notify].into_iter().flatten().min() else {
             return;
         };
@@ -359,7 +360,7 @@ impl Pooler {
         };
         let waited = now - since;
         let uses_reserve = pool.settings.size > 0 && pool.settings.reserve_size > 0;
-        if uses_reserve && waited > self.settings.reserve_pool_timeout && pool.connecting == 0 {
+        if uses_reserve && waited > self.shared.settings.reserve_pool_timeout && pool.connecting == 0 {
             let in_reserve = pool.servers >= pool.settings.size;
             if self.open_server(now, pool_id, true) && in_reserve {
                 let label = self
@@ -423,6 +424,7 @@ impl Pooler {
     fn keeps_warm(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
         let forced = self
+            .shared
             .config
             .databases
             .get(&*pool.key.database)
@@ -432,7 +434,7 @@ impl Pooler {
     }
 
     fn time_deferred_begins(&mut self, now: Time) {
-        let Some(limit) = self.settings.deferred_begin else {
+        let Some(limit) = self.shared.settings.deferred_begin else {
             return;
         };
         while let Some(&(id, since)) = self.deferred.front() {
@@ -451,7 +453,7 @@ impl Pooler {
     }
 
     fn time_clients(&mut self, now: Time) {
-        let login = self.settings.client_login_timeout;
+        let login = self.shared.settings.client_login_timeout;
         if now < self.timers.next_clients {
             return;
         }
@@ -468,7 +470,7 @@ impl Pooler {
                 {
                     self.fail_client(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
                 }
-                ClientPhase::Cancelling if self.settings.cancel_wait_timeout.is_some_and(|l| now - client.connect_time > l) => {
+                ClientPhase::Cancelling if self.shared.settings.cancel_wait_timeout.is_some_and(|l| now - client.connect_time > l) => {
                     self.close_client(now, id, "cancel_wait_timeout");
                 }
                 ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {

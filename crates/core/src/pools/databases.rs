@@ -83,7 +83,7 @@ impl Pooler {
         kind: PoolKind,
         start: Box<[StartupValue]>,
     ) -> Result<PoolId, NoPool> {
-        let entry = self.config.database(database).ok_or(NoPool::NoSuchDatabase)?;
+        let entry = self.shared.config.database(database).ok_or(NoPool::NoSuchDatabase)?;
         let pool_user = match kind {
             PoolKind::AuthQuery => user,
             _ => entry.user.as_deref().unwrap_or(user),
@@ -100,11 +100,11 @@ impl Pooler {
         if !self.may_start_otherwise(&key) {
             return Err(NoPool::TooManyStarts);
         }
-        let mut settings = PoolSettings::new(&self.config, &entry, pool_user);
+        let mut settings = PoolSettings::new(&self.shared.config, &entry, pool_user);
         settings.suit(kind);
         let credential = self.stored_credential(database, pool_user);
         let mut pool = Pool::new(now, key.clone(), settings, credential);
-        pool.auto = !self.config.databases.contains_key(database);
+        pool.auto = !self.shared.config.databases.contains_key(database);
         if pool.auto {
             let text = format!("registered new auto-database: {database}");
             self.log(crate::base::request::LogLevel::Log, text);
@@ -123,12 +123,12 @@ impl Pooler {
 
     /// What the configuration knows for logging in to a database's servers as a user.
     pub(crate) fn stored_credential(&self, database: &str, user: &str) -> Credential {
-        let entry = self.config.database(database);
+        let entry = self.shared.config.database(database);
         let forced = entry.as_ref().and_then(|e| {
             let password = e.password.as_ref()?;
             (e.user.as_deref() == Some(user) || e.user.is_none()).then_some(password)
         });
-        match forced.or_else(|| self.config.auth_users.get(user)) {
+        match forced.or_else(|| self.shared.config.auth_users.get(user)) {
             Some(secret) => match pgweir_auth::Secret::parse(secret.text().as_bytes()) {
                 Ok(secret) => Credential::from_secret(&secret),
                 Err(_) => Credential::Nothing,
@@ -140,14 +140,15 @@ impl Pooler {
     /// Pools that must have servers before any client comes: `min_pool_size` where the user is known.
     pub(crate) fn make_pools_to_keep_warm(&mut self, now: Time) {
         let warm: Vec<(String, String)> = self
+            .shared
             .config
             .databases
             .values()
             .filter_map(|d| Some((d.name.clone(), d.user.clone()?)))
             .filter(|(name, user)| {
-                self.config
+                self.shared.config
                     .database(name)
-                    .is_some_and(|d| self.config.min_pool_size(&d, user) > 0)
+                    .is_some_and(|d| self.shared.config.min_pool_size(&d, user) > 0)
             })
             .collect();
         for (database, user) in warm {
@@ -163,7 +164,7 @@ impl Pooler {
             self.databases.of_database(&pool.key.database),
             self.databases.of_user(login_user),
         );
-        let of_user_max = self.config.max_user_client_connections(login_user).unwrap_or(0);
+        let of_user_max = self.shared.config.max_user_client_connections(login_user).unwrap_or(0);
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
         if reached(pool.settings.max_db_client_connections, of_database.clients) {
             return Err((Trouble::TooManyClients, "max_db_client_connections"));

@@ -176,7 +176,7 @@ impl Pooler {
         }
         let of = &meaning.statement;
         let kind = if of.is_own() { of.kind } else { Kind::Own };
-        let own = self.statements.intern_own(
+        let own = self.shared.statements.intern_own(
             kind,
             name,
             &of.query,
@@ -211,7 +211,7 @@ impl Pooler {
         let client = self.clients.get(id.0).expect("looked up by the caller");
         match verdict {
             Deallocate(_) | DeallocateAll => true,
-            Prepare(_) => self.settings.max_prepared_statements > 0,
+            Prepare(_) => self.shared.settings.max_prepared_statements > 0,
             Execute(name) => client.statement(name).is_some(),
             _ => false,
         }
@@ -245,12 +245,13 @@ impl Pooler {
         }
         let settings = client.shape.parse_settings().clone();
         let statement = self
+            .shared
             .statements
             .intern_own(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
-        let meaning = Meaning::new(statement.clone(), self.statements.tick());
+        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         client.names_mut().set(name, Some(meaning));
         self.own_name_comes(server_id, name);
-        let now = self.statements.now();
+        let now = self.shared.statements.now();
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
         self.lends(server_id);
@@ -276,8 +277,8 @@ impl Pooler {
         queue.push(Entry::skip(Expect::Execute).with(effect));
         queue.push(Entry::skip(Expect::Close));
         queue.push(Entry::skip(Expect::Close));
-        let preparing = &*self.own_statements.names.preparing;
-        self.outbox.insert(server_id.into(), |bytes| {
+        let preparing = &*self.shared.own_statements.names.preparing;
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             // A Parse that failed in front of its Execute may have left it there.
             writer.close(b'S', preparing);
@@ -296,6 +297,7 @@ impl Pooler {
         effect.name = self.end_name(id, server_id, name).and_then(|e| e.name);
         let settings = self.client_mut(id).shape.parse_settings().clone();
         let empty = self
+            .shared
             .statements
             .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
         self.own_name_comes(server_id, name);
@@ -308,7 +310,7 @@ impl Pooler {
             ..Effect::default()
         };
         server.queue.push(Entry::skip(Expect::Parse).with(made));
-        self.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.close(b'S', name);
             writer.parse(name, b"", &[0, 0]);

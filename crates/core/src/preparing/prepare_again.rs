@@ -37,7 +37,7 @@ impl Pooler {
                     ..Effect::default()
                 };
                 server.queue.push(Entry::skip(Expect::Close).with(effect));
-                self.outbox
+                self.shared.outbox
                     .insert(server_id.into(), |b| Writer::new(b).close(b'S', b""));
             }
         }
@@ -84,8 +84,8 @@ impl Pooler {
     /// Whether every message of this server's clients that could change its prepared statements is looked at.
     fn sees_all_of(&self, server_id: ServerId) -> bool {
         let pool = self.servers.get(server_id.0).map(|s| self.pool(s.pool));
-        self.settings.keeps_sessions
-            && self.settings.max_prepared_statements > 0
+        self.shared.settings.keeps_sessions
+            && self.shared.settings.max_prepared_statements > 0
             && pool.is_some_and(|p| p.settings.mode != PoolMode::Session)
     }
 
@@ -115,7 +115,7 @@ impl Pooler {
         if statement.id > OWN_ID_MAX && !statement.is_own() {
             self.make_room(server_id);
         }
-        let now = self.statements.now();
+        let now = self.shared.statements.now();
         if statement.is_own() {
             self.lends(server_id);
         }
@@ -127,7 +127,7 @@ impl Pooler {
         let pool = server.pool;
         let counts = u64::from(statement.id > OWN_ID_MAX);
         self.pool_mut(pool).stats.server_parse_count += counts;
-        self.state_stats.parses_injected += counts;
+        self.shared.state_stats.parses_injected += counts;
         let effect = Effect {
             server_gains: Some(statement.clone()),
             ..Effect::default()
@@ -160,7 +160,7 @@ impl Pooler {
             self.prepare_by_sql(server_id, statement, entry.effect.map(|e| *e).unwrap_or_default());
         } else {
             self.server_mut(server_id).queue.push(entry);
-            self.outbox.insert(server_id.into(), |b| {
+            self.shared.outbox.insert(server_id.into(), |b| {
                 Writer::new(b).parse(name, &statement.query, types)
             });
         }
@@ -175,20 +175,20 @@ impl Pooler {
     /// Closes what a client's name may still mean to its server: a statement that was made to be deallocated and was not.
     pub(crate) fn close_whatever(&mut self, server_id: ServerId, name: &[u8]) {
         self.server_mut(server_id).queue.push(Entry::skip(Expect::Close));
-        self.outbox
+        self.shared.outbox
             .insert(server_id.into(), |b| Writer::new(b).close(b'S', name));
     }
 
     /// The name for what is used once is closed, to be given to something by the Parse that the caller sends next. What is
     /// left of it is hidden from clients like all that is under our names.
     pub(crate) fn takes_scratch(&mut self, server_id: ServerId) {
-        let scratch = self.own_statements.scratch.clone();
+        let scratch = self.shared.own_statements.scratch.clone();
         if self.server_mut(server_id).held.touch(scratch.id) {
             self.inject_close(server_id, &scratch);
         } else {
             self.close_whatever(server_id, scratch.server_name());
         }
-        let now = self.statements.now();
+        let now = self.shared.statements.now();
         let effect = Effect {
             server_gains: Some(scratch.clone()),
             ..Effect::default()
@@ -220,7 +220,7 @@ impl Pooler {
     /// this very segment may have changed them, and only the server knows. They end with the transaction at the latest, so
     /// what the client has set for its session stays what it is.
     fn set_for_parse(&mut self, server_id: ServerId, settings: &[(Arc<str>, Arc<str>)]) {
-        let statement = self.own_statements.set_for_parse.clone();
+        let statement = self.shared.own_statements.set_for_parse.clone();
         for (name, value) in settings {
             let kept = self.kept_name(name);
             let values = [name.as_bytes(), value.as_bytes(), kept.as_bytes()];
@@ -230,7 +230,7 @@ impl Pooler {
 
     /// Gives settings the values that [`Pooler::set_for_parse`] has kept.
     fn set_back(&mut self, server_id: ServerId, settings: &[(Arc<str>, Arc<str>)]) {
-        let statement = self.own_statements.set_back.clone();
+        let statement = self.shared.own_statements.set_back.clone();
         for (name, _) in settings {
             let kept = self.kept_name(name);
             self.run_in_own_portal(server_id, &statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
@@ -239,7 +239,7 @@ impl Pooler {
 
     /// The custom setting that keeps a setting's value.
     fn kept_name(&self, name: &str) -> String {
-        [&self.own_statements.names.kept_prefix, ".", name].concat()
+        [&self.shared.own_statements.names.kept_prefix, ".", name].concat()
     }
 
     /// Runs a statement of our own in the midst of the client's segment.
@@ -254,8 +254,8 @@ impl Pooler {
         for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
             queue.push(Entry::skip(expect));
         }
-        let (name, portal) = (statement.server_name(), &*self.own_statements.names.portal);
-        self.outbox.insert(server_id.into(), |bytes| {
+        let (name, portal) = (statement.server_name(), &*self.shared.own_statements.names.portal);
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.bind_portal(portal, name, values);
             writer.execute_portal(portal);
@@ -266,7 +266,7 @@ impl Pooler {
     /// Closes the least recently used statements until one more fits. Portals bound before keep their plan, so this is
     /// safe anywhere in a batch.
     pub(crate) fn make_room(&mut self, server_id: ServerId) {
-        let limit = self.settings.max_prepared_statements;
+        let limit = self.shared.settings.max_prepared_statements;
         while let Some(victim) = self.server_mut(server_id).held.evict_for(limit) {
             self.inject_close(server_id, &victim);
         }
@@ -281,7 +281,7 @@ impl Pooler {
         };
         server.queue.push(Entry::skip(Expect::Close).with(effect));
         let name = statement.server_name();
-        self.outbox
+        self.shared.outbox
             .insert(server_id.into(), |b| Writer::new(b).close(b'S', name));
     }
 }

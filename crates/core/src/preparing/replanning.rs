@@ -65,7 +65,7 @@ impl Pooler {
         by: Expect,
         described: bool,
     ) -> Use {
-        let now = self.statements.now();
+        let now = self.shared.statements.now();
         let Some(meaning) = self.clients.get(id.0).and_then(|c| c.names.as_ref()?.get(name)) else {
             return Use::GoesOn;
         };
@@ -115,7 +115,7 @@ impl Pooler {
                 self.compare_rows(id, server_id, &statement, told.filter(|_| !failed))
             }
             Need::Check | Need::Replan => {
-                self.state_stats.re_prepares += 1;
+                self.shared.state_stats.re_prepares += 1;
                 self.prepare_anew_with(server_id, &statement, types.as_ref());
                 self.compare_rows(id, server_id, &statement, told)
             }
@@ -130,9 +130,9 @@ impl Pooler {
         let meaning = names.and_then(|n| n.get_mut(name)).expect("looked up by the caller");
         let of = &meaning.statement;
         let statement = if of.is_private {
-            self.statements.intern_for_one(&of.query, meaning.types(), &of.settings)
+            self.shared.statements.intern_for_one(&of.query, meaning.types(), &of.settings)
         } else {
-            self.statements.intern(&of.query, meaning.types(), &of.settings)
+            self.shared.statements.intern(&of.query, meaning.types(), &of.settings)
         };
         meaning.statement = statement.clone();
         match self.before_use(id, server_id, name, by, described) {
@@ -157,7 +157,7 @@ impl Pooler {
 
     /// Asks whether a plan can still be used, in a segment of our own.
     fn check_plan(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        self.state_stats.plan_checks += 1;
+        self.shared.state_stats.plan_checks += 1;
         self.describe_for_us(server_id, statement, To::Check);
         let queue = &mut self.server_mut(server_id).queue;
         queue.push(Entry::skip(Expect::Sync));
@@ -178,13 +178,13 @@ impl Pooler {
             return Use::GoesOn;
         }
         self.describe_for_us(server_id, statement, To::Skip);
-        self.outbox
+        self.shared.outbox
             .insert(server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));
         self.waits_for_replies(id)
     }
 
     fn describe_for_us(&mut self, server_id: ServerId, statement: &Arc<Statement>, to: To) {
-        let asked = self.statements.now();
+        let asked = self.shared.statements.now();
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         if let Some(copy) = server.held.copy_mut(statement.id) {
             copy.asked = true;
@@ -196,7 +196,7 @@ impl Pooler {
         };
         server.queue.push(entry);
         let name = statement.server_name();
-        self.outbox
+        self.shared.outbox
             .insert(server_id.into(), |bytes| Writer::new(bytes).describe(b'S', name));
     }
 
@@ -223,7 +223,7 @@ impl Pooler {
 
     /// The server has refused our question: it is asked nothing more before it has prepared the statement again.
     pub(crate) fn check_failed(&mut self, server_id: ServerId, sqlstate: &[u8]) {
-        self.state_stats.retries += u64::from(sqlstate == b"0A000");
+        self.shared.state_stats.retries += u64::from(sqlstate == b"0A000");
         let server = self.server_mut(server_id);
         for entry in server.queue.take_to_sync() {
             if let Some(copy) = server.held.copy_mut(entry.uses) {
@@ -268,8 +268,8 @@ impl Pooler {
             ..Entry::forward(Expect::Bind)
         };
         self.server_mut(server_id).queue.push(entry);
-        self.outbox.insert(server_id.into(), |bytes| {
-            Writer::new(bytes).bind_text(&self.own_statements.names.nowhere, &[])
+        self.shared.outbox.insert(server_id.into(), |bytes| {
+            Writer::new(bytes).bind_text(&self.shared.own_statements.names.nowhere, &[])
         });
         self.drop_message(id, message)
     }
@@ -287,7 +287,7 @@ impl Pooler {
 
     /// What is about to run may end prepared statements, the pooler's own as well, and make others under their names.
     pub(crate) fn doubt_statements(&mut self, server_id: ServerId) {
-        let now = self.statements.tick();
+        let now = self.shared.statements.tick();
         self.server_mut(server_id).held.doubt(now);
     }
 

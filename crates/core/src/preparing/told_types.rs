@@ -26,14 +26,14 @@ impl Pooler {
             describes: Some((name.into(), None)),
             ..Effect::default()
         };
-        let asked = self.statements.now();
+        let asked = self.shared.statements.now();
         let entry = Entry {
             asked,
             ..Entry::skip(Expect::Describe).using(statement.id).with(effect)
         };
         self.server_mut(server_id).queue.push(entry);
         let server_name = statement.server_name();
-        self.outbox
+        self.shared.outbox
             .insert(server_id.into(), |bytes| Writer::new(bytes).describe(b'S', server_name));
     }
 
@@ -61,10 +61,10 @@ impl Pooler {
         // The unnamed one: from here on it is the statement with these types, which is what this server has.
         if let Some(unnamed) = client.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
             *unnamed = if unnamed.is_private {
-                self.statements
+                self.shared.statements
                     .intern_for_one(&unnamed.query, types.bytes(), &unnamed.settings)
             } else {
-                self.statements.intern(&unnamed.query, types.bytes(), &unnamed.settings)
+                self.shared.statements.intern(&unnamed.query, types.bytes(), &unnamed.settings)
             };
             if server.unnamed == Unnamed::Statement(uses) {
                 server.unnamed = Unnamed::Statement(unnamed.id);

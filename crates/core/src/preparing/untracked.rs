@@ -51,7 +51,7 @@ impl Pooler {
     ) -> Step {
         let inspects = self.keeps_session(id);
         let short = message.total <= FOLLOWED_BYTES_MAX || message.is_whole() && message.total <= INSPECT_BYTES_MAX;
-        if self.settings.keeps_sessions && (inspects || short) {
+        if self.shared.settings.keeps_sessions && (inspects || short) {
             if message.total > INSPECT_BYTES_MAX {
                 let waits = self.inspect_text(now, id, server_id, message, None, &Statement::Other);
                 if let Err(step) = waits {

@@ -57,7 +57,7 @@ impl Pooler {
     /// The server has answered.
     pub(crate) fn idle_limit_lifted(&mut self, now: Time, id: ServerId) {
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
-        server.shape = self.shapes.change(&server.shape, [(IDLE_LIMIT, None, false)]);
+        server.shape = self.shared.shapes.change(&server.shape, [(IDLE_LIMIT, None, false)]);
         self.server_is_free(now, id);
     }
 

@@ -40,7 +40,7 @@ impl Pooler {
     /// Whether this client's session is kept for it from server to server.
     pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
         let pool = self.clients.get(id.0).and_then(|c| c.pool);
-        self.settings.keeps_sessions
+        self.shared.settings.keeps_sessions
             && pool.is_some_and(|p| {
                 let pool = self.pool(p);
                 pool.settings.mode != PoolMode::Session && !pool.key.kind.is_replication()
@@ -252,7 +252,7 @@ impl Pooler {
         let pool = self.server_mut(server_id).pool;
         if self.pool(pool).lends {
             // What a PREPARE of ours that failed has left.
-            let preparing = self.own_statements.names.preparing.clone();
+            let preparing = self.shared.own_statements.names.preparing.clone();
             self.close_whatever(server_id, &preparing);
         }
     }
@@ -309,7 +309,7 @@ impl Pooler {
         names: &BindNames<'_>,
         message: &Message<'_>,
     ) -> Option<Step> {
-        if !self.settings.keeps_sessions {
+        if !self.shared.settings.keeps_sessions {
             return None;
         }
         if !statement.effects.is_empty() {

@@ -215,7 +215,7 @@ impl Pooler {
         }
         if !client.pins.contains(reason) {
             client.pins.insert(reason);
-            self.state_stats.pinned(reason);
+            self.shared.state_stats.pinned(reason);
         }
     }
 
@@ -225,7 +225,7 @@ impl Pooler {
         let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
             return false;
         };
-        let always = self.settings.probe_always
+        let always = self.shared.settings.probe_always
             && self.keeps_session(id)
             && self.clients.get(id.0).is_some_and(|c| c.used_server);
         let Some(client) = self.clients.get_mut(id.0) else {
@@ -242,7 +242,7 @@ impl Pooler {
         }
         if always {
             about.effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
-            if self.settings.probe_always_locks {
+            if self.shared.settings.probe_always_locks {
                 about.effects |= Effects::LOCKS;
             }
         }
@@ -273,7 +273,7 @@ impl Pooler {
             return true;
         }
         let hidden = asks.settings.then(|| self.hidden_settings_of(id, &mut about));
-        self.state_stats.probes += 1;
+        self.shared.state_stats.probes += 1;
         let locks = asks.pins.then_some(asks.locks);
         self.send_probe(server_id, locks, hidden.as_deref(), about);
         true
@@ -301,9 +301,9 @@ impl Pooler {
     /// names of settings to ask for beside those that `pg_settings` shows; `None` asks for no settings at all.
     fn send_probe(&mut self, server_id: ServerId, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
         let (pins, settings, set_config) = (
-            self.own_statements.probe_pins.clone(),
-            self.own_statements.probe_settings.clone(),
-            self.own_statements.set_config_local.clone(),
+            self.shared.own_statements.probe_pins.clone(),
+            self.shared.own_statements.probe_settings.clone(),
+            self.shared.own_statements.set_config_local.clone(),
         );
         if about.probes_failed > 0 {
             self.forget_own_statements(server_id);
@@ -386,7 +386,7 @@ impl Pooler {
         queue.push(Entry::probe(Expect::Bind));
         queue.push(Entry::probe(Expect::Execute));
         let name = statement.server_name();
-        self.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.bind_text(name, values);
             writer.execute();
@@ -395,13 +395,13 @@ impl Pooler {
 
     /// Begins a transaction that no default of the client's can hold up, for statements of the pooler's own.
     pub(crate) fn own_begin(&mut self, server_id: ServerId) {
-        let begin = self.own_statements.begin_plain.clone();
+        let begin = self.shared.own_statements.begin_plain.clone();
         self.probe_with(server_id, &begin, &[]);
     }
 
     /// Ends what [`Pooler::own_begin`] began.
     pub(crate) fn own_commit(&mut self, server_id: ServerId) {
-        let commit = self.own_statements.commit.clone();
+        let commit = self.shared.own_statements.commit.clone();
         self.probe_with(server_id, &commit, &[]);
     }
 
@@ -490,7 +490,7 @@ impl Pooler {
         let client = self.client_mut(id);
         if client.waiting == Waiting::ForProbe {
             client.waiting = Waiting::No;
-            self.requests.push_back(Request::Resume(id.into()));
+            self.shared.requests.push_back(Request::Resume(id.into()));
         }
         if let Some(held) = probe.pins {
             self.channels_may_have_changed(now, id);
@@ -514,7 +514,7 @@ impl Pooler {
                 .held
                 .temporary_objects(has_objects || may_make_more);
             if before.of_session() && !pins.of_session() {
-                self.state_stats.unpinned += 1;
+                self.shared.state_stats.unpinned += 1;
             }
             if probe.temporary_schema {
                 let another_s = self.server_mut(server_id).temporary_schema;
@@ -557,7 +557,7 @@ impl Pooler {
         let client = self.client_mut(id);
         if client.waiting == Waiting::ForProbe {
             client.waiting = Waiting::No;
-            self.requests.push_back(Request::Resume(id.into()));
+            self.shared.requests.push_back(Request::Resume(id.into()));
         }
     }
 
@@ -594,6 +594,7 @@ impl Pooler {
             .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
         let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));
         let shape = self
+            .shared
             .shapes
             .change(&shape, rows.map(|(name, value)| (name, Some(value), false)));
         self.server_mut(server_id).shape = shape;
@@ -640,7 +641,7 @@ impl Pooler {
         let server_shape = if changes.is_empty() {
             now
         } else {
-            self.shapes.change(&now, changes)
+            self.shared.shapes.change(&now, changes)
         };
         // A setting of the client's startup packet that the session no longer makes has been reset: the server went back to
         // its own startup value, and the client must go back to its. A value that was the server's own all along was never
@@ -657,7 +658,7 @@ impl Pooler {
         let client_shape = if returned.is_empty() {
             server_shape.clone()
         } else {
-            self.shapes.change(&server_shape, returned)
+            self.shared.shapes.change(&server_shape, returned)
         };
         let told: Vec<(Arc<str>, Arc<str>)> = client_shape
             .settings()

@@ -89,7 +89,7 @@ impl Pooler {
         if values.is_empty() {
             return;
         }
-        self.state_stats.returns_to_startup += 1;
+        self.shared.state_stats.returns_to_startup += 1;
         let name = self.prepare_surely(server_id);
         let queue = &mut self.server_mut(server_id).queue;
         for _ in &values {
@@ -97,8 +97,8 @@ impl Pooler {
             queue.push(Entry::skip(Expect::Execute));
             queue.push(Entry::skip(Expect::Close));
         }
-        let portal = &*self.own_statements.names.portal;
-        self.outbox.insert(server_id.into(), |bytes| {
+        let portal = &*self.shared.own_statements.names.portal;
+        self.shared.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, to be executed once more.
@@ -113,14 +113,14 @@ impl Pooler {
     /// Prepares what makes a setting; the statement by whose name it is known. Among the messages that the server has not
     /// answered yet there may be one that deallocates all, or would have and fails: then it is prepared for this use alone.
     fn prepare_surely(&mut self, server_id: ServerId) -> Arc<prepared::Statement> {
-        let statement = self.own_statements.set_config.clone();
+        let statement = self.shared.own_statements.set_config.clone();
         if !self.server_mut(server_id).queue.segment_outstanding() {
             self.ensure_held(server_id, &statement);
             return statement;
         }
-        let scratch = self.own_statements.scratch.clone();
+        let scratch = self.shared.own_statements.scratch.clone();
         self.takes_scratch(server_id);
-        self.outbox.insert(server_id.into(), |b| {
+        self.shared.outbox.insert(server_id.into(), |b| {
             Writer::new(b).parse(scratch.server_name(), &statement.query, &statement.types)
         });
         scratch

@@ -57,8 +57,8 @@ impl Pooler {
             let shape = server.shape.clone();
             self.shape_with(&shape, &set)
         };
-        self.state_stats.restorations += 1;
-        self.state_stats.settings_sent += set.len() as u64;
+        self.shared.state_stats.restorations += 1;
+        self.shared.state_stats.settings_sent += set.len() as u64;
         self.confirm_first(now, id, server_id, &set, target);
         if self.is_weak(Weakness::SharesUnconfirmed) {
             self.client_mut(id).waiting = Waiting::No;
@@ -85,7 +85,7 @@ impl Pooler {
     pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
         let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
         let changes = set.iter().filter(|(name, _)| !reported(name));
-        self.shapes
+        self.shared.shapes
             .change(shape, changes.map(|(name, value)| (&**name, value.as_deref(), false)))
     }
 
@@ -103,7 +103,7 @@ impl Pooler {
         self.begin_restoring(server_id);
         let deferrable = self.server_mut(server_id).shape.is_deferrable();
         if !set.is_empty() {
-            let statement = self.own_statements.set_config.clone();
+            let statement = self.shared.own_statements.set_config.clone();
             self.ensure_held(server_id, &statement);
             let server = self.server_mut(server_id);
             for (name, value) in set {
@@ -114,7 +114,7 @@ impl Pooler {
                 }
             }
             let name = statement.server_name();
-            self.outbox.insert(server_id.into(), |bytes| {
+            self.shared.outbox.insert(server_id.into(), |bytes| {
                 let mut writer = Writer::new(bytes);
                 for (setting, value) in set {
                     let value = value.as_ref().map(|v| v.as_bytes());
@@ -159,7 +159,7 @@ impl Pooler {
             server.close_reason.get_or_insert(NOT_RESTORED);
         }
         if let Some(refused) = &refused {
-            self.state_stats.refused += 1;
+            self.shared.state_stats.refused += 1;
             let text = format!(
                 "{server_id}: server refused restored settings: {} {}",
                 refused.0, refused.1
@@ -183,7 +183,7 @@ impl Pooler {
         if client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
             client.went_elsewhere = false;
-            self.requests.push_back(Request::Resume(id.into()));
+            self.shared.requests.push_back(Request::Resume(id.into()));
         }
     }
 
@@ -197,7 +197,7 @@ impl Pooler {
             client.waiting = Waiting::No;
             self.close_linked(now, id, server_id, NOT_RESTORED);
             if let Acquired::Server(_) = self.acquire(now, id) {
-                self.requests.push_back(Request::Resume(id.into()));
+                self.shared.requests.push_back(Request::Resume(id.into()));
             }
             return;
         }
@@ -238,10 +238,10 @@ impl Pooler {
         let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
         let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
         if !known(&server.shape) {
-            server.shape = self.shapes.change(&server.shape, [(name, Some(value), true)]);
+            server.shape = self.shared.shapes.change(&server.shape, [(name, Some(value), true)]);
         }
         if let Some(restoration) = server.restoration.as_mut().filter(|r| !known(&r.target)) {
-            restoration.target = self.shapes.change(&restoration.target, [(name, Some(value), true)]);
+            restoration.target = self.shared.shapes.change(&restoration.target, [(name, Some(value), true)]);
         }
         let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
             return Passed::Skip;
@@ -269,6 +269,7 @@ impl Pooler {
             return;
         }
         let shape = self
+            .shared
             .shapes
             .change(&shape, gone.iter().map(|name| (&**name, None, false)));
         let server = self.server_mut(server_id);

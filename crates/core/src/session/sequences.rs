@@ -160,7 +160,7 @@ impl Pooler {
         let may_go = client.pins.is_empty() && client.suspicion.is_none() && client.deferred_begin.is_none();
         let server = self.server_mut(server_id);
         let pool_id = server.pool;
-        if !may_go || !server.stranger || !server.visited_anew || !server.is_clean() || self.settings.link_adversarial {
+        if !may_go || !server.stranger || !server.visited_anew || !server.is_clean() || self.shared.settings.link_adversarial {
             return false;
         }
         let pool = self.pool(pool_id);
@@ -173,7 +173,7 @@ impl Pooler {
         self.release(now, server_id);
         self.client_mut(id).visits = visits;
         if let Acquired::Server(_) = self.link(now, id, own) {
-            self.requests.push_back(Request::Resume(id.into()));
+            self.shared.requests.push_back(Request::Resume(id.into()));
         }
         true
     }
@@ -187,7 +187,7 @@ impl Pooler {
             .expect("a server's pool lives");
         let asked = pool.sequences == Sequences::Asked;
         // Adversarial linking gives way to none but those who name a sequence.
-        server.claimed = asked && !self.settings.link_adversarial || server.claimed && !server.stranger;
+        server.claimed = asked && !self.shared.settings.link_adversarial || server.claimed && !server.stranger;
         if asked && server.stranger {
             self.discard_sequences(server_id);
         }
@@ -210,7 +210,7 @@ impl Pooler {
     }
 
     fn run_discard(&mut self, server_id: ServerId) {
-        let statement = self.own_statements.discard_sequences.clone();
+        let statement = self.shared.own_statements.discard_sequences.clone();
         self.server_mut(server_id).forgets_sequences = true;
         // The unnamed portal may be the client's, to be executed once more.
         self.run_in_own_portal(server_id, &statement, &[]);

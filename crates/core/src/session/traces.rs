@@ -104,7 +104,7 @@ impl Pooler {
     }
 
     fn replace(&mut self, now: Time, server_id: ServerId) {
-        self.state_stats.servers_replaced += 1;
+        self.shared.state_stats.servers_replaced += 1;
         self.close_server(now, server_id, SCHEMA_WOULD_SHOW);
     }
 
@@ -322,7 +322,7 @@ impl Pooler {
     /// Why a server that has been reset is of no use to another client.
     pub(crate) fn shows_traces(&self, id: ServerId) -> Option<&'static str> {
         let server = self.servers.get(id.0)?;
-        (server.temporary_schema && self.settings.keeps_sessions && self.is_in_session_pooling(id))
+        (server.temporary_schema && self.shared.settings.keeps_sessions && self.is_in_session_pooling(id))
             .then_some(SCHEMA_WOULD_SHOW)
     }
 

@@ -90,7 +90,7 @@ impl Pooler {
             .slots()
             .into_iter()
             .map(|slot| ConnectionId::from(ServerId(slot)));
-        self.requests.extend(clients.chain(servers).map(Request::Resume));
+        self.shared.requests.extend(clients.chain(servers).map(Request::Resume));
     }
 
     pub(super) fn is_within(&self, pool_id: PoolId, database: Option<&str>) -> bool {

@@ -28,7 +28,7 @@ impl Pooler {
                 Err(Refusal::reload_failed(&problems))
             }
             ReloadOutcome::New(config, warnings) => {
-                let reload = self.config.reload((*config).clone());
+                let reload = self.shared.config.reload((*config).clone());
                 let kept = reload.warnings.iter().map(ToString::to_string);
                 for warning in warnings.into_iter().chain(kept) {
                     self.log(LogLevel::Warning, warning);
@@ -45,13 +45,13 @@ impl Pooler {
 
     /// SET: a setting has another value until the next RELOAD.
     pub(crate) fn change_setting(&mut self, now: Time, key: &str, value: &str) -> Result<(), Refusal> {
-        let mut config = (*self.config).clone();
+        let mut config = (*self.shared.config).clone();
         config
             .set(key, value)
             .map_err(|problem| Refusal::set_failed(&problem))?;
-        let changes = Changes::between(&self.config, &config);
+        let changes = Changes::between(&self.shared.config, &config);
         let config = Arc::new(config);
-        self.requests.push_back(Request::Configure(config.clone()));
+        self.shared.requests.push_back(Request::Configure(config.clone()));
         self.use_config(now, config, &changes);
         Ok(())
     }
@@ -62,12 +62,12 @@ impl Pooler {
             .live_pools()
             .map(|(id, pool)| (id, self.stored_credential(&pool.key.database, &pool.key.user)))
             .collect();
-        self.settings = Settings::new(&config);
-        self.config = config;
+        self.shared.settings = Settings::new(&config);
+        self.shared.config = config;
         for (pool_id, credential) in before {
             self.refresh_pool(now, pool_id, &credential, changes);
         }
-        let (config, databases) = (&self.config, &mut self.databases);
+        let (config, databases) = (&self.shared.config, &mut self.databases);
         databases.paused.retain(|name| config.database(name).is_some());
         databases.disabled.retain(|name| config.database(name).is_some());
         self.make_pools_to_keep_warm(now);
@@ -81,7 +81,7 @@ impl Pooler {
     /// login has taught since is better, unless the file says something new.
     fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &Credential, changes: &Changes) {
         let key = self.pool(pool_id).key.clone();
-        let Some(entry) = self.config.database(&key.database) else {
+        let Some(entry) = self.shared.config.database(&key.database) else {
             let message = "database removed";
             self.drop_connections(now, Trouble::Killed, message, |_, pool| pool == pool_id);
             return self.drop_pool(pool_id);
@@ -98,9 +98,9 @@ impl Pooler {
             self.drop_connections(now, Trouble::Killed, DATABASE_CHANGED, |_, pool| pool == pool_id);
             return self.drop_pool(pool_id);
         }
-        let mut settings = PoolSettings::new(&self.config, &entry, &key.user);
+        let mut settings = PoolSettings::new(&self.shared.config, &entry, &key.user);
         settings.suit(key.kind);
-        let auto = !self.config.databases.contains_key(&*key.database);
+        let auto = !self.shared.config.databases.contains_key(&*key.database);
         let credential = self.stored_credential(&key.database, &key.user);
         let secret_changed = credential != *before || changes.auth_users.contains(&*key.user);
         let pool = self.pool_mut(pool_id);

@@ -42,7 +42,7 @@ impl Pooler {
 
     fn stop_listening(&mut self) {
         if self.admin.ending == Ending::No {
-            self.requests.push_back(Request::StopListening);
+            self.shared.requests.push_back(Request::StopListening);
         }
     }
 
@@ -99,6 +99,6 @@ impl Pooler {
         for slot in self.servers.slots() {
             self.close_server(now, ServerId(slot), SHUTTING_DOWN);
         }
-        self.requests.push_back(Request::Exit);
+        self.shared.requests.push_back(Request::Exit);
     }
 }

@@ -182,7 +182,7 @@ impl Pooler {
             }
             Command::Reload => {
                 self.log_order("RELOAD", None);
-                self.requests.push_back(Request::Reload { by: Some(id) });
+                self.shared.requests.push_back(Request::Reload { by: Some(id) });
                 Ok(Done::Waits(Waits::Reloaded))
             }
             Command::Shutdown(how) => {
@@ -214,7 +214,7 @@ impl Pooler {
         if database == CONSOLE_DATABASE {
             return Err(Refusal::console_database(verb, database));
         }
-        let known = self.config.database(database).is_some();
+        let known = self.shared.config.database(database).is_some();
         known
             .then_some(database)
             .ok_or_else(|| Refusal::no_such_database(database))

@@ -42,7 +42,7 @@ impl Pooler {
             _ => return self.console_execute(now, id, body),
         };
         match outcome {
-            Ok(reply) => self.outbox.insert(id.into(), |to| to.extend_from_slice(&reply)),
+            Ok(reply) => self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&reply)),
             Err(refusal) => self.console_fails_to_sync(id, &refusal),
         }
     }
@@ -79,7 +79,7 @@ impl Pooler {
             let mut reply = Vec::new();
             let done = self.console_command(now, id, &command, &formats, &mut reply)?;
             if !returns_rows {
-                self.outbox.insert(id.into(), |to| to.extend_from_slice(&reply));
+                self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&reply));
                 return Ok(Some(done));
             }
             if let Some(portal) = self.console(id).and_then(|c| c.portals.get_mut(name)) {
@@ -105,7 +105,7 @@ impl Pooler {
         } else {
             Writer::new(&mut reply).empty(b's');
         }
-        self.outbox.insert(id.into(), |to| to.extend_from_slice(&reply));
+        self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&reply));
         Ok(over.then(|| Done::Tag("SHOW".into())))
     }
 }

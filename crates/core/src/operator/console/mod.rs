@@ -243,7 +243,7 @@ impl Pooler {
         });
         match done {
             Ok(done) => {
-                self.outbox.insert(id.into(), |to| to.extend_from_slice(&reply));
+                self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&reply));
                 self.console_done(now, id, done);
             }
             Err(refusal) => {
@@ -295,7 +295,7 @@ impl Pooler {
 
     /// Tells a console client that it does not get what it asked for.
     fn console_refuses(&mut self, id: ClientId, refusal: &Refusal) {
-        if self.settings.log_pooler_errors
+        if self.shared.settings.log_pooler_errors
             && let Some(client) = self.clients.get(id.0)
         {
             let text = format!("{} pooler error: {}", self.client_label(id, client), refusal.message);
@@ -326,7 +326,7 @@ impl Pooler {
                 }
             }
         }
-        self.requests.push_back(Request::Resume(id.into()));
+        self.shared.requests.push_back(Request::Resume(id.into()));
     }
 }
 

@@ -22,7 +22,7 @@ impl Pooler {
         let lists = [
             ("databases", self.database_names().len()),
             ("users", self.user_names().len()),
-            ("peers", self.config.peers.len()),
+            ("peers", self.shared.config.peers.len()),
             ("pools", self.pool_rows()),
             ("peer_pools", 0),
             ("free_clients", self.clients.free_len()),
@@ -43,10 +43,10 @@ impl Pooler {
     /// PgBouncer's caches, as far as there is something like them: the size of one, how many are in use, how many places
     /// are kept for more, and the bytes of both. What hangs on them (texts, queues) is not counted, but for statements.
     pub(super) fn show_mem(&self, rows: &mut Rows<'_>) {
-        let statements = self.statements.len();
+        let statements = self.shared.statements.len();
         let statement_bytes = match statements {
             0 => size_of::<Statement>(),
-            some => size_of::<Statement>() + self.statements.text_bytes() / some,
+            some => size_of::<Statement>() + self.shared.statements.text_bytes() / some,
         };
         let free_pools = self.pools.iter().filter(|p| p.is_none()).count();
         let caches = [
@@ -54,7 +54,7 @@ impl Pooler {
             (
                 "credentials_cache",
                 size_of::<pgweir_auth::Credential>(),
-                self.config.auth_users.len(),
+                self.shared.config.auth_users.len(),
                 0,
             ),
             (
@@ -63,7 +63,7 @@ impl Pooler {
                 self.database_names().len(),
                 0,
             ),
-            ("peer_cache", size_of::<PeerSettings>(), self.config.peers.len(), 0),
+            ("peer_cache", size_of::<PeerSettings>(), self.shared.config.peers.len(), 0),
             ("peer_pool_cache", 0, 0, 0),
             (
                 "pool_cache",
@@ -85,7 +85,7 @@ impl Pooler {
                 self.clients.free_len(),
             ),
             ("iobuf_cache", 0, 0, 0),
-            ("var_list_cache", size_of::<Shape>(), self.shapes.len(), 0),
+            ("var_list_cache", size_of::<Shape>(), self.shared.shapes.len(), 0),
             ("server_prepared_statement_cache", statement_bytes, statements, 0),
         ];
         for (name, size, used, free) in caches {

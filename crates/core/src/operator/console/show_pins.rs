@@ -77,7 +77,7 @@ impl Pooler {
     }
 
     pub(super) fn show_state_stats(&self, rows: &mut Rows<'_>) {
-        for (name, count) in self.state_stats.rows() {
+        for (name, count) in self.shared.state_stats.rows() {
             rows.push(&[name.into(), count.into()]);
         }
     }

@@ -70,7 +70,7 @@ impl Pooler {
             if row.mode.is_empty() || pool.key.kind == PoolKind::Clients {
                 row.mode = pool.settings.mode.word();
             }
-            row.load_balance_hosts = load_balance_hosts(&self.config, &pool.key.database);
+            row.load_balance_hosts = load_balance_hosts(&self.shared.config, &pool.key.database);
             let waited = pool.first_waiter().map_or(0, |(_, since)| now.us_since(since));
             row.longest_wait_us = row.longest_wait_us.max(waited);
         }
@@ -170,8 +170,8 @@ impl Pooler {
     /// Whether an idle server is tested before it is handed out: PgBouncer calls it "used".
     pub(super) fn needs_check(&self, now: Time, server: &Server) -> bool {
         server.is_idle()
-            && self.settings.server_check_query.is_some()
-            && now - server.since > self.settings.server_check_delay
+            && self.shared.settings.server_check_query.is_some()
+            && now - server.since > self.shared.settings.server_check_delay
     }
 }
 
