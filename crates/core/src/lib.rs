@@ -22,6 +22,7 @@ pub mod pooler;
 mod pools;
 mod preparing;
 mod server;
+mod server_side;
 mod session;
 mod shared;
 mod statements;

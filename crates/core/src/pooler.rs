@@ -15,9 +15,9 @@ use crate::base::time::{Time, WallClock};
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
 use crate::pools::pool::Pool;
-use crate::shared::Shared;
 use crate::server::Server;
 use crate::session::session_state::ShapeTable;
+use crate::shared::Shared;
 use crate::statements::prepared::{OwnStatements, StatementTable};
 use crate::upstream::phase::ServerPhase;
 use foldhash::fast::RandomState;
@@ -314,7 +314,9 @@ impl Pooler {
 
     /// Writes messages of our own to a connection.
     pub(crate) fn send(&mut self, to: impl Into<ConnectionId>, write: impl FnOnce(&mut Writer<'_>)) {
-        self.shared.outbox.insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
+        self.shared
+            .outbox
+            .insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
     }
 
     /// Tells a client what went wrong; closes it where the table of errors says so.

@@ -1,13 +1,15 @@
 //! What all connections of a pooler share.
 
 use crate::base::outbox::Outbox;
-use crate::base::request::{LogLevel, Request};
+use crate::base::request::Request;
 use crate::base::settings::Settings;
 use crate::base::state_stats::StateStats;
+use crate::base::weakness::Weakness;
 use crate::catalog::catalog_reading::Catalogs;
-use crate::session::session_state::ShapeTable;
+use crate::session::session_state::{Change, Shape, ShapeTable};
 use crate::statements::prepared::{OwnStatements, StatementTable};
 use pgweir_config::Config;
+use pgweir_sql::Effects;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -32,7 +34,32 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn log(&mut self, level: LogLevel, text: String) {
-        self.requests.push_back(Request::Log { level, text });
+    /// Whether this defect was brought back.
+    #[inline(always)]
+    pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {
+        #[cfg(feature = "weaknesses")]
+        return self.weakness == Some(weakness);
+        #[cfg(not(feature = "weaknesses"))]
+        {
+            let _ = weakness;
+            false
+        }
+    }
+
+    /// What a text with these effects may do by the names that it mentions.
+    pub(crate) fn mentioned(&mut self, found: Effects, effects: Effects) -> Effects {
+        // EXECUTE mentions nothing that its statement does.
+        let executes = effects.intersects(Effects::PREPARE);
+        let found = if executes { found | Effects::CODE } else { found };
+        self.state_stats.mentions += u64::from(!found.is_empty());
+        found
+    }
+
+    /// A shape with settings made; what becomes of the reported ones the server says itself.
+    pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
+        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
+        let changes = set.iter().filter(|(name, _)| !reported(name));
+        self.shapes
+            .change(shape, changes.map(|(name, value)| (&**name, value.as_deref(), false)))
     }
 }

@@ -70,15 +70,8 @@ impl Pooler {
         self.clients.get(id.0).is_some_and(|c| c.pins.for_good())
     }
 
-    /// Whether this defect was brought back.
     #[inline(always)]
     pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {
-        #[cfg(feature = "weaknesses")]
-        return self.shared.weakness == Some(weakness);
-        #[cfg(not(feature = "weaknesses"))]
-        {
-            let _ = weakness;
-            false
-        }
+        self.shared.is_weak(weakness)
     }
 }

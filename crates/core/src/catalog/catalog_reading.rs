@@ -20,6 +20,7 @@ use crate::catalog::code::{Catalog, Draft};
 use crate::catalog::known_code::Known;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
+use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
 use foldhash::fast::RandomState;
@@ -162,6 +163,47 @@ impl Catalogs {
 /// How long a reading that is due leaves alone a server that waits for its client: see [`crate::session::sequences`].
 const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
 
+impl ServerSide<'_> {
+    /// A segment that reads the catalog, with settings of its own that end with it.
+    fn send_catalog_reading(&mut self, now: Time, version: u64) {
+        let own = &self.shared.own_statements;
+        let (set, objects, sources) = (
+            own.set_config_local.clone(),
+            own.catalog_objects.clone(),
+            own.catalog_sources.clone(),
+        );
+        let server = &mut *self.server;
+        server.phase = ServerPhase::Reading;
+        server.since = now;
+        server.request_time = now;
+        server.reading = Some(Box::new(Reading {
+            version,
+            began: now,
+            draft: Draft::default(),
+            rows: 0,
+            failed: None,
+        }));
+        let deferrable = server.shape.is_deferrable();
+        if deferrable {
+            self.own_begin();
+        }
+        for (name, value) in SETTINGS {
+            self.probe_with(&set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
+        }
+        self.probe_with(&objects, &[]);
+        self.probe_with(&sources, &[]);
+        // Their plans would take most of a megabyte of the server's memory until the next time.
+        self.inject_close(&objects);
+        self.inject_close(&sources);
+        if deferrable {
+            self.own_commit();
+        }
+        self.server.queue.push(Entry::probe(Expect::Sync));
+        self.send(|w| w.sync());
+        self.shared.state_stats.catalog_reads += 1;
+    }
+}
+
 impl Pooler {
     /// Whether a reading is due and a free server may do it, which may be claimed by the client that had it last.
     pub(crate) fn may_read_now(&self, now: Time, pool_id: PoolId, claimed: bool) -> bool {
@@ -172,7 +214,9 @@ impl Pooler {
     /// Whether the servers of a pool pass from session to session, each of which is kept.
     pub(crate) fn shares_sessions(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
-        self.shared.settings.keeps_sessions && pool.settings.mode != PoolMode::Session && pool.key.kind == PoolKind::Clients
+        self.shared.settings.keeps_sessions
+            && pool.settings.mode != PoolMode::Session
+            && pool.key.kind == PoolKind::Clients
     }
 
     /// A server of this pool has logged in, or the pool has other settings: what is known of its database may be too old.
@@ -263,47 +307,8 @@ impl Pooler {
         state.reader = Some(server_id);
         let (version, database) = (state.version, pool.catalog_key());
         self.tell_pools(&database);
-        self.send_catalog_reading(now, server_id, version);
+        self.at(server_id).send_catalog_reading(now, version);
         true
-    }
-
-    /// A segment that reads the catalog, with settings of its own that end with it.
-    fn send_catalog_reading(&mut self, now: Time, server_id: ServerId, version: u64) {
-        let own = &self.shared.own_statements;
-        let (set, objects, sources) = (
-            own.set_config_local.clone(),
-            own.catalog_objects.clone(),
-            own.catalog_sources.clone(),
-        );
-        let server = self.server_mut(server_id);
-        server.phase = ServerPhase::Reading;
-        server.since = now;
-        server.request_time = now;
-        server.reading = Some(Box::new(Reading {
-            version,
-            began: now,
-            draft: Draft::default(),
-            rows: 0,
-            failed: None,
-        }));
-        let deferrable = server.shape.is_deferrable();
-        if deferrable {
-            self.own_begin(server_id);
-        }
-        for (name, value) in SETTINGS {
-            self.probe_with(server_id, &set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
-        }
-        self.probe_with(server_id, &objects, &[]);
-        self.probe_with(server_id, &sources, &[]);
-        // Their plans would take most of a megabyte of the server's memory until the next time.
-        self.inject_close(server_id, &objects);
-        self.inject_close(server_id, &sources);
-        if deferrable {
-            self.own_commit(server_id);
-        }
-        self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
-        self.send(server_id, |w| w.sync());
-        self.shared.state_stats.catalog_reads += 1;
     }
 
     /// A whole row of the catalog.
@@ -420,7 +425,12 @@ impl Pooler {
     fn tell_one_pool(&mut self, pool_id: PoolId) {
         let reads = self.shares_sessions(pool_id);
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
-        let state = self.shared.catalogs.by_database.get(&pool.catalog_key()).filter(|_| reads);
+        let state = self
+            .shared
+            .catalogs
+            .by_database
+            .get(&pool.catalog_key())
+            .filter(|_| reads);
         pool.reading_due = state.and_then(|state| state.due.filter(|_| state.reader.is_none()));
         let Some(state) = state else {
             pool.catalog = None;

@@ -4,6 +4,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
 use crate::catalog::code::Catalog;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
 use foldhash::fast::RandomState;
 use pgweir_sql::{Effects, Passed};
@@ -81,27 +82,57 @@ impl Known {
     }
 }
 
-impl Pooler {
+impl ServerSide<'_> {
     /// Whether statements of this server's client must be looked at for names.
     #[inline(always)]
-    pub(crate) fn knows_names(&self, server_id: ServerId) -> bool {
-        self.shared.catalogs.any_known && self.pool_knows_names(server_id)
+    pub(crate) fn knows_names(&self) -> bool {
+        self.shared.catalogs.any_known && self.pool_knows_names()
     }
 
     #[cold]
-    fn pool_knows_names(&self, server_id: ServerId) -> bool {
-        self.servers
-            .get(server_id.0)
-            .and_then(|s| self.pools[s.pool as usize].as_ref())
-            .is_some_and(|pool| pool.catalog.as_ref().is_some_and(|known| known.matters()))
+    fn pool_knows_names(&self) -> bool {
+        self.pool.catalog.as_ref().is_some_and(|known| known.matters())
     }
 
     /// Whether a text mentions a function that listens, or ends listening.
-    pub(crate) fn names_listen(&mut self, server_id: ServerId, text: &[u8]) -> bool {
-        self.known_by(server_id)
+    pub(crate) fn names_listen(&mut self, text: &[u8]) -> bool {
+        self.known_by()
             .is_some_and(|known| known.effects_of(text, Effects::NONE).intersects(Effects::LISTEN))
     }
 
+    /// The settings that a text names where it calls routines that pass a name on.
+    pub(crate) fn settings_passed(&mut self, text: &[u8]) -> Passed {
+        self.known_by()
+            .map(|known| known.catalog.names.passed_in(text))
+            .unwrap_or_default()
+    }
+
+    /// A prepared statement is going to be executed.
+    pub(crate) fn runs_names_in(&mut self, statement: &Statement) {
+        if let Some(known) = self.known_by() {
+            let found = known.effects_of_prepared(statement);
+            self.may_run(found);
+        }
+    }
+
+    fn may_run(&mut self, found: Effects) {
+        self.server.may_set(found);
+        if found.intersects(Effects::CODE) {
+            self.doubt_statements();
+        }
+    }
+
+    /// Whether what is known of the server's database is as it is now.
+    pub(crate) fn catalog_holds(&mut self) -> bool {
+        self.known_by().is_none_or(|known| known.holds)
+    }
+
+    fn known_by(&mut self) -> Option<&mut Known> {
+        self.pool.catalog.as_deref_mut()
+    }
+}
+
+impl Pooler {
     /// What a Query may do, by the names it mentions as well; `effects` are those of the text itself.
     pub(crate) fn effects_of_names(
         &mut self,
@@ -111,16 +142,16 @@ impl Pooler {
         effects: Effects,
     ) -> Effects {
         let own = effects.without(Effects::ROUTINES);
-        let Some(known) = self.known_by(server_id) else {
+        let Some(known) = self.at(server_id).pool.catalog.as_deref_mut() else {
             return own;
         };
         if !known.matters() && !effects.intersects(Effects::ROUTINES) {
             return own;
         }
         let (found, any) = (known.effects_of(text, effects), known.effects_of_any());
-        self.may_run(server_id, found);
+        self.at(server_id).may_run(found);
         self.meets_unknown(now, server_id, found);
-        (own | self.mentioned(found, effects) | any).without(Effects::ROUTINES)
+        (own | self.shared.mentioned(found, effects) | any).without(Effects::ROUTINES)
     }
 
     /// A routine is called that the catalog does not know: it was made since.
@@ -130,17 +161,10 @@ impl Pooler {
         }
     }
 
-    /// The settings that a text names where it calls routines that pass a name on.
-    pub(crate) fn settings_passed(&mut self, server_id: ServerId, text: &[u8]) -> Passed {
-        self.known_by(server_id)
-            .map(|known| known.catalog.names.passed_in(text))
-            .unwrap_or_default()
-    }
-
     /// The same of a prepared statement; the verdict is kept.
     pub(crate) fn effects_of_names_in(&mut self, now: Time, server_id: ServerId, statement: &Statement) -> Effects {
         let own = statement.effects.without(Effects::ROUTINES);
-        let Some(known) = self.known_by(server_id) else {
+        let Some(known) = self.at(server_id).pool.catalog.as_deref_mut() else {
             return own;
         };
         if !known.matters() && !statement.effects.intersects(Effects::ROUTINES) {
@@ -148,40 +172,7 @@ impl Pooler {
         }
         let (found, any) = (known.effects_of_prepared(statement), known.effects_of_any());
         self.meets_unknown(now, server_id, found);
-        (own | self.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
-    }
-
-    fn mentioned(&mut self, found: Effects, effects: Effects) -> Effects {
-        // EXECUTE mentions nothing that its statement does.
-        let executes = effects.intersects(Effects::PREPARE);
-        let found = if executes { found | Effects::CODE } else { found };
-        self.shared.state_stats.mentions += u64::from(!found.is_empty());
-        found
-    }
-
-    /// A prepared statement is going to be executed.
-    pub(crate) fn runs_names_in(&mut self, server_id: ServerId, statement: &Statement) {
-        if let Some(known) = self.known_by(server_id) {
-            let found = known.effects_of_prepared(statement);
-            self.may_run(server_id, found);
-        }
-    }
-
-    fn may_run(&mut self, server_id: ServerId, found: Effects) {
-        self.server_mut(server_id).may_set(found);
-        if found.intersects(Effects::CODE) {
-            self.doubt_statements(server_id);
-        }
-    }
-
-    /// Whether what is known of the server's database is as it is now.
-    pub(crate) fn catalog_holds(&mut self, server_id: ServerId) -> bool {
-        self.known_by(server_id).is_none_or(|known| known.holds)
-    }
-
-    fn known_by(&mut self, server_id: ServerId) -> Option<&mut Known> {
-        let pool_id = self.servers.get(server_id.0)?.pool;
-        self.pool_mut(pool_id).catalog.as_deref_mut()
+        (own | self.shared.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
     }
 
     /// Settings that functions of this client's database make and `pg_settings` does not show.

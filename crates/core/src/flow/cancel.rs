@@ -14,6 +14,7 @@ use crate::base::weakness::Weakness;
 use crate::client::ClientPhase;
 use crate::pooler::Pooler;
 use crate::server::Server;
+use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use hmac::{Hmac, KeyInit, Mac};
 use pgweir_wire::CancelKey;
@@ -27,6 +28,20 @@ impl Server {
     /// Whether a cancel is on its way to it, or waits for its segment.
     fn cancel_is_under_way(&self) -> bool {
         self.cancels_in_flight > 0 || self.cancel_wanted.is_some()
+    }
+}
+
+impl ServerSide<'_> {
+    /// Passes a cancel on, unless one is already on its way: the second would find nothing else than the first.
+    pub(crate) fn send_cancel(&mut self) {
+        let server = &mut *self.server;
+        if server.cancels_in_flight > 0 || !server.may_cancel_begin() {
+            return;
+        }
+        if let Some(key) = server.cancel_key.clone() {
+            server.cancels_in_flight += 1;
+            self.shared.requests.push_back(Request::Cancel { server: self.id, key });
+        }
     }
 }
 
@@ -107,7 +122,7 @@ impl Pooler {
     /// Cancels what a server does for its client, now or when it gets to it.
     fn cancel_request_of(&mut self, server_id: ServerId) {
         if self.is_weak(Weakness::CancelsQuestions) && !self.server_mut(server_id).queue.is_empty() {
-            return self.send_cancel(server_id);
+            return self.at(server_id).send_cancel();
         }
         let server = self.server_mut(server_id);
         let Some(segment) = server.queue.next_of_client() else {
@@ -115,7 +130,7 @@ impl Pooler {
         };
         let is_at_work = segment == server.queue.segments_answered() && server.cancels_in_flight == 0;
         if is_at_work && server.may_cancel_begin() {
-            return self.send_cancel(server_id);
+            return self.at(server_id).send_cancel();
         }
         server.cancel_wanted = Some(segment);
     }
@@ -133,7 +148,7 @@ impl Pooler {
             self.end_cancelling(now, server_id);
         } else if segment == at && server.cancels_in_flight == 0 && server.may_cancel_begin() {
             server.cancel_wanted = None;
-            self.send_cancel(server_id);
+            self.at(server_id).send_cancel();
         }
     }
 
@@ -159,18 +174,6 @@ impl Pooler {
     fn leave_unused(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         self.client_mut(id).link = None;
         self.abandon(now, server_id, Passing::None);
-    }
-
-    /// Passes a cancel on, unless one is already on its way: the second would find nothing else than the first.
-    pub(crate) fn send_cancel(&mut self, server_id: ServerId) {
-        let server = self.server_mut(server_id);
-        if server.cancels_in_flight > 0 || !server.may_cancel_begin() {
-            return;
-        }
-        if let Some(key) = server.cancel_key.clone() {
-            server.cancels_in_flight += 1;
-            self.shared.requests.push_back(Request::Cancel { server: server_id, key });
-        }
     }
 
     pub(crate) fn cancel_finished(&mut self, now: Time, server_id: ServerId) {

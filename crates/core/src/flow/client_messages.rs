@@ -173,7 +173,8 @@ impl Pooler {
         server.queue.push(Entry::forward(expect));
         let pool = self.pools[server.pool as usize].as_mut();
         pool.expect("a server's pool lives").stats.bytes_received += message.total as u64;
-        self.shared.outbox
+        self.shared
+            .outbox
             .forward(server_id.into(), message.at..message.at + message.total);
         Some(Step::Progress(message.total))
     }
@@ -370,7 +371,7 @@ impl Pooler {
             self.suspect(now, id, CALLED, b"function call", hidden);
         }
         if tracked {
-            self.doubt_statements(server_id);
+            self.at(server_id).doubt_statements();
         }
         self.plain(id, server_id, message, Expect::FunctionCall)
     }
@@ -398,7 +399,8 @@ impl Pooler {
         from: usize,
     ) -> Step {
         let have = message.bytes.len();
-        self.shared.outbox
+        self.shared
+            .outbox
             .forward(server_id.into(), message.at + from..message.at + have);
         if have < message.total {
             let client = self.clients.get_mut(id.0).expect("looked up by the caller");

@@ -36,7 +36,8 @@ impl Pooler {
     /// Answers a message of an unlinked client where that needs no server.
     pub(crate) fn deferred(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
         let pool = self.clients.get(id.0)?.pool?;
-        let tracked = self.pool(pool).settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
+        let tracked =
+            self.pool(pool).settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if !tracked {
             return None;
         }
@@ -107,10 +108,11 @@ impl Pooler {
         let tag = self.run_deferred(now, id, &segment.verdict, By::Portal)?;
         let client = self.clients.get_mut(id.0)?;
         if let Some(parse) = segment.parse {
-            client.unnamed = Some(
-                self.shared.statements
-                    .intern(parse.query, parse.types, client.shape.parse_settings()),
-            );
+            client.unnamed = Some(self.shared.statements.intern(
+                parse.query,
+                parse.types,
+                client.shape.parse_settings(),
+            ));
         }
         let status = client.idle_status();
         self.send(id, |w| {
@@ -201,7 +203,7 @@ impl Pooler {
             return;
         };
         let statement = self.shared.own_statements.begin.clone();
-        self.ensure_held(server_id, &statement);
+        self.at(server_id).ensure_held(&statement);
         self.server_mut(server_id).begin_owed = true;
         let queue = &mut self.server_mut(server_id).queue;
         queue.push(Entry::skip(Expect::Bind));

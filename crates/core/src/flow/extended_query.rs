@@ -13,6 +13,7 @@ use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::preparing::replanning::Use;
 use crate::server::Server;
+use crate::server_side::ServerSide;
 use crate::statements::ends::Ends;
 use crate::statements::held::Moment;
 use crate::statements::parse_settings::ParseSettings;
@@ -30,6 +31,21 @@ const NAMING: Effects = Effects::PREPARE.union(Effects::STATEMENTS);
 
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
 const NAMES_BYTES_MAX: usize = 64 * 1024;
+
+impl ServerSide<'_> {
+    /// This statement is going to be executed.
+    fn may_change_settings(&mut self, statement: Option<&Arc<Statement>>) {
+        if let Some(statement) = statement {
+            self.server.may_set(statement.effects);
+        }
+        if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
+            self.doubt_statements();
+        }
+        if let Some(statement) = statement.filter(|_| self.knows_names()) {
+            self.runs_names_in(statement);
+        }
+    }
+}
 
 impl Pooler {
     pub(crate) fn parse(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
@@ -143,14 +159,14 @@ impl Pooler {
             return self.parse_shared(id, server_id, message, parse);
         }
         let settings = self.client_mut(id).shape.parse_settings().clone();
-        let statement = self
-            .shared
-            .statements
-            .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
+        let statement =
+            self.shared
+                .statements
+                .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         self.client_mut(id).names_mut().set(parse.name, Some(meaning));
-        self.own_name_comes(server_id, parse.name);
-        self.lends(server_id);
+        self.at(server_id).own_name_comes(parse.name);
+        self.at(server_id).lends();
         self.parse_on_server(id, server_id, message, parse, &statement)
     }
 
@@ -187,11 +203,11 @@ impl Pooler {
                 return self.drop_message(id, message);
             }
             // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
-            self.inject_close(server_id, &statement);
+            self.at(server_id).inject_close(&statement);
         } else {
-            self.close_strangers(server_id, &statement);
+            self.at(server_id).close_strangers(&statement);
         }
-        self.make_room(server_id);
+        self.at(server_id).make_room();
         self.parse_on_server(id, server_id, message, parse, &statement)
     }
 
@@ -228,8 +244,8 @@ impl Pooler {
     ) -> Arc<Statement> {
         let settings = statement.settings.clone();
         if statement.effects.intersects(Effects::STATEMENTS) {
-            self.own_name_comes(server_id, parse.name);
-            self.lends(server_id);
+            self.at(server_id).own_name_comes(parse.name);
+            self.at(server_id).lends();
             return self
                 .shared
                 .statements
@@ -237,7 +253,9 @@ impl Pooler {
         }
         let now = self.server_mut(server_id).request_time;
         self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
-        self.shared.statements.intern_for_one(parse.query, parse.types, &settings)
+        self.shared
+            .statements
+            .intern_for_one(parse.query, parse.types, &settings)
     }
 
     /// A Parse that gives its client a name and the server a statement.
@@ -265,7 +283,7 @@ impl Pooler {
             Writer::new(bytes).parse(server_name, parse.query, parse.types)
         });
         if statement.infers {
-            self.ask_for_types(server_id, message, parse.name, statement);
+            self.at(server_id).ask_for_types(message, parse.name, statement);
         }
         self.drop_message(id, message)
     }
@@ -276,7 +294,7 @@ impl Pooler {
     fn refuse_duplicate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let empty = self.shared.own_statements.scratch.clone();
         let name = empty.server_name();
-        self.takes_scratch(server_id);
+        self.at(server_id).takes_scratch();
         let entry = Entry {
             to: To::replace(
                 *b"42P05",
@@ -336,7 +354,7 @@ impl Pooler {
         if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {
             client.bound_reset = None;
         }
-        let knows_names = self.knows_names(server_id);
+        let knows_names = self.at(server_id).knows_names();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
             if statement.effects.intersects(Effects::CURRENT_SETTING) {
@@ -353,7 +371,7 @@ impl Pooler {
         }
         if names.statement.is_empty() {
             self.ensure_unnamed(id, server_id);
-            self.may_change_settings(server_id, statement.as_ref());
+            self.at(server_id).may_change_settings(statement.as_ref());
             return self.plain(id, server_id, message, Expect::Bind);
         }
         let describes_next = message.describes_next(names.portal);
@@ -367,7 +385,7 @@ impl Pooler {
         let Some(statement) = statement else {
             return self.unknown_name(id, server_id, message, names.statement, Expect::Bind);
         };
-        self.may_change_settings(server_id, Some(&statement));
+        self.at(server_id).may_change_settings(Some(&statement));
         if untold && describes_next != Some(false) && keeps_rows(&statement) {
             self.client_mut(id).bound = Some(Box::new(Bound {
                 portal: names.portal.into(),
@@ -416,23 +434,13 @@ impl Pooler {
         let meaning = client.names.as_mut()?.get_mut(name)?;
         let of = &meaning.statement;
         if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.shape.parse_settings()) {
-            let statement = self.shared.statements.intern_for_one(&of.query, meaning.types(), &of.settings);
+            let statement = self
+                .shared
+                .statements
+                .intern_for_one(&of.query, meaning.types(), &of.settings);
             meaning.statement = statement;
         }
         Some(meaning.statement.clone())
-    }
-
-    /// This statement is going to be executed.
-    fn may_change_settings(&mut self, server_id: ServerId, statement: Option<&Arc<Statement>>) {
-        if let Some(statement) = statement {
-            self.server_mut(server_id).may_set(statement.effects);
-        }
-        if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
-            self.doubt_statements(server_id);
-        }
-        if let Some(statement) = statement.filter(|_| self.knows_names(server_id)) {
-            self.runs_names_in(server_id, statement);
-        }
     }
 
     /// Execute, which may run a DEALLOCATE or DISCARD ALL.
@@ -521,7 +529,8 @@ impl Pooler {
                 }
                 self.tells_rows(id, server_id, name, statement.id, false);
                 let server_name = statement.server_name();
-                self.shared.outbox
+                self.shared
+                    .outbox
                     .insert(server_id.into(), |b| Writer::new(b).describe(b'S', server_name));
                 self.drop_message(id, message)
             }
@@ -565,7 +574,7 @@ impl Pooler {
         expect: Expect,
     ) -> Step {
         if !could_be_ours(name) {
-            self.close_own(server_id, name);
+            self.at(server_id).close_own(name);
             return self.plain(id, server_id, message, expect);
         }
         let nowhere = self.shared.own_statements.names.nowhere.clone();
@@ -621,7 +630,7 @@ impl Pooler {
         let effect = self.end_name(id, server_id, name);
         if name.is_empty() || effect.is_none() {
             // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
-            self.own_name_comes(server_id, name);
+            self.at(server_id).own_name_comes(name);
             if !name.is_empty() && self.may_meet_prepare(id, server_id) {
                 self.suspect(now, id, Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
             }
@@ -643,7 +652,7 @@ impl Pooler {
     pub(crate) fn end_name(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Effect> {
         let effect = self.forget_name(id, name)?;
         if !name.is_empty() {
-            self.close_own(server_id, name);
+            self.at(server_id).close_own(name);
         }
         Some(effect)
     }

@@ -7,6 +7,7 @@ use crate::base::reasons::Passing;
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_wire::{ErrorFields, TransactionStatus};
@@ -14,6 +15,19 @@ use std::time::Duration;
 
 /// How long something of the pooler's own may take on a server whose client has left, before it is cancelled.
 const OWN_WORK_TIME_MAX: Duration = Duration::from_secs(1);
+
+impl ServerSide<'_> {
+    /// A query of our own, on a server without a client.
+    pub(crate) fn own_query(&mut self, now: Time, phase: ServerPhase, query: &str) {
+        let server = &mut *self.server;
+        server.phase = phase;
+        server.since = now;
+        server.request_time = now;
+        server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+        server.queue.push(Entry::skip(Expect::Query));
+        self.send(|w| w.query(query.as_bytes()));
+    }
+}
 
 impl Pooler {
     /// The linked client is gone; `passing` says whether it left in the middle of a message.
@@ -74,7 +88,7 @@ impl Pooler {
     pub(crate) fn cancel_running(&mut self, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         if server.queue.works_for_client() {
-            self.send_cancel(id);
+            self.at(id).send_cancel();
         }
     }
 
@@ -83,7 +97,7 @@ impl Pooler {
     pub(crate) fn cancel_again(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         if now - server.since > OWN_WORK_TIME_MAX && !server.queue.is_empty() {
-            self.send_cancel(id);
+            self.at(id).send_cancel();
         } else {
             self.cancel_running(id);
         }
@@ -114,7 +128,7 @@ impl Pooler {
         if self.shared.settings.keeps_sessions && self.is_in_session_pooling(id) {
             self.reset_session(now, id, &query);
         } else {
-            self.own_query(now, id, ServerPhase::Resetting, &query);
+            self.at(id).own_query(now, ServerPhase::Resetting, &query);
         }
     }
 
@@ -136,18 +150,7 @@ impl Pooler {
         let Some(query) = self.shared.settings.server_check_query.clone() else {
             return;
         };
-        self.own_query(now, id, ServerPhase::Testing, &query);
-    }
-
-    /// A query of our own, on a server without a client.
-    pub(crate) fn own_query(&mut self, now: Time, id: ServerId, phase: ServerPhase, query: &str) {
-        let server = self.server_mut(id);
-        server.phase = phase;
-        server.since = now;
-        server.request_time = now;
-        server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
-        server.queue.push(Entry::skip(Expect::Query));
-        self.send(id, |w| w.query(query.as_bytes()));
+        self.at(id).own_query(now, ServerPhase::Testing, &query);
     }
 
     /// A query of our own has failed.

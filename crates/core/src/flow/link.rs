@@ -47,7 +47,9 @@ impl Pooler {
             }
             if let Some(server_id) = found {
                 let server = self.servers.get(server_id.0).expect("idle servers live");
-                if self.shared.settings.server_check_query.is_some() && now - server.since > self.shared.settings.server_check_delay {
+                if self.shared.settings.server_check_query.is_some()
+                    && now - server.since > self.shared.settings.server_check_delay
+                {
                     self.test_server(now, server_id);
                 } else {
                     return self.link(now, id, server_id);
@@ -222,7 +224,7 @@ impl Pooler {
             self.take_names_back(id, server_id);
         }
         if in_session && uses_sequences {
-            self.sequences_on_link(server_id);
+            self.at(server_id).sequences_on_link();
         }
         let client = self.clients.get(id.0).expect("looked up above");
         let server = self.servers.get(server_id.0).expect("looked up above");
@@ -318,7 +320,8 @@ impl Pooler {
             return self.lift_idle_limit(now, server_id);
         }
         let claimed = server.claimed;
-        if self.shared.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id) {
+        if self.shared.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id)
+        {
             return;
         }
         if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
@@ -406,7 +409,9 @@ impl Pooler {
 
     fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
         let Some(client) = self.clients.get(id.0) else { return };
-        if self.shared.settings.log_disconnections && !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) {
+        if self.shared.settings.log_disconnections
+            && !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling)
+        {
             let age = (now - client.connect_time).as_secs();
             let text = format!(
                 "{} closing because: {reason} (age={age}s)",

@@ -539,7 +539,7 @@ impl Pooler {
     fn absorb_failure(&mut self, id: ServerId) {
         let client = server_link(self, id).and_then(|c| self.clients.get(c.0));
         if client.is_some_and(|c| !c.pins.is_empty()) {
-            self.query_for_nothing(id, b"");
+            self.at(id).query_for_nothing(b"");
         }
     }
 
@@ -704,12 +704,12 @@ impl Pooler {
         let uses = front.uses;
         server.held.note_error(self.shared.statements.now());
         if uses > 0 {
-            self.note_refusal(id, fields.sqlstate);
+            self.at(id).note_refusal(fields.sqlstate);
         }
         let server = self.servers.get_mut(id.0).expect("not lost");
         let front = server.queue.front().expect("looked at above");
         if front.to == To::Check {
-            self.check_failed(id, fields.sqlstate);
+            self.at(id).check_failed(fields.sqlstate);
             return Passed::Skip;
         }
         let gains = front.effect.as_ref().and_then(|e| e.server_gains.as_ref());
@@ -794,19 +794,21 @@ impl Pooler {
             return self.answers_waiting_request(id, client, &fields, bytes);
         }
         if server.restoration.is_some() {
-            self.restoration_refused(id, fields.sqlstate, fields.message);
+            self.at(id).restoration_refused(fields.sqlstate, fields.message);
             return Passed::Skip;
         }
         if probe {
             if !means_nothing {
-                self.probe_failed(id, &fields);
+                self.at(id).probe_failed(&fields);
             }
             return Passed::Skip;
         }
         match (client, replaced) {
             (Some(client), Some(reply)) => {
                 self.flush_run(id, run);
-                self.shared.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
+                self.shared
+                    .outbox
+                    .insert(client.into(), |to| to.extend_from_slice(&reply));
                 Passed::Skip
             }
             (Some(client), None) if self.is_login(client) => {
@@ -822,7 +824,9 @@ impl Pooler {
             (Some(client), None) => match self.in_clients_words(client, uses, bytes, whole) {
                 Some(reply) => {
                     self.flush_run(id, run);
-                    self.shared.outbox.insert(client.into(), |to| to.extend_from_slice(&reply));
+                    self.shared
+                        .outbox
+                        .insert(client.into(), |to| to.extend_from_slice(&reply));
                     Passed::Skip
                 }
                 None => Passed::Forward,
@@ -903,7 +907,9 @@ impl Pooler {
             }
             _ => {
                 self.server_lost(now, id, &text, None);
-                self.shared.requests.push_back(crate::base::request::Request::Close(id.into()));
+                self.shared
+                    .requests
+                    .push_back(crate::base::request::Request::Close(id.into()));
                 Passed::Closed
             }
         }
@@ -954,7 +960,9 @@ impl Pooler {
             LogLevel::Error,
             format!("{id}: protocol violation by the server: {what}"),
         );
-        self.shared.requests.push_back(crate::base::request::Request::Close(id.into()));
+        self.shared
+            .requests
+            .push_back(crate::base::request::Request::Close(id.into()));
         self.server_lost(now, id, "bad packet from server", None);
     }
 }

@@ -105,7 +105,7 @@ impl Pooler {
         }
         let settings = self.client_mut(id).shape.parse_settings().clone();
         let answer = self.shared.statements.intern(call.kind.answer(), &[0, 0], &settings);
-        self.ensure_held(server_id, &answer);
+        self.at(server_id).ensure_held(&answer);
         self.server_mut(server_id).queue.push(Entry::forward(Expect::Bind));
         let (portal, name) = (names.portal, answer.server_name());
         self.shared.outbox.insert(server_id.into(), |bytes| {

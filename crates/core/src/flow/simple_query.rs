@@ -136,7 +136,7 @@ impl Pooler {
         }
         self.server_mut(server_id).may_set(sets);
         if self.may_replace_statements(server_id, message, found, is_code) {
-            self.doubt_statements(server_id);
+            self.at(server_id).doubt_statements();
         }
         let entry = Entry::forward(Expect::Query);
         let entry = match effect {

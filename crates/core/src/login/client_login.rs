@@ -502,7 +502,7 @@ impl Pooler {
         if way.is_empty() {
             return false;
         }
-        let target = self.shape_with(&shape, &way);
+        let target = self.shared.shape_with(&shape, &way);
         self.confirm_first(now, id, server_id, &way, target);
         if let Some(login) = self.login_mut(id) {
             login.server_returns = true;
@@ -513,7 +513,7 @@ impl Pooler {
     /// Asks a server that looks like a new one what it makes of startup values.
     fn try_startup_values(&mut self, now: Time, id: ClientId, server_id: ServerId, set: &[Change]) {
         let shape = self.server_mut(server_id).shape.clone();
-        let target = self.shape_with(&shape, set);
+        let target = self.shared.shape_with(&shape, set);
         self.confirm_first(now, id, server_id, set, target);
     }
 

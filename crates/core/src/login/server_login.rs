@@ -373,7 +373,7 @@ impl Pooler {
         pool.retry_at = None;
         let connect_query = pool.settings.connect_query.clone();
         match connect_query {
-            Some(query) => self.own_query(now, id, ServerPhase::ConnectQuery, &query),
+            Some(query) => self.at(id).own_query(now, ServerPhase::ConnectQuery, &query),
             None => self.login_finished(now, id),
         }
     }
@@ -388,7 +388,7 @@ impl Pooler {
         }
         let pool_id = server.pool;
         if !std::mem::replace(&mut server.introduced, true) && self.shares_sessions(pool_id) {
-            return self.ask_new_server(id);
+            return self.at(id).ask_new_server();
         }
         // What connect_query has set is how servers of this pool look.
         let server = self.server_mut(id);

@@ -56,7 +56,8 @@ impl Pooler {
             Ok(StartupPacket::Startup { version, parameters }) => {
                 self.startup(now, id, version, &parameters);
                 if bytes < input.len() {
-                    self.shared.requests
+                    self.shared
+                        .requests
                         .push_back(crate::base::request::Request::Resume(id.into()));
                 }
                 bytes
@@ -196,7 +197,8 @@ impl Pooler {
     }
 
     fn ignores(&self, name: &str) -> bool {
-        self.shared.settings
+        self.shared
+            .settings
             .ignore_startup_parameters
             .iter()
             .any(|i| i.eq_ignore_ascii_case(name))

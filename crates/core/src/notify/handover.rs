@@ -25,6 +25,7 @@ use crate::base::time::Time;
 use crate::notify::channels::{ChannelName, Channels, Notification};
 use crate::notify::listener::ListenerId;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Statement;
 use pgweir_wire::frontend::{BindNames, Parse};
@@ -127,6 +128,36 @@ impl Moving {
     }
 }
 
+impl ServerSide<'_> {
+    /// A command without parameters; never a Query, never the unnamed statement, which are the client's.
+    fn own_command(&mut self, text: &[u8]) {
+        let queue = &mut self.server.queue;
+        for expect in [
+            Expect::Close,
+            Expect::Parse,
+            Expect::Bind,
+            Expect::Execute,
+            Expect::Close,
+        ] {
+            queue.push(Entry::probe(expect));
+        }
+        let name = &*self.shared.own_statements.names.channels;
+        self.shared.outbox.insert(self.id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.close(b'S', name);
+            writer.parse(name, text, &[0, 0]);
+            writer.bind_text(name, &[]);
+            writer.execute();
+            writer.close(b'S', name);
+        });
+    }
+
+    fn end_own_segment(&mut self) {
+        self.server.queue.push(Entry::probe(Expect::Sync));
+        self.send(|w| w.sync());
+    }
+}
+
 impl Pooler {
     /// The client is between transactions, and its server listens for it: the next step towards the listener.
     pub(crate) fn move_on(&mut self, now: Time, server_id: ServerId) {
@@ -164,15 +195,15 @@ impl Pooler {
         let statement = self.shared.own_statements.listening_channels.clone();
         let deferrable = self.server_mut(server_id).shape.is_deferrable();
         if deferrable {
-            self.own_begin(server_id);
+            self.at(server_id).own_begin();
         }
-        self.probe_with(server_id, &statement, &[]);
+        self.at(server_id).probe_with(&statement, &[]);
         if deferrable {
-            self.own_commit(server_id);
+            self.at(server_id).own_commit();
         }
-        self.end_own_segment(server_id);
+        self.at(server_id).end_own_segment();
         if deferrable {
-            self.own_rollback(server_id);
+            self.at(server_id).own_rollback();
         }
     }
 
@@ -233,7 +264,7 @@ impl Pooler {
         };
         self.client_mut(id).waiting = Waiting::ForListener { since: now };
         self.send_mark(server_id, mark);
-        self.end_own_segment(server_id);
+        self.at(server_id).end_own_segment();
     }
 
     /// The client's channels to its server, which is clean. Without a listener there is nobody to take them from.
@@ -250,46 +281,18 @@ impl Pooler {
         self.client_mut(id).waiting = Waiting::ForListener { since: now };
         self.pin_by(now, id, PinReason::Listening, text);
         for name in &names {
-            self.own_command(server_id, &command("LISTEN", name));
+            self.at(server_id).own_command(&command("LISTEN", name));
         }
         self.send_mark(server_id, mark);
-        self.end_own_segment(server_id);
+        self.at(server_id).end_own_segment();
     }
 
     fn send_mark(&mut self, server_id: ServerId, mark: u64) {
         let channel = self.listeners.mark_channel.clone();
-        self.own_command(server_id, &command("LISTEN", channel.as_bytes()));
+        self.at(server_id).own_command(&command("LISTEN", channel.as_bytes()));
         let mut notify = command("NOTIFY", channel.as_bytes());
         notify.extend_from_slice(format!(", '{mark}'").as_bytes());
-        self.own_command(server_id, &notify);
-    }
-
-    /// A command without parameters; never a Query, never the unnamed statement, which are the client's.
-    fn own_command(&mut self, server_id: ServerId, text: &[u8]) {
-        let queue = &mut self.server_mut(server_id).queue;
-        for expect in [
-            Expect::Close,
-            Expect::Parse,
-            Expect::Bind,
-            Expect::Execute,
-            Expect::Close,
-        ] {
-            queue.push(Entry::probe(expect));
-        }
-        let name = &*self.shared.own_statements.names.channels;
-        self.shared.outbox.insert(server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.close(b'S', name);
-            writer.parse(name, text, &[0, 0]);
-            writer.bind_text(name, &[]);
-            writer.execute();
-            writer.close(b'S', name);
-        });
-    }
-
-    fn end_own_segment(&mut self, server_id: ServerId) {
-        self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
-        self.send(server_id, |w| w.sync());
+        self.at(server_id).own_command(&notify);
     }
 
     /// The server has answered a step of a move; `failed`: with an error.
@@ -321,14 +324,14 @@ impl Pooler {
             }
             Moving::Away { at, .. } if !at.last_step => {
                 at.last_step = true;
-                self.own_command(server_id, b"UNLISTEN *");
-                self.end_own_segment(server_id);
+                self.at(server_id).own_command(b"UNLISTEN *");
+                self.at(server_id).end_own_segment();
             }
             Moving::Back(at) if !at.last_step => {
                 at.last_step = true;
                 let channel = self.listeners.mark_channel.clone();
-                self.own_command(server_id, &command("UNLISTEN", channel.as_bytes()));
-                self.end_own_segment(server_id);
+                self.at(server_id).own_command(&command("UNLISTEN", channel.as_bytes()));
+                self.at(server_id).end_own_segment();
             }
             Moving::Away { at, .. } | Moving::Back(at) => {
                 at.done = true;
@@ -420,8 +423,8 @@ impl Pooler {
                 self.listeners.forget_mark(mark);
                 if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
                     let channel = self.listeners.mark_channel.clone();
-                    self.own_command(server_id, &command("UNLISTEN", channel.as_bytes()));
-                    self.end_own_segment(server_id);
+                    self.at(server_id).own_command(&command("UNLISTEN", channel.as_bytes()));
+                    self.at(server_id).end_own_segment();
                 }
                 return self.goes_on(id);
             }
@@ -523,7 +526,7 @@ impl Pooler {
             };
         }
         let concerns =
-            CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.names_listen(server_id, &text);
+            CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.at(server_id).names_listen(&text);
         let notifies = contains(&text, b"notify");
         if (concerns || notifies) && replies_are_due {
             // What it means depends on how the requests before it end; and what it sends must not be told with them.

@@ -129,7 +129,9 @@ impl Pooler {
                         message: "connecting to the server took longer than server_connect_timeout".into(),
                         temporary: true,
                     };
-                    self.shared.requests.push_back(crate::base::request::Request::Close(id.into()));
+                    self.shared
+                        .requests
+                        .push_back(crate::base::request::Request::Close(id.into()));
                     self.server_lost(now, id, "connect timeout", Some(failure));
                 }
             }
@@ -186,7 +188,11 @@ impl Pooler {
         if self.clients.get(client_id.0).is_none() {
             return;
         }
-        if let (Some(reason), true, true) = (server.close_reason, self.shared.settings.server_fast_close, server.is_clean()) {
+        if let (Some(reason), true, true) = (
+            server.close_reason,
+            self.shared.settings.server_fast_close,
+            server.is_clean(),
+        ) {
             let hint = "The setting server_fast_close does not wait for the end of the session.";
             return self.fail_client(now, client_id, Trouble::Killed, reason, "", hint);
         }

@@ -146,7 +146,8 @@ impl Pooler {
             .values()
             .filter_map(|d| Some((d.name.clone(), d.user.clone()?)))
             .filter(|(name, user)| {
-                self.shared.config
+                self.shared
+                    .config
                     .database(name)
                     .is_some_and(|d| self.shared.config.min_pool_size(&d, user) > 0)
             })

@@ -17,6 +17,7 @@ use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
 use crate::statements::prepared::{Kind, Meaning, Statement, StatementName};
 use crate::upstream::reply_queue::{Effect, Entry, Expect};
@@ -31,6 +32,89 @@ pub(crate) struct Mentioned {
     pub(crate) effects: Effects,
     /// Settings they name that `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
+}
+
+impl ServerSide<'_> {
+    /// Settings whose names EXECUTE gives to the statement `own`.
+    fn names_given(&mut self, own: &Statement, text: &[u8], mentioned: &mut Mentioned) {
+        let mut given = false;
+        if mentioned.effects.intersects(Effects::SETTINGS) {
+            given = !pgweir_sql::setting_parameters(&own.query).is_empty();
+        }
+        if mentioned.effects.intersects(Effects::PASSES) {
+            let passed = self.settings_passed(&own.query);
+            mentioned.effects = mentioned.effects.without(Effects::PASSES);
+            given |= !passed.parameters.is_empty();
+            if passed.untold {
+                mentioned.effects |= Effects::UNTOLD;
+            }
+            mentioned.hidden.extend(passed.names);
+        }
+        if given {
+            match pgweir_sql::constant_arguments(text) {
+                Some(constants) => mentioned.hidden.extend(constants),
+                None => mentioned.effects |= Effects::UNTOLD,
+            }
+        }
+    }
+
+    /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
+    fn lend(&mut self, own: &Arc<Statement>, since: Moment) {
+        self.own_name_comes(own.server_name());
+        let held = &mut self.server.held;
+        match held.copy_mut(own.id).map(|copy| copy.good >= since) {
+            None => self.ensure_held(own),
+            Some(young) if !young || !held.usable(own.id) => self.prepare_anew(own),
+            Some(_) => {
+                held.touch(own.id);
+            }
+        }
+    }
+
+    /// A server is to know statements by its client's own names.
+    pub(crate) fn lends(&mut self) {
+        let server = &mut *self.server;
+        server.lends_to = server.link;
+        self.pool.lends = true;
+    }
+
+    /// Runs the PREPARE that a statement is, in statements and portals of our own.
+    pub(crate) fn prepare_by_sql(&mut self, statement: &Arc<Statement>, effect: Effect) {
+        let queue = &mut self.server.queue;
+        queue.push(Entry::skip(Expect::Close));
+        queue.push(Entry::skip(Expect::Parse));
+        queue.push(Entry::skip(Expect::Bind));
+        queue.push(Entry::skip(Expect::Execute).with(effect));
+        queue.push(Entry::skip(Expect::Close));
+        queue.push(Entry::skip(Expect::Close));
+        let preparing = &*self.shared.own_statements.names.preparing;
+        self.shared.outbox.insert(self.id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            // A Parse that failed in front of its Execute may have left it there.
+            writer.close(b'S', preparing);
+            writer.parse(preparing, &statement.query, &statement.types);
+            writer.bind_portal(preparing, preparing, &[]);
+            writer.execute_portal(preparing);
+            writer.close(b'P', preparing);
+            writer.close(b'S', preparing);
+        });
+    }
+
+    /// A client's name has ended, or has never meant anything: so has what its server knows by it, which may be the empty
+    /// statement of a DEALLOCATE that failed.
+    pub(crate) fn close_own(&mut self, name: &[u8]) {
+        if let Some(own) = self.server.held.own_named(name) {
+            self.inject_close(&own);
+        }
+    }
+
+    /// The names of statements that a probe must not take for something that ties the client to its server; those that are
+    /// not ASCII do.
+    pub(crate) fn names_by_sql(&mut self) -> Vec<Box<[u8]>> {
+        let own = self.server.held.own_names();
+        let by_sql = own.iter().filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
+        by_sql.map(|s| s.server_name().into()).collect()
+    }
 }
 
 impl Pooler {
@@ -49,10 +133,10 @@ impl Pooler {
                 continue;
             };
             mentioned.effects |= self.effects_of_names_in(now, server_id, &own);
-            self.names_given(server_id, &own, text, &mut mentioned);
+            self.at(server_id).names_given(&own, text, &mut mentioned);
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
-            self.lend(server_id, &own, since);
-            self.runs_names_in(server_id, &own);
+            self.at(server_id).lend(&own, since);
+            self.at(server_id).runs_names_in(&own);
         }
         // The statements to come depend on settings, too.
         self.server_mut(server_id).may_set(mentioned.effects);
@@ -141,29 +225,6 @@ impl Pooler {
         found
     }
 
-    /// Settings whose names EXECUTE gives to the statement `own`.
-    fn names_given(&mut self, server_id: ServerId, own: &Statement, text: &[u8], mentioned: &mut Mentioned) {
-        let mut given = false;
-        if mentioned.effects.intersects(Effects::SETTINGS) {
-            given = !pgweir_sql::setting_parameters(&own.query).is_empty();
-        }
-        if mentioned.effects.intersects(Effects::PASSES) {
-            let passed = self.settings_passed(server_id, &own.query);
-            mentioned.effects = mentioned.effects.without(Effects::PASSES);
-            given |= !passed.parameters.is_empty();
-            if passed.untold {
-                mentioned.effects |= Effects::UNTOLD;
-            }
-            mentioned.hidden.extend(passed.names);
-        }
-        if given {
-            match pgweir_sql::constant_arguments(text) {
-                Some(constants) => mentioned.hidden.extend(constants),
-                None => mentioned.effects |= Effects::UNTOLD,
-            }
-        }
-    }
-
     /// The statement of this name as servers know it by the client's own name, and since when the client has it. It is not
     /// shared with others while the client would have constants in it read otherwise.
     fn own_statement(&mut self, id: ClientId, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
@@ -190,19 +251,6 @@ impl Pooler {
             meaning.own = Some(own.clone());
         }
         Some((own, since))
-    }
-
-    /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
-    fn lend(&mut self, server_id: ServerId, own: &Arc<Statement>, since: Moment) {
-        self.own_name_comes(server_id, own.server_name());
-        let held = &mut self.server_mut(server_id).held;
-        match held.copy_mut(own.id).map(|copy| copy.good >= since) {
-            None => self.ensure_held(server_id, own),
-            Some(young) if !young || !held.usable(own.id) => self.prepare_anew(server_id, own),
-            Some(_) => {
-                held.touch(own.id);
-            }
-        }
     }
 
     /// Whether what a Query does to statements is followed here: no probe need tell what became of them.
@@ -250,44 +298,14 @@ impl Pooler {
             .intern_own(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         client.names_mut().set(name, Some(meaning));
-        self.own_name_comes(server_id, name);
+        self.at(server_id).own_name_comes(name);
         let now = self.shared.statements.now();
         let server = self.server_mut(server_id);
         server.held.insert(statement.clone(), now);
-        self.lends(server_id);
+        self.at(server_id).lends();
         effect.name = Some((name.into(), None));
         effect.server_gains = Some(statement);
         effect
-    }
-
-    /// A server is to know statements by its client's own names.
-    pub(crate) fn lends(&mut self, server_id: ServerId) {
-        let server = self.server_mut(server_id);
-        server.lends_to = server.link;
-        let pool = server.pool;
-        self.pool_mut(pool).lends = true;
-    }
-
-    /// Runs the PREPARE that a statement is, in statements and portals of our own.
-    pub(crate) fn prepare_by_sql(&mut self, server_id: ServerId, statement: &Arc<Statement>, effect: Effect) {
-        let queue = &mut self.server_mut(server_id).queue;
-        queue.push(Entry::skip(Expect::Close));
-        queue.push(Entry::skip(Expect::Parse));
-        queue.push(Entry::skip(Expect::Bind));
-        queue.push(Entry::skip(Expect::Execute).with(effect));
-        queue.push(Entry::skip(Expect::Close));
-        queue.push(Entry::skip(Expect::Close));
-        let preparing = &*self.shared.own_statements.names.preparing;
-        self.shared.outbox.insert(server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            // A Parse that failed in front of its Execute may have left it there.
-            writer.close(b'S', preparing);
-            writer.parse(preparing, &statement.query, &statement.types);
-            writer.bind_portal(preparing, preparing, &[]);
-            writer.execute_portal(preparing);
-            writer.close(b'P', preparing);
-            writer.close(b'S', preparing);
-        });
     }
 
     /// A DEALLOCATE of one of the client's names is about to run; what it changes if it succeeds. Servers keep for others what
@@ -300,8 +318,8 @@ impl Pooler {
             .shared
             .statements
             .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
-        self.own_name_comes(server_id, name);
-        self.lends(server_id);
+        self.at(server_id).own_name_comes(name);
+        self.at(server_id).lends();
         let server = self.server_mut(server_id);
         // Neither can fail, in whatever transaction; but the server may pass over them.
         server.queue.push(Entry::skip(Expect::Close));
@@ -319,14 +337,6 @@ impl Pooler {
         effect
     }
 
-    /// A client's name has ended, or has never meant anything: so has what its server knows by it, which may be the empty
-    /// statement of a DEALLOCATE that failed.
-    pub(crate) fn close_own(&mut self, server_id: ServerId, name: &[u8]) {
-        if let Some(own) = self.server_mut(server_id).held.own_named(name) {
-            self.inject_close(server_id, &own);
-        }
-    }
-
     /// A server that has lent names was just linked to a client: what it knows by names that are not this client's, or not
     /// any more, is closed. What is sent begins a segment of restored settings, which the caller ends.
     #[cold]
@@ -342,15 +352,7 @@ impl Pooler {
         let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|own| is_its_own(own));
         server.lends_to = (!kept.is_empty()).then_some(id);
         for own in gone {
-            self.inject_close(server_id, &own);
+            self.at(server_id).inject_close(&own);
         }
-    }
-
-    /// The names of statements that a probe must not take for something that ties the client to its server; those that are
-    /// not ASCII do.
-    pub(crate) fn names_by_sql(&mut self, server_id: ServerId) -> Vec<Box<[u8]>> {
-        let own = self.server_mut(server_id).held.own_names();
-        let by_sql = own.iter().filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
-        by_sql.map(|s| s.server_name().into()).collect()
     }
 }

@@ -16,6 +16,7 @@ use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
 use crate::base::secret_names::could_be_ours;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::statements::held::Rows;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
@@ -52,6 +53,100 @@ enum Need {
     Answer,
     /// A refusal, as the rows have changed.
     Refusal,
+}
+
+impl ServerSide<'_> {
+    /// Whether a segment of our own can be put in front, whose failure harms nobody.
+    fn may_check(&self) -> bool {
+        let server = &*self.server;
+        server.status == TransactionStatus::Idle
+            && !server.copy_in
+            && !server.ignoring_to_sync
+            && server.queue.is_quiet()
+    }
+
+    /// Asks whether a plan can still be used, in a segment of our own.
+    fn check_plan(&mut self, statement: &Arc<Statement>) {
+        self.shared.state_stats.plan_checks += 1;
+        self.describe_for_us(statement, To::Check);
+        let queue = &mut self.server.queue;
+        queue.push(Entry::skip(Expect::Sync));
+        queue.segment_goes_on();
+        self.send(|w| w.sync());
+    }
+
+    fn describe_for_us(&mut self, statement: &Arc<Statement>, to: To) {
+        let asked = self.shared.statements.now();
+        let server = &mut *self.server;
+        if let Some(copy) = server.held.copy_mut(statement.id) {
+            copy.asked = true;
+        }
+        let entry = Entry {
+            to,
+            asked,
+            ..Entry::skip(Expect::Describe).using(statement.id)
+        };
+        server.queue.push(entry);
+        let name = statement.server_name();
+        self.shared
+            .outbox
+            .insert(self.id.into(), |bytes| Writer::new(bytes).describe(b'S', name));
+    }
+
+    /// The server has refused our question: it is asked nothing more before it has prepared the statement again.
+    pub(crate) fn check_failed(&mut self, sqlstate: &[u8]) {
+        self.shared.state_stats.retries += u64::from(sqlstate == b"0A000");
+        let server = &mut *self.server;
+        for entry in server.queue.take_to_sync() {
+            if let Some(copy) = server.held.copy_mut(entry.uses) {
+                copy.asked = false;
+                copy.outdated = true;
+            }
+        }
+    }
+
+    /// The server has refused the use of a statement in front of the queue. Its next use finds it prepared again.
+    pub(crate) fn note_refusal(&mut self, sqlstate: &[u8]) {
+        let server = &mut *self.server;
+        let Some(front) = server.queue.front() else { return };
+        let (uses, replaced) = (front.uses, matches!(front.to, To::Replace(..)));
+        match sqlstate {
+            // DDL has ended something that PostgreSQL does not watch for its plans: a type, as a rule.
+            b"0A000" | b"XX000" | b"42704" => {
+                if let Some(copy) = server.held.copy_mut(uses) {
+                    copy.outdated = true;
+                }
+            }
+            // Something has deallocated it that nobody could see: a function.
+            b"26000" if !replaced => server.held.outdate_all(),
+            _ => {}
+        }
+    }
+
+    /// A client's temporary objects are gone; their schema stays in the server's search path for good. PostgreSQL analyses
+    /// statements from before again at their next use, under the settings of whoever uses them (recording E12): they are
+    /// prepared again under their own. Once for a server.
+    pub(crate) fn temporary_schema_stays(&mut self) {
+        let server = &mut *self.server;
+        if !std::mem::replace(&mut server.temporary_schema, true) {
+            server.held.outdate_all();
+            server.unnamed = Unnamed::Foreign;
+        }
+    }
+
+    /// What is about to run may end prepared statements, the pooler's own as well, and make others under their names.
+    pub(crate) fn doubt_statements(&mut self) {
+        let now = self.shared.statements.tick();
+        self.server.held.doubt(now);
+    }
+
+    /// A client's own name is about to come to a server: if it could be one of the pooler's, what that means is in doubt.
+    #[inline]
+    pub(crate) fn own_name_comes(&mut self, name: &[u8]) {
+        if could_be_ours(name) {
+            self.doubt_statements();
+        }
+    }
 }
 
 impl Pooler {
@@ -106,17 +201,17 @@ impl Pooler {
             Need::Answer => self.waits_for_replies(id),
             // Its plan is never made anew by PostgreSQL, and describing it without its cursor would end the server.
             Need::Check if pgweir_sql::belongs_to_session(&statement.query) => Use::GoesOn,
-            Need::Check if self.may_check(server_id) => {
-                self.check_plan(server_id, &statement);
+            Need::Check if self.at(server_id).may_check() => {
+                self.at(server_id).check_plan(&statement);
                 self.waits_for_replies(id)
             }
             Need::Parse => {
-                self.ensure_held_with(server_id, &statement, types.as_ref());
+                self.at(server_id).ensure_held_with(&statement, types.as_ref());
                 self.compare_rows(id, server_id, &statement, told.filter(|_| !failed))
             }
             Need::Check | Need::Replan => {
                 self.shared.state_stats.re_prepares += 1;
-                self.prepare_anew_with(server_id, &statement, types.as_ref());
+                self.at(server_id).prepare_anew_with(&statement, types.as_ref());
                 self.compare_rows(id, server_id, &statement, told)
             }
             Need::Retype => self.retype(id, server_id, name, by, described),
@@ -130,7 +225,9 @@ impl Pooler {
         let meaning = names.and_then(|n| n.get_mut(name)).expect("looked up by the caller");
         let of = &meaning.statement;
         let statement = if of.is_private {
-            self.shared.statements.intern_for_one(&of.query, meaning.types(), &of.settings)
+            self.shared
+                .statements
+                .intern_for_one(&of.query, meaning.types(), &of.settings)
         } else {
             self.shared.statements.intern(&of.query, meaning.types(), &of.settings)
         };
@@ -146,25 +243,6 @@ impl Pooler {
         Use::Waits
     }
 
-    /// Whether a segment of our own can be put in front, whose failure harms nobody.
-    fn may_check(&self, server_id: ServerId) -> bool {
-        let server = self.servers.get(server_id.0).expect("a linked server lives");
-        server.status == TransactionStatus::Idle
-            && !server.copy_in
-            && !server.ignoring_to_sync
-            && server.queue.is_quiet()
-    }
-
-    /// Asks whether a plan can still be used, in a segment of our own.
-    fn check_plan(&mut self, server_id: ServerId, statement: &Arc<Statement>) {
-        self.shared.state_stats.plan_checks += 1;
-        self.describe_for_us(server_id, statement, To::Check);
-        let queue = &mut self.server_mut(server_id).queue;
-        queue.push(Entry::skip(Expect::Sync));
-        queue.segment_goes_on();
-        self.send(server_id, |w| w.sync());
-    }
-
     /// Where a client has been told what a statement's rows are, those of a new plan must be known before it is used.
     fn compare_rows(
         &mut self,
@@ -177,27 +255,11 @@ impl Pooler {
         if told.is_none() || pgweir_sql::belongs_to_session(&statement.query) {
             return Use::GoesOn;
         }
-        self.describe_for_us(server_id, statement, To::Skip);
-        self.shared.outbox
+        self.at(server_id).describe_for_us(statement, To::Skip);
+        self.shared
+            .outbox
             .insert(server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));
         self.waits_for_replies(id)
-    }
-
-    fn describe_for_us(&mut self, server_id: ServerId, statement: &Arc<Statement>, to: To) {
-        let asked = self.shared.statements.now();
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        if let Some(copy) = server.held.copy_mut(statement.id) {
-            copy.asked = true;
-        }
-        let entry = Entry {
-            to,
-            asked,
-            ..Entry::skip(Expect::Describe).using(statement.id)
-        };
-        server.queue.push(entry);
-        let name = statement.server_name();
-        self.shared.outbox
-            .insert(server_id.into(), |bytes| Writer::new(bytes).describe(b'S', name));
     }
 
     /// A statement has been described.
@@ -217,36 +279,6 @@ impl Pooler {
             }
             To::Skip => self.replies_came(server_id),
             // The Sync behind it follows.
-            _ => {}
-        }
-    }
-
-    /// The server has refused our question: it is asked nothing more before it has prepared the statement again.
-    pub(crate) fn check_failed(&mut self, server_id: ServerId, sqlstate: &[u8]) {
-        self.shared.state_stats.retries += u64::from(sqlstate == b"0A000");
-        let server = self.server_mut(server_id);
-        for entry in server.queue.take_to_sync() {
-            if let Some(copy) = server.held.copy_mut(entry.uses) {
-                copy.asked = false;
-                copy.outdated = true;
-            }
-        }
-    }
-
-    /// The server has refused the use of a statement in front of the queue. Its next use finds it prepared again.
-    pub(crate) fn note_refusal(&mut self, server_id: ServerId, sqlstate: &[u8]) {
-        let server = self.server_mut(server_id);
-        let Some(front) = server.queue.front() else { return };
-        let (uses, replaced) = (front.uses, matches!(front.to, To::Replace(..)));
-        match sqlstate {
-            // DDL has ended something that PostgreSQL does not watch for its plans: a type, as a rule.
-            b"0A000" | b"XX000" | b"42704" => {
-                if let Some(copy) = server.held.copy_mut(uses) {
-                    copy.outdated = true;
-                }
-            }
-            // Something has deallocated it that nobody could see: a function.
-            b"26000" if !replaced => server.held.outdate_all(),
             _ => {}
         }
     }
@@ -272,31 +304,6 @@ impl Pooler {
             Writer::new(bytes).bind_text(&self.shared.own_statements.names.nowhere, &[])
         });
         self.drop_message(id, message)
-    }
-
-    /// A client's temporary objects are gone; their schema stays in the server's search path for good. PostgreSQL analyses
-    /// statements from before again at their next use, under the settings of whoever uses them (recording E12): they are
-    /// prepared again under their own. Once for a server.
-    pub(crate) fn temporary_schema_stays(&mut self, server_id: ServerId) {
-        let server = self.server_mut(server_id);
-        if !std::mem::replace(&mut server.temporary_schema, true) {
-            server.held.outdate_all();
-            server.unnamed = Unnamed::Foreign;
-        }
-    }
-
-    /// What is about to run may end prepared statements, the pooler's own as well, and make others under their names.
-    pub(crate) fn doubt_statements(&mut self, server_id: ServerId) {
-        let now = self.shared.statements.tick();
-        self.server_mut(server_id).held.doubt(now);
-    }
-
-    /// A client's own name is about to come to a server: if it could be one of the pooler's, what that means is in doubt.
-    #[inline]
-    pub(crate) fn own_name_comes(&mut self, server_id: ServerId, name: &[u8]) {
-        if could_be_ours(name) {
-            self.doubt_statements(server_id);
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::base::ids::ServerId;
 use crate::base::message::Message;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
@@ -10,15 +11,9 @@ use crate::upstream::reply_queue::{Effect, Entry, Expect};
 use pgweir_wire::{HEADER_BYTES, Writer};
 use std::sync::Arc;
 
-impl Pooler {
+impl ServerSide<'_> {
     /// Behind a Parse whose parameter types the server infers: asks what they are, unless the client does so itself.
-    pub(crate) fn ask_for_types(
-        &mut self,
-        server_id: ServerId,
-        message: &Message<'_>,
-        name: &[u8],
-        statement: &Arc<Statement>,
-    ) {
+    pub(crate) fn ask_for_types(&mut self, message: &Message<'_>, name: &[u8], statement: &Arc<Statement>) {
         if describes_next(message.behind, name) {
             return;
         }
@@ -31,12 +26,15 @@ impl Pooler {
             asked,
             ..Entry::skip(Expect::Describe).using(statement.id).with(effect)
         };
-        self.server_mut(server_id).queue.push(entry);
+        self.server.queue.push(entry);
         let server_name = statement.server_name();
-        self.shared.outbox
-            .insert(server_id.into(), |bytes| Writer::new(bytes).describe(b'S', server_name));
+        self.shared
+            .outbox
+            .insert(self.id.into(), |bytes| Writer::new(bytes).describe(b'S', server_name));
     }
+}
 
+impl Pooler {
     /// ParameterDescription, of the statement that the front of the queue describes.
     #[cold]
     pub(crate) fn types_described(&mut self, server_id: ServerId, body: &[u8]) {
@@ -61,10 +59,13 @@ impl Pooler {
         // The unnamed one: from here on it is the statement with these types, which is what this server has.
         if let Some(unnamed) = client.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
             *unnamed = if unnamed.is_private {
-                self.shared.statements
+                self.shared
+                    .statements
                     .intern_for_one(&unnamed.query, types.bytes(), &unnamed.settings)
             } else {
-                self.shared.statements.intern(&unnamed.query, types.bytes(), &unnamed.settings)
+                self.shared
+                    .statements
+                    .intern(&unnamed.query, types.bytes(), &unnamed.settings)
             };
             if server.unnamed == Unnamed::Statement(uses) {
                 server.unnamed = Unnamed::Statement(unnamed.id);

@@ -51,7 +51,7 @@ impl Pooler {
     /// A server without a client has a limit on idle sessions: takes it back before it lies idle.
     #[cold]
     pub(crate) fn lift_idle_limit(&mut self, now: Time, id: ServerId) {
-        self.own_query(now, id, ServerPhase::LiftingLimit, LIFT);
+        self.at(id).own_query(now, ServerPhase::LiftingLimit, LIFT);
     }
 
     /// The server has answered.

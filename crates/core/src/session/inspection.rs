@@ -10,6 +10,7 @@ use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::preparing::own_names::Mentioned;
+use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
 use crate::upstream::reply_queue::{Entry, Ready};
 use pgweir_sql::Returns;
@@ -35,6 +36,32 @@ const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::TEMPORARY_SCHEMA)
     .union(Effects::CURRENT_SETTING)
     .union(Effects::LOCAL);
+
+impl ServerSide<'_> {
+    /// Does what must be done before a text with these effects runs, and says which of them are left to ask about after
+    /// it. `runs` is the statement that runs, where it is a prepared one.
+    fn prepare_for(&mut self, effects: Effects, runs: Option<u64>) -> Effects {
+        if effects.intersects(Effects::STATEMENTS) {
+            self.hide_statements(runs);
+        }
+        effects.without(ONLY_ASKS)
+    }
+
+    /// The session is about to look at its prepared statements: those under the pooler's names are closed, to be prepared
+    /// again when they are used next.
+    fn hide_statements(&mut self, but: Option<u64>) {
+        for statement in self.server.held.all_under_our_names() {
+            if Some(statement.id) != but {
+                self.inject_close(&statement);
+            }
+        }
+        if self.pool.lends {
+            // What a PREPARE of ours that failed has left.
+            let preparing = self.shared.own_statements.names.preparing.clone();
+            self.close_whatever(&preparing);
+        }
+    }
+}
 
 impl Pooler {
     /// Whether this client's session is kept for it from server to server.
@@ -71,7 +98,7 @@ impl Pooler {
             self.note_custom_setting(id, std::str::from_utf8(name).unwrap_or_default());
         }
         let effects = crate::base::secret_names::effects_of(text);
-        let looks = !effects.is_empty() || self.knows_names(server_id);
+        let looks = !effects.is_empty() || self.at(server_id).knows_names();
         if looks && let Some(step) = self.inspect_effects(now, id, server_id, message, effects, text, verdict) {
             return Err(step);
         }
@@ -141,8 +168,8 @@ impl Pooler {
         let of_text = effects;
         let effects = self.effects_of_names(now, server_id, text, effects);
         if !self.keeps_session(id) {
-            self.prepare_for(server_id, effects, None);
-            self.note_traces(server_id, effects);
+            self.at(server_id).prepare_for(effects, None);
+            self.at(server_id).note_traces(effects);
             return None;
         }
         if effects.intersects(Effects::SEQUENCE) && self.goes_to_own_server(now, id, server_id) {
@@ -163,14 +190,14 @@ impl Pooler {
             self.lend_names(now, id, server_id, effects, text)
         };
         mentioned.effects |= self.effects_of_unknown(id, server_id, effects, verdict);
-        let mut effects = self.prepare_for(server_id, effects | mentioned.effects, None);
+        let mut effects = self.at(server_id).prepare_for(effects | mentioned.effects, None);
         let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
         if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
             // Of a PREPARE in other company: what EXECUTE gives it nobody follows.
             effects |= Effects::UNTOLD;
         }
         if effects.intersects(Effects::PASSES) {
-            let passed = self.settings_passed(server_id, text);
+            let passed = self.at(server_id).settings_passed(text);
             effects = effects.without(Effects::PASSES);
             if passed.untold || !passed.parameters.is_empty() {
                 effects |= Effects::UNTOLD;
@@ -225,36 +252,11 @@ impl Pooler {
         effects: Effects,
         text: &[u8],
     ) -> Option<Step> {
-        let mut effects = self.sequence_effects(server_id, of_text, effects);
+        let mut effects = self.at(server_id).sequence_effects(of_text, effects);
         for statement in self.statements_mentioned(id, server_id, effects, text) {
             effects |= self.effects_of_names_in(now, server_id, &statement);
         }
         self.uses_sequences(now, id, server_id, effects, message)
-    }
-
-    /// Does what must be done before a text with these effects runs, and says which of them are left to ask about after
-    /// it. `runs` is the statement that runs, where it is a prepared one.
-    fn prepare_for(&mut self, server_id: ServerId, effects: Effects, runs: Option<u64>) -> Effects {
-        if effects.intersects(Effects::STATEMENTS) {
-            self.hide_statements(server_id, runs);
-        }
-        effects.without(ONLY_ASKS)
-    }
-
-    /// The session is about to look at its prepared statements: those under the pooler's names are closed, to be prepared
-    /// again when they are used next.
-    fn hide_statements(&mut self, server_id: ServerId, but: Option<u64>) {
-        for statement in self.server_mut(server_id).held.all_under_our_names() {
-            if Some(statement.id) != but {
-                self.inject_close(server_id, &statement);
-            }
-        }
-        let pool = self.server_mut(server_id).pool;
-        if self.pool(pool).lends {
-            // What a PREPARE of ours that failed has left.
-            let preparing = self.shared.own_statements.names.preparing.clone();
-            self.close_whatever(server_id, &preparing);
-        }
     }
 
     /// What EXECUTE may do where nobody knows what it executes: what others than the client's PREPARE have made.
@@ -339,14 +341,16 @@ impl Pooler {
             Mentioned::default()
         };
         mentioned.effects |= self.effects_of_unknown(id, server_id, effects, &statement.verdict);
-        let mut effects = self.prepare_for(server_id, effects | mentioned.effects, Some(statement.id));
+        let mut effects = self
+            .at(server_id)
+            .prepare_for(effects | mentioned.effects, Some(statement.id));
         if !self.keeps_session(id) || effects.is_empty() {
             return None;
         }
         let mut named = mentioned.hidden;
         let mut parameters = Vec::new();
         if effects.intersects(Effects::PASSES) {
-            let passed = self.settings_passed(server_id, &statement.query);
+            let passed = self.at(server_id).settings_passed(&statement.query);
             effects = effects.without(Effects::PASSES);
             if passed.untold {
                 effects |= Effects::UNTOLD;

@@ -16,6 +16,7 @@ use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::session::pins::{PROBED, Pinned, Pins};
 use crate::session::session_state::{Shape, difference};
 use crate::statements::prepared::Statement;
@@ -135,6 +136,140 @@ impl Suspicion {
             .into_iter()
             .filter(move |(effect, _)| effects.intersects(*effect))
             .map(|(_, reason)| reason)
+    }
+}
+
+impl ServerSide<'_> {
+    /// `locks`: whether to look at pg_locks, which visits every backend; `None` asks for no pins at all. `hidden` are the
+    /// names of settings to ask for beside those that `pg_settings` shows; `None` asks for no settings at all.
+    fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
+        let (pins, settings, set_config) = (
+            self.shared.own_statements.probe_pins.clone(),
+            self.shared.own_statements.probe_settings.clone(),
+            self.shared.own_statements.set_config_local.clone(),
+        );
+        if about.probes_failed > 0 {
+            self.forget_own_statements();
+        }
+        let limits = self.time_limits(&about);
+        let followed = self.names_by_sql();
+        let server = &mut *self.server;
+        server.probe = Some(Box::new(Probe {
+            settings: hidden.is_some(),
+            temporary: about.effects.intersects(Effects::TEMPORARY),
+            prepares: about.effects.intersects(Effects::PREPARE),
+            about,
+            ..Probe::default()
+        }));
+        let deferrable = server.shape.is_deferrable();
+        if deferrable {
+            self.own_begin();
+        }
+        for name in limits {
+            self.probe_with(&set_config, &[Some(name.as_bytes()), Some(b"0")]);
+        }
+        if let Some(locks) = locks {
+            let followed = array_literal(&followed);
+            self.probe_with(&pins, &[Some(if locks { b"t" } else { b"f" }), Some(&followed)]);
+        }
+        if let Some(hidden) = hidden {
+            let hidden: Vec<&[u8]> = hidden.iter().map(|name| name.as_bytes()).collect();
+            let array = array_literal(&hidden);
+            self.probe_with(&settings, &[Some(&array)]);
+        }
+        if deferrable {
+            self.own_commit();
+        }
+        if matches!(self.server.phase, ServerPhase::ConnectQuery) {
+            // Many a server is never asked again.
+            self.inject_close(&settings);
+        }
+        self.server.queue.push(Entry::probe(Expect::Sync));
+        self.send(|w| w.sync());
+        if deferrable {
+            self.own_rollback();
+        }
+    }
+
+    /// The time limits that a probe lifts for itself, where the session may have one: it is known to, code may have made it,
+    /// or an earlier probe has failed.
+    fn time_limits(&self, about: &Suspicion) -> Vec<&'static str> {
+        let shape = &self.server.shape;
+        let may_have = about.effects.intersects(Effects::CODE) || about.probes_failed > 0 || shape.is_hurried();
+        let exists = |since: u32| since == 0 || shape.server_major().is_some_and(|major| major >= since);
+        let limits = LIMITS.iter().filter(|(_, since)| may_have && exists(*since));
+        limits.map(|(name, _)| *name).collect()
+    }
+
+    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports.
+    pub(crate) fn ask_new_server(&mut self) {
+        self.send_probe(None, Some(&[ROLE.into()]), Suspicion::default());
+    }
+
+    /// A statement of the pooler's own may not be on the server any more, whatever has become of it: each is prepared again
+    /// in front of its next use.
+    fn forget_own_statements(&mut self) {
+        for statement in self.server.held.all_own() {
+            self.inject_close(&statement);
+            if let Some(close) = self.server.queue.back_mut() {
+                close.to = To::Probe;
+            }
+        }
+    }
+
+    /// Runs one of the pooler's own statements as part of a probe.
+    pub(crate) fn probe_with(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+        self.ensure_held(statement);
+        let queue = &mut self.server.queue;
+        queue.preparing_is_probing();
+        queue.push(Entry::probe(Expect::Bind));
+        queue.push(Entry::probe(Expect::Execute));
+        let name = statement.server_name();
+        self.shared.outbox.insert(self.id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.bind_text(name, values);
+            writer.execute();
+        });
+    }
+
+    /// Begins a transaction that no default of the client's can hold up, for statements of the pooler's own.
+    pub(crate) fn own_begin(&mut self) {
+        let begin = self.shared.own_statements.begin_plain.clone();
+        self.probe_with(&begin, &[]);
+    }
+
+    /// Ends what [`Pooler::own_begin`] began.
+    pub(crate) fn own_commit(&mut self) {
+        let commit = self.shared.own_statements.commit.clone();
+        self.probe_with(&commit, &[]);
+    }
+
+    /// Behind the Sync of what [`Pooler::own_begin`] began on a client's server: the client may have sent its next request,
+    /// which must not meet a failed transaction of the pooler's.
+    pub(crate) fn own_rollback(&mut self) {
+        if matches!(self.server.phase, ServerPhase::Linked) {
+            self.query_for_nothing(b"ROLLBACK");
+        }
+    }
+
+    /// Sends a client's server a Query whose answer means nothing, an error neither.
+    pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
+        let server = &mut *self.server;
+        server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+        server.queue.push(Entry::probe(Expect::Query));
+        self.send(|w| w.query(text));
+    }
+
+    /// The server refused a probe.
+    pub(crate) fn probe_failed(&mut self, fields: &ErrorFields<'_>) {
+        let server = &mut *self.server;
+        if let Some(probe) = &mut server.probe {
+            probe.failed = Some(String::from_utf8_lossy(fields.message).into());
+        } else if let Some(reading) = &mut server.reading {
+            reading.fails(fields.sqlstate, fields.message);
+        } else {
+            server.move_failed = true;
+        }
     }
 }
 
@@ -275,7 +410,7 @@ impl Pooler {
         let hidden = asks.settings.then(|| self.hidden_settings_of(id, &mut about));
         self.shared.state_stats.probes += 1;
         let locks = asks.pins.then_some(asks.locks);
-        self.send_probe(server_id, locks, hidden.as_deref(), about);
+        self.at(server_id).send_probe(locks, hidden.as_deref(), about);
         true
     }
 
@@ -295,130 +430,6 @@ impl Pooler {
             names.push(ROLE.into());
         }
         names
-    }
-
-    /// `locks`: whether to look at pg_locks, which visits every backend; `None` asks for no pins at all. `hidden` are the
-    /// names of settings to ask for beside those that `pg_settings` shows; `None` asks for no settings at all.
-    fn send_probe(&mut self, server_id: ServerId, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
-        let (pins, settings, set_config) = (
-            self.shared.own_statements.probe_pins.clone(),
-            self.shared.own_statements.probe_settings.clone(),
-            self.shared.own_statements.set_config_local.clone(),
-        );
-        if about.probes_failed > 0 {
-            self.forget_own_statements(server_id);
-        }
-        let limits = self.time_limits(server_id, &about);
-        let followed = self.names_by_sql(server_id);
-        let server = self.server_mut(server_id);
-        server.probe = Some(Box::new(Probe {
-            settings: hidden.is_some(),
-            temporary: about.effects.intersects(Effects::TEMPORARY),
-            prepares: about.effects.intersects(Effects::PREPARE),
-            about,
-            ..Probe::default()
-        }));
-        let deferrable = server.shape.is_deferrable();
-        if deferrable {
-            self.own_begin(server_id);
-        }
-        for name in limits {
-            self.probe_with(server_id, &set_config, &[Some(name.as_bytes()), Some(b"0")]);
-        }
-        if let Some(locks) = locks {
-            let followed = array_literal(&followed);
-            self.probe_with(
-                server_id,
-                &pins,
-                &[Some(if locks { b"t" } else { b"f" }), Some(&followed)],
-            );
-        }
-        if let Some(hidden) = hidden {
-            let hidden: Vec<&[u8]> = hidden.iter().map(|name| name.as_bytes()).collect();
-            let array = array_literal(&hidden);
-            self.probe_with(server_id, &settings, &[Some(&array)]);
-        }
-        if deferrable {
-            self.own_commit(server_id);
-        }
-        if matches!(self.server_mut(server_id).phase, ServerPhase::ConnectQuery) {
-            // Many a server is never asked again.
-            self.inject_close(server_id, &settings);
-        }
-        self.server_mut(server_id).queue.push(Entry::probe(Expect::Sync));
-        self.send(server_id, |w| w.sync());
-        if deferrable {
-            self.own_rollback(server_id);
-        }
-    }
-
-    /// The time limits that a probe lifts for itself, where the session may have one: it is known to, code may have made it,
-    /// or an earlier probe has failed.
-    fn time_limits(&self, server_id: ServerId, about: &Suspicion) -> Vec<&'static str> {
-        let shape = &self.servers.get(server_id.0).expect("looked up by the caller").shape;
-        let may_have = about.effects.intersects(Effects::CODE) || about.probes_failed > 0 || shape.is_hurried();
-        let exists = |since: u32| since == 0 || shape.server_major().is_some_and(|major| major >= since);
-        let limits = LIMITS.iter().filter(|(_, since)| may_have && exists(*since));
-        limits.map(|(name, _)| *name).collect()
-    }
-
-    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports.
-    pub(crate) fn ask_new_server(&mut self, server_id: ServerId) {
-        self.send_probe(server_id, None, Some(&[ROLE.into()]), Suspicion::default());
-    }
-
-    /// A statement of the pooler's own may not be on the server any more, whatever has become of it: each is prepared again
-    /// in front of its next use.
-    fn forget_own_statements(&mut self, server_id: ServerId) {
-        for statement in self.server_mut(server_id).held.all_own() {
-            self.inject_close(server_id, &statement);
-            if let Some(close) = self.server_mut(server_id).queue.back_mut() {
-                close.to = To::Probe;
-            }
-        }
-    }
-
-    /// Runs one of the pooler's own statements as part of a probe.
-    pub(crate) fn probe_with(&mut self, server_id: ServerId, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
-        self.ensure_held(server_id, statement);
-        let queue = &mut self.server_mut(server_id).queue;
-        queue.preparing_is_probing();
-        queue.push(Entry::probe(Expect::Bind));
-        queue.push(Entry::probe(Expect::Execute));
-        let name = statement.server_name();
-        self.shared.outbox.insert(server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.bind_text(name, values);
-            writer.execute();
-        });
-    }
-
-    /// Begins a transaction that no default of the client's can hold up, for statements of the pooler's own.
-    pub(crate) fn own_begin(&mut self, server_id: ServerId) {
-        let begin = self.shared.own_statements.begin_plain.clone();
-        self.probe_with(server_id, &begin, &[]);
-    }
-
-    /// Ends what [`Pooler::own_begin`] began.
-    pub(crate) fn own_commit(&mut self, server_id: ServerId) {
-        let commit = self.shared.own_statements.commit.clone();
-        self.probe_with(server_id, &commit, &[]);
-    }
-
-    /// Behind the Sync of what [`Pooler::own_begin`] began on a client's server: the client may have sent its next request,
-    /// which must not meet a failed transaction of the pooler's.
-    pub(crate) fn own_rollback(&mut self, server_id: ServerId) {
-        if matches!(self.server_mut(server_id).phase, ServerPhase::Linked) {
-            self.query_for_nothing(server_id, b"ROLLBACK");
-        }
-    }
-
-    /// Sends a client's server a Query whose answer means nothing, an error neither.
-    pub(crate) fn query_for_nothing(&mut self, server_id: ServerId, text: &[u8]) {
-        let server = self.server_mut(server_id);
-        server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
-        server.queue.push(Entry::probe(Expect::Query));
-        self.send(server_id, |w| w.query(text));
     }
 
     /// A whole row of a probe's answer.
@@ -458,20 +469,6 @@ impl Pooler {
                 _ => probe.unreadable = true,
             },
             _ => {}
-        }
-    }
-
-    /// The server refused a probe.
-    pub(crate) fn probe_failed(&mut self, server_id: ServerId, fields: &ErrorFields<'_>) {
-        let Some(server) = self.servers.get_mut(server_id.0) else {
-            return;
-        };
-        if let Some(probe) = &mut server.probe {
-            probe.failed = Some(String::from_utf8_lossy(fields.message).into());
-        } else if let Some(reading) = &mut server.reading {
-            reading.fails(fields.sqlstate, fields.message);
-        } else {
-            server.move_failed = true;
         }
     }
 
@@ -520,7 +517,7 @@ impl Pooler {
                 let another_s = self.server_mut(server_id).temporary_schema;
                 self.client_mut(id).had_temporary |= has_objects || probe.temporary || !another_s;
                 if !has_objects {
-                    self.temporary_schema_stays(server_id);
+                    self.at(server_id).temporary_schema_stays();
                 }
             }
         }

@@ -8,12 +8,31 @@
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::session::session_state::difference;
 use crate::statements::prepared;
 use crate::upstream::reply_queue::{Entry, Expect, Ready};
 use pgweir_sql::Returns;
 use pgweir_wire::Writer;
 use std::sync::Arc;
+
+impl ServerSide<'_> {
+    /// Prepares what makes a setting; the statement by whose name it is known. Among the messages that the server has not
+    /// answered yet there may be one that deallocates all, or would have and fails: then it is prepared for this use alone.
+    fn prepare_surely(&mut self) -> Arc<prepared::Statement> {
+        let statement = self.shared.own_statements.set_config.clone();
+        if !self.server.queue.segment_outstanding() {
+            self.ensure_held(&statement);
+            return statement;
+        }
+        let scratch = self.shared.own_statements.scratch.clone();
+        self.takes_scratch();
+        self.shared.outbox.insert(self.id.into(), |b| {
+            Writer::new(b).parse(scratch.server_name(), &statement.query, &statement.types)
+        });
+        scratch
+    }
+}
 
 impl Pooler {
     /// The client's startup values that the server does not return to by itself.
@@ -90,7 +109,7 @@ impl Pooler {
             return;
         }
         self.shared.state_stats.returns_to_startup += 1;
-        let name = self.prepare_surely(server_id);
+        let name = self.at(server_id).prepare_surely();
         let queue = &mut self.server_mut(server_id).queue;
         for _ in &values {
             queue.push(Entry::skip(Expect::Bind));
@@ -108,21 +127,5 @@ impl Pooler {
                 writer.close(b'P', portal);
             }
         });
-    }
-
-    /// Prepares what makes a setting; the statement by whose name it is known. Among the messages that the server has not
-    /// answered yet there may be one that deallocates all, or would have and fails: then it is prepared for this use alone.
-    fn prepare_surely(&mut self, server_id: ServerId) -> Arc<prepared::Statement> {
-        let statement = self.shared.own_statements.set_config.clone();
-        if !self.server_mut(server_id).queue.segment_outstanding() {
-            self.ensure_held(server_id, &statement);
-            return statement;
-        }
-        let scratch = self.shared.own_statements.scratch.clone();
-        self.takes_scratch(server_id);
-        self.shared.outbox.insert(server_id.into(), |b| {
-            Writer::new(b).parse(scratch.server_name(), &statement.query, &statement.types)
-        });
-        scratch
     }
 }

@@ -14,6 +14,7 @@ use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::session::session_state::{Change, Shape, difference_on};
 use crate::upstream::reply_queue::{Entry, Expect, Ready};
 use pgweir_wire::{TransactionStatus, Writer, backend};
@@ -33,6 +34,60 @@ pub(crate) struct Restoration {
     target: Arc<Shape>,
     /// Why the server refused: SQLSTATE and message.
     refused: Option<Box<(String, String)>>,
+}
+
+impl ServerSide<'_> {
+    /// Begins a segment that [`Pooler::send_settings`] ends, unless it has begun. Nothing precedes a BEGIN in it: a BEGIN is
+    /// refused once anything has taken a snapshot, as Parse may.
+    pub(crate) fn begin_restoring(&mut self) {
+        let server = &mut *self.server;
+        if server.shape.is_deferrable() && !server.queue.segment_open() {
+            self.own_begin();
+        }
+    }
+
+    /// One segment that makes settings; the server looks like `target` when it has confirmed them.
+    pub(crate) fn send_settings(&mut self, set: &[Change], target: Arc<Shape>) {
+        self.begin_restoring();
+        let deferrable = self.server.shape.is_deferrable();
+        if !set.is_empty() {
+            let statement = self.shared.own_statements.set_config.clone();
+            self.ensure_held(&statement);
+            let server = &mut *self.server;
+            for (name, value) in set {
+                server.queue.push(Entry::skip(Expect::Bind));
+                server.queue.push(Entry::skip(Expect::Execute));
+                if value.is_some() && name.contains('.') {
+                    server.note_custom_setting(name);
+                }
+            }
+            let name = statement.server_name();
+            self.shared.outbox.insert(self.id.into(), |bytes| {
+                let mut writer = Writer::new(bytes);
+                for (setting, value) in set {
+                    let value = value.as_ref().map(|v| v.as_bytes());
+                    writer.bind_text(name, &[Some(setting.as_bytes()), value]);
+                    writer.execute();
+                }
+            });
+        }
+        if deferrable {
+            self.own_commit();
+        }
+        let server = &mut *self.server;
+        server.restoration = Some(Box::new(Restoration { target, refused: None }));
+        server.queue.push(Entry::skip(Expect::Sync));
+        self.send(|w| w.sync());
+    }
+
+    /// The server refused something in a segment of restored settings: none of them is made.
+    pub(crate) fn restoration_refused(&mut self, sqlstate: &[u8], message: &[u8]) {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        if let Some(restoration) = &mut self.server.restoration {
+            let refused = || Box::new((text(sqlstate), text(message)));
+            restoration.refused.get_or_insert_with(refused);
+        }
+    }
 }
 
 impl Pooler {
@@ -55,7 +110,7 @@ impl Pooler {
             wanted
         } else {
             let shape = server.shape.clone();
-            self.shape_with(&shape, &set)
+            self.shared.shape_with(&shape, &set)
         };
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
@@ -78,67 +133,7 @@ impl Pooler {
     ) {
         self.client_mut(id).waiting = Waiting::ForRestoration;
         self.server_mut(server_id).request_time = now;
-        self.send_settings(server_id, set, target);
-    }
-
-    /// A shape with settings made; what becomes of the reported ones the server says itself.
-    pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
-        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
-        let changes = set.iter().filter(|(name, _)| !reported(name));
-        self.shared.shapes
-            .change(shape, changes.map(|(name, value)| (&**name, value.as_deref(), false)))
-    }
-
-    /// Begins a segment that [`Pooler::send_settings`] ends, unless it has begun. Nothing precedes a BEGIN in it: a BEGIN is
-    /// refused once anything has taken a snapshot, as Parse may.
-    pub(crate) fn begin_restoring(&mut self, server_id: ServerId) {
-        let server = self.server_mut(server_id);
-        if server.shape.is_deferrable() && !server.queue.segment_open() {
-            self.own_begin(server_id);
-        }
-    }
-
-    /// One segment that makes settings; the server looks like `target` when it has confirmed them.
-    pub(crate) fn send_settings(&mut self, server_id: ServerId, set: &[Change], target: Arc<Shape>) {
-        self.begin_restoring(server_id);
-        let deferrable = self.server_mut(server_id).shape.is_deferrable();
-        if !set.is_empty() {
-            let statement = self.shared.own_statements.set_config.clone();
-            self.ensure_held(server_id, &statement);
-            let server = self.server_mut(server_id);
-            for (name, value) in set {
-                server.queue.push(Entry::skip(Expect::Bind));
-                server.queue.push(Entry::skip(Expect::Execute));
-                if value.is_some() && name.contains('.') {
-                    server.note_custom_setting(name);
-                }
-            }
-            let name = statement.server_name();
-            self.shared.outbox.insert(server_id.into(), |bytes| {
-                let mut writer = Writer::new(bytes);
-                for (setting, value) in set {
-                    let value = value.as_ref().map(|v| v.as_bytes());
-                    writer.bind_text(name, &[Some(setting.as_bytes()), value]);
-                    writer.execute();
-                }
-            });
-        }
-        if deferrable {
-            self.own_commit(server_id);
-        }
-        let server = self.server_mut(server_id);
-        server.restoration = Some(Box::new(Restoration { target, refused: None }));
-        server.queue.push(Entry::skip(Expect::Sync));
-        self.send(server_id, |w| w.sync());
-    }
-
-    /// The server refused something in a segment of restored settings: none of them is made.
-    pub(crate) fn restoration_refused(&mut self, server_id: ServerId, sqlstate: &[u8], message: &[u8]) {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        if let Some(restoration) = &mut self.server_mut(server_id).restoration {
-            let refused = || Box::new((text(sqlstate), text(message)));
-            restoration.refused.get_or_insert_with(refused);
-        }
+        self.at(server_id).send_settings(set, target);
     }
 
     /// The server has answered a segment of restored settings.
@@ -241,7 +236,10 @@ impl Pooler {
             server.shape = self.shared.shapes.change(&server.shape, [(name, Some(value), true)]);
         }
         if let Some(restoration) = server.restoration.as_mut().filter(|r| !known(&r.target)) {
-            restoration.target = self.shared.shapes.change(&restoration.target, [(name, Some(value), true)]);
+            restoration.target = self
+                .shared
+                .shapes
+                .change(&restoration.target, [(name, Some(value), true)]);
         }
         let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
             return Passed::Skip;

@@ -19,6 +19,7 @@ use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::IdleList;
 use crate::server::Server;
+use crate::server_side::ServerSide;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
@@ -41,6 +42,48 @@ pub(crate) enum Sequences {
     Drawn,
     /// currval() or lastval(): any INSERT may draw what is asked for next.
     Asked,
+}
+
+impl ServerSide<'_> {
+    /// What a text may do to sequences, or ask of them, where its names have been looked up in the catalog (`effects`) as
+    /// well. While a catalog is being read, everything counts as code; only what the text itself runs is meant then, and
+    /// routines, which may do anything.
+    pub(crate) fn sequence_effects(&mut self, of_text: Effects, effects: Effects) -> Effects {
+        if self.catalog_holds() {
+            effects
+        } else if of_text.intersects(Effects::ROUTINES) {
+            effects | Effects::CODE
+        } else if of_text.intersects(Effects::CODE) {
+            effects
+        } else {
+            effects.without(Effects::CODE)
+        }
+    }
+
+    /// A client was just linked to a server: may it meet values that others have drawn? What is sent begins a segment of
+    /// restored settings, which the caller ends.
+    pub(crate) fn sequences_on_link(&mut self) {
+        let server = &mut *self.server;
+        let pool = &*self.pool;
+        let asked = pool.sequences == Sequences::Asked;
+        // Adversarial linking gives way to none but those who name a sequence.
+        server.claimed = asked && !self.shared.settings.link_adversarial || server.claimed && !server.stranger;
+        if asked && server.stranger {
+            self.discard_sequences();
+        }
+    }
+
+    fn discard_sequences(&mut self) {
+        self.begin_restoring();
+        self.run_discard();
+    }
+
+    fn run_discard(&mut self) {
+        let statement = self.shared.own_statements.discard_sequences.clone();
+        self.server.forgets_sequences = true;
+        // The unnamed portal may be the client's, to be executed once more.
+        self.run_in_own_portal(&statement, &[]);
+    }
 }
 
 impl Pooler {
@@ -72,21 +115,6 @@ impl Pooler {
         self.forget_before(now, id, server_id, effects, message)
     }
 
-    /// What a text may do to sequences, or ask of them, where its names have been looked up in the catalog (`effects`) as
-    /// well. While a catalog is being read, everything counts as code; only what the text itself runs is meant then, and
-    /// routines, which may do anything.
-    pub(crate) fn sequence_effects(&mut self, server_id: ServerId, of_text: Effects, effects: Effects) -> Effects {
-        if self.catalog_holds(server_id) {
-            effects
-        } else if of_text.intersects(Effects::ROUTINES) {
-            effects | Effects::CODE
-        } else if of_text.intersects(Effects::CODE) {
-            effects
-        } else {
-            effects.without(Effects::CODE)
-        }
-    }
-
     /// The client's next request may ask for what others have drawn, or draws what the client may ask for: the server
     /// forgets the others' values first, and confirms it before anything of the request is sent. What the client itself has
     /// drawn by an INSERT in this transaction is forgotten, too, and its question gets 55000: once in the life of a pool.
@@ -110,7 +138,7 @@ impl Pooler {
         }
         if server.is_clean() {
             let shape = server.shape.clone();
-            self.discard_sequences(server_id);
+            self.at(server_id).discard_sequences();
             self.confirm_first(now, id, server_id, &[], shape);
             return Some(Step::Wait);
         }
@@ -137,7 +165,7 @@ impl Pooler {
         }
         // A deferred BEGIN has been sent without its Sync.
         let of_begin = server.begin_owed && server.queue.all_ours();
-        self.run_discard(server_id);
+        self.at(server_id).run_discard();
         if in_segment && !of_begin {
             self.send(server_id, |w| w.flush());
         } else {
@@ -160,7 +188,12 @@ impl Pooler {
         let may_go = client.pins.is_empty() && client.suspicion.is_none() && client.deferred_begin.is_none();
         let server = self.server_mut(server_id);
         let pool_id = server.pool;
-        if !may_go || !server.stranger || !server.visited_anew || !server.is_clean() || self.shared.settings.link_adversarial {
+        if !may_go
+            || !server.stranger
+            || !server.visited_anew
+            || !server.is_clean()
+            || self.shared.settings.link_adversarial
+        {
             return false;
         }
         let pool = self.pool(pool_id);
@@ -178,21 +211,6 @@ impl Pooler {
         true
     }
 
-    /// A client was just linked to a server: may it meet values that others have drawn? What is sent begins a segment of
-    /// restored settings, which the caller ends.
-    pub(crate) fn sequences_on_link(&mut self, server_id: ServerId) {
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        let pool = self.pools[server.pool as usize]
-            .as_ref()
-            .expect("a server's pool lives");
-        let asked = pool.sequences == Sequences::Asked;
-        // Adversarial linking gives way to none but those who name a sequence.
-        server.claimed = asked && !self.shared.settings.link_adversarial || server.claimed && !server.stranger;
-        if asked && server.stranger {
-            self.discard_sequences(server_id);
-        }
-    }
-
     /// The server has said so.
     pub(crate) fn forgot_sequences(&mut self, server_id: ServerId) {
         let server = self.server_mut(server_id);
@@ -202,18 +220,6 @@ impl Pooler {
         if asked && server.queue.segment_open() {
             self.replies_came(server_id);
         }
-    }
-
-    fn discard_sequences(&mut self, server_id: ServerId) {
-        self.begin_restoring(server_id);
-        self.run_discard(server_id);
-    }
-
-    fn run_discard(&mut self, server_id: ServerId) {
-        let statement = self.shared.own_statements.discard_sequences.clone();
-        self.server_mut(server_id).forgets_sequences = true;
-        // The unnamed portal may be the client's, to be executed once more.
-        self.run_in_own_portal(server_id, &statement, &[]);
     }
 }
 

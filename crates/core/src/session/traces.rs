@@ -16,6 +16,7 @@ use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::server::Server;
+use crate::server_side::ServerSide;
 use crate::session::inspection::setting_name;
 use crate::session::session_state::{SETTINGS_MAX, Shape};
 use crate::upstream::phase::ServerPhase;
@@ -49,6 +50,20 @@ const MESSAGES_AHEAD_MAX: usize = 32;
 /// Whether a server with a temporary schema may refuse this setting.
 pub(crate) fn is_bound(setting: &str) -> bool {
     setting.eq_ignore_ascii_case(TEMP_BUFFERS)
+}
+
+impl ServerSide<'_> {
+    /// A text with these effects goes to a server of a pool that keeps clients and servers together.
+    pub(crate) fn note_traces(&mut self, effects: Effects) {
+        if !effects.intersects(LEAVE_TRACES) {
+            return;
+        }
+        let server = &mut *self.server;
+        let pool = &*self.pool;
+        if pool.settings.mode == PoolMode::Session && pool.key.kind == PoolKind::Clients {
+            server.leaves_traces = true;
+        }
+    }
 }
 
 impl Pooler {
@@ -289,23 +304,9 @@ impl Pooler {
         }
     }
 
-    /// A text with these effects goes to a server of a pool that keeps clients and servers together.
-    pub(crate) fn note_traces(&mut self, server_id: ServerId, effects: Effects) {
-        if !effects.intersects(LEAVE_TRACES) {
-            return;
-        }
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        let pool = self.pools[server.pool as usize]
-            .as_ref()
-            .expect("a server's pool lives");
-        if pool.settings.mode == PoolMode::Session && pool.key.kind == PoolKind::Clients {
-            server.leaves_traces = true;
-        }
-    }
-
     /// Resets the session of a server whose client has left, and asks what remains of it.
     pub(crate) fn reset_session(&mut self, now: Time, id: ServerId, query: &str) {
-        self.own_query(now, id, ServerPhase::Resetting, query);
+        self.at(id).own_query(now, ServerPhase::Resetting, query);
         let flushes = self.is_in_session_pooling(id) && self.reports_when_told(id);
         let question = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
         let server = self.server_mut(id);

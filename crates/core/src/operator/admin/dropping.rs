@@ -43,7 +43,8 @@ impl Pooler {
         match database {
             Some(database) => drop(self.databases.paused.insert(database.into())),
             None => {
-                let configured: Vec<Arc<str>> = self.shared.config.databases.keys().map(|d| d.as_str().into()).collect();
+                let configured: Vec<Arc<str>> =
+                    self.shared.config.databases.keys().map(|d| d.as_str().into()).collect();
                 let made: Vec<Arc<str>> = self.live_pools().map(|(_, p)| p.key.database.clone()).collect();
                 self.databases.paused.extend(configured.into_iter().chain(made));
             }

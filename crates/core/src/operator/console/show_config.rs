@@ -35,7 +35,9 @@ impl Pooler {
                 self.push_console_database(rows);
                 continue;
             }
-            let Some(d) = self.shared.config.database(&name) else { continue };
+            let Some(d) = self.shared.config.database(&name) else {
+                continue;
+            };
             let g = &self.shared.config.global;
             let counts = self.databases.of_database(&name);
             let seconds = self.shared.config.server_lifetime(&d).as_secs();
@@ -87,7 +89,13 @@ impl Pooler {
     /// Users of `auth_file`, of section `[users]`, and those with connections.
     pub(super) fn user_names(&self) -> BTreeSet<String> {
         let connected = self.databases.users().map(|name| name.to_string());
-        let configured = self.shared.config.auth_users.keys().chain(self.shared.config.users.keys()).cloned();
+        let configured = self
+            .shared
+            .config
+            .auth_users
+            .keys()
+            .chain(self.shared.config.users.keys())
+            .cloned();
         let logged_in = self.clients_by_user().into_keys().map(str::to_string);
         configured
             .chain(connected)
@@ -109,7 +117,11 @@ impl Pooler {
                 user.pool_mode.map(|mode| mode.word()).into(),
                 self.shared.config.max_user_connections(&name).unwrap_or(0).into(),
                 self.databases.of_user(&name).servers.into(),
-                self.shared.config.max_user_client_connections(&name).unwrap_or(0).into(),
+                self.shared
+                    .config
+                    .max_user_client_connections(&name)
+                    .unwrap_or(0)
+                    .into(),
                 clients.get(&*name).copied().unwrap_or(0).into(),
             ]);
         }

@@ -63,7 +63,12 @@ impl Pooler {
                 self.database_names().len(),
                 0,
             ),
-            ("peer_cache", size_of::<PeerSettings>(), self.shared.config.peers.len(), 0),
+            (
+                "peer_cache",
+                size_of::<PeerSettings>(),
+                self.shared.config.peers.len(),
+                0,
+            ),
             ("peer_pool_cache", 0, 0, 0),
             (
                 "pool_cache",

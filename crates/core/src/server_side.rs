@@ -1,0 +1,40 @@
+//! A server, its pool and what all share: what is enough to say something to the server.
+
+use crate::base::ids::ServerId;
+use crate::pooler::Pooler;
+use crate::pools::pool::Pool;
+use crate::server::Server;
+use crate::shared::Shared;
+use pgweir_wire::Writer;
+
+/// One server, looked up once. What is sent to it and what its reply queue says belong together; methods of this send both.
+pub(crate) struct ServerSide<'a> {
+    pub(crate) id: ServerId,
+    pub(crate) server: &'a mut Server,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) shared: &'a mut Shared,
+}
+
+impl ServerSide<'_> {
+    /// Writes messages of our own to the server.
+    pub(crate) fn send(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        self.shared
+            .outbox
+            .insert(self.id.into(), |bytes| write(&mut Writer::new(bytes)));
+    }
+}
+
+impl Pooler {
+    /// The side of a server that lives.
+    #[inline]
+    pub(crate) fn at(&mut self, id: ServerId) -> ServerSide<'_> {
+        let server = self.servers.get_mut(id.0).expect("a linked server lives");
+        let pool = self.pools[server.pool as usize].as_mut();
+        ServerSide {
+            id,
+            pool: pool.expect("a server's pool lives"),
+            server,
+            shared: &mut self.shared,
+        }
+    }
+}
