@@ -1,9 +1,12 @@
 //! A client connection.
 
 use crate::base::ids::ServerId;
+use crate::base::message::{Message, Step};
+use crate::base::pin_reason::PinReason;
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::request::Accepted;
+use crate::base::state_stats::StateStats;
 use crate::base::time::Time;
 use crate::login::client_login::Login;
 use crate::notify::channels::Channels;
@@ -11,11 +14,13 @@ use crate::preparing::untracked::Followed;
 use crate::session::deferred_begin::DeferredBegin;
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::Suspicion;
+use crate::session::probe::beginning;
 use crate::session::session_state::Shape;
 use crate::statements::ends::{BoundEnds, Ends};
 use crate::statements::prepared::{Bound, Names, Statement};
+use crate::upstream::reply_queue::Effect;
 use pgweir_sql::Returns;
-use pgweir_wire::TransactionStatus;
+use pgweir_wire::{FrontendTag, TransactionStatus};
 use std::sync::Arc;
 
 /// Where a client connection stands.
@@ -156,6 +161,56 @@ impl Client {
     /// Whether nothing of its own has reached its server, and nothing of its session is there: another will do.
     pub(crate) fn may_go_elsewhere(&self) -> bool {
         self.waiting == Waiting::ForRestoration && self.pins.is_empty() && !self.went_elsewhere && self.is_session()
+    }
+
+    /// Drops a message, the rest of it too, where that is still to come.
+    pub(crate) fn drop_message(&mut self, message: &Message<'_>) -> Step {
+        let have = message.bytes.len();
+        if have < message.total {
+            self.passing = Passing::Skip((message.total - have) as u32);
+        }
+        Step::Progress(have)
+    }
+
+    /// Drops a message that an error of our own has answered already. Whether it ends what is dropped, so that a
+    /// ReadyForQuery is due.
+    pub(crate) fn drop_answered(&mut self, message: &Message<'_>) -> (Step, bool) {
+        let ends = match message.tag {
+            FrontendTag::Sync => true,
+            FrontendTag::Query | FrontendTag::FunctionCall => self.dropping == Dropping::Request,
+            _ => false,
+        };
+        self.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
+        (self.drop_message(message), ends)
+    }
+
+    /// Ends a name; what is needed to bring it back, if it had a meaning.
+    pub(crate) fn forget_name(&mut self, name: &[u8]) -> Option<Effect> {
+        if name.is_empty() {
+            return self.unnamed.take().map(|s| Effect {
+                unnamed: Some(Some(s)),
+                ..Effect::default()
+            });
+        }
+        let before = self.names.as_mut()?.set(name, None)?;
+        Some(Effect {
+            name: Some((name.into(), Some(before))),
+            ..Effect::default()
+        })
+    }
+
+    /// Keeps it on its server: what it did cannot be done again elsewhere. `statement` is the beginning of what did it.
+    pub(crate) fn pin_by(&mut self, now: Time, reason: PinReason, statement: &[u8], stats: &mut StateStats) {
+        if self.pinned.is_none() && reason != PinReason::SessionPooling {
+            self.pinned = Some(Box::new(Pinned {
+                since: now,
+                statement: beginning(statement),
+            }));
+        }
+        if !self.pins.contains(reason) {
+            self.pins.insert(reason);
+            stats.pinned(reason);
+        }
     }
 
     /// The transaction status of a client without a server.

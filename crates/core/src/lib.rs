@@ -14,6 +14,7 @@
 mod base;
 mod catalog;
 mod client;
+mod exchange;
 mod flow;
 mod login;
 mod notify;

@@ -17,7 +17,7 @@ const LAYERS: [&[&str]; 12] = [
     &["notify"],
     &["pools"],
     &["login"],
-    &["client", "server", "server_side", "shared"],
+    &["client", "exchange", "server", "server_side", "shared"],
     &["flow"],
     &["operator", "pooler"],
 ];

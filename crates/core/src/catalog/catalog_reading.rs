@@ -69,6 +69,8 @@ pub(crate) struct Catalogs {
     pub(crate) any_known: bool,
     /// Whether some pool's servers are to read.
     pub(crate) any_due: bool,
+    /// A database whose pools have not been told yet that it is to be read.
+    untold: Option<Arc<str>>,
 }
 
 /// What is known of one database.
@@ -164,6 +166,22 @@ impl Catalogs {
 const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
 
 impl ServerSide<'_> {
+    /// Something is called that the catalog does not know: others may have made it, not through us.
+    #[cold]
+    pub(crate) fn catalog_may_be_old(&mut self, now: Time) {
+        let database = self.pool.catalog_key();
+        if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
+            // A name that does not exist is called again and again: not a reading each time.
+            if state.due.is_none()
+                && state.reader.is_none()
+                && state.tried_at.is_none_or(|at| now - at > UNKNOWN_AGE_MAX)
+            {
+                state.wants(now);
+                self.shared.catalogs.untold = Some(database);
+            }
+        }
+    }
+
     /// A segment that reads the catalog, with settings of its own that end with it.
     fn send_catalog_reading(&mut self, now: Time, version: u64) {
         let own = &self.shared.own_statements;
@@ -248,25 +266,6 @@ impl Pooler {
         }
         for database in doubted {
             self.tell_pools(&database);
-        }
-    }
-
-    /// Something is called that the catalog does not know: others may have made it, not through us.
-    #[cold]
-    pub(crate) fn catalog_may_be_old(&mut self, now: Time, server_id: ServerId) {
-        let Some(pool_id) = self.servers.get(server_id.0).map(|s| s.pool) else {
-            return;
-        };
-        let database = self.pool(pool_id).catalog_key();
-        if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
-            // A name that does not exist is called again and again: not a reading each time.
-            if state.due.is_none()
-                && state.reader.is_none()
-                && state.tried_at.is_none_or(|at| now - at > UNKNOWN_AGE_MAX)
-            {
-                state.wants(now);
-                self.tell_pools(&database);
-            }
         }
     }
 
@@ -400,6 +399,13 @@ impl Pooler {
                  by a probe"
             );
             self.log(LogLevel::Warning, text);
+        }
+    }
+
+    /// Tells the pools of a database that a message has shown it to be known too little of.
+    pub(crate) fn tell_untold_pools(&mut self) {
+        if let Some(database) = self.shared.catalogs.untold.take() {
+            self.tell_pools(&database);
         }
     }
 

@@ -1,9 +1,7 @@
 //! What statements may do by the names they mention: the catalog of their database tells (see [`crate::catalog::code`]).
 
-use crate::base::ids::{ClientId, ServerId};
-use crate::base::time::Time;
 use crate::catalog::code::Catalog;
-use crate::pooler::Pooler;
+use crate::exchange::{Exchange, Wish};
 use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
 use foldhash::fast::RandomState;
@@ -132,53 +130,48 @@ impl ServerSide<'_> {
     }
 }
 
-impl Pooler {
+impl Exchange<'_> {
     /// What a Query may do, by the names it mentions as well; `effects` are those of the text itself.
-    pub(crate) fn effects_of_names(
-        &mut self,
-        now: Time,
-        server_id: ServerId,
-        text: &[u8],
-        effects: Effects,
-    ) -> Effects {
+    pub(crate) fn effects_of_names(&mut self, text: &[u8], effects: Effects) -> Effects {
         let own = effects.without(Effects::ROUTINES);
-        let Some(known) = self.at(server_id).pool.catalog.as_deref_mut() else {
+        let Some(known) = self.to().pool.catalog.as_deref_mut() else {
             return own;
         };
         if !known.matters() && !effects.intersects(Effects::ROUTINES) {
             return own;
         }
         let (found, any) = (known.effects_of(text, effects), known.effects_of_any());
-        self.at(server_id).may_run(found);
-        self.meets_unknown(now, server_id, found);
+        self.to().may_run(found);
+        self.meets_unknown(found);
         (own | self.shared.mentioned(found, effects) | any).without(Effects::ROUTINES)
     }
 
     /// A routine is called that the catalog does not know: it was made since.
-    fn meets_unknown(&mut self, now: Time, server_id: ServerId, found: Effects) {
+    fn meets_unknown(&mut self, found: Effects) {
         if found.contains(UNKNOWN) {
-            self.catalog_may_be_old(now, server_id);
+            let now = self.now;
+            self.to().catalog_may_be_old(now);
+            self.wish.get_or_insert(Wish::CatalogRead);
         }
     }
 
     /// The same of a prepared statement; the verdict is kept.
-    pub(crate) fn effects_of_names_in(&mut self, now: Time, server_id: ServerId, statement: &Statement) -> Effects {
+    pub(crate) fn effects_of_names_in(&mut self, statement: &Statement) -> Effects {
         let own = statement.effects.without(Effects::ROUTINES);
-        let Some(known) = self.at(server_id).pool.catalog.as_deref_mut() else {
+        let Some(known) = self.to().pool.catalog.as_deref_mut() else {
             return own;
         };
         if !known.matters() && !statement.effects.intersects(Effects::ROUTINES) {
             return own;
         }
         let (found, any) = (known.effects_of_prepared(statement), known.effects_of_any());
-        self.meets_unknown(now, server_id, found);
+        self.meets_unknown(found);
         (own | self.shared.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
     }
 
     /// Settings that functions of this client's database make and `pg_settings` does not show.
-    pub(crate) fn settings_of_functions(&self, id: ClientId) -> Vec<Box<str>> {
-        let pool = self.clients.get(id.0).and_then(|c| c.pool);
-        let known = pool.and_then(|p| self.pool(p).catalog.as_ref());
+    pub(crate) fn settings_of_functions(&self) -> Vec<Box<str>> {
+        let known = self.pool.catalog.as_ref();
         known.map_or_else(Vec::new, |k| k.catalog.hidden.clone())
     }
 }

@@ -193,7 +193,7 @@ impl Pooler {
             ServerPhase::Draining => self.drained(now, server_id),
             // What the pooler wanted to ask has waited.
             ServerPhase::Linked => {
-                self.make_what_was_reset(server_id);
+                self.make_what_was_reset(now, server_id);
                 self.cancel_what_was_wanted(now, server_id);
                 self.replies_came(server_id);
                 self.release_if_clean(now, server_id);

@@ -12,6 +12,7 @@ use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::Client;
+use crate::exchange::{Exchange, Granted, Wish};
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::upstream::reply_queue::{Entry, Expect};
@@ -20,6 +21,129 @@ use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
 
 /// What a function may do that is called by its number.
 const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Effects::SEQUENCE);
+
+impl Exchange<'_> {
+    /// A message for a linked server.
+    fn request(&mut self, message: &Message<'_>) -> Step {
+        let client = &mut *self.client;
+        let server = &mut *self.server;
+        if server.ignoring_to_sync && message.tag != FrontendTag::Sync {
+            return client.drop_message(message);
+        }
+        let pool = &mut *self.pool;
+        let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
+        if tracked
+            && server.queue.segment_outstanding()
+            && (touches_statements(message.tag)
+                // What a pipelined ROLLBACK ends cannot be prepared in before.
+                && (server.queue.statements_in_doubt()
+                    || server.status == TransactionStatus::Failed && server.queue.client_segment_outstanding())
+                || message.tag == FrontendTag::Parse && server.awaits_settings())
+        {
+            client.waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
+        pool.stats.bytes_received += message.bytes.len() as u64;
+        let step = match message.tag {
+            FrontendTag::Query => self.query(message, tracked),
+            FrontendTag::Parse if tracked => self.parse(message),
+            FrontendTag::Bind if tracked => self.bind(message),
+            FrontendTag::Describe if tracked => self.describe(message),
+            FrontendTag::Close if tracked => self.close(message),
+            FrontendTag::Execute => self.execute(message),
+            FrontendTag::Parse => self.parse_untracked(message),
+            FrontendTag::Bind => self.bind_untracked(message),
+            FrontendTag::Describe => self.plain(message, Expect::Describe),
+            FrontendTag::Close => self.close_untracked(message),
+            FrontendTag::FunctionCall => self.function_call(message, tracked),
+            FrontendTag::Sync => {
+                if server.copy_in {
+                    server.sync_among_copy_data = true;
+                } else {
+                    server.queue.push(Entry::forward(Expect::Sync));
+                    server.ignoring_to_sync = false;
+                }
+                self.forward(message)
+            }
+            // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
+            FrontendTag::Flush if message.total > HEADER_BYTES && !server.copy_in => {
+                self.plain(message, Expect::MalformedFlush)
+            }
+            FrontendTag::Flush => {
+                let step = self.forward(message);
+                self.answer_fakes();
+                step
+            }
+            FrontendTag::CopyData => {
+                if !server.copy_in {
+                    server.queue.copy_data_sent();
+                }
+                self.forward(message)
+            }
+            FrontendTag::CopyDone | FrontendTag::CopyFail => {
+                if server.copy_in {
+                    server.copy_in = false;
+                } else if !server.queue.is_empty() {
+                    server.queue.push(Entry::forward(Expect::CopyEnd));
+                }
+                self.forward(message)
+            }
+            FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
+        };
+        if let Step::NeedBytes | Step::Wait = step {
+            // It comes again, whole.
+            self.pool.stats.bytes_received -= message.bytes.len() as u64;
+        }
+        step
+    }
+
+    #[cold]
+    fn function_call(&mut self, message: &Message<'_>, tracked: bool) -> Step {
+        if !message.is_whole() && message.body().len() < size_of::<u32>() {
+            return Step::NeedBytes;
+        }
+        if self.keeps_session()
+            && let Some(step) = self.uses_sequences(Effects::CODE, message)
+        {
+            return step;
+        }
+        if self.keeps_session() && !crate::session::inspection::calls_large_objects(message.body()) {
+            let hidden = self.settings_of_functions();
+            self.suspect(CALLED, b"function call", hidden);
+        }
+        if tracked {
+            self.to().doubt_statements();
+        }
+        self.plain(message, Expect::FunctionCall)
+    }
+
+    /// A message that goes through as it is and is answered in its turn.
+    #[inline]
+    pub(crate) fn plain(&mut self, message: &Message<'_>, expect: Expect) -> Step {
+        self.server.queue.push(Entry::forward(expect));
+        self.forward(message)
+    }
+
+    /// Forwards as much of a message as is there; the rest follows by itself.
+    #[inline]
+    pub(crate) fn forward(&mut self, message: &Message<'_>) -> Step {
+        self.forward_rest(message, 0)
+    }
+
+    /// Forwards a message from its byte `from` on.
+    #[inline]
+    pub(crate) fn forward_rest(&mut self, message: &Message<'_>, from: usize) -> Step {
+        let have = message.bytes.len();
+        self.shared
+            .outbox
+            .forward(self.server_id.into(), message.at + from..message.at + have);
+        if have < message.total {
+            let client = &mut *self.client;
+            client.passing = Passing::Forward((message.total - have) as u32);
+        }
+        Step::Progress(have)
+    }
+}
 
 impl Pooler {
     pub(crate) fn session_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
@@ -132,7 +256,7 @@ impl Pooler {
                 if let Some(text) = &mut client.long_text {
                     text.feed(&available[..bytes]);
                     if rest == 0 {
-                        self.long_text_ends(now, id, server_id);
+                        self.between(now, id, server_id).long_text_ends();
                     }
                 }
                 self.shared.outbox.forward(server_id.into(), at..at + bytes);
@@ -250,168 +374,75 @@ impl Pooler {
                 self.clients.get_mut(id.0).expect("looked up above").xact_start = now;
             }
         }
-        self.request(now, id, server_id, message)
+        let mut exchange = self.between(now, id, server_id);
+        let step = exchange.request(message);
+        match exchange.wish.take() {
+            None => step,
+            Some(wish) => self.grant(now, id, server_id, message, wish, step),
+        }
     }
 
-    /// A message that an error of our own has answered already.
-    pub(crate) fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let ends = match message.tag {
-            FrontendTag::Sync => true,
-            FrontendTag::Query | FrontendTag::FunctionCall => client.dropping == Dropping::Request,
-            _ => false,
-        };
-        client.dropping = if ends { Dropping::Nothing } else { Dropping::ToSync };
-        let server = client.link.and_then(|s| self.servers.get(s.0));
-        let status = server.map_or_else(|| client.idle_status(), |s| s.status);
-        let step = skip(client, message);
-        if ends {
-            self.send(id, |w| w.ready_for_query(status));
-        }
-        step
-    }
-
-    /// A message for a linked server.
-    fn request(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        if server.ignoring_to_sync && message.tag != FrontendTag::Sync {
-            return skip(client, message);
-        }
-        let pool = self.pools[server.pool as usize]
-            .as_mut()
-            .expect("a server's pool lives");
-        let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
-        if tracked
-            && server.queue.segment_outstanding()
-            && (touches_statements(message.tag)
-                // What a pipelined ROLLBACK ends cannot be prepared in before.
-                && (server.queue.statements_in_doubt()
-                    || server.status == TransactionStatus::Failed && server.queue.client_segment_outstanding())
-                || message.tag == FrontendTag::Parse && server.awaits_settings())
-        {
-            client.waiting = Waiting::ForReplies;
-            return Step::Wait;
-        }
-        pool.stats.bytes_received += message.bytes.len() as u64;
-        let step = match message.tag {
-            FrontendTag::Query => self.query(now, id, server_id, message, tracked),
-            FrontendTag::Parse if tracked => self.parse(now, id, server_id, message),
-            FrontendTag::Bind if tracked => self.bind(now, id, server_id, message),
-            FrontendTag::Describe if tracked => self.describe(now, id, server_id, message),
-            FrontendTag::Close if tracked => self.close(now, id, server_id, message),
-            FrontendTag::Execute => self.execute(id, server_id, message),
-            FrontendTag::Parse => self.parse_untracked(now, id, server_id, message),
-            FrontendTag::Bind => self.bind_untracked(id, server_id, message),
-            FrontendTag::Describe => self.plain(id, server_id, message, Expect::Describe),
-            FrontendTag::Close => self.close_untracked(id, server_id, message),
-            FrontendTag::FunctionCall => self.function_call(now, id, server_id, message, tracked),
-            FrontendTag::Sync => {
-                if server.copy_in {
-                    server.sync_among_copy_data = true;
-                } else {
-                    server.queue.push(Entry::forward(Expect::Sync));
-                    server.ignoring_to_sync = false;
-                }
-                self.forward(id, server_id, message)
-            }
-            // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
-            FrontendTag::Flush if message.total > HEADER_BYTES && !server.copy_in => {
-                self.plain(id, server_id, message, Expect::MalformedFlush)
-            }
-            FrontendTag::Flush => {
-                let step = self.forward(id, server_id, message);
-                self.answer_fakes(id, server_id);
-                step
-            }
-            FrontendTag::CopyData => {
-                if !server.copy_in {
-                    server.queue.copy_data_sent();
-                }
-                self.forward(id, server_id, message)
-            }
-            FrontendTag::CopyDone | FrontendTag::CopyFail => {
-                if server.copy_in {
-                    server.copy_in = false;
-                } else if !server.queue.is_empty() {
-                    server.queue.push(Entry::forward(Expect::CopyEnd));
-                }
-                self.forward(id, server_id, message)
-            }
-            FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
-        };
-        if let Step::NeedBytes | Step::Wait = step {
-            // It comes again, whole.
-            self.pool_mut(self.servers.get(server_id.0).expect("still linked").pool)
-                .stats
-                .bytes_received -= message.bytes.len() as u64;
-        }
-        step
-    }
-
+    /// Does what a message needs of other connections, and deals with the message then. `step` is what has come of it.
     #[cold]
-    fn function_call(
+    fn grant(
         &mut self,
         now: Time,
         id: ClientId,
         server_id: ServerId,
         message: &Message<'_>,
-        tracked: bool,
+        mut wish: Wish,
+        mut step: Step,
     ) -> Step {
-        if !message.is_whole() && message.body().len() < size_of::<u32>() {
-            return Step::NeedBytes;
+        let mut granted = Granted::default();
+        loop {
+            self.tell_untold_pools();
+            match wish {
+                Wish::CatalogRead => return step,
+                Wish::Fail {
+                    trouble,
+                    message,
+                    detail,
+                } => {
+                    self.fail_client(now, id, trouble, &message, &detail, "");
+                    return Step::Closed;
+                }
+                Wish::Signal => {
+                    if let Some(step) = self.call(now, id, server_id, message) {
+                        return step;
+                    }
+                    granted.signal = true;
+                }
+                Wish::DatabaseAlone(database) => {
+                    self.clear_database(now, id, &database);
+                    granted.database_alone = true;
+                }
+                Wish::OwnServer => {
+                    if self.goes_to_own_server(now, id, server_id) {
+                        return Step::Wait;
+                    }
+                    granted.own_server = true;
+                }
+            }
+            let mut exchange = self.between(now, id, server_id);
+            exchange.granted = granted;
+            step = exchange.request(message);
+            match exchange.wish.take() {
+                None => return step,
+                Some(next) => wish = next,
+            }
         }
-        if self.keeps_session(id)
-            && let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message)
-        {
-            return step;
-        }
-        if self.keeps_session(id) && !crate::session::inspection::calls_large_objects(message.body()) {
-            let hidden = self.settings_of_functions(id);
-            self.suspect(now, id, CALLED, b"function call", hidden);
-        }
-        if tracked {
-            self.at(server_id).doubt_statements();
-        }
-        self.plain(id, server_id, message, Expect::FunctionCall)
     }
 
-    /// A message that goes through as it is and is answered in its turn.
-    #[inline]
-    pub(crate) fn plain(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, expect: Expect) -> Step {
-        self.server_mut(server_id).queue.push(Entry::forward(expect));
-        self.forward(id, server_id, message)
-    }
-
-    /// Forwards as much of a message as is there; the rest follows by itself.
-    #[inline]
-    pub(crate) fn forward(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        self.forward_rest(id, server_id, message, 0)
-    }
-
-    /// Forwards a message from its byte `from` on.
-    #[inline]
-    pub(crate) fn forward_rest(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        from: usize,
-    ) -> Step {
-        let have = message.bytes.len();
-        self.shared
-            .outbox
-            .forward(server_id.into(), message.at + from..message.at + have);
-        if have < message.total {
-            let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-            client.passing = Passing::Forward((message.total - have) as u32);
+    /// A message that an error of our own has answered already.
+    pub(crate) fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let (step, ends) = client.drop_answered(message);
+        if ends {
+            let server = client.link.and_then(|s| self.servers.get(s.0));
+            let status = server.map_or_else(|| client.idle_status(), |s| s.status);
+            self.send(id, |w| w.ready_for_query(status));
         }
-        Step::Progress(have)
-    }
-
-    /// Drops a message that the caller has replaced.
-    pub(crate) fn drop_message(&mut self, id: ClientId, message: &Message<'_>) -> Step {
-        skip(self.clients.get_mut(id.0).expect("looked up by the caller"), message)
+        step
     }
 
     #[inline]
@@ -430,11 +461,11 @@ impl Pooler {
         match message.tag {
             // Copy messages outside a copy are ignored, as the server does ("COPY Operations").
             FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
-                Some(skip(client, message))
+                Some(client.drop_message(message))
             }
             FrontendTag::Sync => {
                 let status = client.idle_status();
-                let step = skip(client, message);
+                let step = client.drop_message(message);
                 self.send(id, |w| w.ready_for_query(status));
                 Some(step)
             }
@@ -476,12 +507,4 @@ impl Pooler {
 fn touches_statements(tag: FrontendTag) -> bool {
     use FrontendTag::{Bind, Close, Describe, Parse, Query};
     matches!(tag, Parse | Bind | Describe | Close | Query)
-}
-
-fn skip(client: &mut Client, message: &Message<'_>) -> Step {
-    let have = message.bytes.len();
-    if have < message.total {
-        client.passing = Passing::Skip((message.total - have) as u32);
-    }
-    Step::Progress(have)
 }

@@ -189,9 +189,9 @@ impl Pooler {
             return None;
         };
         if !name.is_empty() {
-            self.forget_name(id, name)?;
+            self.client_mut(id).forget_name(name)?;
         } else {
-            self.forget_name(id, name);
+            self.client_mut(id).forget_name(name);
         }
         self.send(id, |w| w.empty(b'3'));
         Some(Step::Progress(message.total))

@@ -3,13 +3,12 @@
 //! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
 //! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
 
-use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
 use crate::base::secret_names::could_be_ours;
-use crate::base::time::Time;
+use crate::exchange::{Exchange, Wish};
 use crate::pooler::Pooler;
 use crate::preparing::replanning::Use;
 use crate::server::Server;
@@ -47,41 +46,42 @@ impl ServerSide<'_> {
     }
 }
 
-impl Pooler {
-    pub(crate) fn parse(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+impl Exchange<'_> {
+    pub(crate) fn parse(&mut self, message: &Message<'_>) -> Step {
         if message.total > STATEMENT_BYTES_MAX {
             // Too long to keep, so it cannot be prepared again elsewhere: it goes through under its own name, and the
             // client stays where it is.
-            if self.keeps_session(id)
-                && let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message)
+            if self.keeps_session()
+                && let Some(step) = self.uses_sequences(Effects::CODE, message)
             {
                 return step;
             }
             let text = &message.body()[..message.body().len().min(crate::session::pins::STATEMENT_CHARS_SHOWN)];
-            self.pin_by(now, id, PinReason::LongStatement, text);
-            let server = self.server_mut(server_id);
+            self.client
+                .pin_by(self.now, PinReason::LongStatement, text, &mut self.shared.state_stats);
+            let server = &mut *self.server;
             server
                 .close_reason
                 .get_or_insert("a prepared statement too long to be tracked");
-            return self.plain(id, server_id, message, Expect::Parse);
+            return self.plain(message, Expect::Parse);
         }
         if !message.is_whole() {
             return Step::NeedBytes;
         }
         // A body that is no Parse is the server's to refuse.
         let Ok(parse) = Parse::read(message.body()) else {
-            return self.plain(id, server_id, message, Expect::Parse);
+            return self.plain(message, Expect::Parse);
         };
         if parse.name.is_empty() {
-            self.parse_unnamed(id, server_id, message, parse)
+            self.parse_unnamed(message, parse)
         } else {
-            self.parse_named(id, server_id, message, parse)
+            self.parse_named(message, parse)
         }
     }
 
-    fn parse_unnamed(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+    fn parse_unnamed(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = &mut *self.client;
+        let server = &mut *self.server;
         let settings = client.shape.parse_settings();
         let in_doubt = server.settings_in_doubt || server.local_in_doubt;
         let same = !in_doubt
@@ -94,12 +94,12 @@ impl Pooler {
             && !statement.effects.is_empty()
         {
             let statement = statement.clone();
-            if let Some(step) = self.minds_parse(id, server_id, message, &statement) {
+            if let Some(step) = self.minds_parse(message, &statement) {
                 return step;
             }
         }
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let client = &mut *self.client;
+        let server = &mut *self.server;
         let mut effect = None;
         if let Some(statement) = new {
             effect = Some(Effect {
@@ -116,83 +116,72 @@ impl Pooler {
             None => entry,
         };
         if names {
-            return self.parse_unnamed_naming(id, server_id, message, parse, entry);
+            return self.parse_unnamed_naming(message, parse, entry);
         }
         server.queue.push(entry);
-        self.forward(id, server_id, message)
+        self.forward(message)
     }
 
     /// See [`Pooler::parse_naming`].
     #[cold]
-    fn parse_unnamed_naming(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        parse: Parse<'_>,
-        entry: Entry,
-    ) -> Step {
-        if self.keeps_session(id) {
-            let now = self.server_mut(server_id).request_time;
-            self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
+    fn parse_unnamed_naming(&mut self, message: &Message<'_>, parse: Parse<'_>, entry: Entry) -> Step {
+        if self.keeps_session() {
+            let _now = self.server.request_time;
+            self.lend_names(Effects::PREPARE, parse.query);
         }
-        self.server_mut(server_id).queue.push(entry);
-        self.forward(id, server_id, message)
+        self.server.queue.push(entry);
+        self.forward(message)
     }
 
-    fn parse_named(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+    fn parse_named(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = &mut *self.client;
         if client.statement(parse.name).is_some() {
-            return self.refuse_duplicate(id, server_id, message, parse);
+            return self.refuse_duplicate(message, parse);
         }
-        let probes = self.servers.get(server_id.0).is_some_and(|s| s.probe.is_some());
+        let probes = Some(&*self.server).is_some_and(|s| s.probe.is_some());
         if probes || client.suspicion.is_some() || !client.pins.is_empty() {
-            return self.parse_pinned(id, server_id, message, parse);
+            return self.parse_pinned(message, parse);
         }
-        self.parse_shared(id, server_id, message, parse)
+        self.parse_shared(message, parse)
     }
 
     /// Parse of a client that has done more than prepare statements by Parse.
     #[cold]
-    fn parse_pinned(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        if !self.may_meet_prepare(id, server_id) {
-            return self.parse_shared(id, server_id, message, parse);
+    fn parse_pinned(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        if !self.may_meet_prepare() {
+            return self.parse_shared(message, parse);
         }
-        let settings = self.client_mut(id).shape.parse_settings().clone();
+        let settings = self.client.shape.parse_settings().clone();
         let statement =
             self.shared
                 .statements
                 .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
-        self.client_mut(id).names_mut().set(parse.name, Some(meaning));
-        self.at(server_id).own_name_comes(parse.name);
-        self.at(server_id).lends();
-        self.parse_on_server(id, server_id, message, parse, &statement)
+        self.client.names_mut().set(parse.name, Some(meaning));
+        self.to().own_name_comes(parse.name);
+        self.to().lends();
+        self.parse_on_server(message, parse, &statement)
     }
 
     #[inline]
-    fn parse_shared(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+    fn parse_shared(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
+        let client = &mut *self.client;
+        let server = &mut *self.server;
         let settings = client.shape.parse_settings();
         let mut statement = interned(&mut self.shared.statements, server, &parse, settings);
         if !statement.effects.is_empty()
-            && let Some(step) = self.minds_parse(id, server_id, message, &statement)
+            && let Some(step) = self.minds_parse(message, &statement)
         {
             return step;
         }
-        if statement.effects.intersects(NAMING) && self.keeps_session(id) {
-            statement = self.parse_naming(id, server_id, &parse, statement);
+        if statement.effects.intersects(NAMING) && self.keeps_session() {
+            statement = self.parse_naming(&parse, statement);
         }
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let client = &mut *self.client;
+        let server = &mut *self.server;
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         client.names_mut().set(parse.name, Some(meaning));
-        self.pools[server.pool as usize]
-            .as_mut()
-            .expect("a server's pool lives")
-            .stats
-            .client_parse_count += 1;
+        self.pool.stats.client_parse_count += 1;
         if server.held.touch(statement.id) {
             if may_fake(server) && server.held.answers_parse(&statement) {
                 let effect = Effect {
@@ -200,34 +189,28 @@ impl Pooler {
                     ..Effect::default()
                 };
                 server.queue.push(Entry::fake(Expect::Parse).with(effect));
-                return self.drop_message(id, message);
+                return self.client.drop_message(message);
             }
             // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
-            self.at(server_id).inject_close(&statement);
+            self.to().inject_close(&statement);
         } else {
-            self.at(server_id).close_strangers(&statement);
+            self.to().close_strangers(&statement);
         }
-        self.at(server_id).make_room();
-        self.parse_on_server(id, server_id, message, parse, &statement)
+        self.to().make_room();
+        self.parse_on_server(message, parse, &statement)
     }
 
     /// What a Parse must wait for, where its text does more than to read and write.
     #[cold]
-    fn minds_parse(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        statement: &Statement,
-    ) -> Option<Step> {
-        if self.server_mut(server_id).stranger
-            && let Some(step) = self.forget_before_parse(id, server_id, message, statement)
+    fn minds_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
+        if self.server.stranger
+            && let Some(step) = self.forget_before_parse(message, statement)
         {
             return Some(step);
         }
-        let names = statement.effects.intersects(NAMING) && self.keeps_session(id);
+        let names = statement.effects.intersects(NAMING) && self.keeps_session();
         names
-            .then(|| self.waits_to_lend(id, server_id, Effects::PREPARE, &statement.query))
+            .then(|| self.waits_to_lend(Effects::PREPARE, &statement.query))
             .flatten()
     }
 
@@ -235,40 +218,27 @@ impl Pooler {
     /// client's name means at this moment, so that is lent first, and nobody shares it. What shows all statements shows itself
     /// as well, under the client's own name.
     #[cold]
-    fn parse_naming(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        parse: &Parse<'_>,
-        statement: Arc<Statement>,
-    ) -> Arc<Statement> {
+    fn parse_naming(&mut self, parse: &Parse<'_>, statement: Arc<Statement>) -> Arc<Statement> {
         let settings = statement.settings.clone();
         if statement.effects.intersects(Effects::STATEMENTS) {
-            self.at(server_id).own_name_comes(parse.name);
-            self.at(server_id).lends();
+            self.to().own_name_comes(parse.name);
+            self.to().lends();
             return self
                 .shared
                 .statements
                 .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         }
-        let now = self.server_mut(server_id).request_time;
-        self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
+        let _now = self.server.request_time;
+        self.lend_names(Effects::PREPARE, parse.query);
         self.shared
             .statements
             .intern_for_one(parse.query, parse.types, &settings)
     }
 
     /// A Parse that gives its client a name and the server a statement.
-    fn parse_on_server(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        parse: Parse<'_>,
-        statement: &Arc<Statement>,
-    ) -> Step {
+    fn parse_on_server(&mut self, message: &Message<'_>, parse: Parse<'_>, statement: &Arc<Statement>) -> Step {
         let now = self.shared.statements.now();
-        let server = self.server_mut(server_id);
+        let server = &mut *self.server;
         server.held.insert(statement.clone(), now);
         let effect = Effect {
             name: Some((parse.name.into(), None)),
@@ -276,25 +246,24 @@ impl Pooler {
             ..Effect::default()
         };
         server.queue.push(Entry::forward(Expect::Parse).with(effect));
-        let pool = server.pool;
-        self.pool_mut(pool).stats.server_parse_count += 1;
+        self.pool.stats.server_parse_count += 1;
         let server_name = statement.server_name();
-        self.shared.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(self.server_id.into(), |bytes| {
             Writer::new(bytes).parse(server_name, parse.query, parse.types)
         });
         if statement.infers {
-            self.at(server_id).ask_for_types(message, parse.name, statement);
+            self.to().ask_for_types(message, parse.name, statement);
         }
-        self.drop_message(id, message)
+        self.client.drop_message(message)
     }
 
     /// A Parse that must fail with 42P05, if nothing else is wrong with it: it is given a name that an empty statement of
     /// ours has just taken, and only the words of that error are replaced. An empty statement can be parsed in a failed
     /// transaction and whatever has become of tables, unlike the one that has the client's name.
-    fn refuse_duplicate(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>, parse: Parse<'_>) -> Step {
+    fn refuse_duplicate(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let empty = self.shared.own_statements.scratch.clone();
         let name = empty.server_name();
-        self.at(server_id).takes_scratch();
+        self.to().takes_scratch();
         let entry = Entry {
             to: To::replace(
                 *b"42P05",
@@ -305,33 +274,25 @@ impl Pooler {
             ),
             ..Entry::forward(Expect::Parse)
         };
-        self.server_mut(server_id).queue.push(entry);
-        self.shared.outbox.insert(server_id.into(), |b| {
+        self.server.queue.push(entry);
+        self.shared.outbox.insert(self.server_id.into(), |b| {
             let mut writer = Writer::new(b);
             writer.parse(name, &empty.query, &empty.types);
             writer.parse(name, parse.query, parse.types);
         });
-        self.drop_message(id, message)
+        self.client.drop_message(message)
     }
 
-    pub(crate) fn bind(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+    pub(crate) fn bind(&mut self, message: &Message<'_>) -> Step {
         let names = match BindNames::read(message.body()) {
             Ok(names) => names,
-            Err(_) if message.is_whole() => return self.plain(id, server_id, message, Expect::Bind),
+            Err(_) if message.is_whole() => return self.plain(message, Expect::Bind),
             Err(_) if message.bytes.len() < NAMES_BYTES_MAX => return Step::NeedBytes,
             Err(error) => {
-                self.fail_client(
-                    now,
-                    id,
-                    Trouble::ProtocolViolation,
-                    &error.to_string(),
-                    "in the names of a Bind message",
-                    "",
-                );
-                return Step::Closed;
+                return self.fails(error.to_string(), "in the names of a Bind message".into());
             }
         };
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let client = &mut *self.client;
         client.bound = None;
         let (mut statement, untold) = if names.statement.is_empty() {
             (client.unnamed.clone(), false)
@@ -344,9 +305,9 @@ impl Pooler {
         };
         let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.shape.parse_settings());
         if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
-            statement = self.share_no_longer(id, names.statement);
+            statement = self.share_no_longer(names.statement);
         }
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let client = &mut *self.client;
         let ends = statement.as_ref().and_then(|s| s.ends());
         if ends.is_some() || client.bound_ends.is_some() {
             client.binds(names.portal, ends);
@@ -354,55 +315,53 @@ impl Pooler {
         if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {
             client.bound_reset = None;
         }
-        let knows_names = self.at(server_id).knows_names();
+        let knows_names = self.to().knows_names();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
-            if statement.effects.intersects(Effects::CURRENT_SETTING) {
-                self.clear_database(now, id, &statement.query);
-            }
-            if pgweir_sql::is_signal(&statement.query)
-                && let Some(step) = self.call_by_bind(now, id, server_id, message, &statement, &names)
+            if statement.effects.intersects(Effects::CURRENT_SETTING)
+                && let Some(step) = self.wants_database_alone(&statement.query)
             {
                 return step;
             }
-            if let Some(step) = self.suspect_bound(now, id, server_id, &statement, &names, message) {
+            if !self.granted.signal && pgweir_sql::is_signal(&statement.query) {
+                return self.wishes(Wish::Signal);
+            }
+            if let Some(step) = self.suspect_bound(&statement, &names, message) {
                 return step;
             }
         }
         if names.statement.is_empty() {
-            self.ensure_unnamed(id, server_id);
-            self.at(server_id).may_change_settings(statement.as_ref());
-            return self.plain(id, server_id, message, Expect::Bind);
+            self.ensure_unnamed();
+            self.to().may_change_settings(statement.as_ref());
+            return self.plain(message, Expect::Bind);
         }
         let describes_next = message.describes_next(names.portal);
         let described = describes_next == Some(true);
-        match self.before_use(id, server_id, names.statement, Expect::Bind, described) {
+        match self.before_use(names.statement, Expect::Bind, described) {
             Use::GoesOn => {}
             Use::Becomes(other) => statement = Some(other),
             Use::Waits => return Step::Wait,
-            Use::Refused => return self.refuse_rows(id, server_id, message),
+            Use::Refused => return self.refuse_rows(message),
         }
         let Some(statement) = statement else {
-            return self.unknown_name(id, server_id, message, names.statement, Expect::Bind);
+            return self.unknown_name(message, names.statement, Expect::Bind);
         };
-        self.at(server_id).may_change_settings(Some(&statement));
+        self.to().may_change_settings(Some(&statement));
         if untold && describes_next != Some(false) && keeps_rows(&statement) {
-            self.client_mut(id).bound = Some(Box::new(Bound {
+            self.client.bound = Some(Box::new(Bound {
                 portal: names.portal.into(),
                 name: names.statement.into(),
                 statement: statement.id,
             }));
         }
         let entry = Entry::forward(Expect::Bind).using(statement.id);
-        self.forward_bind(id, server_id, message, &names, &statement, entry)
+        self.forward_bind(message, &names, &statement, entry)
     }
 
     /// Forwards a Bind with the server's name for its statement.
     #[inline(always)]
     fn forward_bind(
         &mut self,
-        id: ClientId,
-        server_id: ServerId,
         message: &Message<'_>,
         names: &BindNames<'_>,
         statement: &Statement,
@@ -410,7 +369,7 @@ impl Pooler {
     ) -> Step {
         let server_name = statement.server_name();
         let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.len() + 2;
-        self.shared.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(self.server_id.into(), |bytes| {
             bytes.push(b'B');
             bytes.extend((length as u32).to_be_bytes());
             bytes.extend_from_slice(names.portal);
@@ -418,19 +377,18 @@ impl Pooler {
             bytes.extend_from_slice(server_name);
             bytes.push(0);
         });
-        let server = self.server_mut(server_id);
+        let server = &mut *self.server;
         server.queue.push(entry);
-        let pool = server.pool;
-        self.pool_mut(pool).stats.bind_count += 1;
-        self.forward_rest(id, server_id, message, HEADER_BYTES + names.wire_bytes())
+        self.pool.stats.bind_count += 1;
+        self.forward_rest(message, HEADER_BYTES + names.wire_bytes())
     }
 
     /// A client uses a statement under other settings than it was parsed under. DDL may make PostgreSQL read its constants
     /// again at any time, under the settings of whoever uses it then (recording E12): as on a direct connection, if nobody
     /// else uses it.
     #[cold]
-    fn share_no_longer(&mut self, id: ClientId, name: &[u8]) -> Option<Arc<Statement>> {
-        let client = self.clients.get_mut(id.0)?;
+    fn share_no_longer(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
+        let client = &mut *self.client;
         let meaning = client.names.as_mut()?.get_mut(name)?;
         let of = &meaning.statement;
         if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.shape.parse_settings()) {
@@ -444,17 +402,17 @@ impl Pooler {
     }
 
     /// Execute, which may run a DEALLOCATE or DISCARD ALL.
-    pub(crate) fn execute(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        if self.client_mut(id).bound_reset.is_some() {
-            return self.execute_reset(id, server_id, message);
+    pub(crate) fn execute(&mut self, message: &Message<'_>) -> Step {
+        if self.client.bound_reset.is_some() {
+            return self.execute_reset(message);
         }
-        self.execute_as_bound(id, server_id, message)
+        self.execute_as_bound(message)
     }
 
     #[inline(always)]
-    pub(crate) fn execute_as_bound(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        let Some(bound) = &self.client_mut(id).bound_ends else {
-            return self.plain(id, server_id, message, Expect::Execute);
+    pub(crate) fn execute_as_bound(&mut self, message: &Message<'_>) -> Step {
+        let Some(bound) = &self.client.bound_ends else {
+            return self.plain(message, Expect::Execute);
         };
         if !message.is_whole() {
             return Step::NeedBytes;
@@ -464,34 +422,32 @@ impl Pooler {
             .iter()
             .find(|(of, _)| portal == Ok(&**of))
             .map(|(_, ends)| ends.clone());
-        let queue = &self.server_mut(server_id).queue;
+        let queue = &self.server.queue;
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
             // What it ends may not have been made.
-            self.client_mut(id).waiting = Waiting::ForReplies;
+            self.client.waiting = Waiting::ForReplies;
             return Step::Wait;
         }
         let effect = match ends {
-            Some(Ends::All) => self.discard_all_statements(id, server_id, Effect::default()),
-            Some(Ends::Name(name)) if self.client_mut(id).statement(&name).is_some() => {
-                self.deallocates(id, server_id, &name, Effect::default())
+            Some(Ends::All) => self.discard_all_statements(Effect::default()),
+            Some(Ends::Name(name)) if self.client.statement(&name).is_some() => {
+                self.deallocates(&name, Effect::default())
             }
-            _ => return self.plain(id, server_id, message, Expect::Execute),
+            _ => return self.plain(message, Expect::Execute),
         };
-        self.server_mut(server_id)
-            .queue
-            .push(Entry::forward(Expect::Execute).with(effect));
-        self.forward(id, server_id, message)
+        self.server.queue.push(Entry::forward(Expect::Execute).with(effect));
+        self.forward(message)
     }
 
     /// A DEALLOCATE ALL or DISCARD ALL is on its way: neither the client's names nor what the server holds outlive it.
-    pub(crate) fn discard_all_statements(&mut self, id: ClientId, server_id: ServerId, mut effect: Effect) -> Effect {
-        effect.names_lost_all = self.client_mut(id).names.take().map(|mut n| n.take_all());
-        effect.server_lost_all = Some(self.server_mut(server_id).held.take_all());
+    pub(crate) fn discard_all_statements(&mut self, mut effect: Effect) -> Effect {
+        effect.names_lost_all = self.client.names.take().map(|mut n| n.take_all());
+        effect.server_lost_all = Some(self.server.held.take_all());
         effect
     }
 
-    pub(crate) fn describe(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        let named = match self.named(now, id, message) {
+    pub(crate) fn describe(&mut self, message: &Message<'_>) -> Step {
+        let named = match self.named(message) {
             Ok(named) => named,
             Err(step) => return step,
         };
@@ -500,64 +456,64 @@ impl Pooler {
                 target: Target::Statement,
                 name: b"",
             }) => {
-                if let Some(step) = self.describes_execute(now, id, server_id, b"") {
+                if let Some(step) = self.describes_execute(b"") {
                     return step;
                 }
-                self.ensure_unnamed(id, server_id);
+                self.ensure_unnamed();
                 let entry = Entry::forward(Expect::Describe);
-                let entry = match &self.client_mut(id).unnamed {
+                let entry = match &self.client.unnamed {
                     Some(statement) if statement.infers => entry.using(statement.id),
                     _ => entry,
                 };
-                self.server_mut(server_id).queue.push(entry);
-                self.forward(id, server_id, message)
+                self.server.queue.push(entry);
+                self.forward(message)
             }
             Some(Named {
                 target: Target::Statement,
                 name,
             }) => {
-                let Some(mut statement) = self.client_mut(id).statement(name).cloned() else {
-                    return self.unknown_name(id, server_id, message, name, Expect::Describe);
+                let Some(mut statement) = self.client.statement(name).cloned() else {
+                    return self.unknown_name(message, name, Expect::Describe);
                 };
-                if let Some(step) = self.describes_execute(now, id, server_id, name) {
+                if let Some(step) = self.describes_execute(name) {
                     return step;
                 }
-                match self.before_use(id, server_id, name, Expect::Describe, false) {
+                match self.before_use(name, Expect::Describe, false) {
                     Use::Waits => return Step::Wait,
                     Use::Becomes(other) => statement = other,
                     Use::GoesOn | Use::Refused => {}
                 }
-                self.tells_rows(id, server_id, name, statement.id, false);
+                self.tells_rows(name, statement.id, false);
                 let server_name = statement.server_name();
                 self.shared
                     .outbox
-                    .insert(server_id.into(), |b| Writer::new(b).describe(b'S', server_name));
-                self.drop_message(id, message)
+                    .insert(self.server_id.into(), |b| Writer::new(b).describe(b'S', server_name));
+                self.client.drop_message(message)
             }
             Some(Named {
                 target: Target::Portal,
                 name,
-            }) => match self.client_mut(id).bound.take() {
+            }) => match self.client.bound.take() {
                 Some(bound) if *bound.portal == *name => {
-                    self.tells_rows(id, server_id, &bound.name, bound.statement, true);
-                    self.forward(id, server_id, message)
+                    self.tells_rows(&bound.name, bound.statement, true);
+                    self.forward(message)
                 }
-                _ => self.plain(id, server_id, message, Expect::Describe),
+                _ => self.plain(message, Expect::Describe),
             },
-            None => self.plain(id, server_id, message, Expect::Describe),
+            None => self.plain(message, Expect::Describe),
         }
     }
 
     /// Describe of an EXECUTE tells the rows of what it executes.
-    fn describes_execute(&mut self, now: Time, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Step> {
-        let statement = self.client_mut(id).statement(name);
+    fn describes_execute(&mut self, name: &[u8]) -> Option<Step> {
+        let statement = self.client.statement(name);
         let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE)).cloned()?;
-        if !self.keeps_session(id) {
+        if !self.keeps_session() {
             return None;
         }
-        let waits = self.waits_to_lend(id, server_id, Effects::PREPARE, &statement.query);
+        let waits = self.waits_to_lend(Effects::PREPARE, &statement.query);
         if waits.is_none() {
-            self.lend_names(now, id, server_id, Effects::PREPARE, &statement.query);
+            self.lend_names(Effects::PREPARE, &statement.query);
         }
         waits
     }
@@ -565,17 +521,10 @@ impl Pooler {
     /// Bind or Describe of a name that the client has not given to anything, as far as is known here: the server may know it
     /// from an SQL-level PREPARE. A name that could be one of the pooler's means nothing to a client.
     #[cold]
-    fn unknown_name(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        name: &[u8],
-        expect: Expect,
-    ) -> Step {
+    fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
         if !could_be_ours(name) {
-            self.at(server_id).close_own(name);
-            return self.plain(id, server_id, message, expect);
+            self.to().close_own(name);
+            return self.plain(message, expect);
         }
         let nowhere = self.shared.own_statements.names.nowhere.clone();
         let instead = Instead::Named {
@@ -586,18 +535,18 @@ impl Pooler {
             to: To::replace(*b"26000", instead),
             ..Entry::forward(expect)
         };
-        self.server_mut(server_id).queue.push(entry);
-        self.shared.outbox.insert(server_id.into(), |bytes| match expect {
+        self.server.queue.push(entry);
+        self.shared.outbox.insert(self.server_id.into(), |bytes| match expect {
             Expect::Bind => Writer::new(bytes).bind_text(&nowhere, &[]),
             _ => Writer::new(bytes).describe(b'S', &nowhere),
         });
-        self.drop_message(id, message)
+        self.client.drop_message(message)
     }
 
     /// The answer to a Describe that follows will tell the client the rows of a statement.
-    fn tells_rows(&mut self, id: ClientId, server_id: ServerId, name: &[u8], statement: u64, by_portal: bool) {
+    fn tells_rows(&mut self, name: &[u8], statement: u64, by_portal: bool) {
         // What it was told before does not bind it any more.
-        let meaning = self.client_mut(id).names.as_mut().and_then(|n| n.get_mut(name));
+        let meaning = self.client.names.as_mut().and_then(|n| n.get_mut(name));
         let before = meaning.filter(|m| m.statement.id == statement).and_then(|m| {
             m.told_by_portal = by_portal;
             m.told.take()
@@ -611,12 +560,12 @@ impl Pooler {
             asked,
             ..Entry::forward(Expect::Describe).using(statement).with(effect)
         };
-        self.server_mut(server_id).queue.push(entry);
+        self.server.queue.push(entry);
     }
 
     /// Close of a statement ends the client's name for it; servers keep the statement for whoever needs it next.
-    pub(crate) fn close(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        let named = match self.named(now, id, message) {
+    pub(crate) fn close(&mut self, message: &Message<'_>) -> Step {
+        let named = match self.named(message) {
             Ok(named) => named,
             Err(step) => return step,
         };
@@ -625,56 +574,40 @@ impl Pooler {
             name,
         }) = named
         else {
-            return self.plain(id, server_id, message, Expect::Close);
+            return self.plain(message, Expect::Close);
         };
-        let effect = self.end_name(id, server_id, name);
+        let effect = self.end_name(name);
         if name.is_empty() || effect.is_none() {
             // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
-            self.at(server_id).own_name_comes(name);
-            if !name.is_empty() && self.may_meet_prepare(id, server_id) {
-                self.suspect(now, id, Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
+            self.to().own_name_comes(name);
+            if !name.is_empty() && self.may_meet_prepare() {
+                self.suspect(Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
             }
-            let server = self.server_mut(server_id);
+            let server = &mut *self.server;
             let mut effect = effect.unwrap_or_default();
             if name.is_empty() {
                 server.unnamed = Unnamed::Nothing;
                 effect.server_unnamed = true;
             }
             server.queue.push(Entry::forward(Expect::Close).with(effect));
-            return self.forward(id, server_id, message);
+            return self.forward(message);
         }
         let entry = Entry::fake(Expect::Close).with(effect.expect("checked above"));
-        self.server_mut(server_id).queue.push(entry);
-        self.drop_message(id, message)
+        self.server.queue.push(entry);
+        self.client.drop_message(message)
     }
 
     /// Ends a client's name, on its server as well.
-    pub(crate) fn end_name(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Effect> {
-        let effect = self.forget_name(id, name)?;
+    pub(crate) fn end_name(&mut self, name: &[u8]) -> Option<Effect> {
+        let effect = self.client.forget_name(name)?;
         if !name.is_empty() {
-            self.at(server_id).close_own(name);
+            self.to().close_own(name);
         }
         Some(effect)
     }
 
-    /// Ends a client's name; what is needed to bring it back, if it had a meaning.
-    pub(crate) fn forget_name(&mut self, id: ClientId, name: &[u8]) -> Option<Effect> {
-        let client = self.client_mut(id);
-        if name.is_empty() {
-            return client.unnamed.take().map(|s| Effect {
-                unnamed: Some(Some(s)),
-                ..Effect::default()
-            });
-        }
-        let before = client.names.as_mut()?.set(name, None)?;
-        Some(Effect {
-            name: Some((name.into(), Some(before))),
-            ..Effect::default()
-        })
-    }
-
     /// The target of Describe or Close: `None` where the body is malformed and the server must say so.
-    fn named<'m>(&mut self, now: Time, id: ClientId, message: &Message<'m>) -> Result<Option<Named<'m>>, Step> {
+    fn named<'m>(&mut self, message: &Message<'m>) -> Result<Option<Named<'m>>, Step> {
         if message.is_whole() {
             return Ok(Named::read(message.body()).ok());
         }
@@ -682,10 +615,11 @@ impl Pooler {
             return Err(Step::NeedBytes);
         }
         let detail = format!("expected at most {NAMES_BYTES_MAX} bytes, got {}", message.total);
-        self.fail_client(now, id, Trouble::ProtocolViolation, "name is too long", &detail, "");
-        Err(Step::Closed)
+        Err(self.fails("name is too long".into(), detail))
     }
+}
 
+impl Pooler {
     /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones
     /// first, so that each finds what it left.
     pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {

@@ -221,7 +221,7 @@ impl Pooler {
         let in_session = matches!(client.phase, ClientPhase::Session);
         let uses_sequences = pool.sequences != Sequences::Unused;
         if in_session && server.lends_to.is_some() {
-            self.take_names_back(id, server_id);
+            self.between(now, id, server_id).take_names_back();
         }
         if in_session && uses_sequences {
             self.at(server_id).sequences_on_link();

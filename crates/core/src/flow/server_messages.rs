@@ -12,8 +12,10 @@ use crate::base::secret_names::PREFIX;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server::Server;
+use crate::server_side::ServerSide;
 use crate::session::restoration::NOT_RESTORED;
 use crate::statements::held::Rows;
 use crate::statements::prepared::OWN_ID_MAX;
@@ -30,6 +32,34 @@ const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
 
 /// Why a server is not used again after [`Server::sync_among_copy_data`].
 const SYNC_AMONG_COPY_DATA: &str = "Sync among the data of a copy that failed";
+
+impl Exchange<'_> {
+    /// Flush: what need not wait for the server is said now.
+    pub(crate) fn answer_fakes(&mut self) {
+        self.to().give_fakes();
+    }
+}
+
+impl ServerSide<'_> {
+    /// Gives the linked client the replies that the server was not asked for.
+    #[inline]
+    pub(crate) fn give_fakes(&mut self) {
+        if self.server.queue.fake_in_front() {
+            self.give_fakes_in_front();
+        }
+    }
+
+    #[cold]
+    fn give_fakes_in_front(&mut self) {
+        while self.server.queue.fake_in_front() {
+            let entry = self.server.queue.pop().expect("looked at above");
+            if let (Some(tag), Some(client)) = (entry.expect.fake_tag(), self.server.link) {
+                let outbox = &mut self.shared.outbox;
+                outbox.insert(client.into(), |bytes| Writer::new(bytes).empty(tag));
+            }
+        }
+    }
+}
 
 impl Pooler {
     pub(crate) fn reply_bytes(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
@@ -429,7 +459,7 @@ impl Pooler {
         let mut rest = Rest::of(server, client);
         let (listens, creates) = (client.channels.is_some(), client.shape.creates_temporary());
         if let (true, Some(client)) = (creates, linked) {
-            self.suspect_creation(now, client);
+            self.suspect_creation(now, client, id);
             rest.suspected |= self.keeps_session(client);
         }
         if let (true, TransactionStatus::Idle, Some(client)) = (listens, status, linked) {
@@ -518,7 +548,7 @@ impl Pooler {
             Ready::Passes => {}
             Ready::Decides => {
                 self.flush_run(id, run);
-                if self.decide_on_reset(id, undone) {
+                if self.decide_on_reset(now, id, undone) {
                     return Some(Passed::Skip);
                 }
             }
@@ -922,30 +952,11 @@ impl Pooler {
         self.send(id, |w| w.sync());
     }
 
-    /// Gives the linked client the replies that the server was not asked for.
     #[inline]
     fn give_fakes(&mut self, id: ServerId) {
         if self.servers.get(id.0).is_some_and(|s| s.queue.fake_in_front()) {
-            self.give_fakes_in_front(id);
+            self.at(id).give_fakes();
         }
-    }
-
-    #[cold]
-    fn give_fakes_in_front(&mut self, id: ServerId) {
-        while let Some(server) = self.servers.get_mut(id.0) {
-            if !server.queue.fake_in_front() {
-                return;
-            }
-            let entry = server.queue.pop().expect("looked at above");
-            if let (Some(tag), Some(client)) = (entry.expect.fake_tag(), server.link) {
-                self.send(client, |w| w.empty(tag));
-            }
-        }
-    }
-
-    /// Flush: what need not wait for the server is said now.
-    pub(crate) fn answer_fakes(&mut self, _client: ClientId, server_id: ServerId) {
-        self.give_fakes(server_id);
     }
 
     pub(crate) fn is_login(&self, id: ClientId) -> bool {

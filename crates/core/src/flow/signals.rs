@@ -17,7 +17,7 @@ use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::{Signal, SignalTarget, signal_call};
 use pgweir_wire::frontend::BindNames;
-use pgweir_wire::{Reader, TransactionStatus, Writer};
+use pgweir_wire::{FrontendTag, Reader, TransactionStatus, Writer};
 
 /// Of a Bind, behind its names: the first parameter as a process id, and the formats of the results, as they stand there.
 fn first_parameter<'a>(body: &'a [u8], names: &BindNames<'_>) -> Option<(Option<u32>, &'a [u8])> {
@@ -44,9 +44,37 @@ fn first_parameter<'a>(body: &'a [u8], names: &BindNames<'_>) -> Option<(Option<
 }
 
 impl Pooler {
-    /// A Query that may be such a call. `None`: it goes on as any other.
+    /// Whether a call has to wait for answers: what the client may do is known when its earlier requests, and what the
+    /// pooler has asked of its session, have been answered.
+    fn waits_to_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> bool {
+        let server = self.server_mut(server_id);
+        let is_answered = server.probe.is_none() && !server.queue.client_segment_outstanding();
+        let waits = process_id >= CLIENT_IDS_FROM && !is_answered;
+        if waits {
+            self.client_mut(id).waiting = Waiting::ForReplies;
+        }
+        waits
+    }
+
+    /// A Query, or a Bind of a statement, that may be such a call. `None`: it goes on as any other.
     #[cold]
-    pub(crate) fn call_by_query(
+    pub(crate) fn call(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Option<Step> {
+        let step = if message.tag == FrontendTag::Query {
+            let text = message.body().strip_suffix(&[0])?;
+            self.call_by_query(now, id, server_id, message, text)?
+        } else {
+            let names = BindNames::read(message.body()).ok()?;
+            let statement = self.client_mut(id).statement(names.statement)?.clone();
+            self.call_by_bind(now, id, server_id, message, &statement, &names)?
+        };
+        if let Step::Progress(_) = step {
+            self.at(server_id).pool.stats.bytes_received += message.bytes.len() as u64;
+        }
+        Some(step)
+    }
+
+    /// A Query that may be such a call. `None`: it goes on as any other.
+    fn call_by_query(
         &mut self,
         now: Time,
         id: ClientId,
@@ -73,12 +101,11 @@ impl Pooler {
         server.unnamed = Unnamed::Nothing;
         server.queue.push(Entry::forward(Expect::Query));
         self.send(server_id, |w| w.query(call.kind.answer()));
-        Some(self.drop_message(id, message))
+        Some(self.client_mut(id).drop_message(message))
     }
 
     /// A Bind of what may be such a call. `None`: it goes on as any other.
-    #[cold]
-    pub(crate) fn call_by_bind(
+    fn call_by_bind(
         &mut self,
         now: Time,
         id: ClientId,
@@ -119,19 +146,7 @@ impl Pooler {
                 to.extend_from_slice(results);
             });
         });
-        Some(self.drop_message(id, message))
-    }
-
-    /// Whether a call has to wait for answers: what the client may do is known when its earlier requests, and what the
-    /// pooler has asked of its session, have been answered.
-    fn waits_to_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> bool {
-        let server = self.server_mut(server_id);
-        let is_answered = server.probe.is_none() && !server.queue.client_segment_outstanding();
-        let waits = process_id >= CLIENT_IDS_FROM && !is_answered;
-        if waits {
-            self.client_mut(id).waiting = Waiting::ForReplies;
-        }
-        waits
+        Some(self.client_mut(id).drop_message(message))
     }
 
     /// The client that is to be signalled, where this one may do it and its call will surely be run.

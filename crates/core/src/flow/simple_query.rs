@@ -1,10 +1,8 @@
 //! Query messages.
 
-use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::reasons::Waiting;
-use crate::base::time::Time;
-use crate::pooler::Pooler;
+use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::begins_code;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Effect, Entry, Expect};
@@ -13,15 +11,8 @@ use pgweir_sql::Returns;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
-impl Pooler {
-    pub(crate) fn query(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        tracked: bool,
-    ) -> Step {
+impl Exchange<'_> {
+    pub(crate) fn query(&mut self, message: &Message<'_>, tracked: bool) -> Step {
         // Statements of ours are short; what may do something to the session need not be.
         let looks = self.shared.settings.keeps_sessions;
         let read_bytes_max = if looks {
@@ -29,7 +20,7 @@ impl Pooler {
         } else if tracked {
             HEADER_BYTES + STATEMENT_BYTES_MAX + 1
         } else {
-            return self.plain(id, server_id, message, Expect::Query);
+            return self.plain(message, Expect::Query);
         };
         if message.total <= read_bytes_max && !message.is_whole() {
             return Step::NeedBytes;
@@ -40,37 +31,35 @@ impl Pooler {
         };
         if let Some(text) = text
             && pgweir_sql::may_be_signal(text)
-            && let Some(step) = self.call_by_query(now, id, server_id, message, text)
+            && !self.granted.signal
         {
-            return step;
+            return self.wishes(Wish::Signal);
         }
         if let Some(text) = text
             && pgweir_sql::may_need_database_alone(text)
+            && let Some(step) = self.wants_database_alone(text)
         {
-            self.clear_database(now, id, text);
+            return step;
         }
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
         if tracked
             && let pgweir_sql::Statement::Prepare(_) = verdict
-            && self
-                .servers
-                .get(server_id.0)
-                .is_some_and(|s| s.queue.segment_outstanding() && s.awaits_settings())
+            && Some(&*self.server).is_some_and(|s| s.queue.segment_outstanding() && s.awaits_settings())
         {
-            self.client_mut(id).waiting = Waiting::ForReplies;
+            self.client.waiting = Waiting::ForReplies;
             return Step::Wait;
         }
         // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
         // XX000, whoever sends it. Our own messages in front of the Query are no such case.
-        let server = self.server_mut(server_id);
+        let server = &mut *self.server;
         if tracked && server.queue.in_pipeline() {
             server.close_reason.get_or_insert("a query inside a pipeline");
             server.queried_in_pipeline = true;
         }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
         let inspected = looks.then(|| match text {
-            Some(_) => self.inspect_text(now, id, server_id, message, text, &verdict),
-            None => self.inspect_long(now, id, server_id, message),
+            Some(_) => self.inspect_text(message, text, &verdict),
+            None => self.inspect_long(message),
         });
         let may = match inspected.transpose() {
             Ok(may) => may,
@@ -84,15 +73,15 @@ impl Pooler {
             let entry = match verdict {
                 // The pooler's own statements go with the client's.
                 pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
-                    entry.with(self.discard_all_statements(id, server_id, Effect::default()))
+                    entry.with(self.discard_all_statements(Effect::default()))
                 }
                 _ => entry,
             };
-            return self.send_query(id, server_id, message, entry, returns);
+            return self.send_query(message, entry, returns);
         }
         // A Query destroys the unnamed statement (recording E15).
         let mut effect = None;
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let client = &mut *self.client;
         if let Some(unnamed) = client.unnamed.take() {
             effect = Some(Effect {
                 unnamed: Some(Some(unnamed)),
@@ -101,23 +90,23 @@ impl Pooler {
         }
         // One that is malformed fails before it destroys the unnamed statement, which may be another client's.
         let is_sound = text.is_some_and(|text| Reader::new(message.body()).cstr() == Ok(text));
-        self.server_mut(server_id).unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
+        self.server.unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
         let sets_locally = matches!(verdict, pgweir_sql::Statement::SetLocal(_));
         match verdict {
-            pgweir_sql::Statement::Deallocate(name) if self.client_mut(id).statement(&name).is_some() => {
-                effect = Some(self.deallocates(id, server_id, &name, effect.unwrap_or_default()));
+            pgweir_sql::Statement::Deallocate(name) if self.client.statement(&name).is_some() => {
+                effect = Some(self.deallocates(&name, effect.unwrap_or_default()));
             }
             pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
-                effect = Some(self.discard_all_statements(id, server_id, effect.unwrap_or_default()));
+                effect = Some(self.discard_all_statements(effect.unwrap_or_default()));
             }
-            pgweir_sql::Statement::Prepare(name) if self.keeps_session(id) => {
+            pgweir_sql::Statement::Prepare(name) if self.keeps_session() => {
                 let text = text.expect("it has been classified");
-                effect = Some(self.prepares(id, server_id, &name, text, effect.unwrap_or_default()));
+                effect = Some(self.prepares(&name, text, effect.unwrap_or_default()));
             }
             _ => {}
         }
         let found = may;
-        let may = self.may_do(id, message, found);
+        let may = self.may_do(message, found);
         if may.intersects(Effects::PREPARE) && effect.as_ref().is_none_or(|e| e.server_lost_all.is_none()) {
             let effect = effect.get_or_insert_default();
             effect.may_end_statements = true;
@@ -134,31 +123,25 @@ impl Pooler {
         if is_code {
             sets |= Effects::CODE;
         }
-        self.server_mut(server_id).may_set(sets);
-        if self.may_replace_statements(server_id, message, found, is_code) {
-            self.at(server_id).doubt_statements();
+        self.server.may_set(sets);
+        if self.may_replace_statements(message, found, is_code) {
+            self.to().doubt_statements();
         }
         let entry = Entry::forward(Expect::Query);
         let entry = match effect {
             Some(effect) => entry.with(effect),
             None => entry,
         };
-        self.send_query(id, server_id, message, entry, returns)
+        self.send_query(message, entry, returns)
     }
 
     /// Whether a Query may end statements of the server's and prepare others under their names; `found` as below. `is_code` is
     /// what [`begins_code`] says.
-    fn may_replace_statements(
-        &mut self,
-        server_id: ServerId,
-        message: &Message<'_>,
-        found: Option<Effects>,
-        is_code: bool,
-    ) -> bool {
+    fn may_replace_statements(&mut self, message: &Message<'_>, found: Option<Effects>, is_code: bool) -> bool {
         let effects = match found {
             Some(found) => found,
             // Nothing of a client's is there; the pooler's own are prepared in front of each use.
-            None if self.server_mut(server_id).held.len() == 0 => return false,
+            None if self.server.held.len() == 0 => return false,
             None if message.is_whole() => crate::base::secret_names::effects_of(message.body()),
             None => return true,
         };
@@ -167,8 +150,8 @@ impl Pooler {
 
     /// What a Query may do that its client's prepared statements would feel; `found` is what its text may do, where that
     /// has been looked at. A text that is not there in full may do anything.
-    fn may_do(&self, id: ClientId, message: &Message<'_>, found: Option<Effects>) -> Effects {
-        let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
+    fn may_do(&self, message: &Message<'_>, found: Option<Effects>) -> Effects {
+        let names = Some(&*self.client).and_then(|c| c.names.as_ref());
         if names.is_none_or(|names| names.len() == 0) {
             Effects::NONE
         } else if let Some(found) = found {

@@ -503,7 +503,7 @@ impl Pooler {
             return false;
         }
         let target = self.shared.shape_with(&shape, &way);
-        self.confirm_first(now, id, server_id, &way, target);
+        self.between(now, id, server_id).confirm_first(&way, target);
         if let Some(login) = self.login_mut(id) {
             login.server_returns = true;
         }
@@ -514,7 +514,7 @@ impl Pooler {
     fn try_startup_values(&mut self, now: Time, id: ClientId, server_id: ServerId, set: &[Change]) {
         let shape = self.server_mut(server_id).shape.clone();
         let target = self.shared.shape_with(&shape, set);
-        self.confirm_first(now, id, server_id, set, target);
+        self.between(now, id, server_id).confirm_first(set, target);
     }
 
     /// A row of auth_query: user name and secret.

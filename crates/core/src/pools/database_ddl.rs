@@ -9,7 +9,6 @@ use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
-use pgweir_sql::database_needed_alone;
 use std::time::Duration;
 
 /// Why servers end.
@@ -19,13 +18,10 @@ const IN_THE_WAY: &str = "a statement needs its database without connections";
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
 
 impl Pooler {
-    /// A client's statement may need a database without connections: closes the idle servers that are in its way.
+    /// A client's statement needs a database without connections: closes the idle servers that are in its way.
     #[cold]
-    pub(crate) fn clear_database(&mut self, now: Time, id: ClientId, text: &[u8]) {
+    pub(crate) fn clear_database(&mut self, now: Time, id: ClientId, database: &[u8]) {
         let Some(pool_id) = self.clients.get(id.0).and_then(|c| c.pool) else {
-            return;
-        };
-        let Some(database) = database_needed_alone(text) else {
             return;
         };
         let there = &self.pool(pool_id).settings.endpoints;

@@ -3,7 +3,7 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolKey, StartupValue};
 use crate::base::request::Endpoint;
-use crate::base::settings::PoolSettings;
+use crate::base::settings::{PoolMode, PoolSettings};
 use crate::base::stats::Stats;
 use crate::base::time::Time;
 use crate::catalog::known_code::Known;
@@ -62,6 +62,11 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Whether its clients' sessions may go from server to server.
+    pub(crate) fn keeps_sessions(&self) -> bool {
+        self.settings.mode != PoolMode::Session && !self.key.kind.is_replication()
+    }
+
     pub(crate) fn new(now: Time, key: PoolKey, settings: PoolSettings, credential: pgweir_auth::Credential) -> Self {
         Pool {
             key,

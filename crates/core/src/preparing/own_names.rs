@@ -11,12 +11,10 @@
 //! protocol, code) is found by a probe and pins ([`crate::base::pin_reason::PinReason::PreparedStatements`]); until then, and while it
 //! does, what the client prepares goes to the server under its own name, so that the server sees whether that is taken.
 
-use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::Step;
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
-use crate::base::time::Time;
-use crate::pooler::Pooler;
+use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
 use crate::statements::prepared::{Kind, Meaning, Statement, StatementName};
@@ -117,60 +115,47 @@ impl ServerSide<'_> {
     }
 }
 
-impl Pooler {
+impl Exchange<'_> {
     /// A text with these effects is about to run: what it may name is made available under the client's own names.
-    pub(crate) fn lend_names(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        effects: Effects,
-        text: &[u8],
-    ) -> Mentioned {
+    pub(crate) fn lend_names(&mut self, effects: Effects, text: &[u8]) -> Mentioned {
         let mut mentioned = Mentioned::default();
-        for name in self.names_in(id, server_id, effects, text) {
-            let Some((own, since)) = self.own_statement(id, &name) else {
+        for name in self.names_in(effects, text) {
+            let Some((own, since)) = self.own_statement(&name) else {
                 continue;
             };
-            mentioned.effects |= self.effects_of_names_in(now, server_id, &own);
-            self.at(server_id).names_given(&own, text, &mut mentioned);
+            mentioned.effects |= self.effects_of_names_in(&own);
+            self.to().names_given(&own, text, &mut mentioned);
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
-            self.at(server_id).lend(&own, since);
-            self.at(server_id).runs_names_in(&own);
+            self.to().lend(&own, since);
+            self.to().runs_names_in(&own);
         }
         // The statements to come depend on settings, too.
-        self.server_mut(server_id).may_set(mentioned.effects);
+        self.server.may_set(mentioned.effects);
         mentioned
     }
 
     /// Names are lent in a segment of the pooler's. Behind a segment of the client's that is not answered yet it could meet a
     /// transaction that has failed, or be taken for the data of a copy: the text waits.
-    pub(crate) fn waits_to_lend(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        effects: Effects,
-        text: &[u8],
-    ) -> Option<Step> {
-        let queue = &self.servers.get(server_id.0).expect("a linked server lives").queue;
+    pub(crate) fn waits_to_lend(&mut self, effects: Effects, text: &[u8]) -> Option<Step> {
+        let queue = &self.server.queue;
         if queue.segment_open() || !queue.client_segment_outstanding() {
             return None;
         }
-        let names = self.names_in(id, server_id, effects, text);
-        if names.iter().all(|name| self.has_lent(id, server_id, name)) {
+        let names = self.names_in(effects, text);
+        if names.iter().all(|name| self.has_lent(name)) {
             return None;
         }
-        self.client_mut(id).waiting = Waiting::ForReplies;
+        self.client.waiting = Waiting::ForReplies;
         Some(Step::Wait)
     }
 
     /// Whether a server knows a statement by its client's own name already.
-    fn has_lent(&self, id: ClientId, server_id: ServerId, name: &[u8]) -> bool {
-        let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
+    fn has_lent(&self, name: &[u8]) -> bool {
+        let names = Some(&*self.client).and_then(|c| c.names.as_ref());
         let Some(meaning) = names.and_then(|names| names.get(name)) else {
             return true;
         };
-        let held = self.servers.get(server_id.0).map(|s| &s.held);
+        let held = Some(&*self.server).map(|s| &s.held);
         let own = if meaning.statement.is_own() {
             Some(&meaning.statement)
         } else {
@@ -180,15 +165,9 @@ impl Pooler {
     }
 
     /// What [`Pooler::lend_names`] would make available, without doing it.
-    pub(crate) fn statements_mentioned(
-        &self,
-        id: ClientId,
-        server_id: ServerId,
-        effects: Effects,
-        text: &[u8],
-    ) -> Vec<Arc<Statement>> {
-        let names = self.names_in(id, server_id, effects, text);
-        let client = self.clients.get(id.0).expect("looked up by the caller");
+    pub(crate) fn statements_mentioned(&self, effects: Effects, text: &[u8]) -> Vec<Arc<Statement>> {
+        let names = self.names_in(effects, text);
+        let client = &*self.client;
         names
             .iter()
             .filter_map(|name| client.statement(name).cloned())
@@ -196,16 +175,16 @@ impl Pooler {
     }
 
     /// The client's names that a text with these effects may use.
-    fn names_in(&self, id: ClientId, server_id: ServerId, effects: Effects, text: &[u8]) -> Vec<StatementName> {
+    fn names_in(&self, effects: Effects, text: &[u8]) -> Vec<StatementName> {
         let naming = effects.intersects(Effects::PREPARE | Effects::STATEMENTS);
         if !naming && !effects.intersects(Effects::CODE) {
             return Vec::new();
         }
-        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let client = &*self.client;
         let Some(names) = client.names.as_ref().filter(|names| names.len() > 0) else {
             return Vec::new();
         };
-        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let server = &*self.server;
         let unfit = server.status == TransactionStatus::Failed || server.queried_in_pipeline;
         if unfit || server.ignoring_to_sync || server.copy_in {
             return Vec::new();
@@ -227,8 +206,8 @@ impl Pooler {
 
     /// The statement of this name as servers know it by the client's own name, and since when the client has it. It is not
     /// shared with others while the client would have constants in it read otherwise.
-    fn own_statement(&mut self, id: ClientId, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
-        let client = self.clients.get_mut(id.0)?;
+    fn own_statement(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
+        let client = &mut *self.client;
         let meaning = client.names.as_mut()?.get_mut(name)?;
         let since = meaning.since;
         let alone = !meaning.statement.settings.reads_alike(client.shape.parse_settings());
@@ -254,9 +233,9 @@ impl Pooler {
     }
 
     /// Whether what a Query does to statements is followed here: no probe need tell what became of them.
-    pub(crate) fn follows_names_in(&self, id: ClientId, verdict: &pgweir_sql::Statement) -> bool {
+    pub(crate) fn follows_names_in(&self, verdict: &pgweir_sql::Statement) -> bool {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, Execute, Prepare};
-        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let client = &*self.client;
         match verdict {
             Deallocate(_) | DeallocateAll => true,
             Prepare(_) => self.shared.settings.max_prepared_statements > 0,
@@ -266,27 +245,20 @@ impl Pooler {
     }
 
     /// Whether the server may hold statements of SQL-level PREPARE that are not among the client's names.
-    pub(crate) fn may_meet_prepare(&self, id: ClientId, server_id: ServerId) -> bool {
-        let client = self.clients.get(id.0).expect("looked up by the caller");
+    pub(crate) fn may_meet_prepare(&self) -> bool {
+        let client = &*self.client;
         let suspicion = client.suspicion.as_ref();
-        let probe = self.servers.get(server_id.0).and_then(|s| s.probe.as_ref());
+        let probe = Some(&*self.server).and_then(|s| s.probe.as_ref());
         client.pins.contains(PinReason::PreparedStatements)
             || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
             || probe.is_some_and(|p| p.prepares)
     }
 
     /// PREPARE alone in a Query: the client has one more name, unless the server refuses it.
-    pub(crate) fn prepares(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        name: &[u8],
-        text: &[u8],
-        mut effect: Effect,
-    ) -> Effect {
-        let server = self.server_mut(server_id);
+    pub(crate) fn prepares(&mut self, name: &[u8], text: &[u8], mut effect: Effect) -> Effect {
+        let server = &mut *self.server;
         let in_doubt = server.settings_in_doubt || server.local_in_doubt;
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let client = &mut *self.client;
         if client.statement(name).is_some() {
             // Lent; the server refuses a second one.
             return effect;
@@ -298,11 +270,11 @@ impl Pooler {
             .intern_own(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         client.names_mut().set(name, Some(meaning));
-        self.at(server_id).own_name_comes(name);
+        self.to().own_name_comes(name);
         let now = self.shared.statements.now();
-        let server = self.server_mut(server_id);
+        let server = &mut *self.server;
         server.held.insert(statement.clone(), now);
-        self.at(server_id).lends();
+        self.to().lends();
         effect.name = Some((name.into(), None));
         effect.server_gains = Some(statement);
         effect
@@ -311,16 +283,16 @@ impl Pooler {
     /// A DEALLOCATE of one of the client's names is about to run; what it changes if it succeeds. Servers keep for others what
     /// the name means; what is deallocated is an empty statement made for the purpose, so that the reply is the server's own,
     /// and an error where there must be one (in a failed transaction).
-    pub(crate) fn deallocates(&mut self, id: ClientId, server_id: ServerId, name: &[u8], mut effect: Effect) -> Effect {
-        effect.name = self.end_name(id, server_id, name).and_then(|e| e.name);
-        let settings = self.client_mut(id).shape.parse_settings().clone();
+    pub(crate) fn deallocates(&mut self, name: &[u8], mut effect: Effect) -> Effect {
+        effect.name = self.end_name(name).and_then(|e| e.name);
+        let settings = self.client.shape.parse_settings().clone();
         let empty = self
             .shared
             .statements
             .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
-        self.at(server_id).own_name_comes(name);
-        self.at(server_id).lends();
-        let server = self.server_mut(server_id);
+        self.to().own_name_comes(name);
+        self.to().lends();
+        let server = &mut *self.server;
         // Neither can fail, in whatever transaction; but the server may pass over them.
         server.queue.push(Entry::skip(Expect::Close));
         let made = Effect {
@@ -328,7 +300,7 @@ impl Pooler {
             ..Effect::default()
         };
         server.queue.push(Entry::skip(Expect::Parse).with(made));
-        self.shared.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(self.server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             writer.close(b'S', name);
             writer.parse(name, b"", &[0, 0]);
@@ -340,19 +312,19 @@ impl Pooler {
     /// A server that has lent names was just linked to a client: what it knows by names that are not this client's, or not
     /// any more, is closed. What is sent begins a segment of restored settings, which the caller ends.
     #[cold]
-    pub(crate) fn take_names_back(&mut self, id: ClientId, server_id: ServerId) {
-        let client = self.clients.get(id.0).expect("looked up by the caller");
+    pub(crate) fn take_names_back(&mut self) {
+        let client = &*self.client;
         let names = client.names.as_ref();
         let is_its_own = |own: &Statement| {
             let meaning = names.and_then(|names| names.get(own.server_name()));
             meaning.is_some_and(|m| m.statement.id == own.id || m.own.as_ref().is_some_and(|o| o.id == own.id))
         };
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let server = &mut *self.server;
         let all = server.held.own_names();
         let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|own| is_its_own(own));
-        server.lends_to = (!kept.is_empty()).then_some(id);
+        server.lends_to = (!kept.is_empty()).then_some(self.id);
         for own in gone {
-            self.at(server_id).inject_close(&own);
+            self.to().inject_close(&own);
         }
     }
 }

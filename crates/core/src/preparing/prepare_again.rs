@@ -5,9 +5,8 @@
 //! begun yet: an Execute of ours in the client's segment would make it a pipeline, in which SET LOCAL needs no
 //! transaction block and VACUUM is refused.
 
-use crate::base::ids::{ClientId, ServerId};
 use crate::base::settings::PoolMode;
-use crate::pooler::Pooler;
+use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{Kind, OWN_ID_MAX, Statement};
@@ -246,11 +245,11 @@ impl ServerSide<'_> {
     }
 }
 
-impl Pooler {
+impl Exchange<'_> {
     /// Makes sure that the server's unnamed statement is the client's, before it is used.
-    pub(crate) fn ensure_unnamed(&mut self, id: ClientId, server_id: ServerId) {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+    pub(crate) fn ensure_unnamed(&mut self) {
+        let client = &mut *self.client;
+        let server = &mut *self.server;
         match &client.unnamed {
             Some(statement) if server.unnamed == Unnamed::Statement(statement.id) => {}
             Some(statement) => {
@@ -258,8 +257,7 @@ impl Pooler {
                 server.unnamed = Unnamed::Statement(statement.id);
                 let open = server.queue.segment_open();
                 let entry = Entry::skip(Expect::ParseUnnamed);
-                self.at(server_id)
-                    .parse_again(&statement, b"", &statement.types, entry, open);
+                self.to().parse_again(&statement, b"", &statement.types, entry, open);
             }
             None if server.unnamed == Unnamed::Nothing => {}
             None => {
@@ -271,7 +269,7 @@ impl Pooler {
                 server.queue.push(Entry::skip(Expect::Close).with(effect));
                 self.shared
                     .outbox
-                    .insert(server_id.into(), |b| Writer::new(b).close(b'S', b""));
+                    .insert(self.server_id.into(), |b| Writer::new(b).close(b'S', b""));
             }
         }
     }

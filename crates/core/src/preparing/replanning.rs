@@ -11,10 +11,11 @@
 //! be put in front, because something has been executed or a transaction is open that an error would fail, the statement
 //! is closed and prepared again without asking.
 
-use crate::base::ids::{ClientId, ServerId};
+use crate::base::ids::ServerId;
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
 use crate::base::secret_names::could_be_ours;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::statements::held::Rows;
@@ -149,25 +150,18 @@ impl ServerSide<'_> {
     }
 }
 
-impl Pooler {
+impl Exchange<'_> {
     /// Makes sure that the server holds a client's named statement, and that its plan is the client's, before it is used.
     /// `described` is whether the client describes the portal that is bound.
-    pub(crate) fn before_use(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        name: &[u8],
-        by: Expect,
-        described: bool,
-    ) -> Use {
+    pub(crate) fn before_use(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let now = self.shared.statements.now();
-        let Some(meaning) = self.clients.get(id.0).and_then(|c| c.names.as_ref()?.get(name)) else {
+        let Some(meaning) = Some(&*self.client).and_then(|c| c.names.as_ref()?.get(name)) else {
             return Use::GoesOn;
         };
         // Describe tells the client whatever the rows are.
         let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.told_by_portal);
         let (told, since) = (meaning.told.filter(binds_by), meaning.since);
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let server = &mut *self.server;
         let doubted = server.held.doubted();
         let need = match server.held.using(meaning.statement.id, now) {
             None => Need::Parse,
@@ -198,30 +192,30 @@ impl Pooler {
         match need {
             Need::Nothing => Use::GoesOn,
             Need::Refusal => Use::Refused,
-            Need::Answer => self.waits_for_replies(id),
+            Need::Answer => self.waits_for_replies(),
             // Its plan is never made anew by PostgreSQL, and describing it without its cursor would end the server.
             Need::Check if pgweir_sql::belongs_to_session(&statement.query) => Use::GoesOn,
-            Need::Check if self.at(server_id).may_check() => {
-                self.at(server_id).check_plan(&statement);
-                self.waits_for_replies(id)
+            Need::Check if self.to().may_check() => {
+                self.to().check_plan(&statement);
+                self.waits_for_replies()
             }
             Need::Parse => {
-                self.at(server_id).ensure_held_with(&statement, types.as_ref());
-                self.compare_rows(id, server_id, &statement, told.filter(|_| !failed))
+                self.to().ensure_held_with(&statement, types.as_ref());
+                self.compare_rows(&statement, told.filter(|_| !failed))
             }
             Need::Check | Need::Replan => {
                 self.shared.state_stats.re_prepares += 1;
-                self.at(server_id).prepare_anew_with(&statement, types.as_ref());
-                self.compare_rows(id, server_id, &statement, told)
+                self.to().prepare_anew_with(&statement, types.as_ref());
+                self.compare_rows(&statement, told)
             }
-            Need::Retype => self.retype(id, server_id, name, by, described),
+            Need::Retype => self.retype(name, by, described),
         }
     }
 
     /// Another client's Parse of the same text got other types: this client's statement is no longer the same as that one's.
     #[cold]
-    fn retype(&mut self, id: ClientId, server_id: ServerId, name: &[u8], by: Expect, described: bool) -> Use {
-        let names = self.clients.get_mut(id.0).and_then(|c| c.names.as_mut());
+    fn retype(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
+        let names = Some(&mut *self.client).and_then(|c| c.names.as_mut());
         let meaning = names.and_then(|n| n.get_mut(name)).expect("looked up by the caller");
         let of = &meaning.statement;
         let statement = if of.is_private {
@@ -232,36 +226,55 @@ impl Pooler {
             self.shared.statements.intern(&of.query, meaning.types(), &of.settings)
         };
         meaning.statement = statement.clone();
-        match self.before_use(id, server_id, name, by, described) {
+        match self.before_use(name, by, described) {
             Use::GoesOn => Use::Becomes(statement),
             other => other,
         }
     }
 
-    fn waits_for_replies(&mut self, id: ClientId) -> Use {
-        self.client_mut(id).waiting = Waiting::ForReplies;
+    fn waits_for_replies(&mut self) -> Use {
+        self.client.waiting = Waiting::ForReplies;
         Use::Waits
     }
 
     /// Where a client has been told what a statement's rows are, those of a new plan must be known before it is used.
-    fn compare_rows(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        statement: &Arc<Statement>,
-        told: Option<Rows>,
-    ) -> Use {
+    fn compare_rows(&mut self, statement: &Arc<Statement>, told: Option<Rows>) -> Use {
         // Describing a FETCH without its cursor would end the server.
         if told.is_none() || pgweir_sql::belongs_to_session(&statement.query) {
             return Use::GoesOn;
         }
-        self.at(server_id).describe_for_us(statement, To::Skip);
+        self.to().describe_for_us(statement, To::Skip);
         self.shared
             .outbox
-            .insert(server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));
-        self.waits_for_replies(id)
+            .insert(self.server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));
+        self.waits_for_replies()
     }
 
+    /// A Bind whose rows would be others than the client was told. The server must see it fail, too.
+    pub(crate) fn refuse_rows(&mut self, message: &Message<'_>) -> Step {
+        let mut reply = Vec::new();
+        let text = ErrorText {
+            severity: "ERROR",
+            sqlstate: "0A000",
+            message: "cached plan must not change result type",
+            detail: "",
+            hint: "",
+        };
+        // asyncpg and the JDBC driver prepare again if the error is of this routine.
+        Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
+        let entry = Entry {
+            to: To::replace(*b"26000", Instead::Error(reply)),
+            ..Entry::forward(Expect::Bind)
+        };
+        self.server.queue.push(entry);
+        self.shared.outbox.insert(self.server_id.into(), |bytes| {
+            Writer::new(bytes).bind_text(&self.shared.own_statements.names.nowhere, &[])
+        });
+        self.client.drop_message(message)
+    }
+}
+
+impl Pooler {
     /// A statement has been described.
     pub(crate) fn described(&mut self, server_id: ServerId, entry: Entry, rows: Rows) {
         let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
@@ -281,29 +294,6 @@ impl Pooler {
             // The Sync behind it follows.
             _ => {}
         }
-    }
-
-    /// A Bind whose rows would be others than the client was told. The server must see it fail, too.
-    pub(crate) fn refuse_rows(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        let mut reply = Vec::new();
-        let text = ErrorText {
-            severity: "ERROR",
-            sqlstate: "0A000",
-            message: "cached plan must not change result type",
-            detail: "",
-            hint: "",
-        };
-        // asyncpg and the JDBC driver prepare again if the error is of this routine.
-        Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
-        let entry = Entry {
-            to: To::replace(*b"26000", Instead::Error(reply)),
-            ..Entry::forward(Expect::Bind)
-        };
-        self.server_mut(server_id).queue.push(entry);
-        self.shared.outbox.insert(server_id.into(), |bytes| {
-            Writer::new(bytes).bind_text(&self.shared.own_statements.names.nowhere, &[])
-        });
-        self.drop_message(id, message)
     }
 }
 

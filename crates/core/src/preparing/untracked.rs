@@ -4,10 +4,8 @@
 //! They pass as they come. Only of statements that reset settings, or end all prepared statements, the names are kept: what
 //! is made again behind them, or prepared again, is the pooler's own.
 
-use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
-use crate::base::time::Time;
-use crate::pooler::Pooler;
+use crate::exchange::Exchange;
 use crate::statements::ends::Ends;
 use crate::upstream::reply_queue::Expect;
 use pgweir_sql::Returns;
@@ -40,20 +38,14 @@ impl Followed {
     }
 }
 
-impl Pooler {
-    /// Parse: what may run later is judged now.
-    pub(crate) fn parse_untracked(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-    ) -> Step {
-        let inspects = self.keeps_session(id);
+impl Exchange<'_> {
+    /// Parse: what may run later is judged self.now.
+    pub(crate) fn parse_untracked(&mut self, message: &Message<'_>) -> Step {
+        let inspects = self.keeps_session();
         let short = message.total <= FOLLOWED_BYTES_MAX || message.is_whole() && message.total <= INSPECT_BYTES_MAX;
         if self.shared.settings.keeps_sessions && (inspects || short) {
             if message.total > INSPECT_BYTES_MAX {
-                let waits = self.inspect_text(now, id, server_id, message, None, &Statement::Other);
+                let waits = self.inspect_text(message, None, &Statement::Other);
                 if let Err(step) = waits {
                     return step;
                 }
@@ -61,41 +53,41 @@ impl Pooler {
                 return Step::NeedBytes;
             } else if let Ok(parse) = Parse::read(message.body()) {
                 let verdict = pgweir_sql::classify(parse.query);
-                self.follow(id, &parse, &verdict);
-                let waits = self.inspect_text(now, id, server_id, message, Some(parse.query), &verdict);
+                self.follow(&parse, &verdict);
+                let waits = self.inspect_text(message, Some(parse.query), &verdict);
                 if let Err(step) = waits {
                     return step;
                 }
             }
         }
-        self.plain(id, server_id, message, Expect::Parse)
+        self.plain(message, Expect::Parse)
     }
 
     /// Keeps the name of a statement that is to be followed, and forgets what the name meant before.
-    fn follow(&mut self, id: ClientId, parse: &Parse<'_>, verdict: &Statement) {
+    fn follow(&mut self, parse: &Parse<'_>, verdict: &Statement) {
         let found = Followed::of(parse, verdict);
-        let client = self.client_mut(id);
+        let client = &mut *self.client;
         client.followed.retain(|f| *f.name != *parse.name);
         let room = client.followed.len() < FOLLOWED_MAX;
         client.followed.extend(found.filter(|_| room));
     }
 
     /// Bind: the portal may become one that resets.
-    pub(crate) fn bind_untracked(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        let client = self.client_mut(id);
+    pub(crate) fn bind_untracked(&mut self, message: &Message<'_>) -> Step {
+        let client = &mut *self.client;
         let follows = !client.followed.is_empty() || client.bound_reset.is_some() || client.bound_ends.is_some();
         if follows {
             match BindNames::read(message.body()) {
-                Ok(names) => self.follow_bound(id, &names),
+                Ok(names) => self.follow_bound(&names),
                 Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,
                 Err(_) => {}
             }
         }
-        self.plain(id, server_id, message, Expect::Bind)
+        self.plain(message, Expect::Bind)
     }
 
-    fn follow_bound(&mut self, id: ClientId, names: &BindNames<'_>) {
-        let client = self.client_mut(id);
+    fn follow_bound(&mut self, names: &BindNames<'_>) {
+        let client = &mut *self.client;
         let statement = client.followed.iter().find(|f| *f.name == *names.statement);
         let returns = statement.and_then(|f| f.returns.clone());
         let ends_all = statement.is_some_and(|f| f.ends_all);
@@ -108,8 +100,8 @@ impl Pooler {
     }
 
     /// Close: the name may come to mean something else.
-    pub(crate) fn close_untracked(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
-        let client = self.client_mut(id);
+    pub(crate) fn close_untracked(&mut self, message: &Message<'_>) -> Step {
+        let client = &mut *self.client;
         if !client.followed.is_empty() {
             match Named::read(message.body()) {
                 Ok(Named {
@@ -120,6 +112,6 @@ impl Pooler {
                 Ok(_) | Err(_) => {}
             }
         }
-        self.plain(id, server_id, message, Expect::Close)
+        self.plain(message, Expect::Close)
     }
 }

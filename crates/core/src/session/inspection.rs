@@ -3,11 +3,10 @@
 //! Only `session_state = full` looks. The verdict on a prepared statement is kept with the statement; a Query is read each
 //! time. Text that is too long to be read whole counts as code of which nothing is known.
 
-use crate::base::ids::{ClientId, ServerId};
+use crate::base::ids::ClientId;
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::reasons::Waiting;
-use crate::base::settings::PoolMode;
-use crate::base::time::Time;
+use crate::exchange::{Exchange, Wish};
 use crate::pooler::Pooler;
 use crate::preparing::own_names::Mentioned;
 use crate::server_side::ServerSide;
@@ -67,39 +66,39 @@ impl Pooler {
     /// Whether this client's session is kept for it from server to server.
     pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
         let pool = self.clients.get(id.0).and_then(|c| c.pool);
-        self.shared.settings.keeps_sessions
-            && pool.is_some_and(|p| {
-                let pool = self.pool(p);
-                pool.settings.mode != PoolMode::Session && !pool.key.kind.is_replication()
-            })
+        self.shared.settings.keeps_sessions && pool.is_some_and(|p| self.pool(p).keeps_sessions())
+    }
+}
+
+impl Exchange<'_> {
+    /// Whether this client's session is kept for it from server to server.
+    pub(crate) fn keeps_session(&self) -> bool {
+        self.shared.settings.keeps_sessions && self.pool.keeps_sessions()
     }
 
     /// A text is about to be passed on: what it may do, or the step where its message is not passed on yet. It is `None`
     /// where it is too long to be read.
     pub(crate) fn inspect_text(
         &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
         message: &Message<'_>,
         text: Option<&[u8]>,
         verdict: &pgweir_sql::Statement,
     ) -> Result<Effects, Step> {
         let Some(text) = text else {
-            if self.keeps_session(id) {
-                if let Some(step) = self.uses_sequences(now, id, server_id, UNREAD, message) {
+            if self.keeps_session() {
+                if let Some(step) = self.uses_sequences(UNREAD, message) {
                     return Err(step);
                 }
-                self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
+                self.suspect(UNREAD, b"(a long statement)", Vec::new());
             }
             return Ok(Effects::ALL);
         };
         if let pgweir_sql::Statement::SetLocal(name) = verdict {
-            self.note_custom_setting(id, std::str::from_utf8(name).unwrap_or_default());
+            self.note_custom_setting(std::str::from_utf8(name).unwrap_or_default());
         }
         let effects = crate::base::secret_names::effects_of(text);
-        let looks = !effects.is_empty() || self.at(server_id).knows_names();
-        if looks && let Some(step) = self.inspect_effects(now, id, server_id, message, effects, text, verdict) {
+        let looks = !effects.is_empty() || self.to().knows_names();
+        if looks && let Some(step) = self.inspect_effects(message, effects, text, verdict) {
             return Err(step);
         }
         Ok(effects)
@@ -108,23 +107,17 @@ impl Pooler {
     /// The same of a Query whose text is too long to be kept: what is left of it without its constants is judged when its
     /// last byte is on its way, as nothing of it runs before.
     #[cold]
-    pub(crate) fn inspect_long(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-    ) -> Result<Effects, Step> {
-        if self.keeps_session(id) {
+    pub(crate) fn inspect_long(&mut self, message: &Message<'_>) -> Result<Effects, Step> {
+        if self.keeps_session() {
             // What it asks is known when it has passed.
-            if let Some(step) = self.uses_sequences(now, id, server_id, Effects::CODE, message) {
+            if let Some(step) = self.uses_sequences(Effects::CODE, message) {
                 return Err(step);
             }
             let mut condensed = Box::<Condensed>::default();
             condensed.feed(message.body());
-            self.client_mut(id).long_text = Some(condensed);
+            self.client.long_text = Some(condensed);
             if message.is_whole() {
-                self.long_text_ends(now, id, server_id);
+                self.long_text_ends();
             }
         }
         Ok(Effects::ALL)
@@ -132,54 +125,47 @@ impl Pooler {
 
     /// The last byte of a long Query is on its way.
     #[cold]
-    pub(crate) fn long_text_ends(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        let Some(condensed) = self.client_mut(id).long_text.take() else {
+    pub(crate) fn long_text_ends(&mut self) {
+        let Some(condensed) = self.client.long_text.take() else {
             return;
         };
         let Some(text) = condensed.finish() else {
-            return self.suspect(now, id, UNREAD, b"(a long statement)", Vec::new());
+            return self.suspect(UNREAD, b"(a long statement)", Vec::new());
         };
         let effects = pgweir_sql::effects(&text);
-        let mut effects = self.effects_of_names(now, server_id, &text, effects).without(ONLY_ASKS);
+        let mut effects = self.effects_of_names(&text, effects).without(ONLY_ASKS);
         if effects.intersects(Effects::PASSES | Effects::PREPARE) {
             effects = effects.without(Effects::PASSES) | pgweir_sql::UNREAD;
         }
         if !effects.is_empty() {
-            self.suspect_text(now, id, effects, &text, Vec::new());
+            self.suspect_text(effects, &text, Vec::new());
         }
     }
 
-    /// `Some`: the text is not passed on now. As a rule it is looked at again, on another server maybe.
+    /// `Some`: the text is not passed on self.now. As a rule it is looked at again, on another server maybe.
     #[cold]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "who, where, and what was found of the text so far"
-    )]
     fn inspect_effects(
         &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
         message: &Message<'_>,
         effects: Effects,
         text: &[u8],
         verdict: &pgweir_sql::Statement,
     ) -> Option<Step> {
         let of_text = effects;
-        let effects = self.effects_of_names(now, server_id, text, effects);
-        if !self.keeps_session(id) {
-            self.at(server_id).prepare_for(effects, None);
-            self.at(server_id).note_traces(effects);
+        let effects = self.effects_of_names(text, effects);
+        if !self.keeps_session() {
+            self.to().prepare_for(effects, None);
+            self.to().note_traces(effects);
             return None;
         }
-        if effects.intersects(Effects::SEQUENCE) && self.goes_to_own_server(now, id, server_id) {
-            return Some(Step::Wait);
+        if effects.intersects(Effects::SEQUENCE) && self.wants_own_server() {
+            return Some(self.wishes(Wish::OwnServer));
         }
         let ends = ends_statements(verdict);
         if !ends {
             let waits = self
-                .minds_sequences(now, id, server_id, message, of_text, effects, text)
-                .or_else(|| self.waits_to_lend(id, server_id, effects, text));
+                .minds_sequences(message, of_text, effects, text)
+                .or_else(|| self.waits_to_lend(effects, text));
             if waits.is_some() {
                 return waits;
             }
@@ -187,30 +173,30 @@ impl Pooler {
         let mut mentioned = if ends {
             Mentioned::default()
         } else {
-            self.lend_names(now, id, server_id, effects, text)
+            self.lend_names(effects, text)
         };
-        mentioned.effects |= self.effects_of_unknown(id, server_id, effects, verdict);
-        let mut effects = self.at(server_id).prepare_for(effects | mentioned.effects, None);
+        mentioned.effects |= self.effects_of_unknown(effects, verdict);
+        let mut effects = self.to().prepare_for(effects | mentioned.effects, None);
         let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
         if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
             // Of a PREPARE in other company: what EXECUTE gives it nobody follows.
             effects |= Effects::UNTOLD;
         }
         if effects.intersects(Effects::PASSES) {
-            let passed = self.at(server_id).settings_passed(text);
+            let passed = self.to().settings_passed(text);
             effects = effects.without(Effects::PASSES);
             if passed.untold || !passed.parameters.is_empty() {
                 effects |= Effects::UNTOLD;
             }
             mentioned.hidden.extend(passed.names);
         }
-        let effects = if self.follows_names_in(id, verdict) {
+        let effects = if self.follows_names_in(verdict) {
             effects.without(Effects::PREPARE)
         } else {
             effects
         };
         if !effects.is_empty() {
-            self.suspect_text(now, id, effects, text, mentioned.hidden);
+            self.suspect_text(effects, text, mentioned.hidden);
         }
         None
     }
@@ -219,79 +205,60 @@ impl Pooler {
     /// Bind follows, and what is done in front of that within the segment makes it a pipeline, in which not every statement
     /// may run.
     #[cold]
-    pub(crate) fn forget_before_parse(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        statement: &Statement,
-    ) -> Option<Step> {
-        let server = self.server_mut(server_id);
-        let (now, open) = (server.request_time, server.queue.segment_open());
+    pub(crate) fn forget_before_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
+        let server = &mut *self.server;
+        let (_now, open) = (server.request_time, server.queue.segment_open());
         let ours = server.begin_owed && server.queue.all_ours();
-        if open && !ours || !self.keeps_session(id) || ends_statements(&statement.verdict) {
+        if open && !ours || !self.keeps_session() || ends_statements(&statement.verdict) {
             return None;
         }
-        let effects = self.effects_of_names_in(now, server_id, statement);
+        let effects = self.effects_of_names_in(statement);
         let (of_text, text) = (statement.effects, &statement.query);
-        self.minds_sequences(now, id, server_id, message, of_text, effects, text)
+        self.minds_sequences(message, of_text, effects, text)
     }
 
     /// See [`Pooler::uses_sequences`]. What the statements do that the text names counts as well.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "who, where, and what was found of the text so far"
-    )]
     fn minds_sequences(
         &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
         message: &Message<'_>,
         of_text: Effects,
         effects: Effects,
         text: &[u8],
     ) -> Option<Step> {
-        let mut effects = self.at(server_id).sequence_effects(of_text, effects);
-        for statement in self.statements_mentioned(id, server_id, effects, text) {
-            effects |= self.effects_of_names_in(now, server_id, &statement);
+        let mut effects = self.to().sequence_effects(of_text, effects);
+        for statement in self.statements_mentioned(effects, text) {
+            effects |= self.effects_of_names_in(&statement);
         }
-        self.uses_sequences(now, id, server_id, effects, message)
+        self.uses_sequences(effects, message)
     }
 
     /// What EXECUTE may do where nobody knows what it executes: what others than the client's PREPARE have made.
-    fn effects_of_unknown(
-        &self,
-        id: ClientId,
-        server_id: ServerId,
-        effects: Effects,
-        verdict: &pgweir_sql::Statement,
-    ) -> Effects {
+    fn effects_of_unknown(&self, effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Execute, Prepare};
-        if !effects.intersects(Effects::PREPARE) || !self.keeps_session(id) {
+        if !effects.intersects(Effects::PREPARE) || !self.keeps_session() {
             return Effects::NONE;
         }
-        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let client = &*self.client;
         match verdict {
             Prepare(_) | Deallocate(_) | DeallocateAll | DiscardAll => Effects::NONE,
             Execute(name) if client.statement(name).is_some() => Effects::NONE,
-            _ if self.may_meet_prepare(id, server_id) => pgweir_sql::UNREAD,
+            _ if self.may_meet_prepare() => pgweir_sql::UNREAD,
             _ => Effects::NONE,
         }
     }
 
-    fn suspect_text(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
-        hidden.extend(self.settings_named(id, effects, text));
-        self.suspect(now, id, effects, text, hidden);
+    fn suspect_text(&mut self, effects: Effects, text: &[u8], mut hidden: Vec<Box<str>>) {
+        hidden.extend(self.settings_named(effects, text));
+        self.suspect(effects, text, hidden);
     }
 
     /// Settings that a text with these effects may make and `pg_settings` does not show.
-    fn settings_named(&mut self, id: ClientId, effects: Effects, text: &[u8]) -> Vec<Box<str>> {
+    fn settings_named(&mut self, effects: Effects, text: &[u8]) -> Vec<Box<str>> {
         if !effects.intersects(Effects::SETTINGS | Effects::CODE) {
             return Vec::new();
         }
         let mut names = pgweir_sql::hidden_settings(text);
-        let of_functions = self.settings_of_functions(id);
+        let of_functions = self.settings_of_functions();
         if !of_functions.is_empty() {
             // A function may be given the name of a setting.
             let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
@@ -304,9 +271,6 @@ impl Pooler {
     /// A Bind of a statement that may do something to the session.
     pub(crate) fn suspect_bound(
         &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
         statement: &Statement,
         names: &BindNames<'_>,
         message: &Message<'_>,
@@ -316,41 +280,36 @@ impl Pooler {
         }
         if !statement.effects.is_empty() {
             let returns = Returns::of(&statement.verdict, &statement.query);
-            self.client_mut(id).bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
+            self.client.bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
         }
-        let effects = self.effects_of_names_in(now, server_id, statement);
-        if effects.intersects(Effects::SEQUENCE)
-            && self.keeps_session(id)
-            && self.goes_to_own_server(now, id, server_id)
-        {
-            return Some(Step::Wait);
+        let effects = self.effects_of_names_in(statement);
+        if effects.intersects(Effects::SEQUENCE) && self.keeps_session() && self.wants_own_server() {
+            return Some(self.wishes(Wish::OwnServer));
         }
-        let may_name = self.keeps_session(id) && !ends_statements(&statement.verdict);
+        let may_name = self.keeps_session() && !ends_statements(&statement.verdict);
         if may_name {
             let (of_text, text) = (statement.effects, &statement.query);
             let waits = self
-                .minds_sequences(now, id, server_id, message, of_text, effects, text)
-                .or_else(|| self.waits_to_lend(id, server_id, effects, text));
+                .minds_sequences(message, of_text, effects, text)
+                .or_else(|| self.waits_to_lend(effects, text));
             if waits.is_some() {
                 return waits;
             }
         }
         let mut mentioned = if may_name {
-            self.lend_names(now, id, server_id, effects, &statement.query)
+            self.lend_names(effects, &statement.query)
         } else {
             Mentioned::default()
         };
-        mentioned.effects |= self.effects_of_unknown(id, server_id, effects, &statement.verdict);
-        let mut effects = self
-            .at(server_id)
-            .prepare_for(effects | mentioned.effects, Some(statement.id));
-        if !self.keeps_session(id) || effects.is_empty() {
+        mentioned.effects |= self.effects_of_unknown(effects, &statement.verdict);
+        let mut effects = self.to().prepare_for(effects | mentioned.effects, Some(statement.id));
+        if !self.keeps_session() || effects.is_empty() {
             return None;
         }
         let mut named = mentioned.hidden;
         let mut parameters = Vec::new();
         if effects.intersects(Effects::PASSES) {
-            let passed = self.at(server_id).settings_passed(&statement.query);
+            let passed = self.to().settings_passed(&statement.query);
             effects = effects.without(Effects::PASSES);
             if passed.untold {
                 effects |= Effects::UNTOLD;
@@ -369,50 +328,43 @@ impl Pooler {
             }
             named.extend(given.names());
         }
-        named.extend(self.settings_named(id, effects, &statement.query));
+        named.extend(self.settings_named(effects, &statement.query));
         let effects = without_mere_ends(effects, &statement.verdict);
-        self.suspect(now, id, effects, &statement.query, named);
+        self.suspect(effects, &statement.query, named);
         None
     }
 
     /// Execute of what may be a portal that resets settings: the client's startup values are made again behind it.
-    pub(crate) fn execute_reset(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Step {
+    pub(crate) fn execute_reset(&mut self, message: &Message<'_>) -> Step {
         if !message.is_whole() {
             return Step::NeedBytes;
         }
         let portal = Reader::new(message.body()).cstr().ok();
-        let client = self.client_mut(id);
+        let client = &mut *self.client;
         let returns = match &client.bound_reset {
             Some(bound) if portal == Some(&*bound.0) => client.bound_reset.take().map(|b| b.1),
             _ => None,
         };
-        let step = self.execute_as_bound(id, server_id, message);
+        let step = self.execute_as_bound(message);
         if let (Some(returns), Step::Progress(_)) = (returns, step) {
-            self.make_startup_values(id, server_id, &returns);
+            self.make_startup_values(&returns);
         }
         step
     }
 
     /// A Query that has been looked at, behind everything that must precede it.
-    pub(crate) fn send_query(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        mut entry: Entry,
-        returns: Option<Returns>,
-    ) -> Step {
+    pub(crate) fn send_query(&mut self, message: &Message<'_>, mut entry: Entry, returns: Option<Returns>) -> Step {
         let Some(returns) = returns.filter(|_| message.is_whole()) else {
-            self.server_mut(server_id).queue.push(entry);
-            return self.forward(id, server_id, message);
+            self.server.queue.push(entry);
+            return self.forward(message);
         };
-        let ready = self.return_to_startup(id, server_id, &returns);
+        let ready = self.return_to_startup(&returns);
         entry.ready = ready;
-        self.server_mut(server_id).queue.push(entry);
-        let step = self.forward(id, server_id, message);
+        self.server.queue.push(entry);
+        let step = self.forward(message);
         match ready {
             Ready::Decides => {
-                let client = self.client_mut(id);
+                let client = &mut *self.client;
                 client.reset_among = Some(Box::new(returns));
                 client.waiting = Waiting::ForReplies;
             }

@@ -15,9 +15,11 @@ use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
+use crate::client::Client;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
-use crate::session::pins::{PROBED, Pinned, Pins};
+use crate::session::pins::{PROBED, Pins};
 use crate::session::session_state::{Shape, difference};
 use crate::statements::prepared::Statement;
 use crate::upstream::phase::ServerPhase;
@@ -129,6 +131,23 @@ const PIN_FOR_GOOD: [(Effects, PinReason); 6] = [
 ];
 
 impl Suspicion {
+    /// Names of the settings that no view shows and this client's session may have.
+    fn hidden_settings(&self, client: &Client) -> Vec<Box<str>> {
+        let mut names = self.hidden.clone();
+        // What DISCARD ALL has returned to its startup value was made again behind it.
+        let made = client.shape.settings().iter().chain(client.base.settings());
+        for setting in made.filter(|s| s.is_hidden()) {
+            if !names.iter().any(|n| n.eq_ignore_ascii_case(&setting.name)) {
+                names.push((&*setting.name).into());
+            }
+        }
+        // No report tells of a role, whatever has taken it.
+        if !names.iter().any(|n| &**n == ROLE) {
+            names.push(ROLE.into());
+        }
+        names
+    }
+
     /// Reasons to keep the client on its server until it leaves.
     fn pins_for_good(&self) -> impl Iterator<Item = PinReason> {
         let effects = self.effects;
@@ -273,6 +292,53 @@ impl ServerSide<'_> {
     }
 }
 
+impl Exchange<'_> {
+    /// A statement of the client's is on its way to its server.
+    pub(crate) fn suspect(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
+        if effects.is_empty() {
+            return;
+        }
+        if effects.intersects(Effects::DEFINES | Effects::TEMPORARY) {
+            let server = &mut *self.server;
+            server.defines |= effects.intersects(Effects::DEFINES);
+            if effects.intersects(Effects::TEMPORARY) {
+                server.held.temporary_objects(true);
+            }
+        }
+        for name in &hidden {
+            self.note_custom_setting(name);
+        }
+        let client = &mut *self.client;
+        let suspicion = client.suspicion.get_or_insert_with(|| {
+            Box::new(Suspicion {
+                statement: beginning(text),
+                before: Some(client.shape.clone()),
+                ..Suspicion::default()
+            })
+        });
+        suspicion.effects |= effects;
+        suspicion.texts += 1;
+        suspicion.single = text
+            .iter()
+            .position(|b| *b == b';')
+            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
+        for name in hidden {
+            if !suspicion.hidden.contains(&name) {
+                suspicion.hidden.push(name);
+            }
+        }
+        if suspicion.hidden.len() > HIDDEN_SETTINGS_MAX {
+            suspicion.hidden.truncate(HIDDEN_SETTINGS_MAX);
+            self.client.pin_by(
+                self.now,
+                PinReason::UnreadableSetting,
+                text,
+                &mut self.shared.state_stats,
+            );
+        }
+    }
+}
+
 impl Pooler {
     /// The server has refused a text before it ran anything of it: what no probe can see has not happened. Where other texts
     /// are suspected as well, it is not known whose it would be.
@@ -297,61 +363,10 @@ impl Pooler {
         }
     }
 
-    /// A statement of the client's is on its way to its server.
-    pub(crate) fn suspect(&mut self, now: Time, id: ClientId, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
-        if effects.is_empty() {
-            return;
-        }
-        if effects.intersects(Effects::DEFINES | Effects::TEMPORARY)
-            && let Some(server_id) = self.client_mut(id).link
-        {
-            let server = self.server_mut(server_id);
-            server.defines |= effects.intersects(Effects::DEFINES);
-            if effects.intersects(Effects::TEMPORARY) {
-                server.held.temporary_objects(true);
-            }
-        }
-        for name in &hidden {
-            self.note_custom_setting(id, name);
-        }
-        let client = self.client_mut(id);
-        let suspicion = client.suspicion.get_or_insert_with(|| {
-            Box::new(Suspicion {
-                statement: beginning(text),
-                before: Some(client.shape.clone()),
-                ..Suspicion::default()
-            })
-        });
-        suspicion.effects |= effects;
-        suspicion.texts += 1;
-        suspicion.single = text
-            .iter()
-            .position(|b| *b == b';')
-            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
-        for name in hidden {
-            if !suspicion.hidden.contains(&name) {
-                suspicion.hidden.push(name);
-            }
-        }
-        if suspicion.hidden.len() > HIDDEN_SETTINGS_MAX {
-            suspicion.hidden.truncate(HIDDEN_SETTINGS_MAX);
-            self.pin_by(now, id, PinReason::UnreadableSetting, text);
-        }
-    }
-
-    /// Keeps a client on its server: what it did cannot be done again elsewhere.
+    /// See [`Client::pin_by`].
     pub(crate) fn pin_by(&mut self, now: Time, id: ClientId, reason: PinReason, text: &[u8]) {
-        let client = self.client_mut(id);
-        if client.pinned.is_none() && reason != PinReason::SessionPooling {
-            client.pinned = Some(Box::new(Pinned {
-                since: now,
-                statement: beginning(text),
-            }));
-        }
-        if !client.pins.contains(reason) {
-            client.pins.insert(reason);
-            self.shared.state_stats.pinned(reason);
-        }
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        client.pin_by(now, reason, text, &mut self.shared.state_stats);
     }
 
     /// Asks the server what the client's last transactions did to the session. Called when the server is clean; says
@@ -407,29 +422,11 @@ impl Pooler {
             self.client_mut(id).suspicion = Some(Box::new(about));
             return true;
         }
-        let hidden = asks.settings.then(|| self.hidden_settings_of(id, &mut about));
+        let hidden = asks.settings.then(|| about.hidden_settings(self.client_mut(id)));
         self.shared.state_stats.probes += 1;
         let locks = asks.pins.then_some(asks.locks);
         self.at(server_id).send_probe(locks, hidden.as_deref(), about);
         true
-    }
-
-    /// Names of the settings that no view shows and this client's session may have.
-    fn hidden_settings_of(&self, id: ClientId, about: &mut Suspicion) -> Vec<Box<str>> {
-        let mut names = about.hidden.clone();
-        let client = self.clients.get(id.0).expect("looked up by the caller");
-        // What DISCARD ALL has returned to its startup value was made again behind it.
-        let made = client.shape.settings().iter().chain(client.base.settings());
-        for setting in made.filter(|s| s.is_hidden()) {
-            if !names.iter().any(|n| n.eq_ignore_ascii_case(&setting.name)) {
-                names.push((&*setting.name).into());
-            }
-        }
-        // No report tells of a role, whatever has taken it.
-        if !names.iter().any(|n| &**n == ROLE) {
-            names.push(ROLE.into());
-        }
-        names
     }
 
     /// A whole row of a probe's answer.
@@ -707,7 +704,7 @@ const TRANSACTION_SETTINGS: [&str; 3] = [
 ];
 
 /// The beginning of a statement, as SHOW PINS and the log show it.
-fn beginning(text: &[u8]) -> Box<str> {
+pub(crate) fn beginning(text: &[u8]) -> Box<str> {
     let cut = &text[..text.len().min(4 * crate::session::pins::STATEMENT_CHARS_SHOWN)];
     let text = String::from_utf8_lossy(cut);
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -6,7 +6,9 @@
 //!
 //! A RESET among other statements of a Query may be undone by an error of theirs, so there the server's answer decides.
 
-use crate::base::ids::{ClientId, ServerId};
+use crate::base::ids::ServerId;
+use crate::base::time::Time;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::session::session_state::difference;
@@ -34,10 +36,10 @@ impl ServerSide<'_> {
     }
 }
 
-impl Pooler {
+impl Exchange<'_> {
     /// The client's startup values that the server does not return to by itself.
-    fn startup_values(&self, id: ClientId, server_id: ServerId, returns: &Returns) -> Vec<(Arc<str>, Arc<str>)> {
-        let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
+    fn startup_values(&self, returns: &Returns) -> Vec<(Arc<str>, Arc<str>)> {
+        let (Some(client), Some(server)) = (Some(&*self.client), Some(&*self.server)) else {
             return Vec::new();
         };
         if Arc::ptr_eq(&client.base, &server.base) {
@@ -51,10 +53,10 @@ impl Pooler {
     }
 
     /// What becomes of the ReadyForQuery of a Query that resets, because the client's startup values are made again.
-    pub(crate) fn return_to_startup(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) -> Ready {
-        if self.startup_values(id, server_id, returns).is_empty() {
+    pub(crate) fn return_to_startup(&mut self, returns: &Returns) -> Ready {
+        if self.startup_values(returns).is_empty() {
             Ready::Passes
-        } else if self.server_mut(server_id).queue.in_pipeline() || self.server_mut(server_id).queried_in_pipeline {
+        } else if self.server.queue.in_pipeline() || self.server.queried_in_pipeline {
             // The server may pass over it, or the Sync end what is left open; the probe finds it out.
             Ready::Passes
         } else {
@@ -62,62 +64,31 @@ impl Pooler {
         }
     }
 
-    /// A Query whose answer decides has ended: whether the client's startup values are made again now, and the
-    /// ReadyForQuery is theirs.
-    pub(crate) fn decide_on_reset(&mut self, server_id: ServerId, undone: bool) -> bool {
-        let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
-            return false;
-        };
-        if undone {
-            self.client_mut(id).reset_among = None;
-            self.replies_came(server_id);
-            self.tell_differences(id, server_id);
-            return false;
-        }
-        self.make_what_was_reset(server_id);
-        true
-    }
-
-    /// Makes a client's startup values again, now that the server has reset them. Its messages wait until the server has
-    /// confirmed them, and so do the values where a cancel is on its way that could hit them.
-    pub(crate) fn make_what_was_reset(&mut self, server_id: ServerId) {
-        let Some(server) = self.servers.get(server_id.0) else {
-            return;
-        };
-        let may_be_hit = server.cancels_in_flight > 0 || !server.queue.is_empty();
-        let Some(id) = server.link.filter(|_| !may_be_hit) else {
-            return;
-        };
-        if let Some(returns) = self.clients.get_mut(id.0).and_then(|c| c.reset_among.take()) {
-            self.send_startup_values(id, server_id, &returns);
-        }
-    }
-
     /// The segment behind a Query whose ReadyForQuery was swallowed.
-    fn send_startup_values(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) {
-        self.make_startup_values(id, server_id, returns);
+    fn send_startup_values(&mut self, returns: &Returns) {
+        self.make_startup_values(returns);
         let mut entry = Entry::forward(Expect::Sync);
         entry.ready = Ready::Told;
-        self.server_mut(server_id).queue.push(entry);
-        self.send(server_id, |w| w.sync());
+        self.server.queue.push(entry);
+        self.ask(|w| w.sync());
     }
 
     /// Makes the client's startup values in the segment at hand.
-    pub(crate) fn make_startup_values(&mut self, id: ClientId, server_id: ServerId, returns: &Returns) {
-        let values = self.startup_values(id, server_id, returns);
+    pub(crate) fn make_startup_values(&mut self, returns: &Returns) {
+        let values = self.startup_values(returns);
         if values.is_empty() {
             return;
         }
         self.shared.state_stats.returns_to_startup += 1;
-        let name = self.at(server_id).prepare_surely();
-        let queue = &mut self.server_mut(server_id).queue;
+        let name = self.to().prepare_surely();
+        let queue = &mut self.server.queue;
         for _ in &values {
             queue.push(Entry::skip(Expect::Bind));
             queue.push(Entry::skip(Expect::Execute));
             queue.push(Entry::skip(Expect::Close));
         }
         let portal = &*self.shared.own_statements.names.portal;
-        self.shared.outbox.insert(server_id.into(), |bytes| {
+        self.shared.outbox.insert(self.server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, to be executed once more.
@@ -127,5 +98,38 @@ impl Pooler {
                 writer.close(b'P', portal);
             }
         });
+    }
+}
+
+impl Pooler {
+    /// A Query whose answer decides has ended: whether the client's startup values are made again now, and the
+    /// ReadyForQuery is theirs.
+    pub(crate) fn decide_on_reset(&mut self, now: Time, server_id: ServerId, undone: bool) -> bool {
+        let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
+            return false;
+        };
+        if undone {
+            self.client_mut(id).reset_among = None;
+            self.replies_came(server_id);
+            self.tell_differences(id, server_id);
+            return false;
+        }
+        self.make_what_was_reset(now, server_id);
+        true
+    }
+
+    /// Makes a client's startup values again, now that the server has reset them. Its messages wait until the server has
+    /// confirmed them, and so do the values where a cancel is on its way that could hit them.
+    pub(crate) fn make_what_was_reset(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return;
+        };
+        let may_be_hit = server.cancels_in_flight > 0 || !server.queue.is_empty();
+        let Some(id) = server.link.filter(|_| !may_be_hit) else {
+            return;
+        };
+        if let Some(returns) = self.clients.get_mut(id.0).and_then(|c| c.reset_among.take()) {
+            self.between(now, id, server_id).send_startup_values(&returns);
+        }
     }
 }

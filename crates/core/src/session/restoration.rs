@@ -13,6 +13,7 @@ use crate::base::reasons::{Acquired, Waiting};
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::session::session_state::{Change, Shape, difference_on};
@@ -90,6 +91,15 @@ impl ServerSide<'_> {
     }
 }
 
+impl Exchange<'_> {
+    /// Sends settings; the client waits for the answer.
+    pub(crate) fn confirm_first(&mut self, set: &[Change], target: Arc<Shape>) {
+        self.client.waiting = Waiting::ForRestoration;
+        self.server.request_time = self.now;
+        self.to().send_settings(set, target);
+    }
+}
+
 impl Pooler {
     /// Makes a server look like the client that was just linked to it.
     pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
@@ -100,7 +110,7 @@ impl Pooler {
             self.tell_differences(id, server_id);
             if self.servers.get(server_id.0).is_some_and(|s| s.queue.segment_open()) {
                 let shape = self.server_mut(server_id).shape.clone();
-                self.confirm_first(now, id, server_id, &[], shape);
+                self.between(now, id, server_id).confirm_first(&[], shape);
                 return Acquired::Wait;
             }
             return Acquired::Server(server_id);
@@ -114,26 +124,12 @@ impl Pooler {
         };
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
-        self.confirm_first(now, id, server_id, &set, target);
+        self.between(now, id, server_id).confirm_first(&set, target);
         if self.is_weak(Weakness::SharesUnconfirmed) {
             self.client_mut(id).waiting = Waiting::No;
             return Acquired::Server(server_id);
         }
         Acquired::Wait
-    }
-
-    /// Sends settings; the client waits for the answer.
-    pub(crate) fn confirm_first(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        set: &[Change],
-        target: Arc<Shape>,
-    ) {
-        self.client_mut(id).waiting = Waiting::ForRestoration;
-        self.server_mut(server_id).request_time = now;
-        self.at(server_id).send_settings(set, target);
     }
 
     /// The server has answered a segment of restored settings.

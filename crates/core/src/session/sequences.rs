@@ -16,6 +16,7 @@ use crate::base::reasons::{Acquired, Dropping, Waiting};
 use crate::base::request::Request;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::IdleList;
 use crate::server::Server;
@@ -86,21 +87,26 @@ impl ServerSide<'_> {
     }
 }
 
-impl Pooler {
+impl Exchange<'_> {
+    /// Whether another server may remember what this client has drawn, and it may go there: see
+    /// [`Pooler::goes_to_own_server`].
+    pub(crate) fn wants_own_server(&self) -> bool {
+        let (client, server) = (&*self.client, &*self.server);
+        !self.granted.own_server
+            && server.stranger
+            && server.visited_anew
+            && server.is_clean()
+            && client.pins.is_empty()
+            && client.suspicion.is_none()
+            && client.deferred_begin.is_none()
+            && !self.shared.settings.link_adversarial
+    }
+
     /// A text of the client's may draw from sequences, ask what was drawn, or do what nobody knows. Where its server may
     /// remember what others have drawn, that is forgotten first: the step then says that the message comes again.
-    pub(crate) fn uses_sequences(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        effects: Effects,
-        message: &Message<'_>,
-    ) -> Option<Step> {
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        let pool = self.pools[server.pool as usize]
-            .as_mut()
-            .expect("a server's pool lives");
+    pub(crate) fn uses_sequences(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
+        let server = &mut *self.server;
+        let pool = &mut *self.pool;
         let asks = effects.intersects(Effects::SEQUENCE);
         if asks || effects.intersects(Effects::DRAWS) {
             server.claimed = true;
@@ -112,34 +118,27 @@ impl Pooler {
         if !server.stranger || !effects.intersects(NEEDS_OWN) {
             return None;
         }
-        self.forget_before(now, id, server_id, effects, message)
+        self.forget_before(effects, message)
     }
 
     /// The client's next request may ask for what others have drawn, or draws what the client may ask for: the server
     /// forgets the others' values first, and confirms it before anything of the request is sent. What the client itself has
     /// drawn by an INSERT in this transaction is forgotten, too, and its question gets 55000: once in the life of a pool.
     #[cold]
-    fn forget_before(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        effects: Effects,
-        message: &Message<'_>,
-    ) -> Option<Step> {
-        let server = self.server_mut(server_id);
+    fn forget_before(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
+        let server = &mut *self.server;
         if server.copy_in {
             return None;
         }
         // What is still unanswered may fail the transaction, in which nothing can be forgotten.
         if server.forgets_sequences || server.queue.client_segment_outstanding() {
-            self.client_mut(id).waiting = Waiting::ForReplies;
+            self.client.waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
         if server.is_clean() {
             let shape = server.shape.clone();
-            self.at(server_id).discard_sequences();
-            self.confirm_first(now, id, server_id, &[], shape);
+            self.to().discard_sequences();
+            self.confirm_first(&[], shape);
             return Some(Step::Wait);
         }
         let in_segment = server.queue.segment_open();
@@ -150,34 +149,41 @@ impl Pooler {
                 return None;
             }
             let hint = "End the transaction by a Query of its own.";
-            self.send(id, |w| {
+            self.tell(|w| {
                 w.error(&ErrorText {
                     hint,
                     ..TRANSACTION_FAILED
                 })
             });
             // A Query destroys the unnamed statement, whatever becomes of it.
-            self.server_mut(server_id).unnamed = Unnamed::Foreign;
-            let client = self.client_mut(id);
+            self.server.unnamed = Unnamed::Foreign;
+            let client = &mut *self.client;
             client.unnamed = None;
             client.dropping = Dropping::Request;
-            return Some(self.dropped(id, message));
+            let (step, ends) = client.drop_answered(message);
+            if ends {
+                let status = self.server.status;
+                self.tell(|w| w.ready_for_query(status));
+            }
+            return Some(step);
         }
         // A deferred BEGIN has been sent without its Sync.
         let of_begin = server.begin_owed && server.queue.all_ours();
-        self.at(server_id).run_discard();
+        self.to().run_discard();
         if in_segment && !of_begin {
-            self.send(server_id, |w| w.flush());
+            self.ask(|w| w.flush());
         } else {
-            let server = self.server_mut(server_id);
+            let server = &mut *self.server;
             server.queue.push(Entry::skip(Expect::Sync));
             server.behind_begin = of_begin.then(|| server.queue.segments_sent());
-            self.send(server_id, |w| w.sync());
+            self.ask(|w| w.sync());
         }
-        self.client_mut(id).waiting = Waiting::ForReplies;
+        self.client.waiting = Waiting::ForReplies;
         Some(Step::Wait)
     }
+}
 
+impl Pooler {
     /// The pool's first question comes from a client whose last server lies idle, while it was given another: it goes
     /// there, if it has done nothing here yet, and its message is looked at again.
     #[cold]
@@ -185,17 +191,7 @@ impl Pooler {
         let client = self.client_mut(id);
         // Being linked here was a visit; before it the client was where it belongs.
         let visits = client.visits.wrapping_sub(1);
-        let may_go = client.pins.is_empty() && client.suspicion.is_none() && client.deferred_begin.is_none();
-        let server = self.server_mut(server_id);
-        let pool_id = server.pool;
-        if !may_go
-            || !server.stranger
-            || !server.visited_anew
-            || !server.is_clean()
-            || self.shared.settings.link_adversarial
-        {
-            return false;
-        }
+        let pool_id = self.server_mut(server_id).pool;
         let pool = self.pool(pool_id);
         let Some(own) = own_server(&pool.idle, &self.servers, id, visits).and_then(|at| pool.idle.get(at)) else {
             return false;

@@ -14,6 +14,7 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::reasons::{Acquired, Waiting};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::server_side::ServerSide;
@@ -63,6 +64,20 @@ impl ServerSide<'_> {
         if pool.settings.mode == PoolMode::Session && pool.key.kind == PoolKind::Clients {
             server.leaves_traces = true;
         }
+    }
+}
+
+impl Exchange<'_> {
+    /// A client makes a custom setting, or tries to.
+    pub(crate) fn note_custom_setting(&mut self, name: &str) {
+        if !name.contains('.') || !self.keeps_session() {
+            return;
+        }
+        let client = &mut *self.client;
+        if client.custom_names.len() < SETTINGS_MAX && !client.custom_names.iter().any(|n| **n == *name) {
+            client.custom_names.push(name.into());
+        }
+        self.server.note_custom_setting(name);
     }
 }
 
@@ -281,26 +296,13 @@ impl Pooler {
         idle.find(|id| self.servers.get(id.0).is_some_and(knows_none)).copied()
     }
 
-    /// A client makes a custom setting, or tries to.
-    pub(crate) fn note_custom_setting(&mut self, id: ClientId, name: &str) {
-        if !name.contains('.') || !self.keeps_session(id) {
-            return;
-        }
-        let client = self.client_mut(id);
-        if client.custom_names.len() < SETTINGS_MAX && !client.custom_names.iter().any(|n| **n == *name) {
-            client.custom_names.push(name.into());
-        }
-        if let Some(server) = client.link.and_then(|s| self.servers.get_mut(s.0)) {
-            server.note_custom_setting(name);
-        }
-    }
-
     /// What a client with `pg_temp` in its search_path creates may be temporary, whatever the text says.
     #[cold]
-    pub(crate) fn suspect_creation(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn suspect_creation(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         if self.keeps_session(id) {
             let text = b"(with pg_temp in search_path)";
-            self.suspect(now, id, Effects::TEMPORARY, text, Vec::new());
+            self.between(now, id, server_id)
+                .suspect(Effects::TEMPORARY, text, Vec::new());
         }
     }
 
