@@ -364,6 +364,9 @@ impl World {
             }
             self.requests.push_back(request);
         }
+        if let Err(wrong) = self.pooler.check_invariants() {
+            panic!("what the core keeps twice: {wrong}");
+        }
     }
 
     fn do_requests(&mut self) {

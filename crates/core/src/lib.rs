@@ -16,6 +16,8 @@ mod catalog;
 mod client;
 mod exchange;
 mod flow;
+#[cfg(any(test, feature = "weaknesses"))]
+mod invariants;
 mod login;
 mod notify;
 mod operator;

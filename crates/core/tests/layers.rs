@@ -20,7 +20,7 @@ const LAYERS: [&[&str]; 12] = [
     &["login"],
     &["client", "exchange", "server", "server_side", "shared"],
     &["flow"],
-    &["operator", "pooler"],
+    &["invariants", "operator", "pooler"],
 ];
 
 fn rank(module: &str) -> Option<usize> {

@@ -61,6 +61,13 @@ impl WaitQueue {
         self.waiting == 0
     }
 
+    /// Who holds the place with this ticket.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn holder(&self, ticket: u64) -> Option<ClientId> {
+        let at = ticket.checked_sub(self.first)?;
+        self.queue.get(at as usize)?.map(|(client, _)| client)
+    }
+
     /// In order of arrival.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ClientId, Time)> + '_ {
         self.queue.iter().copied().flatten()

@@ -516,6 +516,25 @@ impl ReplyQueue {
         self.changes_in_ended > 0
     }
 
+    /// Compares what is counted with what there is.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let ends = |e: &&Entry| e.expect.ends_with_ready();
+        let of_ended = self.entries.iter().rposition(|e| e.expect.ends_with_ready());
+        let ended = of_ended.map_or(0, |at| at + 1);
+        let changes = |entries: std::ops::Range<usize>| self.entries.range(entries).filter(|e| e.changes).count();
+        let counts = [
+            (self.ready_owed, self.entries.iter().filter(ends).count()),
+            (self.fakes, self.entries.iter().filter(|e| e.to == To::Fake).count()),
+            (self.changes_in_ended, changes(0..ended)),
+            (self.changes_in_open, changes(ended..self.entries.len())),
+        ];
+        match counts.iter().find(|(counted, there)| *counted as usize != *there) {
+            Some(_) => Err(format!("reply queue: counted and there: {counts:?}")),
+            None => Ok(()),
+        }
+    }
+
     /// Whether an earlier segment is still unanswered: its outcome may fail the transaction that a later request meets.
     pub(crate) fn segment_outstanding(&self) -> bool {
         self.ready_owed > 0

@@ -26,6 +26,9 @@ const REST_US: u64 = 15_000_000;
 /// Steps between two looks at who keeps a server.
 const PINS_CHECKED_EVERY: u64 = 64;
 
+/// Steps between two looks at what the core keeps twice.
+const INVARIANTS_CHECKED_EVERY: u64 = 16;
+
 /// Steps of one run: more are a loop without end.
 const STEPS_MAX: u64 = 4_000_000;
 
@@ -228,6 +231,11 @@ impl World {
                 self.settle();
             }
             self.check_limits();
+            if self.steps.is_multiple_of(INVARIANTS_CHECKED_EVERY)
+                && let Err(wrong) = self.pooler.check_invariants()
+            {
+                self.fail(format!("what the core keeps twice: {wrong}"));
+            }
         }
         Outcome {
             answered: self.clients.iter().map(|c| c.answered).sum(),

@@ -1,0 +1,173 @@
+//! What always holds between the calls of a driver, whatever clients and servers do.
+//!
+//! State that is kept twice, for speed, is compared here: links with links, phases with lists, tickets with the queue,
+//! counters with a recount. The simulation and the fuzzer ask after their steps.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::Waiting;
+use crate::client::{Client, ClientPhase};
+use crate::pooler::Pooler;
+use crate::server::Server;
+use crate::upstream::phase::ServerPhase;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+impl Pooler {
+    /// What is wrong, if anything is. Requests must have been polled to the last.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        for (slot, server) in self.servers.iter() {
+            let id = ServerId(slot);
+            self.check_server(id, server)
+                .map_err(|wrong| format!("{id}: {wrong}"))?;
+        }
+        for (slot, client) in self.clients.iter() {
+            let id = ClientId(slot);
+            self.check_client(id, client)
+                .map_err(|wrong| format!("{id}: {wrong}"))?;
+        }
+        for (id, pool) in self.live_pools() {
+            let name = format!("{}/{}", pool.key.database, pool.key.user);
+            self.check_pool(id).map_err(|wrong| format!("pool {name}: {wrong}"))?;
+        }
+        self.check_counts()
+    }
+
+    fn check_server(&self, id: ServerId, server: &Server) -> Result<(), String> {
+        server.queue.check()?;
+        if let Some(client) = server.link {
+            let link = self.clients.get(client.0).map(|c| c.link);
+            must(link == Some(Some(id)), || {
+                format!("linked to {client}, which is linked to {link:?}")
+            })?;
+        }
+        let is_linked = matches!(server.phase, ServerPhase::Linked);
+        must(is_linked == server.link.is_some(), || {
+            format!("{:?} with the link {:?}", server.phase, server.link)
+        })?;
+        let pool = self.pools[server.pool as usize].as_ref().ok_or("its pool has gone")?;
+        let places = pool.idle.iter().filter(|i| **i == id).count();
+        must(places == usize::from(server.is_idle()), || {
+            format!("{:?}, and {places} times in the idle list", server.phase)
+        })?;
+        if server.is_idle() {
+            must(server.is_clean(), || "idle and not clean".into())?;
+            must(server.restoration.is_none() && server.probe.is_none(), || {
+                "idle, and asked something".into()
+            })?;
+            must(server.cancels_in_flight == 0, || "idle with a cancel on its way".into())?;
+            must(!server.begin_owed && !server.begin_refused, || {
+                "idle with a BEGIN owed".into()
+            })?;
+        }
+        Ok(())
+    }
+
+    fn check_client(&self, id: ClientId, client: &Client) -> Result<(), String> {
+        let server = match client.link {
+            Some(link) => {
+                let server = self
+                    .servers
+                    .get(link.0)
+                    .ok_or_else(|| format!("linked to {link}, which has gone"))?;
+                must(server.link == Some(id), || {
+                    format!("linked to {link}, which is linked to {:?}", server.link)
+                })?;
+                must(Some(server.pool) == client.pool || !client.is_session(), || {
+                    "linked to another pool".into()
+                })?;
+                Some(server)
+            }
+            None => None,
+        };
+        match client.waiting {
+            Waiting::No | Waiting::ForTurn => {}
+            Waiting::ForServer { ticket, .. } => {
+                must(server.is_none(), || "waits for a server and has one".into())?;
+                let pool = client.pool.ok_or("waits for a server of no pool")?;
+                let holder = self.pool(pool).waiting.holder(ticket);
+                must(holder == Some(id), || {
+                    format!("its place in the queue is held by {holder:?}")
+                })?;
+            }
+            Waiting::ForRestoration => {
+                let server = server.ok_or("waits for settings without a server")?;
+                must(!server.queue.is_empty(), || {
+                    "waits for settings, and nothing is asked".into()
+                })?;
+            }
+            Waiting::ForProbe => {
+                let server = server.ok_or("waits for a probe without a server")?;
+                let asked = server.probe.is_some() || server.cancels_in_flight > 0;
+                must(asked, || "waits for a probe, and nothing is asked".into())?;
+            }
+            Waiting::ForReplies => {
+                let server = server.ok_or("waits for replies without a server")?;
+                let owed = !server.queue.is_empty() || server.cancels_in_flight > 0 || server.ignoring_to_sync;
+                must(owed, || "waits for replies, and none is owed".into())?;
+            }
+            Waiting::ForListener { .. } => {
+                must(client.channels.is_some(), || {
+                    "waits for a listener and has no channels".into()
+                })?;
+            }
+        }
+        let is_session = matches!(client.phase, ClientPhase::Session);
+        must(!is_session || client.pool.is_some(), || {
+            "a session without a pool".into()
+        })
+    }
+
+    fn check_pool(&self, id: PoolId) -> Result<(), String> {
+        let pool = self.pool(id);
+        for server in pool.idle.iter() {
+            let lives = self.servers.get(server.0).is_some_and(|s| s.pool == id && s.is_idle());
+            must(lives, || format!("{server} is in the idle list, and is not idle here"))?;
+        }
+        for (client, _) in pool.waiting.iter() {
+            let waits = self.clients.get(client.0).map(|c| &c.waiting);
+            let in_queue = matches!(waits, Some(Waiting::ForServer { .. }));
+            must(in_queue, || {
+                format!("{client} is in the queue, and waits so: {waits:?}")
+            })?;
+        }
+        let own = || self.servers.iter().filter(|(_, s)| s.pool == id);
+        let opens = |s: &Server| matches!(s.phase, ServerPhase::Connecting | ServerPhase::Login(_));
+        is_count("servers", pool.servers, own().count())?;
+        is_count("connecting", pool.connecting, own().filter(|(_, s)| opens(s)).count())?;
+        let counted = |c: &Client| c.counted && c.pool == Some(id);
+        is_count(
+            "clients",
+            pool.clients,
+            self.clients.iter().filter(|(_, c)| counted(c)).count(),
+        )
+    }
+
+    /// Counts over several pools.
+    fn check_counts(&self) -> Result<(), String> {
+        let counted = self.clients.iter().filter(|(_, c)| c.counted).count();
+        is_count("clients", self.client_count, counted)?;
+        let mut databases: HashMap<&Arc<str>, (usize, usize)> = HashMap::new();
+        for (_, pool) in self.live_pools() {
+            let (servers, clients) = databases.entry(&pool.key.database).or_default();
+            *servers += pool.servers as usize;
+            *clients += pool.clients as usize;
+        }
+        for (name, (servers, clients)) in databases {
+            let counts = self.databases.of_database(name);
+            is_count("servers of a database", counts.servers, servers)?;
+            is_count("clients of a database", counts.clients, clients)?;
+        }
+        Ok(())
+    }
+}
+
+fn must(holds: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(wrong()) }
+}
+
+fn is_count(of: &str, counted: u32, there: usize) -> Result<(), String> {
+    must(counted as usize == there, || {
+        format!("{counted} {of} counted, {there} there")
+    })
+}
