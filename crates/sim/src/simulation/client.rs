@@ -116,11 +116,20 @@ fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -
         b"57014" => topology.query_wait_timeout_ms > 0 && fields.message == b"query_wait_timeout",
         b"57P05" => topology.pin_idle_timeout_ms > 0,
         // Several servers in a row have refused the settings.
-        b"55000" => topology.refusal_percent > 0 && fields.message == b"cannot restore the session's settings",
+        b"55000" => {
+            (topology.refusal_percent > 0 || topology.reserved_names && is_of_reserved_name(body))
+                && fields.message == b"cannot restore the session's settings"
+        }
         b"08006" if copy_in_doubt => true,
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,
     }
+}
+
+/// Whether a message tells of a name under a prefix that a library has reserved.
+fn is_of_reserved_name(body: &[u8]) -> bool {
+    let name = b"invalid configuration parameter name \"plpgsql.";
+    body.windows(name.len()).any(|w| w == name)
 }
 
 impl Client {

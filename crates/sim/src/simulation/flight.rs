@@ -31,6 +31,11 @@ pub struct Author {
     /// It has done so: it may be tied to its server.
     may_be_tied: bool,
     large_rows_max: u64,
+    reserved_names: bool,
+    /// It runs no code, so that the servers it is on may go without.
+    avoids_code: bool,
+    /// It has sent its first flight.
+    has_begun: bool,
     /// First of the keys this session uses.
     keys: u64,
     token: String,
@@ -87,6 +92,9 @@ impl Author {
             plain: false,
             may_be_tied: false,
             large_rows_max: topology.large_rows_max,
+            reserved_names: topology.reserved_names,
+            avoids_code: topology.reserved_names && !session_number.is_multiple_of(3),
+            has_begun: false,
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
             count: 0,
@@ -132,6 +140,15 @@ impl Author {
 
     /// A statement without rows to copy in.
     fn statement_alone(&mut self) -> String {
+        loop {
+            let text = self.any_statement_alone();
+            if !self.avoids_code || !is_code(&text) {
+                return text;
+            }
+        }
+    }
+
+    fn any_statement_alone(&mut self) -> String {
         let (key, value) = (self.key(), self.value());
         match self.random.below(32) {
             0..=4 => format!("select '{value}'"),
@@ -198,6 +215,18 @@ impl Author {
     /// A statement that changes what outlives its transaction, or shows it. No text without a value of this session names
     /// what other sessions may lack: prepared statements are shared.
     fn session_statement(&mut self) -> String {
+        loop {
+            let text = match self.reserved_names && self.random.percent(30) {
+                true => self.reserved_name(),
+                false => self.any_session_statement(),
+            };
+            if !self.avoids_code || !is_code(&text) {
+                return text;
+            }
+        }
+    }
+
+    fn any_session_statement(&mut self) -> String {
         self.may_be_tied = true;
         let (key, value) = (self.key(), self.value());
         let lock = self.keys + self.random.below(3);
@@ -280,6 +309,26 @@ impl Author {
             }
             _ => format!("select '{value}', nullif(current_setting('app.tenant', true), '')"),
         }
+    }
+
+    /// A setting that servers know until code has run on them, and code.
+    fn reserved_name(&mut self) -> String {
+        self.may_be_tied = true;
+        let value = self.value();
+        self.pick(&[
+            &format!("set plpgsql.no_such = '{value}'"),
+            &format!("set plpgsql.no_such = '{value}'"),
+            &format!("set plpgsql.no_such = '{value}'"),
+            &format!("set local plpgsql.no_such = '{value}'"),
+            &format!("select set_config('plpgsql.no_such', '{value}', false)"),
+            "set plpgsql.no_such to default",
+            &format!("select '{value}', nullif(current_setting('plpgsql.no_such', true), '')"),
+            &format!("select '{value}', nullif(current_setting('plpgsql.no_such', true), '')"),
+            &format!("select '{value}', nullif(current_setting('plpgsql.no_such', true), '')"),
+            &format!("do $$begin raise notice '{value}'; end$$"),
+            &format!("do $$begin raise notice '{value}'; end$$"),
+            "load 'plpgsql'",
+        ])
     }
 
     /// A role or a schema of this session's own.
@@ -536,6 +585,16 @@ impl Author {
 
     /// The next flight.
     pub fn flight(&mut self) -> Flight {
+        if self.reserved_names && !std::mem::replace(&mut self.has_begun, true) {
+            let value = self.value();
+            let text = match self.avoids_code {
+                true => format!("set plpgsql.no_such = '{value}'"),
+                false => format!("do $$begin raise notice '{value}'; end$$"),
+            };
+            self.may_be_tied = true;
+            self.push(format!("Query \"{text}\""));
+            return Flight::of(vec![self.take_bytes()]);
+        }
         let transactions = self.mode != Mode::Statement;
         match self.random.below(20) {
             0..=6 => Flight::of(vec![self.segment(true)]),
@@ -631,6 +690,11 @@ impl Author {
         flight.certain = true;
         flight
     }
+}
+
+/// Whether a text runs or loads PL/pgSQL.
+fn is_code(text: &str) -> bool {
+    text.contains("do $$") || text.starts_with("load")
 }
 
 impl Flight {

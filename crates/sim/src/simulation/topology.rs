@@ -100,6 +100,8 @@ pub struct Topology {
     pub server_faults: u64,
     /// Faults stop at this time, microseconds.
     pub calm_at_us: u64,
+    /// Clients set what PL/pgSQL does not know under its prefix, which servers refuse once code has run on them.
+    pub reserved_names: bool,
 }
 
 impl Topology {
@@ -116,8 +118,10 @@ impl Topology {
         let clients = r.between(1, 10);
         let pool_size = r.between(1, 4);
         let quiet = r.percent(30);
+        // What was added later draws from another source, so that the rest of a seed stays what it was.
+        let mut added = Random::new(seed ^ 0xadde_d000);
         let percent = |r: &mut Random, most: u64| if quiet { 0 } else { r.below(most + 1) };
-        Topology {
+        let mut topology = Topology {
             seed,
             version: *r.pick(&[Version::V15, Version::V18]),
             mode,
@@ -162,7 +166,23 @@ impl Topology {
             server_faults: percent(&mut r, 4),
             calm_at_us: r.between(500_000, 5_000_000),
             refusal_percent: percent(&mut r, 10),
+            reserved_names: added.percent(10),
+        };
+        if topology.reserved_names {
+            // One client's code must meet another's setting on one server of several.
+            topology.mode = Mode::Transaction;
+            topology.keeps_sessions = true;
+            topology.clients = topology.clients.max(4);
+            topology.max_client_conn = 100;
+            topology.pool_size = topology.pool_size.max(2);
+            topology.flights = topology.flights.max(6);
+            topology.server_lifetime_s = 1;
+            topology.max_prepared_statements = topology.max_prepared_statements.max(1);
+            if added.percent(50) {
+                topology.link = "adversarial";
+            }
         }
+        topology
     }
 
     /// The configuration file.
