@@ -361,9 +361,19 @@ impl Pooler {
         limits.map(|(name, _)| *name).collect()
     }
 
-    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports.
+    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports. The
+    /// view does not show custom ones: those that connect_query names are asked for by name.
     pub(crate) fn ask_new_server(&mut self, server_id: ServerId) {
-        self.send_probe(server_id, None, Some(&[ROLE.into()]), Suspicion::default());
+        let pool_id = self.server_mut(server_id).pool;
+        let mut names: Vec<Box<str>> = vec![ROLE.into()];
+        if let Some(query) = self.pool(pool_id).settings.connect_query.as_deref() {
+            let hidden = pgweir_sql::hidden_settings(query.as_bytes()).into_iter();
+            names.extend(hidden.filter(|name| &**name != ROLE).take(HIDDEN_SETTINGS_MAX));
+        }
+        for name in names.iter().filter(|name| name.contains('.')) {
+            self.server_mut(server_id).note_custom_setting(name);
+        }
+        self.send_probe(server_id, None, Some(&names), Suspicion::default());
     }
 
     /// A statement of the pooler's own may not be on the server any more, whatever has become of it: each is prepared again

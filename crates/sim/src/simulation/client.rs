@@ -205,7 +205,13 @@ impl Client {
             ProtocolVersion::V3_0,
             parameters.map(|(n, v)| (n.as_bytes(), v.as_bytes())),
         );
-        self.oracle = Some(Oracle::new(topology.version, &packet, topology.servers_may_die()));
+        let mut oracle = Oracle::new(topology.version, &packet, topology.servers_may_die());
+        // What the client names itself counts more.
+        let named = |name: &str| self.settings.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        for setting in topology.connect_settings.iter().filter(|(name, _)| !named(name)) {
+            oracle.connect_query(&topology.connect_statement(setting));
+        }
+        self.oracle = Some(oracle);
         packet
     }
 

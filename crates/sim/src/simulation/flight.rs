@@ -36,6 +36,8 @@ pub struct Author {
     avoids_code: bool,
     /// It has sent its first flight.
     has_begun: bool,
+    /// There is a connect_query.
+    connect_query: bool,
     /// First of the keys this session uses.
     keys: u64,
     token: String,
@@ -78,6 +80,9 @@ const UNREPORTED: [(&str, &[&str]); 6] = [
 /// Settings of the user's own.
 const CUSTOM: [&str; 2] = ["app.tenant", "app.user"];
 
+/// One that connect_query may make.
+const OF_THE_POOL: &str = "app.pool";
+
 impl Author {
     /// For session `session_number` of the whole run.
     pub fn new(random: Random, topology: &Topology, session_number: u64) -> Self {
@@ -95,6 +100,7 @@ impl Author {
             reserved_names: topology.reserved_names,
             avoids_code: topology.reserved_names && !session_number.is_multiple_of(3),
             has_begun: false,
+            connect_query: !topology.connect_settings.is_empty(),
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
             count: 0,
@@ -216,9 +222,12 @@ impl Author {
     /// what other sessions may lack: prepared statements are shared.
     fn session_statement(&mut self) -> String {
         loop {
-            let text = match self.reserved_names && self.random.percent(30) {
-                true => self.reserved_name(),
-                false => self.any_session_statement(),
+            let text = if self.reserved_names && self.random.percent(30) {
+                self.reserved_name()
+            } else if self.connect_query && self.random.percent(10) {
+                self.setting_of_the_pool()
+            } else {
+                self.any_session_statement()
             };
             if !self.avoids_code || !is_code(&text) {
                 return text;
@@ -329,6 +338,28 @@ impl Author {
             &format!("do $$begin raise notice '{value}'; end$$"),
             "load 'plpgsql'",
         ])
+    }
+
+    /// Touches what connect_query may make.
+    fn setting_of_the_pool(&mut self) -> String {
+        self.may_be_tied = true;
+        let value = self.value();
+        let statements = [
+            format!("set {OF_THE_POOL} = '{value}'"),
+            format!("select set_config('{OF_THE_POOL}', '{value}', false)"),
+            format!("set {OF_THE_POOL} to default"),
+            "set work_mem to default".into(),
+            "set TimeZone to default".into(),
+            format!("select '{value}', current_setting('work_mem')"),
+            format!("select '{value}', nullif(current_setting('{OF_THE_POOL}', true), '')"),
+        ];
+        let (resets, shows) = (2..5, 5..7);
+        let range = match self.random.below(10) {
+            0..=2 => 0..2,
+            3..=5 if self.resets_settings => resets,
+            _ => shows,
+        };
+        statements[self.random.between(range.start, range.end - 1) as usize].clone()
     }
 
     /// A role or a schema of this session's own.

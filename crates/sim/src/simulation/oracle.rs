@@ -91,6 +91,13 @@ impl Oracle {
         }
     }
 
+    /// connect_query has run before the client came.
+    pub fn connect_query(&mut self, text: &str) {
+        let mut query = Vec::new();
+        pgweir_wire::Writer::new(&mut query).query(text.as_bytes());
+        self.run_through(&query);
+    }
+
     /// Has something done that the client has not asked for.
     fn run_through(&mut self, message: &[u8]) {
         self.session.receive(&mut self.shared, 0, message);

@@ -102,7 +102,20 @@ pub struct Topology {
     pub calm_at_us: u64,
     /// Clients set what PL/pgSQL does not know under its prefix, which servers refuse once code has run on them.
     pub reserved_names: bool,
+    /// Settings that connect_query makes; none is no connect_query.
+    pub connect_settings: Vec<(&'static str, &'static str)>,
+    /// It makes them by set_config().
+    pub connects_by_function: bool,
 }
+
+/// What connect_query may make: none that clients give at startup has the same value there.
+const CONNECT_SETTINGS: [(&str, &str); 5] = [
+    ("work_mem", "3MB"),
+    ("app.pool", "pool"),
+    ("app.tenant", "nobody"),
+    ("TimeZone", "Europe/Paris"),
+    ("search_path", "pool"),
+];
 
 impl Topology {
     /// The topology of a seed.
@@ -167,6 +180,8 @@ impl Topology {
             calm_at_us: r.between(500_000, 5_000_000),
             refusal_percent: percent(&mut r, 10),
             reserved_names: added.percent(10),
+            connect_settings: Vec::new(),
+            connects_by_function: false,
         };
         if topology.reserved_names {
             // One client's code must meet another's setting on one server of several.
@@ -182,6 +197,15 @@ impl Topology {
                 topology.link = "adversarial";
             }
         }
+        // In the way of PgBouncer, what is reset is gone for whoever comes next.
+        if topology.keeps_sessions && added.percent(15) {
+            let (first, second) = (*added.pick(&CONNECT_SETTINGS), *added.pick(&CONNECT_SETTINGS));
+            topology.connect_settings = vec![first];
+            if first.0 != second.0 {
+                topology.connect_settings.push(second);
+            }
+            topology.connects_by_function = added.percent(30);
+        }
         topology
     }
 
@@ -189,7 +213,16 @@ impl Topology {
     pub fn ini(&self) -> String {
         let mut text = String::from("[databases]\n");
         for n in 0..self.databases {
-            text.push_str(&format!("db{n} = host=127.0.0.1 port=5432\n"));
+            text.push_str(&format!("db{n} = host=127.0.0.1 port=5432"));
+            if !self.connect_settings.is_empty() {
+                let query: Vec<String> = self
+                    .connect_settings
+                    .iter()
+                    .map(|s| self.connect_statement(s))
+                    .collect();
+                text.push_str(&format!(" connect_query='{}'", query.join("; ").replace('\'', "''")));
+            }
+            text.push('\n');
         }
         let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
         let mode = match self.mode {
@@ -234,6 +267,14 @@ impl Topology {
             text.push_str(&format!("{name} = {value}\n"));
         }
         text
+    }
+
+    /// The statement of connect_query that makes a setting.
+    pub fn connect_statement(&self, (name, value): &(&str, &str)) -> String {
+        match self.connects_by_function {
+            true => format!("select set_config('{name}', '{value}', false)"),
+            false => format!("set {name} = '{value}'"),
+        }
     }
 
     /// The file of users.
