@@ -106,6 +106,10 @@ pub struct Topology {
     pub connect_settings: Vec<(&'static str, &'static str)>,
     /// It makes them by set_config().
     pub connects_by_function: bool,
+    /// Clients in a hundred that flood, stop in the midst of a message and guess the pooler's own names.
+    pub hostile_percent: u64,
+    /// query_timeout, client_idle_timeout and idle_transaction_timeout, seconds; 0 is off.
+    pub client_limits_s: u64,
 }
 
 /// What connect_query may make: none that clients give at startup has the same value there.
@@ -182,6 +186,8 @@ impl Topology {
             reserved_names: added.percent(10),
             connect_settings: Vec::new(),
             connects_by_function: false,
+            hostile_percent: 0,
+            client_limits_s: 0,
         };
         if topology.reserved_names {
             // One client's code must meet another's setting on one server of several.
@@ -205,6 +211,11 @@ impl Topology {
                 topology.connect_settings.push(second);
             }
             topology.connects_by_function = added.percent(30);
+        }
+        if added.percent(10) {
+            topology.hostile_percent = added.between(10, 50);
+            // No client that means well takes so long.
+            topology.client_limits_s = *added.pick(&[0, 20]);
         }
         topology
     }
@@ -261,6 +272,9 @@ impl Topology {
             ("server_reset_query_always", u64::from(self.reset_always).to_string()),
             ("server_login_retry", "1".into()),
             ("server_connect_timeout", "5".into()),
+            ("query_timeout", self.client_limits_s.to_string()),
+            ("client_idle_timeout", self.client_limits_s.to_string()),
+            ("idle_transaction_timeout", self.client_limits_s.to_string()),
         ];
         text.push_str("[pgbouncer]\n");
         for (name, value) in settings {
