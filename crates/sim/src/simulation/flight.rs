@@ -38,6 +38,8 @@ pub struct Author {
     has_begun: bool,
     /// There is a connect_query.
     connect_query: bool,
+    /// Messages longer than 64 KiB that it may still send.
+    long_messages: u64,
     /// First of the keys this session uses.
     keys: u64,
     token: String,
@@ -101,6 +103,7 @@ impl Author {
             avoids_code: topology.reserved_names && !session_number.is_multiple_of(3),
             has_begun: false,
             connect_query: !topology.connect_settings.is_empty(),
+            long_messages: if topology.long_messages { 2 } else { 0 },
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
             count: 0,
@@ -626,6 +629,10 @@ impl Author {
             self.push(format!("Query \"{text}\""));
             return Flight::of(vec![self.take_bytes()]);
         }
+        if self.long_messages > 0 && self.random.percent(25) {
+            self.long_messages -= 1;
+            return self.long_flight();
+        }
         let transactions = self.mode != Mode::Statement;
         match self.random.below(20) {
             0..=6 => Flight::of(vec![self.segment(true)]),
@@ -659,6 +666,50 @@ impl Author {
                 flight
             }
         }
+    }
+
+    /// A message too long for the pooler to keep, which makes a setting, and others behind it.
+    fn long_flight(&mut self) -> Flight {
+        self.may_be_tied = true;
+        let (value, shown) = (self.value(), self.value());
+        let custom = self.pick(&CUSTOM);
+        let pad = "x".repeat(self.random.between(64 * 1024 - 200, 70_000) as usize);
+        let makes = match self.has_session {
+            true => self.pick(&[
+                &format!("set {custom} = '{value}'"),
+                "set work_mem = '1MB'",
+                "set TimeZone = 'Asia/Tokyo'",
+                &format!("select set_config('{custom}', '{value}', false)"),
+            ]),
+            false => "set TimeZone = 'Asia/Tokyo'".into(),
+        };
+        let mut segments = Vec::new();
+        match self.random.below(5) {
+            0 => self.push(format!("Query \"/* {pad} */ {makes}; select '{shown}'\"")),
+            1 => self.push(format!("Query \"{makes}; select '{shown}', nullif('{pad}', '{pad}')\"")),
+            2 => self.push(format!("Query \"select '{shown}', nullif('{pad}', '{pad}'); {makes}\"")),
+            3 => {
+                self.push(format!("Parse \"\" \"{makes} /* {pad} */\""));
+                self.push("Bind \"\" \"\"");
+                self.push("Execute \"\" 0");
+                self.push("Sync");
+            }
+            _ => {
+                let name = if self.has_session { custom } else { "TimeZone".into() };
+                let value = if self.has_session { value } else { "Asia/Tokyo".into() };
+                self.push(format!(
+                    "Parse \"\" \"select set_config('{name}', $1, false), nullif($2, $2)\""
+                ));
+                self.push(format!("Bind \"\" \"\" values \"{value}\" \"{pad}\""));
+                self.push("Execute \"\" 0");
+                self.push("Sync");
+            }
+        }
+        segments.push(self.take_bytes());
+        for _ in 0..self.random.below(3) {
+            segments.push(self.segment(true));
+        }
+        Flight::of(segments)
     }
 
     /// A Query behind an Execute that no Sync has ended: PostgreSQL 15 commits it, 18 does not.

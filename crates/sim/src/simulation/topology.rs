@@ -110,6 +110,8 @@ pub struct Topology {
     pub hostile_percent: u64,
     /// query_timeout, client_idle_timeout and idle_transaction_timeout, seconds; 0 is off.
     pub client_limits_s: u64,
+    /// Clients now and then send a message longer than 64 KiB.
+    pub long_messages: bool,
 }
 
 /// What connect_query may make: none that clients give at startup has the same value there.
@@ -188,6 +190,7 @@ impl Topology {
             connects_by_function: false,
             hostile_percent: 0,
             client_limits_s: 0,
+            long_messages: false,
         };
         if topology.reserved_names {
             // One client's code must meet another's setting on one server of several.
@@ -216,6 +219,13 @@ impl Topology {
             topology.hostile_percent = added.between(10, 50);
             // No client that means well takes so long.
             topology.client_limits_s = *added.pick(&[0, 20]);
+        }
+        if added.percent(3) {
+            topology.long_messages = true;
+            // Byte by byte they would take longer than all the rest.
+            topology.chunk_bytes_max = topology.chunk_bytes_max.max(4096);
+            topology.held_back_bytes = topology.held_back_bytes.max(20_000);
+            topology.latency_us_max = topology.latency_us_max.min(500);
         }
         topology
     }
