@@ -12,7 +12,7 @@ use support::{converse, lines, real_servers};
 /// Scripts for each server; `PGWEIR_TEST_SCRIPTS` overrides it.
 const SCRIPTS: u64 = 400;
 
-const SETTINGS: [(&str, &[&str]); 8] = [
+const SETTINGS: [(&str, &[&str]); 9] = [
     ("application_name", &["a", "b c", ""]),
     ("TimeZone", &["UTC", "Asia/Tokyo", "Nowhere/Land"]),
     ("DateStyle", &["ISO, DMY", "sql", "ymd"]),
@@ -20,6 +20,7 @@ const SETTINGS: [(&str, &[&str]); 8] = [
     ("search_path", &["public"]),
     ("work_mem", &["8MB", "100kB", "1GB"]),
     ("app.tenant", &["x", "y"]),
+    ("plpgsql.no_such", &["x"]),
     ("nosuch", &["1"]),
 ];
 
@@ -135,7 +136,7 @@ impl Script {
             36 => format!("select current_setting('{name}', true)"),
             37 => format!("select set_config('{name}', '{value}', {})", self.random.percent(50)),
             38 => self.pick(&["deallocate s1", "deallocate s2", "deallocate all"]),
-            39 => "discard all".into(),
+            39 => self.pick(&["discard all", "discard all", "discard all", "load 'plpgsql'"]),
             40 => "vacuum kv".into(),
             41 => self.pick(&[
                 "do $$begin raise notice 'hi'; end$$",

@@ -387,7 +387,7 @@ impl Pooler {
             return self.close_server(now, id, reason);
         }
         let pool_id = server.pool;
-        if !std::mem::replace(&mut server.introduced, true) && self.shares_sessions(pool_id) {
+        if !std::mem::replace(&mut server.introduced, true) && self.must_ask_new_server(pool_id) {
             return self.at(id).ask_new_server();
         }
         // What connect_query has set is how servers of this pool look.
@@ -404,6 +404,14 @@ impl Pooler {
         }
         self.look_after_catalog(now, pool_id);
         self.server_is_free(now, id);
+    }
+
+    /// Whether what a new server has made by itself must be known. In session pooling, DISCARD ALL behind each client returns
+    /// to the role's defaults, but not to what connect_query has set.
+    fn must_ask_new_server(&self, pool_id: PoolId) -> bool {
+        let pool = self.pool(pool_id);
+        let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
+        self.shares_sessions(pool_id) || self.shared.settings.keeps_sessions && has_query
     }
 
     /// A server connection is gone, for whatever reason.

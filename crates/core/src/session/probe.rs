@@ -220,9 +220,18 @@ impl ServerSide<'_> {
         limits.map(|(name, _)| *name).collect()
     }
 
-    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports.
+    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports. The
+    /// view does not show custom ones: those that connect_query names are asked for by name.
     pub(crate) fn ask_new_server(&mut self) {
-        self.send_probe(None, Some(&[ROLE.into()]), Suspicion::default());
+        let mut names: Vec<Box<str>> = vec![ROLE.into()];
+        if let Some(query) = self.pool.settings.connect_query.as_deref() {
+            let hidden = pgweir_sql::hidden_settings(query.as_bytes()).into_iter();
+            names.extend(hidden.filter(|name| &**name != ROLE).take(HIDDEN_SETTINGS_MAX));
+        }
+        for name in names.iter().filter(|name| name.contains('.')) {
+            self.server.note_custom_setting(name);
+        }
+        self.send_probe(None, Some(&names), Suspicion::default());
     }
 
     /// A statement of the pooler's own may not be on the server any more, whatever has become of it: each is prepared again

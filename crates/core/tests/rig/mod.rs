@@ -266,6 +266,15 @@ impl Rig {
         });
     }
 
+    /// A server answers the question for its settings.
+    pub fn tells_settings(&mut self, id: ServerId, settings: &[(&str, &str)]) {
+        self.tells_rows(id, |_| {
+            let rows = settings.iter();
+            rows.map(|(name, value)| vec![Some(name.as_bytes()), Some(value.as_bytes())])
+                .collect()
+        });
+    }
+
     /// A server answers a segment of the pooler's own statements, each with these rows.
     fn tells_rows<'r>(&mut self, id: ServerId, rows_of: impl Fn(&str) -> Vec<Vec<Option<&'r [u8]>>>) {
         let mut rows: Vec<Vec<Option<&[u8]>>> = Vec::new();

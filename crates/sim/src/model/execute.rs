@@ -536,11 +536,17 @@ impl Session {
                 self.statements.insert(name.into(), Rc::new(prepared));
                 "PREPARE".into()
             }
+            Statement::Load => {
+                self.load_plpgsql();
+                "LOAD".into()
+            }
             Statement::Perform(e) => {
+                self.load_plpgsql();
                 self.value(&e, &[])?;
                 "DO".into()
             }
             Statement::DoExecute(statement) => {
+                self.load_plpgsql();
                 self.run_utility(shared, *statement)?;
                 "DO".into()
             }
@@ -550,6 +556,7 @@ impl Session {
                 "VACUUM".into()
             }
             Statement::Raise { severity, text } => {
+                self.load_plpgsql();
                 match severity {
                     Raise::Exception => return Err(ServerError::error("P0001", text)),
                     Raise::Warning => self.out.report(&ServerError::warning("01000", text)),

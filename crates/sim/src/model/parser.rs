@@ -413,6 +413,10 @@ impl Parser {
                 self.table()?;
                 Statement::Vacuum
             }
+            "load" => match self.string()?.as_str() {
+                "plpgsql" => Statement::Load,
+                other => return Err(ServerError::unmodelled(format!("library {other}"))),
+            },
             "do" => self.raise()?,
             _ => {
                 self.at = start;

@@ -8,7 +8,7 @@ use super::objects::{HeldCursor, Locks};
 use super::output::Output;
 use super::pace::Pace;
 use super::parser::Catalog;
-use super::settings::Settings;
+use super::settings::{INVALID_NAME, Settings};
 use super::simple::SimpleRun;
 use super::statement::{Prepared, Statement};
 use super::transaction::{Block, Level, Shared, Transaction, Writes};
@@ -284,6 +284,19 @@ impl Session {
     /// What the application calls itself.
     pub fn application_name(&self) -> &str {
         self.settings.application_name()
+    }
+
+    /// PL/pgSQL is loaded, as by the first code that runs.
+    pub(super) fn load_plpgsql(&mut self) {
+        for name in self.settings.reserve_prefix() {
+            let message = format!("{INVALID_NAME} \"{name}\", removing it");
+            self.out.report(&ServerError::warning("42602", message));
+        }
+    }
+
+    /// PL/pgSQL is loaded in another process, so that nobody is told here.
+    pub fn load_plpgsql_unseen(&mut self) {
+        self.settings.reserve_prefix();
     }
 
     /// A setting's value, or `None` where there is no such setting.

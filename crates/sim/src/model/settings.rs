@@ -219,6 +219,20 @@ impl Snapshot {
     }
 }
 
+/// What PL/pgSQL reserves, and what a server says of a name under it.
+const RESERVED_PREFIX: &str = "plpgsql.";
+pub(super) const INVALID_NAME: &str = "invalid configuration parameter name";
+
+/// The same values, without those under the reserved prefix.
+fn without_reserved(values: &Rc<Values>) -> Rc<Values> {
+    let mut values = values.clone();
+    let is_reserved = |name: &Rc<str>| name.starts_with(RESERVED_PREFIX);
+    if values.custom.keys().any(is_reserved) {
+        Rc::make_mut(&mut values).custom.retain(|name, _| !is_reserved(name));
+    }
+    values
+}
+
 /// Custom settings in which the pooler keeps something for the length of a transaction.
 const OF_THE_POOLER: &str = "pgweir";
 
@@ -231,6 +245,8 @@ pub(super) struct Settings {
     resets: Rc<Values>,
     /// Custom names ever set here: they outlive rollbacks and DISCARD ALL with the value '' (F2, F2b).
     placeholders: BTreeSet<Rc<str>>,
+    /// PL/pgSQL is loaded: names under its prefix are its own (`MarkGUCPrefixReserved`), of which the model knows none.
+    prefix_reserved: bool,
     /// Last value the client was told, in the order of [`DEFINITIONS`].
     told: Vec<Option<Rc<str>>>,
     /// The values when it was told last: nothing is looked at while they are the same ones.
@@ -245,6 +261,7 @@ impl Settings {
             values: Snapshot(resets.clone()),
             resets,
             placeholders: BTreeSet::new(),
+            prefix_reserved: false,
             told: vec![None; DEFINITIONS.len()],
             told_of: None,
         }
@@ -252,7 +269,7 @@ impl Settings {
 
     /// A value of the startup packet: what RESET returns to.
     pub(super) fn set_at_startup(&mut self, name: &str, value: &str) -> Result<(), ServerError> {
-        let place = self.place(name).or_else(|e| self.placeholder(name).ok_or(e))?;
+        let place = self.place(name).or_else(|e| self.placeholder(name, e))?;
         let value = self.checked(&place, value)?;
         *Rc::make_mut(&mut self.resets).pair_mut(place) = Pair::given(value.into());
         self.reset_all();
@@ -266,13 +283,38 @@ impl Settings {
         self.reset_all();
     }
 
-    fn placeholder(&mut self, name: &str) -> Option<Place> {
+    /// A custom name that nobody has set; `unknown` is the error where it cannot be one.
+    fn placeholder(&mut self, name: &str, unknown: ServerError) -> Result<Place, ServerError> {
         if !name.contains('.') {
-            return None;
+            return Err(unknown);
         }
-        let name: Rc<str> = name.to_ascii_lowercase().into();
-        self.placeholders.insert(name.clone());
-        Some(Place::Custom(name))
+        let lower: Rc<str> = name.to_ascii_lowercase().into();
+        if self.prefix_reserved && lower.starts_with(RESERVED_PREFIX) {
+            return Err(ServerError::error("42602", format!("{INVALID_NAME} \"{name}\"")));
+        }
+        self.placeholders.insert(lower.clone());
+        Ok(Place::Custom(lower))
+    }
+
+    /// PL/pgSQL is loaded, for good: the settings under its prefix that it does not know are removed, whatever becomes of the
+    /// transaction. Says which they were.
+    pub(super) fn reserve_prefix(&mut self) -> Vec<Rc<str>> {
+        if std::mem::replace(&mut self.prefix_reserved, true) {
+            return Vec::new();
+        }
+        let is_reserved = |name: &Rc<str>| name.starts_with(RESERVED_PREFIX);
+        let removed: Vec<Rc<str>> = self
+            .placeholders
+            .iter()
+            .filter(|name| is_reserved(name))
+            .cloned()
+            .collect();
+        if !removed.is_empty() {
+            self.placeholders.retain(|name| !is_reserved(name));
+            self.resets = without_reserved(&self.resets);
+            self.values = Snapshot(without_reserved(&self.values.0));
+        }
+        removed
     }
 
     fn place(&self, name: &str) -> Result<Place, ServerError> {
@@ -316,7 +358,7 @@ impl Settings {
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<String, ServerError> {
         let place = match self.place(name) {
             Ok(place) => place,
-            Err(e) => self.placeholder(name).ok_or(e)?,
+            Err(e) => self.placeholder(name, e)?,
         };
         if let Place::Known(index) = place
             && matches!(DEFINITIONS[index].kind, Kind::Internal)
@@ -376,7 +418,10 @@ impl Settings {
     }
 
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
-        self.values = snapshot.clone();
+        self.values = match self.prefix_reserved {
+            true => Snapshot(without_reserved(&snapshot.0)),
+            false => snapshot.clone(),
+        };
     }
 
     /// The transaction committed: what was LOCAL ends.
@@ -559,6 +604,21 @@ mod tests {
         assert_eq!(settings.made(), [pair("TimeZone", "UTC"), pair("work_mem", "8192")]);
         settings.reset_all();
         assert_eq!(settings.made(), []);
+    }
+
+    #[test]
+    fn a_reserved_prefix_removes_settings_for_good() {
+        let mut settings = Settings::new(Version::V15);
+        settings.set("plpgsql.no_such", Some("1"), false).unwrap();
+        let before = settings.snapshot();
+        let removed = settings.reserve_prefix();
+        assert_eq!(removed.iter().map(|n| &**n).collect::<Vec<_>>(), ["plpgsql.no_such"]);
+        settings.restore(&before);
+        let code = |outcome: Result<String, ServerError>| outcome.unwrap_err().sqlstate;
+        assert_eq!(code(settings.get("plpgsql.no_such")), "42704");
+        assert_eq!(code(settings.set("PLpgSQL.no_such", Some("1"), false)), "42602");
+        assert_eq!(code(settings.set("plpgsql.no_such", None, false)), "42602");
+        assert!(settings.reserve_prefix().is_empty());
     }
 
     #[test]

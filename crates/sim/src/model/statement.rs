@@ -20,7 +20,7 @@
 //! declare c cursor with hold for select ...,  fetch [number] from c,  close c | all
 //! listen c,  unlisten c | *,  notify c, 'text'
 //! do $$begin raise notice | warning | exception 'text'; end$$
-//! do $$begin perform E; end$$,  do $$begin execute 'statement'; end$$
+//! do $$begin perform E; end$$,  do $$begin execute 'statement'; end$$,  load 'plpgsql'
 //!
 //! E: number, 'text', null, true, false, $1, k, v, g, E + - * / E, E::int, E::text, (E), and the functions
 //!    repeat(text, int), current_setting(text [, bool]), set_config(text, text, bool), pg_backend_pid(), count(*),
@@ -29,7 +29,7 @@
 //! ```
 //!
 //! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts. Every name may be qualified by `pg_catalog`.
-//! Settings are those of `settings.rs` and any name with a dot.
+//! Settings are those of `settings.rs` and any name with a dot; under `plpgsql` none, once code has loaded PL/pgSQL.
 //!
 //! Between concurrent sessions there are no locks: each sees what others committed, and the last writer wins; advisory locks
 //! on keys below 0 are held by a session that is not modelled; a session hears notifications
@@ -127,6 +127,8 @@ pub(super) enum Statement {
     /// `Made` with its parameter.
     MadeAnd(Vec<String>),
     Vacuum,
+    /// LOAD of PL/pgSQL.
+    Load,
     Raise {
         severity: Raise,
         text: String,

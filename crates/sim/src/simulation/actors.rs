@@ -1,6 +1,6 @@
 //! What clients do when their time has come.
 
-use super::client::{Phase, Wish};
+use super::client::{Phase, STAYS_US_MAX, Wish};
 use super::network::{Peer, address};
 use super::world::{Event, World};
 use pgweir_core::Accepted;
@@ -59,10 +59,13 @@ impl World {
         let client = &mut self.clients[number as usize];
         let Some(key) = client.connection else { return };
         if client.rubbish {
-            let bytes = client.some_rubbish();
+            let (bytes, stays_us) = match client.hostile {
+                true => client.some_hostility(),
+                false => (client.some_rubbish(), STAYS_US_MAX),
+            };
             client.phase = Phase::Busy;
             self.peer_sends(key, &bytes);
-            let at = self.now_us + self.random.below(100_000);
+            let at = self.now_us + self.random.below(stays_us);
             let session = self.clients[number as usize].session_number;
             self.schedule(at, Event::ClientVanishes(number, session));
             return;

@@ -59,6 +59,10 @@ pub struct Client {
     pub key: Option<CancelKey>,
     /// Sends rubbish in this session: nothing is expected of the answers but that they are its own.
     pub rubbish: bool,
+    /// Sends what harms others, if anything can.
+    pub hostile: bool,
+    /// It has already stopped in the midst of a message.
+    has_stalled: bool,
     /// It will go away while it logs in.
     pub abandons: bool,
     /// Flights sent over all sessions: names a flight for events that come later.
@@ -104,6 +108,10 @@ const STRANGE: [(&str, &[&str]); 5] = [
     ("role", &["none"]),
 ];
 
+/// How long a client stays that sends what no driver does, and one that has stopped in the midst of a message, microseconds.
+pub const STAYS_US_MAX: u64 = 100_000;
+const STALLS_US_MAX: u64 = 40_000_000;
+
 /// Why a message that nobody expected is yet allowed.
 fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
     let faulty = topology.servers_may_die();
@@ -116,11 +124,20 @@ fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -
         b"57014" => topology.query_wait_timeout_ms > 0 && fields.message == b"query_wait_timeout",
         b"57P05" => topology.pin_idle_timeout_ms > 0,
         // Several servers in a row have refused the settings.
-        b"55000" => topology.refusal_percent > 0 && fields.message == b"cannot restore the session's settings",
+        b"55000" => {
+            (topology.refusal_percent > 0 || topology.reserved_names && is_of_reserved_name(body))
+                && fields.message == b"cannot restore the session's settings"
+        }
         b"08006" if copy_in_doubt => true,
         b"08006" | b"08001" | b"57P01" | b"57P03" | b"08P01" => faulty,
         _ => false,
     }
+}
+
+/// Whether a message tells of a name under a prefix that a library has reserved.
+fn is_of_reserved_name(body: &[u8]) -> bool {
+    let name = b"invalid configuration parameter name \"plpgsql.";
+    body.windows(name.len()).any(|w| w == name)
 }
 
 impl Client {
@@ -136,6 +153,8 @@ impl Client {
             session_number: 0,
             key: None,
             rubbish: false,
+            hostile: false,
+            has_stalled: false,
             abandons: false,
             flights_sent: 0,
             answered: 0,
@@ -161,6 +180,8 @@ impl Client {
         self.phase = Phase::LoggingIn;
         self.key = None;
         self.rubbish = self.random.below(100) < topology.rubbish_percent;
+        self.hostile = topology.hostile_percent > 0 && self.random.below(100) < topology.hostile_percent;
+        self.rubbish |= self.hostile;
         self.received.clear();
         self.author = Some(Author::new(self.random.split(), topology, session_number));
         let database = format!("db{}", self.random.below(topology.databases));
@@ -196,7 +217,13 @@ impl Client {
             ProtocolVersion::V3_0,
             parameters.map(|(n, v)| (n.as_bytes(), v.as_bytes())),
         );
-        self.oracle = Some(Oracle::new(topology.version, &packet, topology.servers_may_die()));
+        let mut oracle = Oracle::new(topology.version, &packet, topology.servers_may_die());
+        // What the client names itself counts more.
+        let named = |name: &str| self.settings.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        for setting in topology.connect_settings.iter().filter(|(name, _)| !named(name)) {
+            oracle.connect_query(&topology.connect_statement(setting));
+        }
+        self.oracle = Some(oracle);
         packet
     }
 
@@ -263,6 +290,94 @@ impl Client {
             }
         }
         bytes
+    }
+
+    /// Bytes of the protocol that no driver sends, and how long the client stays at most, microseconds.
+    pub fn some_hostility(&mut self) -> (Vec<u8>, u64) {
+        let mut bytes = Vec::new();
+        for _ in 0..self.random.between(1, 3) {
+            match self.random.below(3) {
+                0 => self.flood(&mut bytes),
+                1 => self.guess_names(&mut bytes),
+                _ => bytes.extend(
+                    self.author
+                        .iter_mut()
+                        .flat_map(|author| author.flight().stages.concat()),
+                ),
+            }
+        }
+        if self.has_stalled || self.random.percent(40) {
+            return (bytes, STAYS_US_MAX);
+        }
+        // It stops where others may have to wait for it.
+        self.has_stalled = true;
+        let mut w = pgweir_wire::Writer::new(&mut bytes);
+        let mut tag = *self.random.pick(b"QPBDE");
+        match self.random.below(4) {
+            0 => w.query(b"begin"),
+            1 => {
+                w.query(b"copy kv from stdin");
+                // Another message waits for replies that the COPY holds up (seeds-that-failed.txt).
+                tag = b'd';
+            }
+            2 => w.parse(b"", b"select 1", &[0, 0]),
+            _ => {}
+        }
+        let mut message = Vec::new();
+        pgweir_wire::Writer::new(&mut message).message(tag, |b| b.resize(200, b' '));
+        let sent = self.random.below(message.len() as u64) as usize;
+        bytes.extend_from_slice(&message[..sent]);
+        (bytes, STALLS_US_MAX)
+    }
+
+    /// Hundreds of messages at once.
+    fn flood(&mut self, bytes: &mut Vec<u8>) {
+        let mut w = pgweir_wire::Writer::new(bytes);
+        w.parse(b"", b"select 1", &[0, 0]);
+        let kind = self.random.below(4);
+        for _ in 0..self.random.between(100, 300) {
+            match kind {
+                0 => w.sync(),
+                1 => w.flush(),
+                2 => w.bind_text(b"", &[]),
+                _ => {
+                    w.bind_text(b"", &[]);
+                    w.execute();
+                    w.sync();
+                }
+            }
+        }
+        w.sync();
+    }
+
+    /// Names that the pooler may use for statements of its own and of its clients.
+    fn guess_names(&mut self, bytes: &mut Vec<u8>) {
+        let mut w = pgweir_wire::Writer::new(bytes);
+        for _ in 0..self.random.between(3, 30) {
+            let number = self.random.below(48);
+            let name = match self.random.below(3) {
+                0 => format!("pgweir_{number}"),
+                1 => format!("pgweir_{number:x}"),
+                _ => format!("pgweir_{number:x}_"),
+            };
+            match self.random.below(8) {
+                0..=1 => w.close(b'S', name.as_bytes()),
+                2 => w.query(format!("deallocate {name}").as_bytes()),
+                3 => w.query(format!("do $$begin execute 'deallocate {name}'; end$$").as_bytes()),
+                4 => w.query(format!("execute {name}").as_bytes()),
+                5 => w.parse(
+                    name.as_bytes(),
+                    b"select set_config('work_mem', '64kB', false)",
+                    &[0, 0],
+                ),
+                6 => w.query(format!("prepare {name} as select set_config('app.user', 'evil', false)").as_bytes()),
+                _ => {
+                    w.bind_text(name.as_bytes(), &[]);
+                    w.execute();
+                }
+            }
+            w.sync();
+        }
     }
 
     /// These bytes of the flight are on their way.

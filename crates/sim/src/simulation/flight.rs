@@ -31,6 +31,15 @@ pub struct Author {
     /// It has done so: it may be tied to its server.
     may_be_tied: bool,
     large_rows_max: u64,
+    reserved_names: bool,
+    /// It runs no code, so that the servers it is on may go without.
+    avoids_code: bool,
+    /// It has sent its first flight.
+    has_begun: bool,
+    /// There is a connect_query.
+    connect_query: bool,
+    /// Messages longer than 64 KiB that it may still send.
+    long_messages: u64,
     /// First of the keys this session uses.
     keys: u64,
     token: String,
@@ -73,6 +82,9 @@ const UNREPORTED: [(&str, &[&str]); 6] = [
 /// Settings of the user's own.
 const CUSTOM: [&str; 2] = ["app.tenant", "app.user"];
 
+/// One that connect_query may make.
+const OF_THE_POOL: &str = "app.pool";
+
 impl Author {
     /// For session `session_number` of the whole run.
     pub fn new(random: Random, topology: &Topology, session_number: u64) -> Self {
@@ -87,6 +99,11 @@ impl Author {
             plain: false,
             may_be_tied: false,
             large_rows_max: topology.large_rows_max,
+            reserved_names: topology.reserved_names,
+            avoids_code: topology.reserved_names && !session_number.is_multiple_of(3),
+            has_begun: false,
+            connect_query: !topology.connect_settings.is_empty(),
+            long_messages: if topology.long_messages { 2 } else { 0 },
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
             count: 0,
@@ -132,6 +149,15 @@ impl Author {
 
     /// A statement without rows to copy in.
     fn statement_alone(&mut self) -> String {
+        loop {
+            let text = self.any_statement_alone();
+            if !self.avoids_code || !is_code(&text) {
+                return text;
+            }
+        }
+    }
+
+    fn any_statement_alone(&mut self) -> String {
         let (key, value) = (self.key(), self.value());
         match self.random.below(32) {
             0..=4 => format!("select '{value}'"),
@@ -198,6 +224,21 @@ impl Author {
     /// A statement that changes what outlives its transaction, or shows it. No text without a value of this session names
     /// what other sessions may lack: prepared statements are shared.
     fn session_statement(&mut self) -> String {
+        loop {
+            let text = if self.reserved_names && self.random.percent(30) {
+                self.reserved_name()
+            } else if self.connect_query && self.random.percent(10) {
+                self.setting_of_the_pool()
+            } else {
+                self.any_session_statement()
+            };
+            if !self.avoids_code || !is_code(&text) {
+                return text;
+            }
+        }
+    }
+
+    fn any_session_statement(&mut self) -> String {
         self.may_be_tied = true;
         let (key, value) = (self.key(), self.value());
         let lock = self.keys + self.random.below(3);
@@ -280,6 +321,48 @@ impl Author {
             }
             _ => format!("select '{value}', nullif(current_setting('app.tenant', true), '')"),
         }
+    }
+
+    /// A setting that servers know until code has run on them, and code.
+    fn reserved_name(&mut self) -> String {
+        self.may_be_tied = true;
+        let value = self.value();
+        self.pick(&[
+            &format!("set plpgsql.no_such = '{value}'"),
+            &format!("set plpgsql.no_such = '{value}'"),
+            &format!("set plpgsql.no_such = '{value}'"),
+            &format!("set local plpgsql.no_such = '{value}'"),
+            &format!("select set_config('plpgsql.no_such', '{value}', false)"),
+            "set plpgsql.no_such to default",
+            &format!("select '{value}', nullif(current_setting('plpgsql.no_such', true), '')"),
+            &format!("select '{value}', nullif(current_setting('plpgsql.no_such', true), '')"),
+            &format!("select '{value}', nullif(current_setting('plpgsql.no_such', true), '')"),
+            &format!("do $$begin raise notice '{value}'; end$$"),
+            &format!("do $$begin raise notice '{value}'; end$$"),
+            "load 'plpgsql'",
+        ])
+    }
+
+    /// Touches what connect_query may make.
+    fn setting_of_the_pool(&mut self) -> String {
+        self.may_be_tied = true;
+        let value = self.value();
+        let statements = [
+            format!("set {OF_THE_POOL} = '{value}'"),
+            format!("select set_config('{OF_THE_POOL}', '{value}', false)"),
+            format!("set {OF_THE_POOL} to default"),
+            "set work_mem to default".into(),
+            "set TimeZone to default".into(),
+            format!("select '{value}', current_setting('work_mem')"),
+            format!("select '{value}', nullif(current_setting('{OF_THE_POOL}', true), '')"),
+        ];
+        let (resets, shows) = (2..5, 5..7);
+        let range = match self.random.below(10) {
+            0..=2 => 0..2,
+            3..=5 if self.resets_settings => resets,
+            _ => shows,
+        };
+        statements[self.random.between(range.start, range.end - 1) as usize].clone()
     }
 
     /// A role or a schema of this session's own.
@@ -536,6 +619,20 @@ impl Author {
 
     /// The next flight.
     pub fn flight(&mut self) -> Flight {
+        if self.reserved_names && !std::mem::replace(&mut self.has_begun, true) {
+            let value = self.value();
+            let text = match self.avoids_code {
+                true => format!("set plpgsql.no_such = '{value}'"),
+                false => format!("do $$begin raise notice '{value}'; end$$"),
+            };
+            self.may_be_tied = true;
+            self.push(format!("Query \"{text}\""));
+            return Flight::of(vec![self.take_bytes()]);
+        }
+        if self.long_messages > 0 && self.random.percent(25) {
+            self.long_messages -= 1;
+            return self.long_flight();
+        }
         let transactions = self.mode != Mode::Statement;
         match self.random.below(20) {
             0..=6 => Flight::of(vec![self.segment(true)]),
@@ -569,6 +666,50 @@ impl Author {
                 flight
             }
         }
+    }
+
+    /// A message too long for the pooler to keep, which makes a setting, and others behind it.
+    fn long_flight(&mut self) -> Flight {
+        self.may_be_tied = true;
+        let (value, shown) = (self.value(), self.value());
+        let custom = self.pick(&CUSTOM);
+        let pad = "x".repeat(self.random.between(64 * 1024 - 200, 70_000) as usize);
+        let makes = match self.has_session {
+            true => self.pick(&[
+                &format!("set {custom} = '{value}'"),
+                "set work_mem = '1MB'",
+                "set TimeZone = 'Asia/Tokyo'",
+                &format!("select set_config('{custom}', '{value}', false)"),
+            ]),
+            false => "set TimeZone = 'Asia/Tokyo'".into(),
+        };
+        let mut segments = Vec::new();
+        match self.random.below(5) {
+            0 => self.push(format!("Query \"/* {pad} */ {makes}; select '{shown}'\"")),
+            1 => self.push(format!("Query \"{makes}; select '{shown}', nullif('{pad}', '{pad}')\"")),
+            2 => self.push(format!("Query \"select '{shown}', nullif('{pad}', '{pad}'); {makes}\"")),
+            3 => {
+                self.push(format!("Parse \"\" \"{makes} /* {pad} */\""));
+                self.push("Bind \"\" \"\"");
+                self.push("Execute \"\" 0");
+                self.push("Sync");
+            }
+            _ => {
+                let name = if self.has_session { custom } else { "TimeZone".into() };
+                let value = if self.has_session { value } else { "Asia/Tokyo".into() };
+                self.push(format!(
+                    "Parse \"\" \"select set_config('{name}', $1, false), nullif($2, $2)\""
+                ));
+                self.push(format!("Bind \"\" \"\" values \"{value}\" \"{pad}\""));
+                self.push("Execute \"\" 0");
+                self.push("Sync");
+            }
+        }
+        segments.push(self.take_bytes());
+        for _ in 0..self.random.below(3) {
+            segments.push(self.segment(true));
+        }
+        Flight::of(segments)
     }
 
     /// A Query behind an Execute that no Sync has ended: PostgreSQL 15 commits it, 18 does not.
@@ -631,6 +772,11 @@ impl Author {
         flight.certain = true;
         flight
     }
+}
+
+/// Whether a text runs or loads PL/pgSQL.
+fn is_code(text: &str) -> bool {
+    text.contains("do $$") || text.starts_with("load")
 }
 
 impl Flight {

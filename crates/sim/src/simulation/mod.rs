@@ -13,6 +13,10 @@
 //! - whoever gets a server finds nothing of another session in it (temporary tables, locks, held cursors, LISTEN, PREPARE),
 //!   and a client that nothing ties to its server any more does not keep it.
 //!
+//! Beside clients that mean well there may be some that send rubbish, flood, stop in the midst of a message and guess the
+//! pooler's own names; of them only the tokens are looked at. Some pools have a connect_query, whose settings every private
+//! server begins with; some clients set names that code reserves on some servers, or send messages longer than 64 KiB.
+//!
 //! After the faults have stopped every client must be served to its end, and all servers must come to rest.
 //!
 //! A [`canary::Canary`] breaks the driver on purpose: the checkers must notice every one of them.

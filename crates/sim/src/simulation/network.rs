@@ -149,7 +149,8 @@ impl World {
             self.schedule(until, Event::ServerWakes(process_id));
         }
         let Some(key) = key else { return };
-        if self.topology.rubbish_percent == 0 && sent.windows(UNMODELLED.len()).any(|w| w == UNMODELLED) {
+        let all_mean_well = self.topology.rubbish_percent == 0 && self.topology.hostile_percent == 0;
+        if all_mean_well && sent.windows(UNMODELLED.len()).any(|w| w == UNMODELLED) {
             self.fail(format!(
                 "a script or the pooler asks too much: {}",
                 String::from_utf8_lossy(&sent)

@@ -91,6 +91,13 @@ impl Oracle {
         }
     }
 
+    /// connect_query has run before the client came.
+    pub fn connect_query(&mut self, text: &str) {
+        let mut query = Vec::new();
+        pgweir_wire::Writer::new(&mut query).query(text.as_bytes());
+        self.run_through(&query);
+    }
+
     /// Has something done that the client has not asked for.
     fn run_through(&mut self, message: &[u8]) {
         self.session.receive(&mut self.shared, 0, message);
@@ -238,6 +245,18 @@ impl Oracle {
             return Verdict::CannotDescribe;
         }
         let is_cancel = is_cancel_error(message);
+        // docs/differences.md: code has loaded PL/pgSQL there, another client's or this one's. Who has such a setting, though,
+        // must not get where it cannot be.
+        if is_reserved_name_error(message) && self.expected.is_empty() {
+            if self
+                .session
+                .setting(RESERVED_NAME)
+                .is_some_and(|value| !value.is_empty())
+            {
+                return Verdict::Wrong(None);
+            }
+            self.session.load_plpgsql_unseen();
+        }
         while self.expected.is_empty() {
             if self.session.busy_until().is_some() {
                 if is_cancel && self.cancelled {
@@ -270,6 +289,14 @@ impl Oracle {
             self.expected.remove(at);
             return Verdict::Right;
         }
+        // What is removed there when PL/pgSQL is loaded may be what others have left; and here, what was never made there.
+        if is_removal(message) && self.expected.front().is_none_or(|e| e != message) {
+            return Verdict::Right;
+        }
+        if self.expected.front().is_some_and(|e| is_removal(e) && e != message) {
+            self.expected.pop_front();
+            return self.compare_next(message);
+        }
         if self.loses_notifications && message.first() != Some(&b'A') {
             while self.expected.front().is_some_and(|m| m.first() == Some(&b'A')) {
                 self.expected.pop_front();
@@ -297,6 +324,10 @@ impl Oracle {
         if is_no_block_warning(&expected) && matches!(message.first(), Some(b'C' | b'E')) {
             // A statement prepared again within the segment has made a pipeline of it (docs/differences.md).
             return self.compare_next(message);
+        }
+        if is_reserved_name_error(message) || is_reserved_name_error(&expected) {
+            // docs/differences.md: as above, where the private server has gone on; or its own code has not run there.
+            return Verdict::CannotDescribe;
         }
         // What must be prepared again fails in front of what its Bind would have failed for, or of the DEALLOCATE that ends it
         // (docs/differences.md).
@@ -386,6 +417,19 @@ fn is_missing_statement_error(message: &[u8]) -> bool {
 
 /// What the pooler hints at where several statements would end a failed transaction and ask for what was drawn.
 const HINT_TO_END: &[u8] = b"End the transaction by a Query of its own.";
+
+/// The name that clients set under the prefix of PL/pgSQL.
+const RESERVED_NAME: &str = "plpgsql.no_such";
+
+/// A name under a prefix that a library has reserved.
+fn is_reserved_name_error(message: &[u8]) -> bool {
+    message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42602")
+}
+
+/// A library that was loaded has removed a setting.
+fn is_removal(message: &[u8]) -> bool {
+    message.first() == Some(&b'N') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42602")
+}
 
 fn is_missing_portal_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"34000")

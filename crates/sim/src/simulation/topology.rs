@@ -100,7 +100,28 @@ pub struct Topology {
     pub server_faults: u64,
     /// Faults stop at this time, microseconds.
     pub calm_at_us: u64,
+    /// Clients set what PL/pgSQL does not know under its prefix, which servers refuse once code has run on them.
+    pub reserved_names: bool,
+    /// Settings that connect_query makes; none is no connect_query.
+    pub connect_settings: Vec<(&'static str, &'static str)>,
+    /// It makes them by set_config().
+    pub connects_by_function: bool,
+    /// Clients in a hundred that flood, stop in the midst of a message and guess the pooler's own names.
+    pub hostile_percent: u64,
+    /// query_timeout, client_idle_timeout and idle_transaction_timeout, seconds; 0 is off.
+    pub client_limits_s: u64,
+    /// Clients now and then send a message longer than 64 KiB.
+    pub long_messages: bool,
 }
+
+/// What connect_query may make: none that clients give at startup has the same value there.
+const CONNECT_SETTINGS: [(&str, &str); 5] = [
+    ("work_mem", "3MB"),
+    ("app.pool", "pool"),
+    ("app.tenant", "nobody"),
+    ("TimeZone", "Europe/Paris"),
+    ("search_path", "pool"),
+];
 
 impl Topology {
     /// The topology of a seed.
@@ -116,8 +137,10 @@ impl Topology {
         let clients = r.between(1, 10);
         let pool_size = r.between(1, 4);
         let quiet = r.percent(30);
+        // What was added later draws from another source, so that the rest of a seed stays what it was.
+        let mut added = Random::new(seed ^ 0xadde_d000);
         let percent = |r: &mut Random, most: u64| if quiet { 0 } else { r.below(most + 1) };
-        Topology {
+        let mut topology = Topology {
             seed,
             version: *r.pick(&[Version::V15, Version::V18]),
             mode,
@@ -162,14 +185,65 @@ impl Topology {
             server_faults: percent(&mut r, 4),
             calm_at_us: r.between(500_000, 5_000_000),
             refusal_percent: percent(&mut r, 10),
+            reserved_names: added.percent(10),
+            connect_settings: Vec::new(),
+            connects_by_function: false,
+            hostile_percent: 0,
+            client_limits_s: 0,
+            long_messages: false,
+        };
+        if topology.reserved_names {
+            // One client's code must meet another's setting on one server of several.
+            topology.mode = Mode::Transaction;
+            topology.keeps_sessions = true;
+            topology.clients = topology.clients.max(4);
+            topology.max_client_conn = 100;
+            topology.pool_size = topology.pool_size.max(2);
+            topology.flights = topology.flights.max(6);
+            topology.server_lifetime_s = 1;
+            topology.max_prepared_statements = topology.max_prepared_statements.max(1);
+            if added.percent(50) {
+                topology.link = "adversarial";
+            }
         }
+        // In the way of PgBouncer, what is reset is gone for whoever comes next.
+        if topology.keeps_sessions && added.percent(15) {
+            let (first, second) = (*added.pick(&CONNECT_SETTINGS), *added.pick(&CONNECT_SETTINGS));
+            topology.connect_settings = vec![first];
+            if first.0 != second.0 {
+                topology.connect_settings.push(second);
+            }
+            topology.connects_by_function = added.percent(30);
+        }
+        if added.percent(10) {
+            topology.hostile_percent = added.between(10, 50);
+            // No client that means well takes so long.
+            topology.client_limits_s = *added.pick(&[0, 20]);
+        }
+        if added.percent(3) {
+            topology.long_messages = true;
+            // Byte by byte they would take longer than all the rest.
+            topology.chunk_bytes_max = topology.chunk_bytes_max.max(4096);
+            topology.held_back_bytes = topology.held_back_bytes.max(20_000);
+            topology.latency_us_max = topology.latency_us_max.min(500);
+        }
+        topology
     }
 
     /// The configuration file.
     pub fn ini(&self) -> String {
         let mut text = String::from("[databases]\n");
         for n in 0..self.databases {
-            text.push_str(&format!("db{n} = host=127.0.0.1 port=5432\n"));
+            text.push_str(&format!("db{n} = host=127.0.0.1 port=5432"));
+            if !self.connect_settings.is_empty() {
+                let query: Vec<String> = self
+                    .connect_settings
+                    .iter()
+                    .map(|s| self.connect_statement(s))
+                    .collect();
+                text.push_str(&format!(" connect_query='{}'", query.join("; ").replace('\'', "''")));
+            }
+            text.push('\n');
         }
         let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
         let mode = match self.mode {
@@ -208,12 +282,23 @@ impl Topology {
             ("server_reset_query_always", u64::from(self.reset_always).to_string()),
             ("server_login_retry", "1".into()),
             ("server_connect_timeout", "5".into()),
+            ("query_timeout", self.client_limits_s.to_string()),
+            ("client_idle_timeout", self.client_limits_s.to_string()),
+            ("idle_transaction_timeout", self.client_limits_s.to_string()),
         ];
         text.push_str("[pgbouncer]\n");
         for (name, value) in settings {
             text.push_str(&format!("{name} = {value}\n"));
         }
         text
+    }
+
+    /// The statement of connect_query that makes a setting.
+    pub fn connect_statement(&self, (name, value): &(&str, &str)) -> String {
+        match self.connects_by_function {
+            true => format!("select set_config('{name}', '{value}', false)"),
+            false => format!("set {name} = '{value}'"),
+        }
     }
 
     /// The file of users.

@@ -23,6 +23,9 @@ const CALM_CHUNK_BYTES: u64 = 512;
 /// Then the pooler gets this long to bring its servers to rest, microseconds.
 const REST_US: u64 = 15_000_000;
 
+/// And this long where what a client has left unread may be hundreds of messages.
+const REST_FROM_FLOODS_US: u64 = 75_000_000;
+
 /// Steps between two looks at who keeps a server.
 const PINS_CHECKED_EVERY: u64 = 64;
 
@@ -202,7 +205,11 @@ impl World {
                 .iter()
                 .all(|c| c.phase == Phase::Offline && c.sessions_left == 0);
             if over && rest_until.is_none() {
-                rest_until = Some(self.now_us.max(self.topology.calm_at_us) + REST_US);
+                let rest_us = match self.topology.hostile_percent {
+                    0 => REST_US,
+                    _ => REST_FROM_FLOODS_US,
+                };
+                rest_until = Some(self.now_us.max(self.topology.calm_at_us) + rest_us);
             }
             if self.now_us > self.topology.calm_at_us + SERVED_WITHIN_US {
                 self.not_served();
