@@ -44,14 +44,12 @@ impl Pooler {
         text: &[u8],
     ) -> Mentioned {
         let mut mentioned = Mentioned::default();
-        for name in self.names_in(id, server_id, effects, text) {
-            let Some((own, since)) = self.own_statement(id, &name) else {
-                continue;
-            };
+        let guarded = self.lends_behind_savepoint(server_id, effects);
+        for (own, since) in self.own_statements_in(id, server_id, effects, text) {
             mentioned.effects |= self.effects_of_names_in(now, server_id, &own);
             self.names_given(server_id, &own, text, &mut mentioned);
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
-            self.lend(server_id, &own, since);
+            self.lend(server_id, &own, since, guarded);
             self.runs_names_in(server_id, &own);
         }
         // The statements to come depend on settings, too.
@@ -59,8 +57,9 @@ impl Pooler {
         mentioned
     }
 
-    /// Names are lent in a segment of the pooler's. Behind a segment of the client's that is not answered yet it could meet a
-    /// transaction that has failed, or be taken for the data of a copy: the text waits.
+    /// Names are lent in segments of the pooler's. Behind a segment of the client's that is not answered yet they could meet a
+    /// transaction that has failed, or be taken for the data of a copy: the text waits. So it does where names are lent behind
+    /// a savepoint, and the BEGIN of the block has not been answered.
     pub(crate) fn waits_to_lend(
         &mut self,
         id: ClientId,
@@ -68,31 +67,46 @@ impl Pooler {
         effects: Effects,
         text: &[u8],
     ) -> Option<Step> {
-        let queue = &self.servers.get(server_id.0).expect("a linked server lives").queue;
-        if queue.segment_open() || !queue.client_segment_outstanding() {
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let begins = server.is_beginning();
+        let waits = match begins {
+            true => only_may_use(effects),
+            false => !server.queue.segment_open() && server.queue.client_segment_outstanding(),
+        };
+        if !waits {
             return None;
         }
-        let names = self.names_in(id, server_id, effects, text);
-        if names.iter().all(|name| self.has_lent(id, server_id, name)) {
+        let names = self.own_statements_in(id, server_id, effects, text);
+        let held = &self.server_mut(server_id).held;
+        if names.iter().all(|(own, since)| held.is_as_good_as(own.id, *since)) {
             return None;
+        }
+        if begins {
+            self.server_mut(server_id).queue.push(Entry::skip(Expect::Sync));
+            self.send(server_id, |w| w.sync());
         }
         self.client_mut(id).waiting = Waiting::ForReplies;
         Some(Step::Wait)
     }
 
-    /// Whether a server knows a statement by its client's own name already.
-    fn has_lent(&self, id: ClientId, server_id: ServerId, name: &[u8]) -> bool {
-        let names = self.clients.get(id.0).and_then(|c| c.names.as_ref());
-        let Some(meaning) = names.and_then(|names| names.get(name)) else {
-            return true;
-        };
-        let held = self.servers.get(server_id.0).map(|s| &s.held);
-        let own = if meaning.statement.is_own() {
-            Some(&meaning.statement)
-        } else {
-            meaning.own.as_ref()
-        };
-        own.zip(held).is_some_and(|(own, held)| held.usable(own.id))
+    /// The statements of [`Pooler::names_in`] as servers know them by the client's own names; see
+    /// [`Pooler::own_statement`].
+    fn own_statements_in(
+        &mut self,
+        id: ClientId,
+        server_id: ServerId,
+        effects: Effects,
+        text: &[u8],
+    ) -> Vec<(Arc<Statement>, Moment)> {
+        let names = self.names_in(id, server_id, effects, text);
+        names.iter().filter_map(|name| self.own_statement(id, name)).collect()
+    }
+
+    /// Whether what a text with these effects only may use is lent behind a savepoint: a statement that cannot be made again, as
+    /// its table is gone, must not fail the client's transaction.
+    fn lends_behind_savepoint(&self, server_id: ServerId, effects: Effects) -> bool {
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        only_may_use(effects) && server.status == TransactionStatus::InTransaction && !server.queue.segment_open()
     }
 
     /// What [`Pooler::lend_names`] would make available, without doing it.
@@ -126,13 +140,15 @@ impl Pooler {
         if unfit || server.ignoring_to_sync || server.copy_in {
             return Vec::new();
         }
-        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline.
+        let begins = server.is_beginning();
+        let in_block = begins || server.status == TransactionStatus::InTransaction;
+        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline. PREPARE takes
+        // the snapshot of its transaction: SET TRANSACTION and LOCK must not come behind that.
         let mut found = if effects.intersects(Effects::STATEMENTS) {
             names.all()
         } else if naming {
             names.mentioned_in(text)
-        } else if server.queue.segment_open() || server.behind_begin == Some(server.queue.segments_sent()) {
-            // Nor directly behind a deferred BEGIN: a PREPARE that fails would fail the transaction.
+        } else if server.queue.segment_open() && !begins || in_block && pgweir_sql::begins_without_snapshot(text) {
             Vec::new()
         } else {
             names.made_by_sql()
@@ -193,16 +209,52 @@ impl Pooler {
     }
 
     /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
-    fn lend(&mut self, server_id: ServerId, own: &Arc<Statement>, since: Moment) {
+    fn lend(&mut self, server_id: ServerId, own: &Arc<Statement>, since: Moment, guarded: bool) {
         self.own_name_comes(server_id, own.server_name());
         let held = &mut self.server_mut(server_id).held;
-        match held.copy_mut(own.id).map(|copy| copy.good >= since) {
-            None => self.ensure_held(server_id, own),
-            Some(young) if !young || !held.usable(own.id) => self.prepare_anew(server_id, own),
-            Some(_) => {
-                held.touch(own.id);
-            }
+        if held.is_as_good_as(own.id, since) {
+            held.touch(own.id);
+            return;
         }
+        let anew = held.copy_mut(own.id).is_some();
+        if guarded {
+            self.make_savepoint(server_id);
+        }
+        if anew {
+            self.prepare_anew(server_id, own);
+        } else {
+            self.ensure_held(server_id, own);
+        }
+        if guarded {
+            self.end_savepoint(server_id, own);
+        }
+    }
+
+    /// Makes a savepoint in the client's transaction block, in a segment that [`Pooler::end_savepoint`] ends.
+    fn make_savepoint(&mut self, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        let first = server.queue.segments_sent();
+        if server.guarded.end != first {
+            server.guarded.start = first;
+        }
+        let text = ["SAVEPOINT ", &*self.own_statements.names.savepoint].concat();
+        self.run_text(server_id, text.as_bytes(), &[0, 0], Effect::default());
+    }
+
+    /// Leaves the transaction as it was at the savepoint, whether the statement could be prepared or not: what is prepared
+    /// stays, and its locks are released.
+    fn end_savepoint(&mut self, server_id: ServerId, own: &Statement) {
+        let sync = || Entry::skip(Expect::Sync).using(own.id);
+        self.server_mut(server_id).queue.push(sync());
+        self.send(server_id, |w| w.sync());
+        for verb in ["ROLLBACK TO ", "RELEASE "] {
+            let text = [verb, &*self.own_statements.names.savepoint].concat();
+            self.run_text(server_id, text.as_bytes(), &[0, 0], Effect::default());
+        }
+        let server = self.server_mut(server_id);
+        server.queue.push(sync());
+        server.guarded.end = server.queue.segments_sent();
+        self.send(server_id, |w| w.sync());
     }
 
     /// Whether what a Query does to statements is followed here: no probe need tell what became of them.
@@ -267,9 +319,10 @@ impl Pooler {
         self.pool_mut(pool).lends = true;
     }
 
-    /// Runs the PREPARE that a statement is, in statements and portals of our own.
-    pub(crate) fn prepare_by_sql(&mut self, server_id: ServerId, statement: &Arc<Statement>, effect: Effect) {
+    /// Runs a text of our own, or a PREPARE of a client's, in a statement and a portal of our own.
+    pub(crate) fn run_text(&mut self, server_id: ServerId, text: &[u8], types: &[u8], effect: Effect) {
         let queue = &mut self.server_mut(server_id).queue;
+        queue.push(Entry::skip(Expect::Close));
         queue.push(Entry::skip(Expect::Close));
         queue.push(Entry::skip(Expect::Parse));
         queue.push(Entry::skip(Expect::Bind));
@@ -279,9 +332,10 @@ impl Pooler {
         let preparing = &*self.own_statements.names.preparing;
         self.outbox.insert(server_id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
-            // A Parse that failed in front of its Execute may have left it there.
+            // One that failed may have left them there: the portal until its transaction or savepoint has ended.
+            writer.close(b'P', preparing);
             writer.close(b'S', preparing);
-            writer.parse(preparing, &statement.query, &statement.types);
+            writer.parse(preparing, text, types);
             writer.bind_portal(preparing, preparing, &[]);
             writer.execute_portal(preparing);
             writer.close(b'P', preparing);
@@ -351,4 +405,10 @@ impl Pooler {
         let by_sql = own.iter().filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
         by_sql.map(|s| s.server_name().into()).collect()
     }
+}
+
+/// Whether a text with these effects may use names that it need not mention: what code executes, and what the view of all
+/// statements shows.
+fn only_may_use(effects: Effects) -> bool {
+    effects.intersects(Effects::STATEMENTS) || !effects.intersects(Effects::PREPARE)
 }

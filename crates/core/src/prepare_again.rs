@@ -157,7 +157,8 @@ impl Pooler {
             self.close_whatever(server_id, statement.server_name());
         }
         if statement.kind == Kind::Sql {
-            self.prepare_by_sql(server_id, statement, entry.effect.map(|e| *e).unwrap_or_default());
+            let effect = entry.effect.map(|e| *e).unwrap_or_default();
+            self.run_text(server_id, &statement.query, &statement.types, effect);
         } else {
             self.server_mut(server_id).queue.push(entry);
             self.outbox.insert(server_id.into(), |b| {

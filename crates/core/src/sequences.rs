@@ -143,7 +143,6 @@ impl Pooler {
         } else {
             let server = self.server_mut(server_id);
             server.queue.push(Entry::skip(Expect::Sync));
-            server.behind_begin = of_begin.then(|| server.queue.segments_sent());
             self.send(server_id, |w| w.sync());
         }
         self.client_mut(id).waiting = Waiting::ForReplies;

@@ -180,7 +180,7 @@ impl Pooler {
             cancels_in_flight: 0,
             begin_owed: false,
             begin_refused: false,
-            behind_begin: None,
+            guarded: 0..0,
             cancel_wanted: None,
             cancelled_by: Vec::new(),
             close_reason: None,

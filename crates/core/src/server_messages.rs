@@ -287,16 +287,17 @@ impl Pooler {
                 forward
             }
             (BackendTag::CommandComplete, Some(Expect::Execute | Expect::Query)) => {
+                let rolls_back = body.starts_with(b"ROLLBACK") && !server.is_guarded();
                 match body.first() {
                     Some(b'D') => self.command_complete(id, body),
                     Some(b'C') if body.starts_with(b"COMMIT") => self.committed(now, id),
-                    Some(b'R') if body.starts_with(b"ROLLBACK") => self.rolled_back(id),
+                    Some(b'R') if rolls_back => self.rolled_back(id),
                     Some(b'B') if server.begin_owed => self.begun(now, id),
                     _ => {}
                 }
                 let server = self.server_mut(id);
                 server.held.committed = body.starts_with(b"COMMIT");
-                server.held.rolled_back |= body.starts_with(b"ROLLBACK");
+                server.held.rolled_back |= rolls_back;
                 server.sync_among_copy_data = false;
                 if front == Some(Expect::Execute) {
                     server.queue.pop();
@@ -707,7 +708,10 @@ impl Pooler {
         if fields.is_refusal() {
             self.text_refused(id, &fields);
         }
-        self.rolled_back(id);
+        let guarded = self.server_mut(id).is_guarded();
+        if !guarded {
+            self.rolled_back(id);
+        }
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         let own = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
         server.begin_refused |= std::mem::take(&mut server.begin_owed) && server.queue.front().is_some_and(own);
@@ -779,7 +783,7 @@ impl Pooler {
             let server = self.server_mut(id);
             // What is wrong with statements of our own, or with the transaction, is no answer to a Query.
             let of_statement = !matches!(fields.sqlstate, b"26000" | b"25P02");
-            let in_block = server.status != TransactionStatus::Idle && of_statement;
+            let in_block = server.status != TransactionStatus::Idle && of_statement && !guarded;
             let queue = &mut server.queue;
             let error = || if whole { bytes.to_vec() } else { in_short(&fields) };
             if queue.replace_behind_own_parse(in_block, error) {

@@ -33,4 +33,4 @@ pub use scan::effects;
 pub use settings::{body_settings, constant_arguments, hidden_settings, setting_parameters};
 pub use split::{deallocated, statements};
 pub use statement::{Statement, classify};
-pub use verbs::belongs_to_session;
+pub use verbs::{begins_without_snapshot, belongs_to_session};
