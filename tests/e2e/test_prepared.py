@@ -634,6 +634,14 @@ def test_a_prepared_statement_that_fails_elsewhere_says_why(pg, make_pooler):
             if in_block:
                 a.query("rollback")
             assert b.value("execute q") == "2"
+            # Its name is taken nevertheless.
+            if in_block:
+                a.query("begin; select 1")
+            assert error_codes(a.query("prepare q as select 3")) == ["42P05"]
+            if in_block:
+                a.query("rollback")
+            assert error_codes(ask(a, parse("", "prepare q as select 3"), bind(), execute(), sync())) == ["42P05"]
+            assert b.value("execute q") == "2"
 
 
 @pytest.mark.beyond_pgbouncer

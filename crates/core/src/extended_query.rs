@@ -8,6 +8,7 @@ use crate::client_messages::{Message, Step};
 use crate::errors::Trouble;
 use crate::held::Moment;
 use crate::ids::{ClientId, ServerId};
+use crate::inspection::uses_names;
 use crate::pins::PinReason;
 use crate::pooler::Pooler;
 use crate::prepared::{Bound, Kind, Meaning, STATEMENT_BYTES_MAX, Statement, StatementTable};
@@ -92,7 +93,7 @@ impl Pooler {
         }
         let unnamed = client.unnamed.as_ref().expect("set above");
         server.unnamed = Unnamed::Statement(unnamed.id);
-        let names = unnamed.effects.intersects(Effects::PREPARE);
+        let names = unnamed.effects.intersects(Effects::PREPARE) && uses_names(&unnamed.verdict);
         let entry = Entry::forward(Expect::ParseUnnamed);
         let entry = match effect {
             Some(effect) => entry.with(effect),
@@ -207,8 +208,8 @@ impl Pooler {
         {
             return Some(step);
         }
-        let names = statement.effects.intersects(NAMING) && self.keeps_session(id);
-        names
+        let names = statement.effects.intersects(NAMING) && uses_names(&statement.verdict);
+        (names && self.keeps_session(id))
             .then(|| self.waits_to_lend(id, server_id, Effects::PREPARE, &statement.query))
             .flatten()
     }
@@ -232,8 +233,10 @@ impl Pooler {
                 .statements
                 .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         }
-        let now = self.server_mut(server_id).request_time;
-        self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
+        if uses_names(&statement.verdict) {
+            let now = self.server_mut(server_id).request_time;
+            self.lend_names(now, id, server_id, Effects::PREPARE, parse.query);
+        }
         self.statements.intern_for_one(parse.query, parse.types, &settings)
     }
 
@@ -533,7 +536,8 @@ impl Pooler {
     /// Describe of an EXECUTE tells the rows of what it executes.
     fn describes_execute(&mut self, now: Time, id: ClientId, server_id: ServerId, name: &[u8]) -> Option<Step> {
         let statement = self.client_mut(id).statement(name);
-        let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE)).cloned()?;
+        let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE) && uses_names(&s.verdict));
+        let statement = statement.cloned()?;
         if !self.keeps_session(id) {
             return None;
         }

@@ -151,19 +151,19 @@ impl Pooler {
         if effects.intersects(Effects::SEQUENCE) && self.goes_to_own_server(now, id, server_id) {
             return Some(Step::Wait);
         }
-        let ends = ends_statements(verdict);
-        if !ends {
-            let waits = self
-                .minds_sequences(now, id, server_id, message, of_text, effects, text)
-                .or_else(|| self.waits_to_lend(id, server_id, effects, text));
-            if waits.is_some() {
-                return waits;
-            }
+        if !ends_statements(verdict)
+            && let Some(step) = self.minds_sequences(now, id, server_id, message, of_text, effects, text)
+        {
+            return Some(step);
         }
-        let mut mentioned = if ends {
-            Mentioned::default()
-        } else {
+        let uses_names = uses_names(verdict);
+        if uses_names && let Some(step) = self.waits_to_lend(id, server_id, effects, text) {
+            return Some(step);
+        }
+        let mut mentioned = if uses_names {
             self.lend_names(now, id, server_id, effects, text)
+        } else {
+            Mentioned::default()
         };
         mentioned.effects |= self.effects_of_unknown(id, server_id, effects, verdict);
         let mut effects = self.prepare_for(server_id, effects | mentioned.effects, None);
@@ -326,18 +326,25 @@ impl Pooler {
         {
             return Some(Step::Wait);
         }
-        let may_name = self.keeps_session(id) && !ends_statements(&statement.verdict);
-        if may_name {
-            let (of_text, text) = (statement.effects, &statement.query);
-            let waits = self
-                .minds_sequences(now, id, server_id, message, of_text, effects, text)
-                .or_else(|| self.waits_to_lend(id, server_id, effects, text));
-            if waits.is_some() {
-                return waits;
-            }
+        let (keeps, of_text, text) = (self.keeps_session(id), statement.effects, &statement.query);
+        if keeps
+            && !ends_statements(&statement.verdict)
+            && let Some(step) = self.minds_sequences(now, id, server_id, message, of_text, effects, text)
+        {
+            return Some(step);
         }
-        let mut mentioned = if may_name {
-            self.lend_names(now, id, server_id, effects, &statement.query)
+        let uses_names = keeps && uses_names(&statement.verdict);
+        if uses_names && let Some(step) = self.waits_to_lend(id, server_id, effects, text) {
+            return Some(step);
+        }
+        if let pgweir_sql::Statement::Prepare(name) = &statement.verdict
+            && keeps
+            && self.client_mut(id).statement(name).is_some()
+        {
+            self.take_name(id, server_id, name);
+        }
+        let mut mentioned = if uses_names {
+            self.lend_names(now, id, server_id, effects, text)
         } else {
             Mentioned::default()
         };
@@ -434,6 +441,12 @@ fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effec
 fn ends_statements(verdict: &pgweir_sql::Statement) -> bool {
     use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
     matches!(verdict, Deallocate(_) | DeallocateAll | DiscardAll)
+}
+
+/// Whether a text, as a whole, may use what its client has prepared: PREPARE itself does not, and what it gives a name to runs
+/// later.
+pub(crate) fn uses_names(verdict: &pgweir_sql::Statement) -> bool {
+    !ends_statements(verdict) && !matches!(verdict, pgweir_sql::Statement::Prepare(_))
 }
 
 /// Whether a FunctionCall calls a function for large objects; its body begins with the function's number.

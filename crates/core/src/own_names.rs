@@ -290,11 +290,11 @@ impl Pooler {
     ) -> Effect {
         let server = self.server_mut(server_id);
         let in_doubt = server.settings_in_doubt || server.local_in_doubt;
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        if client.statement(name).is_some() {
-            // Lent; the server refuses a second one.
+        if self.client_mut(id).statement(name).is_some() {
+            self.take_name(id, server_id, name);
             return effect;
         }
+        let client = self.clients.get_mut(id.0).expect("looked up above");
         let settings = client.shape.parse_settings().clone();
         let statement = self
             .statements
@@ -348,6 +348,27 @@ impl Pooler {
     /// and an error where there must be one (in a failed transaction).
     pub(crate) fn deallocates(&mut self, id: ClientId, server_id: ServerId, name: &[u8], mut effect: Effect) -> Effect {
         effect.name = self.end_name(id, server_id, name).and_then(|e| e.name);
+        effect.server_loses = Some(self.make_empty(id, server_id, name));
+        effect
+    }
+
+    /// A PREPARE of a name that the client has given to something is about to run: the server refuses it, as it knows the name,
+    /// if only by an empty statement. What the client has prepared need not be one that can be made again.
+    pub(crate) fn take_name(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) {
+        let server = self.server_mut(server_id);
+        let knows = server
+            .held
+            .own_named(name)
+            .is_some_and(|own| server.held.usable(own.id));
+        if !knows && !server.copy_in {
+            let empty = self.make_empty(id, server_id, name);
+            let now = self.statements.now();
+            self.server_mut(server_id).held.insert(empty, now);
+        }
+    }
+
+    /// Gives a client's name to an empty statement.
+    fn make_empty(&mut self, id: ClientId, server_id: ServerId, name: &[u8]) -> Arc<Statement> {
         let settings = self.client_mut(id).shape.parse_settings().clone();
         let empty = self
             .statements
@@ -367,8 +388,7 @@ impl Pooler {
             writer.close(b'S', name);
             writer.parse(name, b"", &[0, 0]);
         });
-        effect.server_loses = Some(empty);
-        effect
+        empty
     }
 
     /// A client's name has ended, or has never meant anything: so has what its server knows by it, which may be the empty

@@ -291,6 +291,39 @@ fn a_parse_behind_a_prepare_in_other_company_goes_under_its_own_name() {
     assert_eq!(rig.told(server), ["Parse s select 3", "Sync"]);
 }
 
+/// Guards against a second statement of a name whose first cannot be made again: its table has gone.
+#[test]
+fn a_name_that_cannot_be_made_again_is_taken() {
+    let (mut rig, a, server) = with_one_gone();
+    rig.says(a, |w| w.query(b"prepare s as select 2"));
+    assert_eq!(
+        rig.told(server),
+        ["Close Ss", "Parse s ", "Query prepare s as select 2"]
+    );
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.error(&error("42P05", "prepared statement \"s\" already exists"));
+        w.ready_for_query(Idle);
+    });
+    let mut postgres = Scripted::new();
+    postgres.answers(&mut rig, server);
+    rig.says(a, |w| w.query(b"execute s"));
+    let told = postgres.answers(&mut rig, server);
+    assert!(
+        runs(&told, "prepare s as select * from gone") < told.len() - 1,
+        "{told:?}"
+    );
+    // In the extended protocol, too.
+    rig.says(a, |w| {
+        w.parse(b"", b"prepare s as select 3", &[0, 0]);
+        w.bind_text(b"", &[]);
+    });
+    let told = rig.told(server);
+    assert!(!told.iter().any(|l| l.contains("gone")), "{told:?}");
+    assert!(told.contains(&"Parse s ".to_string()), "{told:?}");
+}
+
 /// A server on which a table has gone, by the rules of transaction blocks.
 struct Scripted {
     status: TransactionStatus,
