@@ -422,7 +422,7 @@ impl Pooler {
                 client.reset_among = Some(Box::new(returns));
                 client.waiting = Waiting::ForReplies;
             }
-            Ready::Passes | Ready::Told => {}
+            Ready::Passes | Ready::Makes | Ready::Told => {}
         }
         step
     }

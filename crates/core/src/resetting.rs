@@ -6,10 +6,11 @@
 //!
 //! A RESET among other statements of a Query may be undone by an error of theirs, so there the server's answer decides.
 
+use crate::client::Waiting;
 use crate::ids::{ClientId, ServerId};
 use crate::pooler::Pooler;
 use crate::prepared;
-use crate::reply_queue::{Entry, Expect, Ready};
+use crate::reply_queue::{Entry, Expect, Ready, To};
 use crate::session_state::difference;
 use pgweir_sql::{Effects, Statement};
 use pgweir_wire::Writer;
@@ -145,6 +146,32 @@ impl Pooler {
         };
         if let Some(returns) = self.clients.get_mut(id.0).and_then(|c| c.reset_among.take()) {
             self.send_startup_values(id, server_id, &returns);
+        }
+    }
+
+    /// A segment in which DISCARD ALL has run has failed, and with it the client's startup values that were made behind that, if
+    /// only by a cancel: they are made in a segment of their own. Where a probe follows, that finds it out; and the client may
+    /// have sent more already, which runs without them.
+    #[cold]
+    pub(crate) fn makes_startup_values_later(&mut self, id: ClientId, server_id: ServerId) {
+        let waiting = self.clients.get(id.0).map(|c| c.waiting);
+        let sent_more = !self.server_mut(server_id).queue.is_one_whole_segment();
+        if sent_more || self.keeps_session(id) || !matches!(waiting, Some(Waiting::No | Waiting::ForReplies)) {
+            return;
+        }
+        if self.startup_values(id, server_id, &Returns::All).is_empty() {
+            return;
+        }
+        if let Some(sync) = self
+            .server_mut(server_id)
+            .queue
+            .front_mut()
+            .filter(|e| e.to == To::Forward)
+        {
+            sync.ready = Ready::Makes;
+            let client = self.client_mut(id);
+            client.reset_among = Some(Box::new(Returns::All));
+            client.waiting = Waiting::ForReplies;
         }
     }
 

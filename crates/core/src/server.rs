@@ -139,6 +139,8 @@ pub(crate) struct Server {
     /// The numbers of the pooler's latest segments behind a savepoint of its own: what fails in them fails nothing of the
     /// client's, see [`crate::own_names`].
     pub(crate) guarded: std::ops::Range<u64>,
+    /// The number of the latest segment in which DISCARD ALL has run: it has taken effect though the segment fails.
+    pub(crate) discarded_in: Option<u64>,
     /// It has refused a deferred BEGIN: the client is told that its transaction has failed.
     pub(crate) begin_refused: bool,
     /// The segment that its client wants cancelled, when the server gets to it.

@@ -181,6 +181,7 @@ impl Pooler {
             begin_owed: false,
             begin_refused: false,
             guarded: 0..0,
+            discarded_in: None,
             cancel_wanted: None,
             cancelled_by: Vec::new(),
             close_reason: None,

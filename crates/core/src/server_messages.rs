@@ -547,6 +547,11 @@ impl Pooler {
                     return Some(Passed::Skip);
                 }
             }
+            Ready::Makes => {
+                self.flush_run(id, run);
+                self.make_what_was_reset(id);
+                return Some(Passed::Skip);
+            }
             Ready::Told => {
                 self.flush_run(id, run);
                 if let Some(client) = server_link(self, id) {
@@ -645,6 +650,8 @@ impl Pooler {
             .front()
             .is_some_and(|e| e.effect.as_ref().is_some_and(|f| f.server_lost_all.is_some()));
         if tag == b"DISCARD ALL" {
+            let server = self.server_mut(id);
+            server.discarded_in = Some(server.queue.segments_answered());
             self.forgot_sequences(id);
             self.forget_explicit_settings(id);
         }
@@ -768,6 +775,7 @@ impl Pooler {
             self.undo_refused(client, id, expect, effect);
         } else {
             server.copy_in = false;
+            let discarded = server.discarded_in == Some(server.queue.segments_answered());
             let taken = server.queue.take_to_sync();
             server.ignoring_to_sync = server.queue.is_empty();
             not_forgotten = server.forgets_sequences && !server.queue.executes_ours();
@@ -780,6 +788,9 @@ impl Pooler {
                 client.reset_among = None;
             }
             self.undo(client, id, taken);
+            if let Some(client) = client.filter(|_| discarded) {
+                self.makes_startup_values_later(client, id);
+            }
             let server = self.server_mut(id);
             // What is wrong with statements of our own, or with the transaction, is no answer to a Query.
             let of_statement = !matches!(fields.sqlstate, b"26000" | b"25P02");
