@@ -634,6 +634,47 @@ def test_a_prepared_statement_that_fails_elsewhere_says_why(pg, make_pooler):
             if in_block:
                 a.query("rollback")
             assert b.value("execute q") == "2"
+            # Its name is taken nevertheless.
+            if in_block:
+                a.query("begin; select 1")
+            assert error_codes(a.query("prepare q as select 3")) == ["42P05"]
+            if in_block:
+                a.query("rollback")
+            assert error_codes(ask(a, parse("", "prepare q as select 3"), bind(), execute(), sync())) == ["42P05"]
+            assert b.value("execute q") == "2"
+
+
+@pytest.mark.beyond_pgbouncer
+@pytest.mark.parametrize("begin", ["begin", "begin isolation level repeatable read", "begin read only"])
+def test_a_prepared_statement_that_nobody_uses_fails_no_transaction(pg, make_pooler, begin):
+    """In a block, code finds what PREPARE has made; what cannot be made again fails only who uses it."""
+    pooler = make_pooler(pg, settings=ONE_SERVER)
+    pg.psql("drop table if exists to_go; create table to_go (a int)")
+    with pooler.connect() as a, pooler.connect() as b:
+        a.query("prepare gone as select * from to_go")
+        a.query("prepare there as select 1")
+        pg.psql("drop table to_go")
+        run_there = "do $$begin execute 'execute there'; end$$"
+        for first in (run_there, "select 1"):
+            assert b.value("select 2") == "2"
+            assert not error_codes(a.query(begin))
+            assert not error_codes(a.query(first))
+            assert not error_codes(a.query("declare c cursor for select generate_series(1, 2)"))
+            assert a.value("fetch c") == "1"
+            a.query("set local work_mem = '5MB'")
+            a.query("savepoint s")
+            assert not error_codes(a.query(run_there))
+            assert a.value("select name from pg_prepared_statements where name = 'there'") == "there"
+            assert a.value("fetch c") == "2"
+            assert a.value("show work_mem") == "5MB"
+            assert error_codes(a.query("do $$begin execute 'execute gone'; end$$")) == ["42P01"]
+            assert not error_codes(a.query("rollback to s; release s"))
+            assert a.value("show work_mem") == "5MB"
+            assert not error_codes(a.query("commit"))
+        # No snapshot is taken in front of its time.
+        assert b.value("select 2") == "2"
+        for text in (begin, "show work_mem", "set transaction isolation level serializable", run_there, "commit"):
+            assert not error_codes(a.query(text)), text
 
 
 # ---- many statements

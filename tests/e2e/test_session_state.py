@@ -133,6 +133,22 @@ def test_reset_by_execute(pg, make_pooler, mode, undo):
             assert c.value("show work_mem") == "5MB"
 
 
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_reset_by_execute_in_a_pipeline_that_fails(pg, make_pooler, mode):
+    """DISCARD ALL has taken effect, and what the pooler made behind it is undone: it is made once more."""
+    if kind() == "pgbouncer":
+        pytest.skip("PgBouncer resets to the server's value")
+    pooler = make_pooler(pg, mode=mode, settings={"default_pool_size": 1, "ignore_startup_parameters": ""})
+    with pooler.connect(options={"datestyle": "German, DMY", "options": "-c work_mem=5MB"}) as c:
+        for _ in range(2):
+            c.query("set work_mem = '9MB'")
+            c.send(wire.parse("", "discard all"), wire.bind(), wire.execute())
+            c.send(wire.parse("", "select 1/0"), wire.bind(), wire.execute(), wire.sync())
+            assert wire.error_codes(c.read_ready()) == ["22012"]
+            assert c.value("show datestyle") == "German, DMY"
+            assert c.value("show work_mem") == "5MB"
+
+
 def test_pins_are_shown_and_end(pg, make_pooler):
     """A client that keeps its server is listed with its reason, and the server is clean when it leaves."""
     if kind() != "pgweir":

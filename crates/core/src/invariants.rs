@@ -56,9 +56,7 @@ impl Pooler {
                 "idle, and asked something".into()
             })?;
             must(server.cancels_in_flight == 0, || "idle with a cancel on its way".into())?;
-            must(!server.begin_owed && !server.begin_refused, || {
-                "idle with a BEGIN owed".into()
-            })?;
+            must(!server.begin_refused, || "idle with a BEGIN refused".into())?;
         }
         Ok(())
     }
@@ -98,7 +96,7 @@ impl Pooler {
             }
             Waiting::ForProbe => {
                 let server = server.ok_or("waits for a probe without a server")?;
-                let asked = server.probe.is_some() || server.cancels_in_flight > 0;
+                let asked = server.probe.is_some() || !server.queue.is_empty() || server.cancels_in_flight > 0;
                 must(asked, || "waits for a probe, and nothing is asked".into())?;
             }
             Waiting::ForReplies => {

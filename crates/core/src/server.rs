@@ -96,8 +96,11 @@ pub(crate) struct Server {
     pub(crate) cancels_in_flight: u32,
     /// A deferred BEGIN is on its way: a cancel must not hit it, or what follows would run outside its transaction.
     pub(crate) begin_owed: bool,
-    /// The number of the segment that is the first of its client's behind a deferred BEGIN with a Sync of its own.
-    pub(crate) behind_begin: Option<u64>,
+    /// The numbers of the pooler's latest segments behind a savepoint of its own: what fails in them fails nothing of the
+    /// client's, see [`crate::own_names`].
+    pub(crate) guarded: std::ops::Range<u64>,
+    /// The number of the latest segment in which DISCARD ALL has run: it has taken effect though the segment fails.
+    pub(crate) discarded_in: Option<u64>,
     /// It has refused a deferred BEGIN: the client is told that its transaction has failed.
     pub(crate) begin_refused: bool,
     /// The segment that its client wants cancelled, when the server gets to it.
@@ -146,6 +149,16 @@ impl Server {
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         self.cancels_in_flight > 0 || self.begin_refused || self.begin_owed && self.queue.is_one_whole_segment()
+    }
+
+    /// Whether a deferred BEGIN has been sent without its Sync, and nothing of its client's behind it.
+    pub(crate) fn is_beginning(&self) -> bool {
+        self.begin_owed && self.queue.segment_open() && self.queue.all_ours()
+    }
+
+    /// Whether it works on a segment of the pooler's that stands behind a savepoint.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guarded.contains(&self.queue.segments_answered())
     }
 
     /// Whether its client is in the midst of a segment, and nothing is about that makes a message special.

@@ -3,8 +3,9 @@
 mod rig;
 
 use pgweir_core::{ClientId, ServerId};
-use pgweir_wire::TransactionStatus::{Idle, InTransaction};
+use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
 use rig::{Rig, error};
+use std::collections::{HashMap, HashSet};
 
 fn one_server() -> (Rig, ClientId, ClientId) {
     let mut rig = Rig::new("session_state = full\ndefault_pool_size = 1");
@@ -154,7 +155,7 @@ fn what_cannot_be_made_again_is_the_error_of_its_execute() {
             rig.says(a, |w| w.query(b"begin isolation level serializable"));
             let server = rig.server_of(a).unwrap();
             begins(&mut rig, server);
-            status = pgweir_wire::TransactionStatus::Failed;
+            status = Failed;
             rig.told(a);
         }
         rig.says(a, |w| w.query(b"execute s"));
@@ -377,4 +378,253 @@ fn a_parse_behind_a_prepare_in_other_company_goes_under_its_own_name() {
         w.sync();
     });
     assert_eq!(rig.told(server), ["Parse s select 3", "Sync"]);
+}
+
+/// Guards against a second statement of a name whose first cannot be made again: its table has gone.
+#[test]
+fn a_name_that_cannot_be_made_again_is_taken() {
+    let (mut rig, a, server) = with_one_gone();
+    rig.says(a, |w| w.query(b"prepare s as select 2"));
+    assert_eq!(
+        rig.told(server),
+        ["Close Ss", "Parse s ", "Query prepare s as select 2"]
+    );
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.error(&error("42P05", "prepared statement \"s\" already exists"));
+        w.ready_for_query(Idle);
+    });
+    let mut postgres = Scripted::new();
+    postgres.answers(&mut rig, server);
+    rig.says(a, |w| w.query(b"execute s"));
+    let told = postgres.answers(&mut rig, server);
+    assert!(
+        runs(&told, "prepare s as select * from gone") < told.len() - 1,
+        "{told:?}"
+    );
+    // In the extended protocol, too.
+    rig.says(a, |w| {
+        w.parse(b"", b"prepare s as select 3", &[0, 0]);
+        w.bind_text(b"", &[]);
+    });
+    let told = rig.told(server);
+    assert!(!told.iter().any(|l| l.contains("gone")), "{told:?}");
+    assert!(told.contains(&"Parse s ".to_string()), "{told:?}");
+}
+
+/// A server on which a table has gone, by the rules of transaction blocks.
+struct Scripted {
+    status: TransactionStatus,
+    /// The texts of its statements, by name.
+    statements: HashMap<String, String>,
+    /// What the portal runs that was bound last.
+    bound: String,
+    portals: HashSet<String>,
+    /// Everything is ignored up to the next Sync.
+    ignores: bool,
+}
+
+impl Scripted {
+    fn new() -> Self {
+        Scripted {
+            status: Idle,
+            statements: HashMap::new(),
+            bound: String::new(),
+            portals: HashSet::new(),
+            ignores: false,
+        }
+    }
+
+    /// Answers all that the server was sent, and what follows from it; what that was.
+    fn answers(&mut self, rig: &mut Rig, server: ServerId) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let told = rig.told(server);
+            if told.is_empty() {
+                return all;
+            }
+            for line in &told {
+                self.answer(rig, server, line);
+            }
+            all.extend(told);
+        }
+    }
+
+    fn answer(&mut self, rig: &mut Rig, server: ServerId, line: &str) {
+        let words: Vec<&str> = line.splitn(3, ' ').collect();
+        match words[..] {
+            ["Sync"] => {
+                self.ignores = false;
+                if self.status == Idle {
+                    self.portals.clear();
+                }
+                let status = self.status;
+                rig.says(server, |w| w.ready_for_query(status));
+            }
+            _ if self.ignores => {}
+            ["Query", ..] => self.query(rig, server, &line["Query ".len()..]),
+            ["Parse", name, text] => {
+                self.statements.insert(name.into(), text.to_lowercase());
+                rig.says(server, |w| w.empty(b'1'));
+            }
+            ["Bind", portal, _] if !portal.is_empty() && !self.portals.insert(portal.into()) => {
+                self.fails(rig, server, "42P03", "cursor already exists");
+            }
+            ["Bind", _, statement] => {
+                self.bound = self.statements[statement].clone();
+                rig.says(server, |w| w.empty(b'2'));
+            }
+            ["Close", name] => {
+                self.portals.remove(name.strip_prefix('P').unwrap_or_default());
+                rig.says(server, |w| w.empty(b'3'));
+            }
+            ["Execute", ..] => self.execute(rig, server),
+            _ => panic!("nobody answers {line}"),
+        }
+    }
+
+    fn execute(&mut self, rig: &mut Rig, server: ServerId) {
+        let text = self.bound.clone();
+        if text == "begin" || text.starts_with("rollback to") {
+            self.status = InTransaction;
+        }
+        if self.status == Failed || text.contains("gone") {
+            let aborted = ("25P02", "aborted");
+            let gone = ("42P01", "relation \"gone\" does not exist");
+            let (sqlstate, message) = if self.status == Failed { aborted } else { gone };
+            return self.fails(rig, server, sqlstate, message);
+        }
+        let tag = match text.split_once(' ') {
+            Some((verb, _)) if verb != "discard" => verb,
+            _ => &text,
+        };
+        rig.says(server, |w| w.command_complete(&tag.to_uppercase()));
+    }
+
+    fn fails(&mut self, rig: &mut Rig, server: ServerId, sqlstate: &'static str, message: &'static str) {
+        if self.status != Idle {
+            self.status = Failed;
+        }
+        self.ignores = true;
+        rig.says(server, |w| w.error(&error(sqlstate, message)));
+    }
+
+    fn query(&mut self, rig: &mut Rig, server: ServerId, text: &str) {
+        let verb = text.split(' ').next().unwrap_or_default();
+        match verb {
+            "begin" => self.status = InTransaction,
+            "rollback" => self.status = Idle,
+            "commit" if self.status == InTransaction => self.status = Idle,
+            _ => {}
+        }
+        let (failed, status) = (self.status == Failed, self.status);
+        rig.says(server, |w| {
+            match failed {
+                true => w.error(&error("25P02", "aborted")),
+                false => w.command_complete(&verb.to_uppercase()),
+            }
+            w.ready_for_query(status);
+        });
+    }
+}
+
+/// A client with a statement that cannot be made again and one that can, and a server that holds neither.
+fn with_one_gone() -> (Rig, ClientId, ServerId) {
+    let (mut rig, a, b) = one_server();
+    asks(&mut rig, a, "prepare s as select * from gone", "PREPARE");
+    asks(&mut rig, a, "prepare t as select 1", "PREPARE");
+    asks(&mut rig, b, "select 1", "SELECT 1");
+    rig.told(a);
+    rig.says(b, |w| w.query(b"select 1"));
+    let server = rig.server_of(b).unwrap();
+    answers(&mut rig, server, "SELECT 1");
+    (rig, a, server)
+}
+
+/// What runs `text` by the pooler's own statement, in the order of the messages.
+fn runs(told: &[String], text: &str) -> usize {
+    let parse = format!("Parse pgweir_preparing {text}");
+    let found = told.iter().position(|l| *l == parse);
+    found.unwrap_or_else(|| panic!("{text} in {told:?}"))
+}
+
+/// Guards against a transaction that fails because of a statement that nothing in it uses: its table has gone.
+#[test]
+fn what_only_code_may_use_fails_no_transaction() {
+    for text in ["do $$begin end$$", "call p()", "table pg_prepared_statements"] {
+        let (mut rig, a, server) = with_one_gone();
+        let mut postgres = Scripted::new();
+        rig.says(a, |w| w.query(b"begin isolation level serializable"));
+        postgres.answers(&mut rig, server);
+        assert_eq!(rig.told(a), ["CommandComplete BEGIN", "ReadyForQuery T"]);
+        rig.says(a, |w| w.query(text.as_bytes()));
+        let told = postgres.answers(&mut rig, server);
+        let verb = text.split(' ').next().unwrap().to_uppercase();
+        assert_eq!(
+            rig.told(a),
+            [&format!("CommandComplete {verb}"), "ReadyForQuery T"],
+            "{told:?}"
+        );
+        let at = [
+            runs(&told, "SAVEPOINT pgweir_savepoint"),
+            runs(&told, "prepare s as select * from gone"),
+            runs(&told, "ROLLBACK TO pgweir_savepoint"),
+            runs(&told, "RELEASE pgweir_savepoint"),
+            runs(&told, "prepare t as select 1"),
+            told.iter().position(|l| *l == format!("Query {text}")).unwrap(),
+        ];
+        assert!(at.is_sorted(), "{told:?}");
+        rig.says(a, |w| w.query(b"commit"));
+        postgres.answers(&mut rig, server);
+        assert_eq!(rig.told(a), ["CommandComplete COMMIT", "ReadyForQuery I"]);
+    }
+}
+
+/// The same where the block was begun without a server.
+#[test]
+fn behind_a_deferred_begin_names_are_lent_when_it_is_answered() {
+    let (mut rig, a, server) = with_one_gone();
+    let mut postgres = Scripted::new();
+    rig.says(a, |w| {
+        w.query(b"begin");
+        w.query(b"do $$begin end$$");
+    });
+    let told = postgres.answers(&mut rig, server);
+    let synced = told.iter().position(|l| l == "Sync").unwrap();
+    assert!(synced < runs(&told, "SAVEPOINT pgweir_savepoint"), "{told:?}");
+    assert!(runs(&told, "prepare t as select 1") < told.len() - 1, "{told:?}");
+    assert_eq!(told.last().unwrap(), "Query do $$begin end$$");
+    let heard = rig.told(a);
+    assert_eq!(
+        heard,
+        [
+            "CommandComplete BEGIN",
+            "ReadyForQuery T",
+            "CommandComplete DO",
+            "ReadyForQuery T"
+        ]
+    );
+}
+
+/// Guards against 25001, and against a snapshot from before a lock: PREPARE takes one.
+#[test]
+fn nothing_is_lent_in_front_of_what_needs_no_snapshot() {
+    let (mut rig, a, server) = with_one_gone();
+    let mut postgres = Scripted::new();
+    // From here on, any statement may run code.
+    rig.says(a, |w| {
+        w.query(b"create function f() returns int language plpgsql as 'begin return 1; end'")
+    });
+    postgres.answers(&mut rig, server);
+    rig.says(a, |w| w.query(b"begin read write"));
+    postgres.answers(&mut rig, server);
+    for text in [
+        "show transaction_isolation",
+        "set transaction isolation level serializable",
+        "lock u",
+    ] {
+        rig.says(a, |w| w.query(text.as_bytes()));
+        assert_eq!(postgres.answers(&mut rig, server), [format!("Query {text}")]);
+    }
 }

@@ -98,50 +98,6 @@ fn what_others_have_drawn_is_forgotten_before_the_client_draws_and_not_between()
     does(&mut rig, client, "select lastval()", InTransaction);
 }
 
-/// Guards against a PREPARE of the pooler's that fails in front of the first statement of a transaction, and the transaction
-/// with it: what code may execute is not lent there, wherever the BEGIN is sent.
-#[test]
-fn nothing_is_lent_to_code_directly_behind_a_begin() {
-    let mut rig = full();
-    let client = rig.client();
-    let server = does(&mut rig, client, "prepare p as select 1 from gone", Idle);
-    let other = rig.client();
-    rig.says(other, |w| w.query(b"insert into t values (1)"));
-    assert_eq!(rig.told(server), ["Close Sp", "Sync"]);
-    rig.says(server, |w| {
-        w.empty(b'3');
-        w.ready_for_query(Idle);
-    });
-    runs(&mut rig, server, "insert into t values (1)", Idle);
-    rig.says(client, |w| w.query(b"begin"));
-    rig.says(client, |w| w.query(b"do $$ begin end $$"));
-    let mut told = Vec::new();
-    while !told.iter().any(|l: &String| l.starts_with("Query")) {
-        told = rig.told(server);
-        assert!(!told.is_empty() && !told.iter().any(|l| l.contains("gone")), "{told:?}");
-        let (own, last) = (told.clone(), told.last().is_some_and(|l| l == "Sync"));
-        if last {
-            rig.says(server, |w| {
-                let mut tag = "BEGIN";
-                for line in &own {
-                    match line.split(' ').next() {
-                        Some("Parse") => w.empty(b'1'),
-                        Some("Bind") => {
-                            if line.ends_with("pgweir_c") {
-                                tag = "DISCARD SEQUENCES";
-                            }
-                            w.empty(b'2');
-                        }
-                        Some("Close") => w.empty(b'3'),
-                        Some("Execute") => w.command_complete(tag),
-                        _ => w.ready_for_query(if tag == "BEGIN" { Idle } else { InTransaction }),
-                    }
-                }
-            });
-        }
-    }
-}
-
 /// A law: no byte of a client's reaches a server before that server has confirmed what the client relies on.
 #[test]
 fn nothing_of_a_question_is_sent_before_the_server_has_forgotten() {

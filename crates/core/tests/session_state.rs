@@ -860,3 +860,53 @@ fn deallocate_all_by_execute_in_session_pooling_ends_the_poolers_own_statements_
         "{told:?}"
     );
 }
+
+/// Guards against a client in session pooling that runs without its startup values: a cancel of its DISCARD ALL has hit what
+/// the pooler makes again behind that, in the client's segment.
+#[test]
+fn startup_values_behind_a_discard_all_survive_a_cancel() {
+    let mut rig = full("pool_mode = session");
+    let client = client_with_startup_value(&mut rig);
+    rig.says(client, |w| {
+        w.parse(b"", b"discard all", &[0, 0]);
+        w.bind_text(b"", &[]);
+        w.execute();
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    let told = rig.told(server);
+    assert!(
+        told.iter().any(|line| line.starts_with("Bind pgweir_portal ")),
+        "{told:?}"
+    );
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("DISCARD ALL");
+        w.error(&error("57014", "canceling statement due to user request"));
+        w.ready_for_query(Idle);
+    });
+    let heard = rig.told(client);
+    assert!(
+        heard.last().unwrap().starts_with("Error 57014"),
+        "not ready yet: {heard:?}"
+    );
+    rig.says(client, |w| w.query(b"select 1"));
+    let told = answers(&mut rig, server, NOTHING);
+    let binds = |told: &[String]| told.iter().any(|line| line.starts_with("Bind pgweir_portal "));
+    assert!(binds(&told) && told.last().unwrap() == "Sync", "{told:?}");
+    assert_eq!(rig.told(client), ["ReadyForQuery I"]);
+    assert_eq!(answers(&mut rig, server, NOTHING), ["Query select 1"]);
+    // A later segment that fails undoes nothing of it.
+    rig.told(client);
+    rig.says(client, |w| {
+        w.bind_text(b"no such statement", &[]);
+        w.sync();
+    });
+    rig.told(server);
+    rig.says(server, |w| {
+        w.error(&error("26000", "no such statement"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.told(client).last().unwrap(), "ReadyForQuery I");
+}

@@ -80,6 +80,10 @@ pub(crate) fn surely_harmless(text: &[u8]) -> bool {
 
 /// Whether a name that ends here stands behind INTO.
 fn behind_into(mut before: &[u8]) -> bool {
+    // A dollar sign may end a string, which INTO stands in.
+    if before.contains(&b'$') {
+        return false;
+    }
     loop {
         let rest = if let Some(quoted) = before.strip_suffix(b"\"") {
             match memrchr(b'"', quoted) {
@@ -328,6 +332,15 @@ mod tests {
             "select \"count\"(*), information_schema._pg_expandarray(a)",
         ] {
             assert_eq!(of(text), Effects::NONE, "{text}");
+        }
+    }
+
+    /// Guards against a call that was taken for the columns behind INTO.
+    #[test]
+    fn an_into_in_a_dollar_quoted_string_is_none() {
+        for text in ["$a$)into $a$query_to_xml(", "select $$ into $$query_to_xml('')"] {
+            assert!(!surely_harmless(text.as_bytes()), "{text}");
+            assert!(of(text).intersects(Effects::CODE), "{text}");
         }
     }
 

@@ -39,4 +39,4 @@ pub use settings::{body_settings, constant_arguments, hidden_settings, setting_p
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, may_be_signal, signal_call};
 pub use split::{deallocated, statements};
 pub use statement::{Statement, classify};
-pub use verbs::belongs_to_session;
+pub use verbs::{begins_without_snapshot, belongs_to_session};

@@ -41,6 +41,30 @@ pub fn belongs_to_session(text: &[u8]) -> bool {
     verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb))
 }
 
+/// Whether a text begins with a statement that runs no code and for which PostgreSQL takes no snapshot: behind it a transaction
+/// may still be given its isolation level, and what it locks is locked in front of the snapshot.
+pub fn begins_without_snapshot(text: &[u8]) -> bool {
+    let verbs: [&[u8]; 15] = [
+        b"set",
+        b"show",
+        b"reset",
+        b"lock",
+        b"begin",
+        b"start",
+        b"commit",
+        b"end",
+        b"rollback",
+        b"abort",
+        b"savepoint",
+        b"release",
+        b"listen",
+        b"unlisten",
+        b"notify",
+    ];
+    let first = Lexer::new(text).find(|token| *token != Token::Byte(b';'));
+    matches!(first, Some(Token::Word(word)) if verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb)))
+}
+
 /// What this statement may do by its verb and key words; `found` are the names found in the whole text.
 pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effects) -> Effects {
     let mut lexer = Lexer::with_backslashes(statement, backslashes);
@@ -264,4 +288,32 @@ fn prepare(mut lexer: Lexer<'_>, found: Effects) -> Effects {
         return Effects::NONE;
     }
     Effects::PREPARE | query(lexer, Token::Number, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_no_snapshot_is_known_by_its_verb() {
+        for text in [
+            "SET transaction isolation level serializable",
+            "/* a */ ; show x",
+            "lock t",
+            "rollback to a",
+        ] {
+            assert!(begins_without_snapshot(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "",
+            "select 1",
+            "do $$begin end$$",
+            "call p()",
+            "fetch c",
+            "\"set\"",
+            "settle",
+        ] {
+            assert!(!begins_without_snapshot(text.as_bytes()), "{text}");
+        }
+    }
 }

@@ -93,6 +93,8 @@ pub(crate) struct OwnNames {
     pub(crate) portal: Arc<[u8]>,
     /// In front of the name of a setting: the custom setting that keeps its value meanwhile.
     pub(crate) kept_prefix: Arc<str>,
+    /// The savepoint behind which a client's names are lent to its transaction block.
+    pub(crate) savepoint: Arc<str>,
 }
 
 impl OwnNames {
@@ -104,6 +106,7 @@ impl OwnNames {
             preparing: bytes("preparing"),
             portal: bytes("portal"),
             kept_prefix: names.draw("kept").into(),
+            savepoint: names.draw("savepoint").into(),
         }
     }
 }

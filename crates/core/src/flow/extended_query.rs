@@ -13,6 +13,7 @@ use crate::pooler::Pooler;
 use crate::preparing::replanning::Use;
 use crate::server::Server;
 use crate::server_side::ServerSide;
+use crate::session::inspection::uses_names;
 use crate::statements::ends::Ends;
 use crate::statements::held::Moment;
 use crate::statements::parse_settings::ParseSettings;
@@ -109,7 +110,7 @@ impl Exchange<'_> {
         }
         let unnamed = client.unnamed.as_ref().expect("set above");
         server.unnamed = Unnamed::Statement(unnamed.id);
-        let names = unnamed.effects.intersects(Effects::PREPARE);
+        let names = unnamed.effects.intersects(Effects::PREPARE) && uses_names(&unnamed.verdict);
         let entry = Entry::forward(Expect::ParseUnnamed);
         let entry = match effect {
             Some(effect) => entry.with(effect),
@@ -208,8 +209,8 @@ impl Exchange<'_> {
         {
             return Some(step);
         }
-        let names = statement.effects.intersects(NAMING) && self.keeps_session();
-        names
+        let names = statement.effects.intersects(NAMING) && uses_names(&statement.verdict);
+        (names && self.keeps_session())
             .then(|| self.waits_to_lend(Effects::PREPARE, &statement.query))
             .flatten()
     }
@@ -228,8 +229,9 @@ impl Exchange<'_> {
                 .statements
                 .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         }
-        let _now = self.server.request_time;
-        self.lend_names(Effects::PREPARE, parse.query);
+        if uses_names(&statement.verdict) {
+            self.lend_names(Effects::PREPARE, parse.query);
+        }
         self.shared
             .statements
             .intern_for_one(parse.query, parse.types, &settings)
@@ -507,7 +509,8 @@ impl Exchange<'_> {
     /// Describe of an EXECUTE tells the rows of what it executes.
     fn describes_execute(&mut self, name: &[u8]) -> Option<Step> {
         let statement = self.client.statement(name);
-        let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE)).cloned()?;
+        let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE) && uses_names(&s.verdict));
+        let statement = statement.cloned()?;
         if !self.keeps_session() {
             return None;
         }

@@ -293,16 +293,17 @@ impl Pooler {
                 forward
             }
             (BackendTag::CommandComplete, Some(Expect::Execute | Expect::Query)) => {
+                let rolls_back = body.starts_with(b"ROLLBACK") && !server.is_guarded();
                 match body.first() {
                     Some(b'D') => self.command_complete(id, body),
                     Some(b'C') if body.starts_with(b"COMMIT") => self.committed(now, id),
-                    Some(b'R') if body.starts_with(b"ROLLBACK") => self.rolled_back(id),
+                    Some(b'R') if rolls_back => self.rolled_back(id),
                     Some(b'B') if server.begin_owed => self.begun(now, id),
                     _ => {}
                 }
                 let server = self.server_mut(id);
                 server.held.committed = body.starts_with(b"COMMIT");
-                server.held.rolled_back |= body.starts_with(b"ROLLBACK");
+                server.held.rolled_back |= rolls_back;
                 server.sync_among_copy_data = false;
                 if front == Some(Expect::Execute) {
                     server.queue.pop();
@@ -552,6 +553,11 @@ impl Pooler {
                     return Some(Passed::Skip);
                 }
             }
+            Ready::Makes => {
+                self.flush_run(id, run);
+                self.make_what_was_reset(now, id);
+                return Some(Passed::Skip);
+            }
             Ready::Told => {
                 self.flush_run(id, run);
                 if let Some(client) = server_link(self, id) {
@@ -650,6 +656,8 @@ impl Pooler {
             .front()
             .is_some_and(|e| e.effect.as_ref().is_some_and(|f| f.server_lost_all.is_some()));
         if tag == b"DISCARD ALL" {
+            let server = self.server_mut(id);
+            server.discarded_in = Some(server.queue.segments_answered());
             self.forgot_sequences(id);
             self.forget_explicit_settings(id);
         }
@@ -713,7 +721,10 @@ impl Pooler {
         if fields.is_refusal() {
             self.text_refused(id, &fields);
         }
-        self.rolled_back(id);
+        let guarded = self.server_mut(id).is_guarded();
+        if !guarded {
+            self.rolled_back(id);
+        }
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         let own = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
         server.begin_refused |= std::mem::take(&mut server.begin_owed) && server.queue.front().is_some_and(own);
@@ -770,6 +781,7 @@ impl Pooler {
             self.undo_refused(client, id, expect, effect);
         } else {
             server.copy_in = false;
+            let discarded = server.discarded_in == Some(server.queue.segments_answered());
             let taken = server.queue.take_to_sync();
             server.ignoring_to_sync = server.queue.is_empty();
             not_forgotten = server.forgets_sequences && !server.queue.executes_ours();
@@ -782,10 +794,13 @@ impl Pooler {
                 client.reset_among = None;
             }
             self.undo(client, id, taken);
+            if let Some(client) = client.filter(|_| discarded) {
+                self.between(now, client, id).makes_startup_values_later();
+            }
             let server = self.server_mut(id);
             // What is wrong with statements of our own, or with the transaction, is no answer to a Query.
             let of_statement = !matches!(fields.sqlstate, b"26000" | b"25P02");
-            let in_block = server.status != TransactionStatus::Idle && of_statement;
+            let in_block = server.status != TransactionStatus::Idle && of_statement && !guarded;
             let queue = &mut server.queue;
             let error = || if whole { bytes.to_vec() } else { in_short(&fields) };
             if queue.replace_behind_own_parse(in_block, error) {

@@ -57,28 +57,65 @@ impl ServerSide<'_> {
     }
 
     /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
-    fn lend(&mut self, own: &Arc<Statement>, since: Moment) {
+    fn lend(&mut self, own: &Arc<Statement>, since: Moment, guarded: bool) {
         self.own_name_comes(own.server_name());
         let held = &mut self.server.held;
-        match held.copy_mut(own.id).map(|copy| copy.good >= since) {
-            None => self.ensure_held(own),
-            Some(young) if !young || !held.usable(own.id) => self.prepare_anew(own),
-            Some(_) => {
-                held.touch(own.id);
-            }
+        if held.is_as_good_as(own.id, since) {
+            held.touch(own.id);
+            return;
+        }
+        let anew = held.copy_mut(own.id).is_some();
+        if guarded {
+            self.make_savepoint();
+        }
+        if anew {
+            self.prepare_anew(own);
+        } else {
+            self.ensure_held(own);
+        }
+        if guarded {
+            self.end_savepoint(own);
         }
     }
 
-    /// A server is to know statements by its client's own names.
-    pub(crate) fn lends(&mut self) {
-        let server = &mut *self.server;
-        server.lends_to = server.link;
-        self.pool.lends = true;
+    /// Whether what a text with these effects only may use is lent behind a savepoint: a statement that cannot be made again, as
+    /// its table is gone, must not fail the client's transaction.
+    fn lends_behind_savepoint(&self, effects: Effects) -> bool {
+        let server = &*self.server;
+        only_may_use(effects) && server.status == TransactionStatus::InTransaction && !server.queue.segment_open()
     }
 
-    /// Runs the PREPARE that a statement is, in statements and portals of our own.
-    pub(crate) fn prepare_by_sql(&mut self, statement: &Arc<Statement>, effect: Effect) {
+    /// Makes a savepoint in the client's transaction block, in a segment that [`ServerSide::end_savepoint`] ends.
+    fn make_savepoint(&mut self) {
+        let server = &mut *self.server;
+        let first = server.queue.segments_sent();
+        if server.guarded.end != first {
+            server.guarded.start = first;
+        }
+        let text = ["SAVEPOINT ", &*self.shared.own_statements.names.savepoint].concat();
+        self.run_text(text.as_bytes(), &[0, 0], Effect::default());
+    }
+
+    /// Leaves the transaction as it was at the savepoint, whether the statement could be prepared or not: what is prepared
+    /// stays, and its locks are released.
+    fn end_savepoint(&mut self, own: &Statement) {
+        let sync = || Entry::skip(Expect::Sync).using(own.id);
+        self.server.queue.push(sync());
+        self.send(|w| w.sync());
+        for verb in ["ROLLBACK TO ", "RELEASE "] {
+            let text = [verb, &*self.shared.own_statements.names.savepoint].concat();
+            self.run_text(text.as_bytes(), &[0, 0], Effect::default());
+        }
         let queue = &mut self.server.queue;
+        queue.push(sync());
+        self.server.guarded.end = queue.segments_sent();
+        self.send(|w| w.sync());
+    }
+
+    /// Runs a text of our own, or a PREPARE of a client's, in a statement and a portal of our own.
+    pub(crate) fn run_text(&mut self, text: &[u8], types: &[u8], effect: Effect) {
+        let queue = &mut self.server.queue;
+        queue.push(Entry::skip(Expect::Close));
         queue.push(Entry::skip(Expect::Close));
         queue.push(Entry::skip(Expect::Parse));
         queue.push(Entry::skip(Expect::Bind));
@@ -88,14 +125,22 @@ impl ServerSide<'_> {
         let preparing = &*self.shared.own_statements.names.preparing;
         self.shared.outbox.insert(self.id.into(), |bytes| {
             let mut writer = Writer::new(bytes);
-            // A Parse that failed in front of its Execute may have left it there.
+            // One that failed may have left them there: the portal until its transaction or savepoint has ended.
+            writer.close(b'P', preparing);
             writer.close(b'S', preparing);
-            writer.parse(preparing, &statement.query, &statement.types);
+            writer.parse(preparing, text, types);
             writer.bind_portal(preparing, preparing, &[]);
             writer.execute_portal(preparing);
             writer.close(b'P', preparing);
             writer.close(b'S', preparing);
         });
+    }
+
+    /// A server is to know statements by its client's own names.
+    pub(crate) fn lends(&mut self) {
+        let server = &mut *self.server;
+        server.lends_to = server.link;
+        self.pool.lends = true;
     }
 
     /// A client's name has ended, or has never meant anything: so has what its server knows by it, which may be the empty
@@ -119,14 +164,12 @@ impl Exchange<'_> {
     /// A text with these effects is about to run: what it may name is made available under the client's own names.
     pub(crate) fn lend_names(&mut self, effects: Effects, text: &[u8]) -> Mentioned {
         let mut mentioned = Mentioned::default();
-        for name in self.names_in(effects, text) {
-            let Some((own, since)) = self.own_statement(&name) else {
-                continue;
-            };
+        let guarded = self.to().lends_behind_savepoint(effects);
+        for (own, since) in self.own_statements_in(effects, text) {
             mentioned.effects |= self.effects_of_names_in(&own);
             self.to().names_given(&own, text, &mut mentioned);
             mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
-            self.to().lend(&own, since);
+            self.to().lend(&own, since, guarded);
             self.to().runs_names_in(&own);
         }
         // The statements to come depend on settings, too.
@@ -134,37 +177,40 @@ impl Exchange<'_> {
         mentioned
     }
 
-    /// Names are lent in a segment of the pooler's. Behind a segment of the client's that is not answered yet it could meet a
-    /// transaction that has failed, or be taken for the data of a copy: the text waits.
+    /// Names are lent in segments of the pooler's. Behind a segment of the client's that is not answered yet they could meet a
+    /// transaction that has failed, or be taken for the data of a copy: the text waits. So it does where names are lent behind
+    /// a savepoint, and the BEGIN of the block has not been answered.
     pub(crate) fn waits_to_lend(&mut self, effects: Effects, text: &[u8]) -> Option<Step> {
-        let queue = &self.server.queue;
-        if queue.segment_open() || !queue.client_segment_outstanding() {
+        let server = &*self.server;
+        let begins = server.is_beginning();
+        let waits = match begins {
+            true => only_may_use(effects),
+            false => !server.queue.segment_open() && server.queue.client_segment_outstanding(),
+        };
+        if !waits {
             return None;
         }
-        let names = self.names_in(effects, text);
-        if names.iter().all(|name| self.has_lent(name)) {
+        let names = self.own_statements_in(effects, text);
+        let held = &self.server.held;
+        if names.iter().all(|(own, since)| held.is_as_good_as(own.id, *since)) {
             return None;
+        }
+        if begins {
+            self.server.queue.push(Entry::skip(Expect::Sync));
+            self.ask(|w| w.sync());
         }
         self.client.waiting = Waiting::ForReplies;
         Some(Step::Wait)
     }
 
-    /// Whether a server knows a statement by its client's own name already.
-    fn has_lent(&self, name: &[u8]) -> bool {
-        let names = Some(&*self.client).and_then(|c| c.names.as_ref());
-        let Some(meaning) = names.and_then(|names| names.get(name)) else {
-            return true;
-        };
-        let held = Some(&*self.server).map(|s| &s.held);
-        let own = if meaning.statement.is_own() {
-            Some(&meaning.statement)
-        } else {
-            meaning.own.as_ref()
-        };
-        own.zip(held).is_some_and(|(own, held)| held.usable(own.id))
+    /// The statements of [`Exchange::names_in`] as servers know them by the client's own names; see
+    /// [`Exchange::own_statement`].
+    fn own_statements_in(&mut self, effects: Effects, text: &[u8]) -> Vec<(Arc<Statement>, Moment)> {
+        let names = self.names_in(effects, text);
+        names.iter().filter_map(|name| self.own_statement(name)).collect()
     }
 
-    /// What [`Pooler::lend_names`] would make available, without doing it.
+    /// What [`Exchange::lend_names`] would make available, without doing it.
     pub(crate) fn statements_mentioned(&self, effects: Effects, text: &[u8]) -> Vec<Arc<Statement>> {
         let names = self.names_in(effects, text);
         let client = &*self.client;
@@ -189,13 +235,15 @@ impl Exchange<'_> {
         if unfit || server.ignoring_to_sync || server.copy_in {
             return Vec::new();
         }
-        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline.
+        let begins = server.is_beginning();
+        let in_block = begins || server.status == TransactionStatus::InTransaction;
+        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline. PREPARE takes
+        // the snapshot of its transaction: SET TRANSACTION and LOCK must not come behind that.
         let mut found = if effects.intersects(Effects::STATEMENTS) {
             names.all()
         } else if naming {
             names.mentioned_in(text)
-        } else if server.queue.segment_open() || server.behind_begin == Some(server.queue.segments_sent()) {
-            // Nor directly behind a deferred BEGIN: a PREPARE that fails would fail the transaction.
+        } else if server.queue.segment_open() && !begins || in_block && pgweir_sql::begins_without_snapshot(text) {
             Vec::new()
         } else {
             names.made_by_sql()
@@ -258,11 +306,11 @@ impl Exchange<'_> {
     pub(crate) fn prepares(&mut self, name: &[u8], text: &[u8], mut effect: Effect) -> Effect {
         let server = &mut *self.server;
         let in_doubt = server.settings_in_doubt || server.local_in_doubt;
-        let client = &mut *self.client;
-        if client.statement(name).is_some() {
-            // Lent; the server refuses a second one.
+        if self.client.statement(name).is_some() {
+            self.take_name(name);
             return effect;
         }
+        let client = &mut *self.client;
         let settings = client.shape.parse_settings().clone();
         let statement = self
             .shared
@@ -285,6 +333,24 @@ impl Exchange<'_> {
     /// and an error where there must be one (in a failed transaction).
     pub(crate) fn deallocates(&mut self, name: &[u8], mut effect: Effect) -> Effect {
         effect.name = self.end_name(name).and_then(|e| e.name);
+        effect.server_loses = Some(self.make_empty(name));
+        effect
+    }
+
+    /// A PREPARE of a name that the client has given to something is about to run: the server refuses it, as it knows the name,
+    /// if only by an empty statement. What the client has prepared need not be one that can be made again.
+    pub(crate) fn take_name(&mut self, name: &[u8]) {
+        let held = &self.server.held;
+        let knows = held.own_named(name).is_some_and(|own| held.usable(own.id));
+        if !knows && !self.server.copy_in {
+            let empty = self.make_empty(name);
+            let now = self.shared.statements.now();
+            self.server.held.insert(empty, now);
+        }
+    }
+
+    /// Gives a client's name to an empty statement.
+    fn make_empty(&mut self, name: &[u8]) -> Arc<Statement> {
         let settings = self.client.shape.parse_settings().clone();
         let empty = self
             .shared
@@ -305,8 +371,7 @@ impl Exchange<'_> {
             writer.close(b'S', name);
             writer.parse(name, b"", &[0, 0]);
         });
-        effect.server_loses = Some(empty);
-        effect
+        empty
     }
 
     /// A server that has lent names was just linked to a client: what it knows by names that are not this client's, or not
@@ -327,4 +392,10 @@ impl Exchange<'_> {
             self.to().inject_close(&own);
         }
     }
+}
+
+/// Whether a text with these effects may use names that it need not mention: what code executes, and what the view of all
+/// statements shows.
+fn only_may_use(effects: Effects) -> bool {
+    effects.intersects(Effects::STATEMENTS) || !effects.intersects(Effects::PREPARE)
 }

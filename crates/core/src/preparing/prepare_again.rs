@@ -119,7 +119,8 @@ impl ServerSide<'_> {
             self.close_whatever(statement.server_name());
         }
         if statement.kind == Kind::Sql {
-            self.prepare_by_sql(statement, entry.effect.map(|e| *e).unwrap_or_default());
+            let effect = entry.effect.map(|e| *e).unwrap_or_default();
+            self.run_text(&statement.query, &statement.types, effect);
         } else {
             self.server.queue.push(entry);
             self.shared

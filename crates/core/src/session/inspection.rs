@@ -161,19 +161,19 @@ impl Exchange<'_> {
         if effects.intersects(Effects::SEQUENCE) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
         }
-        let ends = ends_statements(verdict);
-        if !ends {
-            let waits = self
-                .minds_sequences(message, of_text, effects, text)
-                .or_else(|| self.waits_to_lend(effects, text));
-            if waits.is_some() {
-                return waits;
-            }
+        if !ends_statements(verdict)
+            && let Some(step) = self.minds_sequences(message, of_text, effects, text)
+        {
+            return Some(step);
         }
-        let mut mentioned = if ends {
-            Mentioned::default()
-        } else {
+        let uses_names = uses_names(verdict);
+        if uses_names && let Some(step) = self.waits_to_lend(effects, text) {
+            return Some(step);
+        }
+        let mut mentioned = if uses_names {
             self.lend_names(effects, text)
+        } else {
+            Mentioned::default()
         };
         mentioned.effects |= self.effects_of_unknown(effects, verdict);
         let mut effects = self.to().prepare_for(effects | mentioned.effects, None);
@@ -286,18 +286,25 @@ impl Exchange<'_> {
         if effects.intersects(Effects::SEQUENCE) && self.keeps_session() && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
         }
-        let may_name = self.keeps_session() && !ends_statements(&statement.verdict);
-        if may_name {
-            let (of_text, text) = (statement.effects, &statement.query);
-            let waits = self
-                .minds_sequences(message, of_text, effects, text)
-                .or_else(|| self.waits_to_lend(effects, text));
-            if waits.is_some() {
-                return waits;
-            }
+        let (keeps, of_text, text) = (self.keeps_session(), statement.effects, &statement.query);
+        if keeps
+            && !ends_statements(&statement.verdict)
+            && let Some(step) = self.minds_sequences(message, of_text, effects, text)
+        {
+            return Some(step);
         }
-        let mut mentioned = if may_name {
-            self.lend_names(effects, &statement.query)
+        let uses_names = keeps && uses_names(&statement.verdict);
+        if uses_names && let Some(step) = self.waits_to_lend(effects, text) {
+            return Some(step);
+        }
+        if let pgweir_sql::Statement::Prepare(name) = &statement.verdict
+            && keeps
+            && self.client.statement(name).is_some()
+        {
+            self.take_name(name);
+        }
+        let mut mentioned = if uses_names {
+            self.lend_names(effects, text)
         } else {
             Mentioned::default()
         };
@@ -368,7 +375,7 @@ impl Exchange<'_> {
                 client.reset_among = Some(Box::new(returns));
                 client.waiting = Waiting::ForReplies;
             }
-            Ready::Passes | Ready::Told => {}
+            Ready::Passes | Ready::Makes | Ready::Told => {}
         }
         step
     }
@@ -387,6 +394,12 @@ fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effec
 fn ends_statements(verdict: &pgweir_sql::Statement) -> bool {
     use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
     matches!(verdict, Deallocate(_) | DeallocateAll | DiscardAll)
+}
+
+/// Whether a text, as a whole, may use what its client has prepared: PREPARE itself does not, and what it gives a name to runs
+/// later.
+pub(crate) fn uses_names(verdict: &pgweir_sql::Statement) -> bool {
+    !ends_statements(verdict) && !matches!(verdict, pgweir_sql::Statement::Prepare(_))
 }
 
 /// Whether a FunctionCall calls a function for large objects; its body begins with the function's number.

@@ -7,13 +7,14 @@
 //! A RESET among other statements of a Query may be undone by an error of theirs, so there the server's answer decides.
 
 use crate::base::ids::ServerId;
+use crate::base::reasons::Waiting;
 use crate::base::time::Time;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::session::session_state::difference;
 use crate::statements::prepared;
-use crate::upstream::reply_queue::{Entry, Expect, Ready};
+use crate::upstream::reply_queue::{Entry, Expect, Ready, To};
 use pgweir_sql::Returns;
 use pgweir_wire::Writer;
 use std::sync::Arc;
@@ -61,6 +62,25 @@ impl Exchange<'_> {
             Ready::Passes
         } else {
             Ready::Decides
+        }
+    }
+
+    /// A segment in which DISCARD ALL has run has failed, and with it the client's startup values that were made behind that, if
+    /// only by a cancel: they are made in a segment of their own. Where a probe follows, that finds it out; and the client may
+    /// have sent more already, which runs without them.
+    #[cold]
+    pub(crate) fn makes_startup_values_later(&mut self) {
+        let sent_more = !self.server.queue.is_one_whole_segment();
+        if sent_more || self.keeps_session() || !matches!(self.client.waiting, Waiting::No | Waiting::ForReplies) {
+            return;
+        }
+        if self.startup_values(&Returns::All).is_empty() {
+            return;
+        }
+        if let Some(sync) = self.server.queue.front_mut().filter(|e| e.to == To::Forward) {
+            sync.ready = Ready::Makes;
+            self.client.reset_among = Some(Box::new(Returns::All));
+            self.client.waiting = Waiting::ForReplies;
         }
     }
 

@@ -175,7 +175,6 @@ impl Exchange<'_> {
         } else {
             let server = &mut *self.server;
             server.queue.push(Entry::skip(Expect::Sync));
-            server.behind_begin = of_begin.then(|| server.queue.segments_sent());
             self.ask(|w| w.sync());
         }
         self.client.waiting = Waiting::ForReplies;

@@ -199,6 +199,11 @@ impl Held {
             .is_some_and(|c| !c.outdated && c.good >= self.doubted)
     }
 
+    /// Whether the server holds it with a plan that is no older than this moment, as far as can be told.
+    pub(crate) fn is_as_good_as(&self, id: u64, since: Moment) -> bool {
+        self.usable(id) && self.copies.peek(&id).is_some_and(|c| c.good >= since)
+    }
+
     /// Whether a Parse of it need not be asked of the server: temporary objects come and go with any statement.
     pub(crate) fn answers_parse(&self, statement: &Statement) -> bool {
         !self.temporary && statement.keeps && !statement.infers && self.usable(statement.id)

@@ -157,6 +157,8 @@ pub(crate) enum Ready {
     /// If its request was successful it is swallowed, as settings of the client's follow; otherwise what the server reports
     /// otherwise than the client was told is told before it.
     Decides,
+    /// It is swallowed whatever became of its request, as settings of the client's follow.
+    Makes,
     /// It stands for an earlier one; what the server reports otherwise than the client was told is told before it.
     Told,
 }

@@ -547,7 +547,11 @@ impl Session {
             }
             Statement::DoExecute(statement) => {
                 self.load_plpgsql();
-                self.run_utility(shared, *statement)?;
+                match self.plan(shared, Some(*statement)) {
+                    Plan::Cursor(mut cursor) => while self.next_row(&mut cursor)?.is_some() {},
+                    Plan::Utility(statement) => drop(self.run_utility(shared, statement)?),
+                    Plan::Empty => {}
+                }
                 "DO".into()
             }
             Statement::Vacuum => {

@@ -69,6 +69,9 @@ enum Place {
     Execute,
 }
 
+/// EXECUTE by code, of a name that is made by PREPARE only: others it may not find (docs/differences.md).
+const BY_CODE: &str = "do $$begin execute 'execute sp'; end$$";
+
 /// Settings that the server does not report, as the default of all versions.
 const UNREPORTED: [(&str, &[&str]); 6] = [
     ("work_mem", &["1MB", "100kB", "4MB"]),
@@ -396,7 +399,19 @@ impl Author {
     /// What works only where the session's objects are; only as a Query, because its columns are not known before it runs.
     fn use_of_session(&mut self) -> String {
         match self.random.below(6) {
-            0..=1 => self.pick(&["execute sp", "execute sp", "execute a", "execute b"]),
+            0 => {
+                let value = self.value();
+                let again = format!("prepare lost as select '{value}'");
+                self.pick(&[
+                    "execute sp",
+                    "execute sp",
+                    "execute a",
+                    "execute b",
+                    "execute lost",
+                    &again,
+                ])
+            }
+            1 => BY_CODE.into(),
             2..=3 => self.pick(&["fetch from hc", "fetch 2 from hc"]),
             4 => self.pick(&["select count(*) from tmp_a", "select count(*) from tmp_b"]),
             _ => self.shown(),
@@ -608,6 +623,10 @@ impl Author {
             self.push("Sync");
         }
         segments.push(self.take_bytes());
+        if self.has_session && self.random.percent(15) {
+            self.push(format!("Query \"{BY_CODE}\""));
+            segments.push(self.take_bytes());
+        }
         for _ in 0..self.random.below(4) {
             segments.push(self.segment(true));
         }
@@ -634,6 +653,9 @@ impl Author {
             return self.long_flight();
         }
         let transactions = self.mode != Mode::Statement;
+        if self.has_session && self.random.percent(4) {
+            return self.prepared_on_gone();
+        }
         match self.random.below(20) {
             0..=6 => Flight::of(vec![self.segment(true)]),
             7..=10 => {
@@ -708,6 +730,24 @@ impl Author {
         segments.push(self.take_bytes());
         for _ in 0..self.random.below(3) {
             segments.push(self.segment(true));
+        }
+        Flight::of(segments)
+    }
+
+    /// Prepares what cannot be made again on another server, as its table is gone. No text names it among other statements:
+    /// see docs/differences.md.
+    fn prepared_on_gone(&mut self) -> Flight {
+        let value = self.value();
+        let texts = [
+            "deallocate lost",
+            "create temp table tmp_gone (v text)",
+            &format!("prepare lost as select '{value}' from tmp_gone"),
+            "drop table tmp_gone",
+        ];
+        let mut segments = Vec::new();
+        for text in texts {
+            self.push(format!("Query \"{text}\""));
+            segments.push(self.take_bytes());
         }
         Flight::of(segments)
     }
