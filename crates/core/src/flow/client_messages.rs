@@ -30,6 +30,10 @@ impl Exchange<'_> {
         if server.ignoring_to_sync && message.tag != FrontendTag::Sync {
             return client.drop_message(message);
         }
+        if server.copy_in && is_request(message.tag) {
+            let message = format!("unexpected message type 0x{:02X} during COPY from stdin", message.tag as u8);
+            return self.fails(message, "expected CopyData, CopyDone or CopyFail".into());
+        }
         let pool = &mut *self.pool;
         let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if tracked
@@ -501,6 +505,12 @@ impl Pooler {
             self.release(now, server_id);
         }
     }
+}
+
+/// Whether a message asks for something: it ends a copy-in by an error.
+fn is_request(tag: FrontendTag) -> bool {
+    use FrontendTag::{Bind, Close, Describe, Execute, FunctionCall, Parse, Query};
+    matches!(tag, Query | Parse | Bind | Describe | Execute | Close | FunctionCall)
 }
 
 /// Whether a message uses or changes prepared statements; a Query destroys the unnamed one.

@@ -353,6 +353,11 @@ impl Pooler {
                 let begun = server.queue.enter_copy_in();
                 server.copy_in = !begun.ended;
                 server.sync_among_copy_data = begun.sync_among_data;
+                if begun.interrupted {
+                    self.flush_run(id, run);
+                    self.copy_interrupted(now, id);
+                    return Passed::Closed;
+                }
                 if matches!(server.phase, ServerPhase::Draining) {
                     self.end_what_client_began(id);
                 }
@@ -978,6 +983,20 @@ impl Pooler {
         self.clients
             .get(id.0)
             .is_some_and(|c| matches!(c.phase, ClientPhase::Login(_)))
+    }
+
+    /// A request was sent in front of the data of a copy, which the server takes for part of that. Which request is answered
+    /// by what is not known any more.
+    #[cold]
+    fn copy_interrupted(&mut self, now: Time, id: ServerId) {
+        if let Some(client) = server_link(self, id) {
+            let detail = "expected CopyData, CopyDone or CopyFail, got a request";
+            let message = "unexpected message during COPY from stdin";
+            self.fail_client(now, client, Trouble::ProtocolViolation, message, detail, "");
+        }
+        if self.servers.get(id.0).is_some() {
+            self.close_server(now, id, "a request among the data of a copy");
+        }
     }
 
     /// Bytes that no PostgreSQL sends: nothing on this connection can be trusted any more.

@@ -357,6 +357,8 @@ impl Exchange<'_> {
             .statements
             .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
         self.to().own_name_comes(name);
+        // If the server passes over all this, it still knows what it knew by that name.
+        self.to().close_own(name);
         self.to().lends();
         let server = &mut *self.server;
         // Neither can fail, in whatever transaction; but the server may pass over them.

@@ -114,6 +114,11 @@ impl ServerSide<'_> {
         // In front of a Query a Parse that fails must not take the Query along. A Sync commits what is left open behind a
         // Query inside a pipeline.
         let apart = (!then.is_empty() || statement.is_own()) && !open && !self.server.queried_in_pipeline;
+        if !then.is_empty() {
+            // In front of what may fail: what follows in the same write relies on it.
+            let set_back = self.shared.own_statements.set_back.clone();
+            self.ensure_held(&set_back);
+        }
         self.set_for_parse(&then);
         if statement.is_own() {
             self.close_whatever(statement.server_name());

@@ -170,6 +170,8 @@ pub(crate) struct CopyBegun {
     pub(crate) ended: bool,
     /// A Sync behind some of its data: swallowed, but not if the copy failed on that data.
     pub(crate) sync_among_data: bool,
+    /// A request stands among its data: the server takes it for a breach of protocol, and passes over it.
+    pub(crate) interrupted: bool,
 }
 
 impl Entry {
@@ -561,12 +563,18 @@ impl ReplyQueue {
         let mut begun = CopyBegun {
             ended: false,
             sync_among_data: false,
+            interrupted: false,
         };
         let mut data = self.entries.front().is_some_and(|e| e.data_behind);
         let end = self.entries.iter().skip(1).position(|e| e.expect == Expect::CopyEnd);
         begun.ended = end.is_some();
         let mut behind = self.entries.split_off(end.map_or(self.entries.len(), |at| at + 1));
         let before = self.entries.len();
+        let is_request = |e: &Entry| {
+            let is_none = matches!(e.expect, Expect::Sync | Expect::MalformedFlush | Expect::CopyEnd);
+            !is_none && e.to != To::Fake
+        };
+        begun.interrupted = self.entries.iter().skip(1).any(is_request);
         self.entries.retain(|e| {
             let swallowed = matches!(e.expect, Expect::Sync | Expect::MalformedFlush);
             begun.sync_among_data |= swallowed && data;
