@@ -142,6 +142,8 @@ impl Server {
             && !self.copy_in
             && !self.copy_both
             && self.passing == Passing::None
+            // Its end follows, and its client's.
+            && self.fatal.is_none()
     }
 
     /// Whether what its client sends next must wait for answers. A cancel that is meant for what was sent before could hit

@@ -89,6 +89,8 @@ impl ServerSide<'_> {
         }
         let now = self.shared.statements.now();
         if statement.is_own() {
+            // What the server knows by that name goes, unless it passes over all this.
+            self.close_own(statement.server_name());
             self.lends();
         }
         let server = &mut *self.server;
