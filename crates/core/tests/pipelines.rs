@@ -59,3 +59,46 @@ fn nothing_of_ours_ends_the_block_that_a_query_in_a_pipeline_leaves_open() {
     assert!(has(&told, "Parse"), "it is prepared again: {told:?}");
     assert!(!has(&told, "Sync"), "{told:?}");
 }
+
+/// Guards against a client that keeps its server for good: a server that reads the data of a copy takes a request for a breach
+/// of protocol and answers it with nothing else.
+#[test]
+fn a_request_among_the_data_of_a_copy_ends_its_client() {
+    type Sends = fn(&mut pgweir_wire::Writer<'_>);
+    let requests: [Sends; 3] = [
+        |w| w.query(b"select 1"),
+        |w| w.parse(b"s", b"select 1", NO_TYPES),
+        |w| w.execute(),
+    ];
+    for state in [
+        "session_state = full",
+        "session_state = pgbouncer\nmax_prepared_statements = 0",
+    ] {
+        for (request, before) in requests.into_iter().flat_map(|r| [(r, false), (r, true)]) {
+            let mut rig = Rig::new(&format!("default_pool_size = 1\n{state}"));
+            let (a, b) = (rig.client(), rig.client());
+            rig.says(a, |w| w.query(b"copy t from stdin"));
+            let server = rig.server_of(a).unwrap();
+            if before {
+                rig.says(a, request);
+            }
+            rig.says(server, |w| w.message(b'G', |b| b.extend([0, 0, 0])));
+            if !before {
+                rig.says(a, request);
+            }
+            let told = rig.told(a);
+            assert!(told.last().is_some_and(|l| l.contains("08P01")), "{told:?}");
+            rig.says(b, |w| w.query(b"select 2"));
+            if rig.server_of(b).is_none() && !rig.servers_log_in().is_empty() {
+                continue;
+            }
+            assert!(has(&rig.told(server), "CopyFail"));
+            rig.says(server, |w| {
+                w.error(&rig::error("57014", "COPY from stdin failed"));
+                w.ready_for_query(Idle);
+            });
+            rig.cancel_arrives(server);
+            assert_eq!(rig.server_of(b), Some(server), "it is free again");
+        }
+    }
+}

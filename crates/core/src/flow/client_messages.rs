@@ -31,7 +31,10 @@ impl Exchange<'_> {
             return client.drop_message(message);
         }
         if server.copy_in && is_request(message.tag) {
-            let message = format!("unexpected message type 0x{:02X} during COPY from stdin", message.tag as u8);
+            let message = format!(
+                "unexpected message type 0x{:02X} during COPY from stdin",
+                message.tag as u8
+            );
             return self.fails(message, "expected CopyData, CopyDone or CopyFail".into());
         }
         let pool = &mut *self.pool;

@@ -651,7 +651,11 @@ impl Pooler {
         // made there.
         let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
         let before = before.unwrap_or(&client.shape);
-        let was_made = |name: &str| value_in(before, name) != value_in(&server.base, name);
+        let was_made = |name: &str| {
+            let value = value_in(before, name);
+            // What connect_query makes is the server's own, and somebody's RESET may have taken it away long ago.
+            value != value_in(&server.base, name) && value != value_in(&server_shape, name)
+        };
         let at_startup = difference(&server.base, &client.base);
         let returned: Vec<(&str, Option<&str>, bool)> = at_startup
             .iter()
