@@ -333,6 +333,9 @@ impl Exchange<'_> {
             }
         }
         if names.statement.is_empty() {
+            if self.waits_for_unnamed() {
+                return Step::Wait;
+            }
             self.ensure_unnamed();
             self.to().may_change_settings(statement.as_ref());
             return self.plain(message, Expect::Bind);
@@ -460,6 +463,9 @@ impl Exchange<'_> {
             }) => {
                 if let Some(step) = self.describes_execute(b"") {
                     return step;
+                }
+                if self.waits_for_unnamed() {
+                    return Step::Wait;
                 }
                 self.ensure_unnamed();
                 let entry = Entry::forward(Expect::Describe);

@@ -5,6 +5,7 @@
 //! begun yet: an Execute of ours in the client's segment would make it a pipeline, in which SET LOCAL needs no
 //! transaction block and VACUUM is refused.
 
+use crate::base::reasons::Waiting;
 use crate::base::settings::PoolMode;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
@@ -110,12 +111,28 @@ impl ServerSide<'_> {
         self.parse_again(statement, statement.server_name(), types, entry, open);
     }
 
+    /// Whether a statement is prepared in a segment of its own, with these settings made for it. In front of a Query a Parse that
+    /// fails must not take the Query along. A Sync commits what is left open behind a Query inside a pipeline.
+    fn goes_apart(&self, statement: &Statement, settings: &[(Arc<str>, Arc<str>)], open: bool) -> bool {
+        (!settings.is_empty() || statement.is_own()) && !open && !self.server.queried_in_pipeline
+    }
+
+    /// Whether a statement would be prepared in a segment of its own behind one of the client's that is not answered: a cancel
+    /// that is meant for that could hit it.
+    #[cold]
+    fn would_go_apart_too_early(&mut self, statement: &Statement) -> bool {
+        let queue = &self.server.queue;
+        if queue.segment_open() || !queue.client_segment_outstanding() {
+            return false;
+        }
+        let settings = self.settings_to_parse_under(statement);
+        self.goes_apart(statement, &settings, false)
+    }
+
     /// A Parse of our own, under the settings that the statement was first parsed under.
     fn parse_again(&mut self, statement: &Arc<Statement>, name: &[u8], types: &[u8], entry: Entry, open: bool) {
         let then = self.settings_to_parse_under(statement);
-        // In front of a Query a Parse that fails must not take the Query along. A Sync commits what is left open behind a
-        // Query inside a pipeline.
-        let apart = (!then.is_empty() || statement.is_own()) && !open && !self.server.queried_in_pipeline;
+        let apart = self.goes_apart(statement, &then, open);
         if !then.is_empty() {
             // In front of what may fail: what follows in the same write relies on it.
             let set_back = self.shared.own_statements.set_back.clone();
@@ -254,6 +271,26 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
+    /// Whether the client's message waits, because the statement that it needs cannot be prepared now.
+    pub(crate) fn waits_to_prepare(&mut self, statement: &Statement) -> bool {
+        let waits = self.to().would_go_apart_too_early(statement);
+        if waits {
+            self.client.waiting = Waiting::ForReplies;
+        }
+        waits
+    }
+
+    /// The same of the unnamed statement.
+    pub(crate) fn waits_for_unnamed(&mut self) -> bool {
+        match &self.client.unnamed {
+            Some(statement) if self.server.unnamed != Unnamed::Statement(statement.id) => {
+                let statement = statement.clone();
+                self.waits_to_prepare(&statement)
+            }
+            _ => false,
+        }
+    }
+
     /// Makes sure that the server's unnamed statement is the client's, before it is used.
     pub(crate) fn ensure_unnamed(&mut self) {
         let client = &mut *self.client;

@@ -189,6 +189,9 @@ impl Exchange<'_> {
         }
         let (statement, types) = (meaning.statement.clone(), meaning.types.clone());
         let failed = server.status == TransactionStatus::Failed;
+        if matches!(need, Need::Parse | Need::Replan | Need::Check) && self.waits_to_prepare(&statement) {
+            return Use::Waits;
+        }
         match need {
             Need::Nothing => Use::GoesOn,
             Need::Refusal => Use::Refused,
