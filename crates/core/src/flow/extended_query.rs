@@ -633,6 +633,7 @@ impl Pooler {
     /// first, so that each finds what it left.
     pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {
         let mut restored = HashSet::new();
+        let answered = entries.iter().position(|e| e.to != To::Skip);
         for (at, entry) in entries.into_iter().enumerate().rev() {
             if entry.expect == Expect::Describe
                 && let Some(copy) = self
@@ -642,8 +643,9 @@ impl Pooler {
             {
                 copy.asked = false;
             }
-            // A Parse of our own says nothing about what the client would have been told.
-            let failed = at == 0 && entry.to != To::Skip;
+            // A Parse of our own says nothing about what the client would have been told; but a Query behind it has failed,
+            // and destroys the unnamed statement whatever becomes of it.
+            let failed = answered == Some(at) && (at == 0 || entry.expect == Expect::Query);
             self.undo_one(id, server_id, entry.expect, entry.effect, failed, &mut restored);
         }
         if let Some(server) = self.servers.get_mut(server_id.0) {

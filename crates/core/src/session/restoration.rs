@@ -246,6 +246,11 @@ impl Pooler {
             return Passed::Skip;
         }
         client.shape = server.shape.clone();
+        if let Some(error) = server.queue.error_behind_own_segment() {
+            // The end of a segment of ours tells it; on a server of its own the client would hear it behind the error.
+            Writer::new(error).parameter_status(name.as_bytes(), value.as_bytes());
+            return Passed::Skip;
+        }
         Passed::Forward
     }
 

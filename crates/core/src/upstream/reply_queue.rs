@@ -641,6 +641,20 @@ impl ReplyQueue {
         true
     }
 
+    /// Where a segment of ours that has failed is about to end: what the client gets instead of the error of its own message.
+    pub(crate) fn error_behind_own_segment(&mut self) -> Option<&mut Vec<u8>> {
+        if !self.own_sync_in_front() {
+            return None;
+        }
+        match &mut self.entries.iter_mut().find(|e| e.to != To::Skip)?.to {
+            To::Replace(replacement) => match &mut replacement.instead {
+                Instead::Error(error) => Some(error),
+                Instead::Named { .. } => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Drops markers at the front that nothing answers.
     #[inline]
     fn drop_copy_end(&mut self) {
