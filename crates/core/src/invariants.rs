@@ -101,7 +101,9 @@ impl Pooler {
             }
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
-                let owed = !server.queue.is_empty() || server.cancels_in_flight > 0 || server.ignoring_to_sync;
+                // That sequences are forgotten is the server's to say, in words that only a sound one finds.
+                let said = server.ignoring_to_sync || server.forgets_sequences;
+                let owed = !server.queue.is_empty() || server.cancels_in_flight > 0 || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }
             Waiting::ForListener { .. } => {

@@ -613,3 +613,26 @@ fn waiting_commands_work_by_the_extended_protocol_too() {
     assert_eq!(told.len(), 2);
     assert!(told[0].starts_with("Error F0000 ") && told[1] == "ReadyForQuery I");
 }
+
+/// Guards against a panic: the end of the last connection that counts may end the process, in the midst of the loss of a server
+/// whose client still seems linked to it.
+#[test]
+fn the_last_cancel_of_a_lost_server_may_end_the_process() {
+    for by in [Command::ShutdownWaitForClients, Command::ShutdownWaitForServers] {
+        let mut rig = Rig::new("");
+        let busy = rig.client_begins(&[("user", "u"), ("database", "db")]);
+        rig.servers_log_in();
+        let key = rig.key_told(busy);
+        rig.told(busy);
+        rig.says(busy, |w| w.query(b"select pg_sleep(10)"));
+        let server = rig.server_of(busy).unwrap();
+        rig.cancel_request(&key);
+        signal(&mut rig, by);
+        rig.server_dies(server);
+        assert!(
+            rig.told(busy)
+                .iter()
+                .any(|l| l.contains("08006") || l.contains("57P01"))
+        );
+    }
+}

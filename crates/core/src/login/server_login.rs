@@ -460,10 +460,11 @@ impl Pooler {
         if let Some(reading) = server.reading.take() {
             self.catalog_lost(now, pool_id, *reading);
         }
-        self.close_cancelling(now, std::mem::take(&mut server.cancelled_by));
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);
         }
+        // Only now: with the last of them the process may end, and with it whoever still seems linked to this server.
+        self.close_cancelling(now, std::mem::take(&mut server.cancelled_by));
         self.pause_progress(now);
         self.shutdown_progress(now);
         if !self.admin.is_ending() {
