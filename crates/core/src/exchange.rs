@@ -1,8 +1,8 @@
 //! A client and the server that it is linked to, looked up once for a message.
 
-use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::Step;
+use crate::base::reasons::Waiting;
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::pooler::Pooler;
@@ -29,12 +29,8 @@ pub(crate) struct Exchange<'a> {
 /// What others must do before a message is dealt with. It is looked at again then, unless the client is told that it fails.
 #[derive(Debug)]
 pub(crate) enum Wish {
-    /// The client is told what went wrong, and is closed where the table of errors says so.
-    Fail {
-        trouble: Trouble,
-        message: String,
-        detail: String,
-    },
+    /// The client has broken the protocol: it is told so and closed.
+    Fail { message: String, detail: String },
     /// It may be a call of pg_terminate_backend() or pg_cancel_backend(), which acts on another client.
     Signal,
     /// It needs a database without connections: idle servers are in its way.
@@ -65,6 +61,12 @@ impl Exchange<'_> {
         }
     }
 
+    /// The message is looked at again when the server has answered more.
+    pub(crate) fn waits_for_replies(&mut self) -> Step {
+        self.client.waiting = Waiting::ForReplies;
+        Step::Wait
+    }
+
     /// Something must be done by others first.
     #[cold]
     pub(crate) fn wishes(&mut self, wish: Wish) -> Step {
@@ -75,12 +77,7 @@ impl Exchange<'_> {
     /// The client has broken the protocol.
     #[cold]
     pub(crate) fn fails(&mut self, message: String, detail: String) -> Step {
-        let trouble = Trouble::ProtocolViolation;
-        self.wishes(Wish::Fail {
-            trouble,
-            message,
-            detail,
-        })
+        self.wishes(Wish::Fail { message, detail })
     }
 
     /// A text that may need a database without connections.

@@ -36,7 +36,7 @@ pub use known_names::{KnownNames, Passed, word_of, words};
 pub use returns::{Change, Returns};
 pub use scan::effects;
 pub use settings::{body_settings, constant_arguments, hidden_settings, setting_parameters};
-pub use signals::{Signal, SignalCall, SignalTarget, is_signal, may_be_signal, signal_call};
+pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 pub use split::{deallocated, statements};
 pub use statement::{Statement, classify};
 pub use verbs::{begins_without_snapshot, belongs_to_session};

@@ -47,8 +47,7 @@ impl Exchange<'_> {
                     || server.status == TransactionStatus::Failed && server.queue.client_segment_outstanding())
                 || message.tag == FrontendTag::Parse && server.awaits_settings())
         {
-            client.waiting = Waiting::ForReplies;
-            return Step::Wait;
+            return self.waits_for_replies();
         }
         pool.stats.bytes_received += message.bytes.len() as u64;
         let step = match message.tag {
@@ -78,7 +77,8 @@ impl Exchange<'_> {
             }
             FrontendTag::Flush => {
                 let step = self.forward(message);
-                self.answer_fakes();
+                // What need not wait for the server is said now.
+                self.to().give_fakes();
                 step
             }
             FrontendTag::CopyData => {
@@ -405,12 +405,8 @@ impl Pooler {
             self.tell_untold_pools();
             match wish {
                 Wish::CatalogRead => return step,
-                Wish::Fail {
-                    trouble,
-                    message,
-                    detail,
-                } => {
-                    self.fail_client(now, id, trouble, &message, &detail, "");
+                Wish::Fail { message, detail } => {
+                    self.fail_client(now, id, Trouble::ProtocolViolation, &message, &detail, "");
                     return Step::Closed;
                 }
                 Wish::Signal => {

@@ -6,7 +6,6 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::pin_reason::PinReason;
-use crate::base::reasons::Waiting;
 use crate::base::secret_names::could_be_ours;
 use crate::exchange::{Exchange, Wish};
 use crate::pooler::Pooler;
@@ -123,7 +122,7 @@ impl Exchange<'_> {
         self.forward(message)
     }
 
-    /// See [`Pooler::parse_naming`].
+    /// See [`Exchange::parse_naming`].
     #[cold]
     fn parse_unnamed_naming(&mut self, message: &Message<'_>, parse: Parse<'_>, entry: Entry) -> Step {
         if self.keeps_session() {
@@ -139,8 +138,7 @@ impl Exchange<'_> {
         if client.statement(parse.name).is_some() {
             return self.refuse_duplicate(message, parse);
         }
-        let probes = Some(&*self.server).is_some_and(|s| s.probe.is_some());
-        if probes || client.suspicion.is_some() || !client.pins.is_empty() {
+        if self.server.probe.is_some() || client.suspicion.is_some() || !client.pins.is_empty() {
             return self.parse_pinned(message, parse);
         }
         self.parse_shared(message, parse)
@@ -333,10 +331,9 @@ impl Exchange<'_> {
             }
         }
         if names.statement.is_empty() {
-            if self.waits_for_unnamed() {
-                return Step::Wait;
+            if let Some(step) = self.ensure_unnamed() {
+                return step;
             }
-            self.ensure_unnamed();
             self.to().may_change_settings(statement.as_ref());
             return self.plain(message, Expect::Bind);
         }
@@ -430,8 +427,7 @@ impl Exchange<'_> {
         let queue = &self.server.queue;
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
             // What it ends may not have been made.
-            self.client.waiting = Waiting::ForReplies;
-            return Step::Wait;
+            return self.waits_for_replies();
         }
         let effect = match ends {
             Some(Ends::All) => self.discard_all_statements(Effect::default()),
@@ -464,10 +460,9 @@ impl Exchange<'_> {
                 if let Some(step) = self.describes_execute(b"") {
                     return step;
                 }
-                if self.waits_for_unnamed() {
-                    return Step::Wait;
+                if let Some(step) = self.ensure_unnamed() {
+                    return step;
                 }
-                self.ensure_unnamed();
                 let entry = Entry::forward(Expect::Describe);
                 let entry = match &self.client.unnamed {
                     Some(statement) if statement.infers => entry.using(statement.id),

@@ -12,7 +12,6 @@ use crate::base::secret_names::PREFIX;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
-use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::server_side::ServerSide;
@@ -32,13 +31,6 @@ const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
 
 /// Why a server is not used again after [`Server::sync_among_copy_data`].
 const SYNC_AMONG_COPY_DATA: &str = "Sync among the data of a copy that failed";
-
-impl Exchange<'_> {
-    /// Flush: what need not wait for the server is said now.
-    pub(crate) fn answer_fakes(&mut self) {
-        self.to().give_fakes();
-    }
-}
 
 impl ServerSide<'_> {
     /// Gives the linked client the replies that the server was not asked for.

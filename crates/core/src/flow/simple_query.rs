@@ -1,7 +1,6 @@
 //! Query messages.
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
-use crate::base::reasons::Waiting;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::begins_code;
 use crate::statements::unnamed::Unnamed;
@@ -30,8 +29,8 @@ impl Exchange<'_> {
             _ => None,
         };
         if let Some(text) = text
-            && pgweir_sql::may_be_signal(text)
             && !self.granted.signal
+            && pgweir_sql::is_signal(text)
         {
             return self.wishes(Wish::Signal);
         }
@@ -44,10 +43,10 @@ impl Exchange<'_> {
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
         if tracked
             && let pgweir_sql::Statement::Prepare(_) = verdict
-            && Some(&*self.server).is_some_and(|s| s.queue.segment_outstanding() && s.awaits_settings())
+            && self.server.queue.segment_outstanding()
+            && self.server.awaits_settings()
         {
-            self.client.waiting = Waiting::ForReplies;
-            return Step::Wait;
+            return self.waits_for_replies();
         }
         // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
         // XX000, whoever sends it. Our own messages in front of the Query are no such case.
@@ -151,7 +150,7 @@ impl Exchange<'_> {
     /// What a Query may do that its client's prepared statements would feel; `found` is what its text may do, where that
     /// has been looked at. A text that is not there in full may do anything.
     fn may_do(&self, message: &Message<'_>, found: Option<Effects>) -> Effects {
-        let names = Some(&*self.client).and_then(|c| c.names.as_ref());
+        let names = self.client.names.as_ref();
         if names.is_none_or(|names| names.len() == 0) {
             Effects::NONE
         } else if let Some(found) = found {

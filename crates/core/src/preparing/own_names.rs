@@ -13,7 +13,6 @@
 
 use crate::base::message::Step;
 use crate::base::pin_reason::PinReason;
-use crate::base::reasons::Waiting;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
@@ -199,8 +198,7 @@ impl Exchange<'_> {
             self.server.queue.push(Entry::skip(Expect::Sync));
             self.ask(|w| w.sync());
         }
-        self.client.waiting = Waiting::ForReplies;
-        Some(Step::Wait)
+        Some(self.waits_for_replies())
     }
 
     /// The statements of [`Exchange::names_in`] as servers know them by the client's own names; see
@@ -296,7 +294,7 @@ impl Exchange<'_> {
     pub(crate) fn may_meet_prepare(&self) -> bool {
         let client = &*self.client;
         let suspicion = client.suspicion.as_ref();
-        let probe = Some(&*self.server).and_then(|s| s.probe.as_ref());
+        let probe = self.server.probe.as_ref();
         client.pins.contains(PinReason::PreparedStatements)
             || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
             || probe.is_some_and(|p| p.prepares)
@@ -360,19 +358,14 @@ impl Exchange<'_> {
         // If the server passes over all this, it still knows what it knew by that name.
         self.to().close_own(name);
         self.to().lends();
-        let server = &mut *self.server;
         // Neither can fail, in whatever transaction; but the server may pass over them.
-        server.queue.push(Entry::skip(Expect::Close));
+        self.to().close_whatever(name);
         let made = Effect {
             server_gains: Some(empty.clone()),
             ..Effect::default()
         };
-        server.queue.push(Entry::skip(Expect::Parse).with(made));
-        self.shared.outbox.insert(self.server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.close(b'S', name);
-            writer.parse(name, b"", &[0, 0]);
-        });
+        self.server.queue.push(Entry::skip(Expect::Parse).with(made));
+        self.ask(|w| w.parse(name, b"", &[0, 0]));
         empty
     }
 

@@ -5,7 +5,7 @@
 //! begun yet: an Execute of ours in the client's segment would make it a pipeline, in which SET LOCAL needs no
 //! transaction block and VACUUM is refused.
 
-use crate::base::reasons::Waiting;
+use crate::base::message::Step;
 use crate::base::settings::PoolMode;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
@@ -120,7 +120,7 @@ impl ServerSide<'_> {
     /// Whether a statement would be prepared in a segment of its own behind one of the client's that is not answered: a cancel
     /// that is meant for that could hit it.
     #[cold]
-    fn would_go_apart_too_early(&mut self, statement: &Statement) -> bool {
+    pub(crate) fn would_go_apart_too_early(&mut self, statement: &Statement) -> bool {
         let queue = &self.server.queue;
         if queue.segment_open() || !queue.client_segment_outstanding() {
             return false;
@@ -216,7 +216,7 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Gives settings the values that [`Pooler::set_for_parse`] has kept.
+    /// Gives settings the values that [`ServerSide::set_for_parse`] has kept.
     fn set_back(&mut self, settings: &[(Arc<str>, Arc<str>)]) {
         let statement = self.shared.own_statements.set_back.clone();
         for (name, _) in settings {
@@ -271,36 +271,19 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// Whether the client's message waits, because the statement that it needs cannot be prepared now.
-    pub(crate) fn waits_to_prepare(&mut self, statement: &Statement) -> bool {
-        let waits = self.to().would_go_apart_too_early(statement);
-        if waits {
-            self.client.waiting = Waiting::ForReplies;
-        }
-        waits
-    }
-
-    /// The same of the unnamed statement.
-    pub(crate) fn waits_for_unnamed(&mut self) -> bool {
-        match &self.client.unnamed {
-            Some(statement) if self.server.unnamed != Unnamed::Statement(statement.id) => {
-                let statement = statement.clone();
-                self.waits_to_prepare(&statement)
-            }
-            _ => false,
-        }
-    }
-
-    /// Makes sure that the server's unnamed statement is the client's, before it is used.
-    pub(crate) fn ensure_unnamed(&mut self) {
+    /// Makes sure that the server's unnamed statement is the client's, before it is used. `Some`: it cannot be prepared now.
+    pub(crate) fn ensure_unnamed(&mut self) -> Option<Step> {
         let client = &mut *self.client;
         let server = &mut *self.server;
         match &client.unnamed {
             Some(statement) if server.unnamed == Unnamed::Statement(statement.id) => {}
             Some(statement) => {
                 let statement = statement.clone();
-                server.unnamed = Unnamed::Statement(statement.id);
-                let open = server.queue.segment_open();
+                if self.to().would_go_apart_too_early(&statement) {
+                    return Some(self.waits_for_replies());
+                }
+                self.server.unnamed = Unnamed::Statement(statement.id);
+                let open = self.server.queue.segment_open();
                 let entry = Entry::skip(Expect::ParseUnnamed);
                 self.to().parse_again(&statement, b"", &statement.types, entry, open);
             }
@@ -317,5 +300,6 @@ impl Exchange<'_> {
                     .insert(self.server_id.into(), |b| Writer::new(b).close(b'S', b""));
             }
         }
+        None
     }
 }

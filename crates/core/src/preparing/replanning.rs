@@ -13,7 +13,6 @@
 
 use crate::base::ids::ServerId;
 use crate::base::message::{Message, Step};
-use crate::base::reasons::Waiting;
 use crate::base::secret_names::could_be_ours;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
@@ -155,7 +154,7 @@ impl Exchange<'_> {
     /// `described` is whether the client describes the portal that is bound.
     pub(crate) fn before_use(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let now = self.shared.statements.now();
-        let Some(meaning) = Some(&*self.client).and_then(|c| c.names.as_ref()?.get(name)) else {
+        let Some(meaning) = self.client.names.as_ref().and_then(|n| n.get(name)) else {
             return Use::GoesOn;
         };
         // Describe tells the client whatever the rows are.
@@ -189,18 +188,18 @@ impl Exchange<'_> {
         }
         let (statement, types) = (meaning.statement.clone(), meaning.types.clone());
         let failed = server.status == TransactionStatus::Failed;
-        if matches!(need, Need::Parse | Need::Replan | Need::Check) && self.waits_to_prepare(&statement) {
-            return Use::Waits;
+        if matches!(need, Need::Parse | Need::Replan | Need::Check) && self.to().would_go_apart_too_early(&statement) {
+            return self.use_waits();
         }
         match need {
             Need::Nothing => Use::GoesOn,
             Need::Refusal => Use::Refused,
-            Need::Answer => self.waits_for_replies(),
+            Need::Answer => self.use_waits(),
             // Its plan is never made anew by PostgreSQL, and describing it without its cursor would end the server.
             Need::Check if pgweir_sql::belongs_to_session(&statement.query) => Use::GoesOn,
             Need::Check if self.to().may_check() => {
                 self.to().check_plan(&statement);
-                self.waits_for_replies()
+                self.use_waits()
             }
             Need::Parse => {
                 self.to().ensure_held_with(&statement, types.as_ref());
@@ -218,7 +217,7 @@ impl Exchange<'_> {
     /// Another client's Parse of the same text got other types: this client's statement is no longer the same as that one's.
     #[cold]
     fn retype(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
-        let names = Some(&mut *self.client).and_then(|c| c.names.as_mut());
+        let names = self.client.names.as_mut();
         let meaning = names.and_then(|n| n.get_mut(name)).expect("looked up by the caller");
         let of = &meaning.statement;
         let statement = if of.is_private {
@@ -235,8 +234,8 @@ impl Exchange<'_> {
         }
     }
 
-    fn waits_for_replies(&mut self) -> Use {
-        self.client.waiting = Waiting::ForReplies;
+    fn use_waits(&mut self) -> Use {
+        self.waits_for_replies();
         Use::Waits
     }
 
@@ -250,7 +249,7 @@ impl Exchange<'_> {
         self.shared
             .outbox
             .insert(self.server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));
-        self.waits_for_replies()
+        self.use_waits()
     }
 
     /// A Bind whose rows would be others than the client was told. The server must see it fail, too.

@@ -217,7 +217,7 @@ impl Exchange<'_> {
         self.minds_sequences(message, of_text, effects, text)
     }
 
-    /// See [`Pooler::uses_sequences`]. What the statements do that the text names counts as well.
+    /// See [`Exchange::uses_sequences`]. What the statements do that the text names counts as well.
     fn minds_sequences(
         &mut self,
         message: &Message<'_>,

@@ -266,13 +266,13 @@ impl ServerSide<'_> {
         self.probe_with(&begin, &[]);
     }
 
-    /// Ends what [`Pooler::own_begin`] began.
+    /// Ends what [`ServerSide::own_begin`] began.
     pub(crate) fn own_commit(&mut self) {
         let commit = self.shared.own_statements.commit.clone();
         self.probe_with(&commit, &[]);
     }
 
-    /// Behind the Sync of what [`Pooler::own_begin`] began on a client's server: the client may have sent its next request,
+    /// Behind the Sync of what [`ServerSide::own_begin`] began on a client's server: the client may have sent its next request,
     /// which must not meet a failed transaction of the pooler's.
     pub(crate) fn own_rollback(&mut self) {
         if matches!(self.server.phase, ServerPhase::Linked) {

@@ -40,9 +40,7 @@ impl ServerSide<'_> {
 impl Exchange<'_> {
     /// The client's startup values that the server does not return to by itself.
     fn startup_values(&self, returns: &Returns) -> Vec<(Arc<str>, Arc<str>)> {
-        let (Some(client), Some(server)) = (Some(&*self.client), Some(&*self.server)) else {
-            return Vec::new();
-        };
+        let (client, server) = (&*self.client, &*self.server);
         if Arc::ptr_eq(&client.base, &server.base) {
             return Vec::new();
         }

@@ -38,7 +38,7 @@ pub(crate) struct Restoration {
 }
 
 impl ServerSide<'_> {
-    /// Begins a segment that [`Pooler::send_settings`] ends, unless it has begun. Nothing precedes a BEGIN in it: a BEGIN is
+    /// Begins a segment that [`ServerSide::send_settings`] ends, unless it has begun. Nothing precedes a BEGIN in it: a BEGIN is
     /// refused once anything has taken a snapshot, as Parse may.
     pub(crate) fn begin_restoring(&mut self) {
         let server = &mut *self.server;

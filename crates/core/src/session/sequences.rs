@@ -12,7 +12,7 @@
 use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
-use crate::base::reasons::{Acquired, Dropping, Waiting};
+use crate::base::reasons::{Acquired, Dropping};
 use crate::base::request::Request;
 use crate::base::slab::Slab;
 use crate::base::time::Time;
@@ -132,8 +132,7 @@ impl Exchange<'_> {
         }
         // What is still unanswered may fail the transaction, in which nothing can be forgotten.
         if server.forgets_sequences || server.queue.client_segment_outstanding() {
-            self.client.waiting = Waiting::ForReplies;
-            return Some(Step::Wait);
+            return Some(self.waits_for_replies());
         }
         if server.is_clean() {
             let shape = server.shape.clone();
@@ -177,8 +176,7 @@ impl Exchange<'_> {
             server.queue.push(Entry::skip(Expect::Sync));
             self.ask(|w| w.sync());
         }
-        self.client.waiting = Waiting::ForReplies;
-        Some(Step::Wait)
+        Some(self.waits_for_replies())
     }
 }
 
