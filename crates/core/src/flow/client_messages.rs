@@ -264,6 +264,7 @@ impl Pooler {
                     text.feed(&available[..bytes]);
                     if rest == 0 {
                         self.between(now, id, server_id).long_text_ends();
+                        self.tell_untold_pools();
                     }
                 }
                 self.shared.outbox.forward(server_id.into(), at..at + bytes);
