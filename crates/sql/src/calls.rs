@@ -87,18 +87,22 @@ fn behind_into(mut before: &[u8]) -> bool {
     loop {
         let rest = if let Some(quoted) = before.strip_suffix(b"\"") {
             match memrchr(b'"', quoted) {
-                Some(at) => &quoted[..at],
-                None => return false,
+                Some(at) if !look_up(&quoted[at + 1..]).is_doubtful() => &quoted[..at],
+                _ => return false,
             }
         } else {
             last_word(before).0
         };
+        // No name stands there, or a number in front of one.
+        if before[rest.len()..].first().is_none_or(u8::is_ascii_digit) {
+            return false;
+        }
         if let Some(schema) = rest.strip_suffix(b".") {
             before = schema;
             continue;
         }
         let (rest, lines) = without_space(rest);
-        return !lines && rest.len() < before.len() && last_word(rest).1.eq_ignore_ascii_case(b"into");
+        return !lines && last_word(rest).1.eq_ignore_ascii_case(b"into");
     }
 }
 
@@ -342,6 +346,19 @@ mod tests {
             assert!(!surely_harmless(text.as_bytes()), "{text}");
             assert!(of(text).intersects(Effects::CODE), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_no_plain_name_behind_into_is_looked_at() {
+        for text in [
+            "into .query_to_xmlselect (",
+            "into 1f(",
+            "into s.1f(",
+            "into \"query_to_xml\"(",
+        ] {
+            assert!(!surely_harmless(text.as_bytes()), "{text}");
+        }
+        assert!(surely_harmless(b"insert into s.t ("));
     }
 
     #[test]
