@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the pooler answers itself, in its own words: bytes that are no message of the protocol.
-const OWN_WORDS: [&str; 2] = ["malformed_messages", "unknown_message"];
+/// What the pooler answers itself, in its own words: bytes that break the protocol.
+const OWN_WORDS: [&str; 3] = ["copy_in_query", "malformed_messages", "unknown_message"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pieces {
