@@ -3,9 +3,9 @@
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::Step;
 use crate::base::reasons::Waiting;
+use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::client::Client;
-use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::server_side::ServerSide;
@@ -67,6 +67,14 @@ impl Exchange<'_> {
         Step::Wait
     }
 
+    /// The client may look again at a message that it held back until it knew what the message means.
+    pub(crate) fn replies_came(&mut self) {
+        if self.client.waiting == Waiting::ForReplies && self.client.reset_among.is_none() {
+            self.client.waiting = Waiting::No;
+            self.shared.requests.push_back(Request::Resume(self.id.into()));
+        }
+    }
+
     /// Something must be done by others first.
     #[cold]
     pub(crate) fn wishes(&mut self, wish: Wish) -> Step {
@@ -100,25 +108,5 @@ impl Exchange<'_> {
         self.shared
             .outbox
             .insert(self.id.into(), |bytes| write(&mut Writer::new(bytes)));
-    }
-}
-
-impl Pooler {
-    /// A client and a server that is linked to it.
-    #[inline]
-    pub(crate) fn between(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Exchange<'_> {
-        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
-        let pool = self.pools[server.pool as usize].as_mut();
-        Exchange {
-            now,
-            id,
-            server_id,
-            client: self.clients.get_mut(id.0).expect("the caller looked it up"),
-            pool: pool.expect("a server's pool lives"),
-            server,
-            shared: &mut self.shared,
-            wish: None,
-            granted: Granted::default(),
-        }
     }
 }

@@ -14,6 +14,7 @@
 mod base;
 mod catalog;
 mod client;
+mod contexts;
 mod exchange;
 mod flow;
 #[cfg(any(test, feature = "weaknesses"))]
@@ -24,6 +25,7 @@ mod operator;
 pub mod pooler;
 mod pools;
 mod preparing;
+mod reply;
 mod server;
 mod server_side;
 mod session;

@@ -1,7 +1,6 @@
 //! A server, its pool and what all share: what is enough to say something to the server.
 
 use crate::base::ids::ServerId;
-use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::shared::Shared;
@@ -21,20 +20,5 @@ impl ServerSide<'_> {
         self.shared
             .outbox
             .insert(self.id.into(), |bytes| write(&mut Writer::new(bytes)));
-    }
-}
-
-impl Pooler {
-    /// The side of a server that lives.
-    #[inline]
-    pub(crate) fn at(&mut self, id: ServerId) -> ServerSide<'_> {
-        let server = self.servers.get_mut(id.0).expect("a linked server lives");
-        let pool = self.pools[server.pool as usize].as_mut();
-        ServerSide {
-            id,
-            pool: pool.expect("a server's pool lives"),
-            server,
-            shared: &mut self.shared,
-        }
     }
 }

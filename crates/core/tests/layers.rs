@@ -18,9 +18,9 @@ const LAYERS: [&[&str]; 12] = [
     &["notify"],
     &["pools"],
     &["login"],
-    &["client", "exchange", "server", "server_side", "shared"],
+    &["client", "exchange", "reply", "server", "server_side", "shared"],
     &["flow"],
-    &["invariants", "operator", "pooler"],
+    &["contexts", "invariants", "operator", "pooler"],
 ];
 
 fn rank(module: &str) -> Option<usize> {

@@ -1,5 +1,6 @@
 //! Why something waits, what becomes of bytes, and what came of a wish: plain values that all layers speak of.
 
+use crate::base::deeds::Question;
 use crate::base::ids::ServerId;
 use crate::base::time::Time;
 
@@ -69,6 +70,8 @@ pub(crate) enum Passed {
     NeedBytes,
     /// The server is gone.
     Closed,
+    /// What the pooler's answer to this says.
+    Asks(Question),
 }
 
 /// What became of a client's wish for a server.

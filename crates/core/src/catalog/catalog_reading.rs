@@ -11,15 +11,16 @@
 //! when a server was lost, and after RECONNECT and KILL. It is read again for what others may have changed when a server
 //! logs in and what is known is older than [`AGE_MAX`].
 
+use crate::base::deeds::Deed;
 use crate::base::ids::ServerId;
-use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::pool_id::PoolId;
 use crate::base::request::LogLevel;
-use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::catalog::code::{Catalog, Draft};
 use crate::catalog::known_code::Known;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
+use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
@@ -222,6 +223,29 @@ impl ServerSide<'_> {
     }
 }
 
+impl Reading {
+    /// A whole row of the catalog.
+    pub(crate) fn row(&mut self, message: &[u8]) {
+        self.rows += 1;
+        let understood = backend::data_row(&message[HEADER_BYTES..]).is_ok_and(|row| self.draft.add_row(&row));
+        if !understood {
+            self.fails(b"", b"a row of another shape than expected");
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// A transaction has ended that may have made something that runs code.
+    #[cold]
+    pub(crate) fn note_definitions(&mut self) {
+        // Requests behind it may make more.
+        self.server.defines = !self.server.queue.is_empty();
+        if self.shared.settings.keeps_sessions && self.pool.shares_sessions() {
+            self.deeds.push(Deed::DoubtCatalog);
+        }
+    }
+}
+
 impl Pooler {
     /// Whether a reading is due and a free server may do it, which may be claimed by the client that had it last.
     pub(crate) fn may_read_now(&self, now: Time, pool_id: PoolId, claimed: bool) -> bool {
@@ -231,10 +255,7 @@ impl Pooler {
 
     /// Whether the servers of a pool pass from session to session, each of which is kept.
     pub(crate) fn shares_sessions(&self, pool_id: PoolId) -> bool {
-        let pool = self.pool(pool_id);
-        self.shared.settings.keeps_sessions
-            && pool.settings.mode != PoolMode::Session
-            && pool.key.kind == PoolKind::Clients
+        self.shared.settings.keeps_sessions && self.pool(pool_id).shares_sessions()
     }
 
     /// A server of this pool has logged in, or the pool has other settings: what is known of its database may be too old.
@@ -269,20 +290,6 @@ impl Pooler {
         }
     }
 
-    /// A transaction has ended that may have made something that runs code.
-    #[cold]
-    pub(crate) fn note_definitions(&mut self, now: Time, server_id: ServerId) {
-        let Some(server) = self.servers.get_mut(server_id.0) else {
-            return;
-        };
-        // Requests behind it may make more.
-        server.defines = !server.queue.is_empty();
-        let pool_id = server.pool;
-        if self.shares_sessions(pool_id) {
-            self.doubt_catalog(now, pool_id);
-        }
-    }
-
     /// A server without a client is free: it reads the catalog, if that is due. Says whether it does.
     #[cold]
     pub(crate) fn read_catalog(&mut self, now: Time, server_id: ServerId) -> bool {
@@ -308,18 +315,6 @@ impl Pooler {
         self.tell_pools(&database);
         self.at(server_id).send_catalog_reading(now, version);
         true
-    }
-
-    /// A whole row of the catalog.
-    pub(crate) fn catalog_row(&mut self, server_id: ServerId, message: &[u8]) {
-        let Some(reading) = self.servers.get_mut(server_id.0).and_then(|s| s.reading.as_mut()) else {
-            return;
-        };
-        reading.rows += 1;
-        let understood = backend::data_row(&message[HEADER_BYTES..]).is_ok_and(|row| reading.draft.add_row(&row));
-        if !understood {
-            reading.fails(b"", b"a row of another shape than expected");
-        }
     }
 
     /// The segment that reads the catalog has ended: the server is free.

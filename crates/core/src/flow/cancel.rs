@@ -13,6 +13,7 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::ClientPhase;
 use crate::pooler::Pooler;
+use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
@@ -42,6 +43,23 @@ impl ServerSide<'_> {
             server.cancels_in_flight += 1;
             self.shared.requests.push_back(Request::Cancel { server: self.id, key });
         }
+    }
+
+    /// A cancel that had to wait: its segment may be at work now, or over. Whether it is over.
+    pub(crate) fn cancel_what_was_wanted(&mut self) -> bool {
+        let server = &mut *self.server;
+        let Some(segment) = server.cancel_wanted else {
+            return false;
+        };
+        let at = server.queue.segments_answered();
+        let is_over = segment < at || server.queue.is_empty();
+        if is_over {
+            server.cancel_wanted = None;
+        } else if segment == at && server.cancels_in_flight == 0 && server.may_cancel_begin() {
+            server.cancel_wanted = None;
+            self.send_cancel();
+        }
+        is_over
     }
 }
 
@@ -135,23 +153,6 @@ impl Pooler {
         server.cancel_wanted = Some(segment);
     }
 
-    /// A cancel that had to wait: its segment may be at work now, or over.
-    pub(crate) fn cancel_what_was_wanted(&mut self, now: Time, server_id: ServerId) {
-        let Some(server) = self.servers.get_mut(server_id.0) else {
-            return;
-        };
-        let Some(segment) = server.cancel_wanted else { return };
-        let at = server.queue.segments_answered();
-        let is_over = segment < at || server.queue.is_empty();
-        if is_over {
-            server.cancel_wanted = None;
-            self.end_cancelling(now, server_id);
-        } else if segment == at && server.cancels_in_flight == 0 && server.may_cancel_begin() {
-            server.cancel_wanted = None;
-            self.at(server_id).send_cancel();
-        }
-    }
-
     /// Ends the wait of a client: the request at the front of what it has sent fails, up to its ReadyForQuery. So does the
     /// transaction that no server has begun yet.
     fn cancel_waiting(&mut self, now: Time, id: ClientId) {
@@ -193,9 +194,15 @@ impl Pooler {
             ServerPhase::Draining => self.drained(now, server_id),
             // What the pooler wanted to ask has waited.
             ServerPhase::Linked => {
-                self.make_what_was_reset(now, server_id);
-                self.cancel_what_was_wanted(now, server_id);
-                self.replies_came(server_id);
+                if let Some(mut exchange) = self.replying(now, server_id).as_mut().and_then(Reply::exchange) {
+                    exchange.make_what_was_reset();
+                }
+                if self.at(server_id).cancel_what_was_wanted() {
+                    self.end_cancelling(now, server_id);
+                }
+                if let Some(mut reply) = self.replying(now, server_id) {
+                    reply.replies_came();
+                }
                 self.release_if_clean(now, server_id);
             }
             _ => {}

@@ -492,7 +492,8 @@ impl Pooler {
         let (client_id, mut pinned) = (server.link, !client.pins.is_empty());
         let suspected = client.suspicion.is_some() || self.shared.settings.probe_always;
         if suspected {
-            if self.probe(now, server_id) {
+            let exchange = client_id.map(|id| self.between(now, id, server_id));
+            if exchange.is_some_and(|mut exchange| exchange.probe()) {
                 return;
             }
             pinned = client_id

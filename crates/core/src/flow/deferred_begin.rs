@@ -12,7 +12,6 @@ use crate::base::message::{Message, Messages, Step};
 use crate::base::reasons::Passed;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
-use crate::flow::server_messages::skip_and_release_if;
 use crate::pooler::Pooler;
 use crate::session::deferred_begin::{By, DeferredBegin};
 use crate::upstream::reply_queue::{Entry, Expect, To};
@@ -225,20 +224,13 @@ impl Pooler {
         }
     }
 
-    /// The server has begun the transaction, or refused to: what follows may be cancelled.
-    #[cold]
-    pub(crate) fn begun(&mut self, now: Time, server_id: ServerId) {
-        self.server_mut(server_id).begin_owed = false;
-        self.cancel_what_was_wanted(now, server_id);
-    }
-
     /// The ReadyForQuery behind a deferred BEGIN that the server has refused: the client believes that it is in a transaction,
     /// and is told that this has failed. Where the ReadyForQuery is not the client's, it will be when it asks for something.
     #[cold]
     pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId, of_client: bool) -> Passed {
         let link = self.server_mut(server_id).link;
         let Some(id) = link.filter(|id| self.clients.get(id.0).is_some()) else {
-            return skip_and_release_if(self.server_mut(server_id).queue.is_empty());
+            return Passed::skip_and_release_if(self.server_mut(server_id).queue.is_empty());
         };
         self.client_mut(id).deferred_begin = Some(DeferredBegin {
             since: now,

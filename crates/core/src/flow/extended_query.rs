@@ -3,18 +3,15 @@
 //! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
 //! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
 
-use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::secret_names::could_be_ours;
 use crate::exchange::{Exchange, Wish};
-use crate::pooler::Pooler;
 use crate::preparing::replanning::Use;
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::session::inspection::uses_names;
 use crate::statements::ends::Ends;
-use crate::statements::held::Moment;
 use crate::statements::parse_settings::ParseSettings;
 use crate::statements::prepared::{Bound, Kind, Meaning, Statement, StatementTable};
 use crate::statements::unnamed::Unnamed;
@@ -22,7 +19,6 @@ use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead, To};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Effects of statements that name others.
@@ -620,95 +616,6 @@ impl Exchange<'_> {
         }
         let detail = format!("expected at most {NAMES_BYTES_MAX} bytes, got {}", message.total);
         Err(self.fails("name is too long".into(), detail))
-    }
-}
-
-impl Pooler {
-    /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones
-    /// first, so that each finds what it left.
-    pub(crate) fn undo(&mut self, id: Option<ClientId>, server_id: ServerId, entries: Vec<Entry>) {
-        let mut restored = HashSet::new();
-        let answered = entries.iter().position(|e| e.to != To::Skip);
-        for (at, entry) in entries.into_iter().enumerate().rev() {
-            if entry.expect == Expect::Describe
-                && let Some(copy) = self
-                    .servers
-                    .get_mut(server_id.0)
-                    .and_then(|s| s.held.copy_mut(entry.uses))
-            {
-                copy.asked = false;
-            }
-            // A Parse of our own says nothing about what the client would have been told; but a Query behind it has failed,
-            // and destroys the unnamed statement whatever becomes of it.
-            let failed = answered == Some(at) && (at == 0 || entry.expect == Expect::Query);
-            self.undo_one(id, server_id, entry.expect, entry.effect, failed, &mut restored);
-        }
-        if let Some(server) = self.servers.get_mut(server_id.0) {
-            server.queue.gains_nothing_of(&restored);
-        }
-    }
-
-    /// The same of one request that was refused.
-    pub(crate) fn undo_refused(
-        &mut self,
-        id: Option<ClientId>,
-        server_id: ServerId,
-        expect: Expect,
-        effect: Option<Box<Effect>>,
-    ) {
-        let mut restored = HashSet::new();
-        self.undo_one(id, server_id, expect, effect, true, &mut restored);
-        if let Some(server) = self.servers.get_mut(server_id.0) {
-            server.queue.gains_nothing_of(&restored);
-        }
-    }
-
-    /// Statements that the server has not lost after all are added to `restored`.
-    fn undo_one(
-        &mut self,
-        id: Option<ClientId>,
-        server_id: ServerId,
-        expect: Expect,
-        effect: Option<Box<Effect>>,
-        failed: bool,
-        all_restored: &mut HashSet<u64>,
-    ) {
-        let client = id.and_then(|id| self.clients.get_mut(id.0));
-        let Some(server) = self.servers.get_mut(server_id.0) else {
-            return;
-        };
-        let effect = effect.map(|e| *e).unwrap_or_default();
-        if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
-            server.unnamed = Unnamed::Foreign;
-        }
-        if let Some(statement) = effect.server_gains {
-            server.held.remove(statement.id);
-        }
-        if let Some(statement) = effect.server_loses {
-            server.held.insert(statement, Moment::default());
-        }
-        for statement in effect.server_lost_all.unwrap_or_default() {
-            all_restored.insert(statement.id);
-            server.held.insert(statement, Moment::default());
-        }
-        let Some(client) = client else { return };
-        if let Some((name, before)) = effect.name {
-            client.names_mut().set(&name, before);
-        }
-        if let Some((name, told)) = effect.describes
-            && let Some(meaning) = client.names_mut().get_mut(&name)
-        {
-            meaning.told = meaning.told.or(told);
-        }
-        for (name, statement) in effect.names_lost_all.into_iter().flatten() {
-            client.names_mut().set(&name, Some(statement));
-        }
-        if expect == Expect::ParseUnnamed && failed {
-            // A Parse that fails has already dropped the unnamed statement.
-            client.unnamed = None;
-        } else if let (Some(before), false) = (effect.unnamed, expect == Expect::Query && failed) {
-            client.unnamed = before;
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
-use pgweir_wire::{ErrorFields, TransactionStatus};
+use pgweir_wire::TransactionStatus;
 use std::time::Duration;
 
 /// How long something of the pooler's own may take on a server whose client has left, before it is cancelled.
@@ -26,6 +26,21 @@ impl ServerSide<'_> {
         server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
         server.queue.push(Entry::skip(Expect::Query));
         self.send(|w| w.query(query.as_bytes()));
+    }
+
+    /// Sends the CopyFail and the Sync that the client would have sent in the end.
+    pub(crate) fn end_what_client_began(&mut self) {
+        let owes_sync = self.server.ignoring_to_sync || self.server.queue.segment_open();
+        if self.server.copy_in {
+            self.server.copy_in = false;
+            self.send(|w| w.copy_fail("client disconnected"));
+        }
+        if owes_sync {
+            self.server.ignoring_to_sync = false;
+            // It ends what the client began: a cancel may hit it.
+            self.server.queue.push(Entry::forward(Expect::Sync));
+            self.send(|w| w.sync());
+        }
     }
 }
 
@@ -58,30 +73,13 @@ impl Pooler {
         }
         server.phase = ServerPhase::Draining;
         server.since = now;
-        self.end_what_client_began(id);
+        self.at(id).end_what_client_began();
         if self.server_mut(id).queue.is_empty() {
             self.drained(now, id);
         } else {
             self.cancel_running(id);
         }
         self.end_cancelling(now, id);
-    }
-
-    /// Sends the CopyFail and the Sync that the client would have sent in the end.
-    pub(crate) fn end_what_client_began(&mut self, id: ServerId) {
-        let server = self.server_mut(id);
-        let owes_sync = server.ignoring_to_sync || server.queue.segment_open();
-        if server.copy_in {
-            server.copy_in = false;
-            self.send(id, |w| w.copy_fail("client disconnected"));
-        }
-        if owes_sync {
-            let server = self.server_mut(id);
-            server.ignoring_to_sync = false;
-            // It ends what the client began: a cancel may hit it.
-            server.queue.push(Entry::forward(Expect::Sync));
-            self.send(id, |w| w.sync());
-        }
     }
 
     /// Cancels what a server without a client is working on. What the pooler has asked it may end by itself.
@@ -154,10 +152,10 @@ impl Pooler {
     }
 
     /// A query of our own has failed.
-    pub(crate) fn own_query_failed(&mut self, now: Time, id: ServerId, fields: &ErrorFields<'_>) {
+    pub(crate) fn own_query_failed(&mut self, now: Time, id: ServerId, message: &[u8]) {
         let Some(server) = self.servers.get(id.0) else { return };
         if matches!(server.phase, ServerPhase::Listening) {
-            return self.listener_refuses(id, fields.message);
+            return self.listener_refuses(id, message);
         }
         let reason = match server.phase {
             ServerPhase::Resetting => "reset query failed",
@@ -166,7 +164,7 @@ impl Pooler {
             ServerPhase::ConnectQuery => "connect query failed",
             _ => return,
         };
-        let text = format!("{id}: {reason}: {}", String::from_utf8_lossy(fields.message));
+        let text = format!("{id}: {reason}: {}", String::from_utf8_lossy(message));
         self.log(crate::base::request::LogLevel::Warning, text);
         if !matches!(self.server_mut(id).phase, ServerPhase::ConnectQuery) {
             self.close_server(now, id, reason);

@@ -73,6 +73,25 @@ impl std::fmt::Debug for Login {
 }
 
 impl Login {
+    /// A row of auth_query: user name and secret.
+    pub(crate) fn captured_row(&mut self, message: &[u8], whole: bool) {
+        let Some(Stage::AuthQuery(_, found)) = &mut self.stage else {
+            return;
+        };
+        if !whole || message.first() != Some(&b'D') || found.is_some() {
+            return;
+        }
+        let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
+            return;
+        };
+        if row.first().copied().flatten() != Some(self.wishes.user.as_bytes()) {
+            return;
+        }
+        // A user without a password exists, but nothing it says will be right.
+        let secret = row.get(1).copied().flatten().unwrap_or_default();
+        *found = Some(Secret::parse(secret).ok());
+    }
+
     pub(crate) fn new(wishes: Wishes, version: ProtocolVersion) -> Self {
         Login {
             wishes,
@@ -515,33 +534,6 @@ impl Pooler {
         let shape = self.server_mut(server_id).shape.clone();
         let target = self.shared.shape_with(&shape, set);
         self.between(now, id, server_id).confirm_first(set, target);
-    }
-
-    /// A row of auth_query: user name and secret.
-    pub(crate) fn captured_row(&mut self, server_id: ServerId, message: &[u8], whole: bool) {
-        let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
-            return;
-        };
-        let Some(Login {
-            stage: Some(Stage::AuthQuery(_, found)),
-            wishes,
-            ..
-        }) = self.login_mut(id)
-        else {
-            return;
-        };
-        if !whole || message.first() != Some(&b'D') || found.is_some() {
-            return;
-        }
-        let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
-            return;
-        };
-        if row.first().copied().flatten() != Some(wishes.user.as_bytes()) {
-            return;
-        }
-        // A user without a password exists, but nothing it says will be right.
-        let secret = row.get(1).copied().flatten().unwrap_or_default();
-        *found = Some(Secret::parse(secret).ok());
     }
 
     /// auth_query is through.

@@ -325,7 +325,11 @@ impl Pooler {
                     self.login_failed(now, id, failure);
                 }
             },
-            Some(BackendTag::ParameterStatus) => drop(self.parameter_status(id, body)),
+            Some(BackendTag::ParameterStatus) => {
+                if let Some(mut reply) = self.replying(now, id) {
+                    reply.parameter_status(body);
+                }
+            }
             Some(BackendTag::BackendKeyData) => server.cancel_key = CancelKey::read(body).ok(),
             Some(BackendTag::NoticeResponse | BackendTag::NegotiateProtocolVersion) => {}
             Some(BackendTag::ErrorResponse) => {

@@ -269,7 +269,7 @@ impl Pooler {
     }
 
     /// UNLISTEN inside a transaction that has committed, of channels that the listener hears.
-    fn apply_unlistened(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn apply_unlistened(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let unlistened = std::mem::take(&mut channels.unlistened);
         if unlistened.is_empty() {
@@ -285,22 +285,6 @@ impl Pooler {
         channels.heard = kept;
         if let Some(listener) = channels.listener {
             self.stop_hearing(now, listener, id, gone);
-        }
-    }
-
-    /// What the client has done so far in its transaction is committed.
-    pub(crate) fn committed(&mut self, now: Time, server_id: ServerId) {
-        if let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) {
-            self.apply_unlistened(now, id);
-        }
-    }
-
-    /// The client's transaction has failed or been rolled back, if only to a savepoint: it hears what it has heard, as
-    /// which UNLISTEN stood behind which savepoint is not known.
-    pub(crate) fn rolled_back(&mut self, server_id: ServerId) {
-        let id = self.servers.get(server_id.0).and_then(|s| s.link);
-        if let Some(channels) = id.and_then(|id| self.channels_mut(id)) {
-            channels.unlistened.clear();
         }
     }
 

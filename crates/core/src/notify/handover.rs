@@ -25,6 +25,7 @@ use crate::base::time::Time;
 use crate::notify::channels::{ChannelName, Channels, Notification};
 use crate::notify::listener::ListenerId;
 use crate::pooler::Pooler;
+use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Statement;
@@ -158,6 +159,20 @@ impl ServerSide<'_> {
     }
 }
 
+impl Reply<'_> {
+    /// A channel that the server listens to.
+    pub(crate) fn channel_row(&mut self, message: &[u8]) {
+        let Some(channels) = self.client().and_then(|client| client.channels.as_mut()) else {
+            return;
+        };
+        if let (Moving::Asking { names, .. }, Ok(row)) =
+            (&mut channels.moving, backend::data_row(&message[HEADER_BYTES..]))
+        {
+            names.extend(row.first().copied().flatten().map(ChannelName::from));
+        }
+    }
+}
+
 impl Pooler {
     /// The client is between transactions, and its server listens for it: the next step towards the listener.
     pub(crate) fn move_on(&mut self, now: Time, server_id: ServerId) {
@@ -204,19 +219,6 @@ impl Pooler {
         self.at(server_id).end_own_segment();
         if deferrable {
             self.at(server_id).own_rollback();
-        }
-    }
-
-    /// A channel that the server listens to.
-    pub(crate) fn channel_row(&mut self, server_id: ServerId, message: &[u8]) {
-        let id = self.servers.get(server_id.0).and_then(|s| s.link);
-        let Some(channels) = id.and_then(|id| self.channels_mut(id)) else {
-            return;
-        };
-        if let (Moving::Asking { names, .. }, Ok(row)) =
-            (&mut channels.moving, backend::data_row(&message[HEADER_BYTES..]))
-        {
-            names.extend(row.first().copied().flatten().map(ChannelName::from));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Pools: one per database and user, and more where clients ask for settings that only a new connection can have.
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{LoginFailure, PoolKey, StartupValue};
+use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind, StartupValue};
 use crate::base::request::Endpoint;
 use crate::base::settings::{PoolMode, PoolSettings};
 use crate::base::stats::Stats;
@@ -65,6 +65,11 @@ impl Pool {
     /// Whether its clients' sessions may go from server to server.
     pub(crate) fn keeps_sessions(&self) -> bool {
         self.settings.mode != PoolMode::Session && !self.key.kind.is_replication()
+    }
+
+    /// Whether its servers pass from session to session of clients.
+    pub(crate) fn shares_sessions(&self) -> bool {
+        self.settings.mode != PoolMode::Session && self.key.kind == PoolKind::Clients
     }
 
     pub(crate) fn new(now: Time, key: PoolKey, settings: PoolSettings, credential: pgweir_auth::Credential) -> Self {

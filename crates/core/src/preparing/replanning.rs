@@ -11,11 +11,10 @@
 //! be put in front, because something has been executed or a transaction is open that an error would fail, the statement
 //! is closed and prepared again without asking.
 
-use crate::base::ids::ServerId;
 use crate::base::message::{Message, Step};
 use crate::base::secret_names::could_be_ours;
 use crate::exchange::Exchange;
-use crate::pooler::Pooler;
+use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::held::Rows;
 use crate::statements::prepared::Statement;
@@ -276,23 +275,21 @@ impl Exchange<'_> {
     }
 }
 
-impl Pooler {
+impl Reply<'_> {
     /// A statement has been described.
-    pub(crate) fn described(&mut self, server_id: ServerId, entry: Entry, rows: Rows) {
-        let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
-        server.held.described(entry.uses, entry.asked, rows);
-        let client = server.link.and_then(|c| self.clients.get_mut(c.0));
+    pub(crate) fn described(&mut self, entry: Entry, rows: Rows) {
+        self.server.held.described(entry.uses, entry.asked, rows);
         match entry.to {
             To::Forward => {
                 let name = entry.effect.and_then(|e| e.describes).map(|(name, _)| name);
-                let names = client.and_then(|c| c.names.as_mut());
+                let names = self.client().and_then(|client| client.names.as_mut());
                 let meaning = name.zip(names).and_then(|(name, names)| names.get_mut(&name));
                 if let Some(meaning) = meaning.filter(|m| m.statement.id == entry.uses) {
                     meaning.told = Some(rows);
                     meaning.since = meaning.since.max(entry.asked);
                 }
             }
-            To::Skip => self.replies_came(server_id),
+            To::Skip => self.replies_came(),
             // The Sync behind it follows.
             _ => {}
         }

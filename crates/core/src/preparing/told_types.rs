@@ -1,8 +1,7 @@
 //! A client that does not ask for the types of its parameters is asked for: see [`crate::statements::parameter_types`].
 
-use crate::base::ids::ServerId;
 use crate::base::message::Message;
-use crate::pooler::Pooler;
+use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::Statement;
@@ -34,11 +33,11 @@ impl ServerSide<'_> {
     }
 }
 
-impl Pooler {
+impl Reply<'_> {
     /// ParameterDescription, of the statement that the front of the queue describes.
     #[cold]
-    pub(crate) fn types_described(&mut self, server_id: ServerId, body: &[u8]) {
-        let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
+    pub(crate) fn types_described(&mut self, body: &[u8]) {
+        let server = &mut *self.server;
         let (Some(front), Some(types)) = (server.queue.front(), Types::read(body)) else {
             return;
         };
@@ -46,7 +45,7 @@ impl Pooler {
         let name = front.effect.as_ref().and_then(|e| e.describes.as_ref());
         let name = name.map(|(name, _)| name.clone());
         server.held.learn_types(uses, asked, &types);
-        let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
+        let Some((_, client)) = &mut self.client else {
             return;
         };
         if let Some(name) = name {

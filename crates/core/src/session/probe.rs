@@ -18,6 +18,7 @@ use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
+use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::session::pins::{PROBED, Pins};
 use crate::session::session_state::{Shape, difference};
@@ -348,22 +349,19 @@ impl Exchange<'_> {
     }
 }
 
-impl Pooler {
+impl Reply<'_> {
     /// The server has refused a text before it ran anything of it: what no probe can see has not happened. Where other texts
     /// are suspected as well, it is not known whose it would be.
     #[cold]
-    pub(crate) fn text_refused(&mut self, server_id: ServerId, fields: &ErrorFields<'_>) {
-        let server = self.servers.get(server_id.0).expect("looked up by the caller");
-        let front = server.queue.front().map(|e| (e.expect, e.to == To::Forward));
+    pub(crate) fn text_refused(&mut self, fields: &ErrorFields<'_>) {
+        let front = self.server.queue.front().map(|e| (e.expect, e.to == To::Forward));
         if !matches!(
             front,
             Some((Expect::Query | Expect::Parse | Expect::ParseUnnamed, true))
         ) {
             return;
         }
-        let link = self.servers.get(server_id.0).and_then(|s| s.link);
-        let client = link.and_then(|id| self.clients.get_mut(id.0));
-        let suspicion = client.and_then(|c| c.suspicion.as_mut());
+        let suspicion = self.client().and_then(|client| client.suspicion.as_mut());
         if let Some(suspicion) = suspicion.filter(|s| s.texts == 1 && (s.single || fields.is_of_grammar())) {
             suspicion.texts = 0;
             for (effect, _) in PIN_FOR_GOOD {
@@ -372,79 +370,13 @@ impl Pooler {
         }
     }
 
-    /// See [`Client::pin_by`].
-    pub(crate) fn pin_by(&mut self, now: Time, id: ClientId, reason: PinReason, text: &[u8]) {
-        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
-        client.pin_by(now, reason, text, &mut self.shared.state_stats);
-    }
-
-    /// Asks the server what the client's last transactions did to the session. Called when the server is clean; says
-    /// whether there was anything to ask.
-    pub(crate) fn probe(&mut self, now: Time, server_id: ServerId) -> bool {
-        let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
-            return false;
-        };
-        let always = self.shared.settings.probe_always
-            && self.keeps_session(id)
-            && self.clients.get(id.0).is_some_and(|c| c.used_server);
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return false;
-        };
-        client.used_server = false;
-        let mut about = match client.suspicion.take() {
-            Some(suspicion) => *suspicion,
-            None if always => Suspicion::default(),
-            None => return false,
-        };
-        for reason in about.pins_for_good() {
-            self.pin_by(now, id, reason, about.statement.as_bytes());
-        }
-        if always {
-            about.effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
-            if self.shared.settings.probe_always_locks {
-                about.effects |= Effects::LOCKS;
-            }
-        }
-        let weak = self.is_weak(Weakness::AsksUnderCancel);
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return false;
-        };
-        let asks = Asks::of(about.effects, client.pins);
-        if !asks.pins && !asks.settings {
-            return false;
-        }
-        // What has been reset must be made again before the client goes on.
-        let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
-        let other_startup = self
-            .servers
-            .get(server_id.0)
-            .is_some_and(|s| !Arc::ptr_eq(&s.base, &client.base));
-        if asks.settings && resets && other_startup && client.waiting == Waiting::No {
-            client.waiting = Waiting::ForProbe;
-        }
-        if self
-            .servers
-            .get(server_id.0)
-            .is_some_and(|s| s.cancels_in_flight > 0 && !weak)
-        {
-            // It would hit the question: the end of the cancel brings us back here.
-            self.client_mut(id).suspicion = Some(Box::new(about));
-            return true;
-        }
-        let hidden = asks.settings.then(|| about.hidden_settings(self.client_mut(id)));
-        self.shared.state_stats.probes += 1;
-        let locks = asks.pins.then_some(asks.locks);
-        self.at(server_id).send_probe(locks, hidden.as_deref(), about);
-        true
-    }
-
     /// A whole row of a probe's answer.
-    pub(crate) fn probe_row(&mut self, server_id: ServerId, message: &[u8]) {
-        if self.servers.get(server_id.0).is_some_and(|s| s.reading.is_some()) {
-            return self.catalog_row(server_id, message);
+    pub(crate) fn probe_row(&mut self, message: &[u8]) {
+        if let Some(reading) = &mut self.server.reading {
+            return reading.row(message);
         }
-        let Some(probe) = self.servers.get_mut(server_id.0).and_then(|s| s.probe.as_mut()) else {
-            return self.channel_row(server_id, message);
+        let Some(probe) = &mut self.server.probe else {
+            return self.channel_row(message);
         };
         if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
             // A value too long to be kept.
@@ -476,6 +408,58 @@ impl Pooler {
             },
             _ => {}
         }
+    }
+}
+
+impl Exchange<'_> {
+    /// Asks the server what the client's last transactions did to the session. Called when the server is clean; says
+    /// whether there was anything to ask.
+    pub(crate) fn probe(&mut self) -> bool {
+        let always = self.shared.settings.probe_always && self.keeps_session() && self.client.used_server;
+        self.client.used_server = false;
+        let mut about = match self.client.suspicion.take() {
+            Some(suspicion) => *suspicion,
+            None if always => Suspicion::default(),
+            None => return false,
+        };
+        for reason in about.pins_for_good() {
+            let stats = &mut self.shared.state_stats;
+            self.client.pin_by(self.now, reason, about.statement.as_bytes(), stats);
+        }
+        if always {
+            about.effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
+            if self.shared.settings.probe_always_locks {
+                about.effects |= Effects::LOCKS;
+            }
+        }
+        let asks = Asks::of(about.effects, self.client.pins);
+        if !asks.pins && !asks.settings {
+            return false;
+        }
+        // What has been reset must be made again before the client goes on.
+        let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
+        let other_startup = !Arc::ptr_eq(&self.server.base, &self.client.base);
+        if asks.settings && resets && other_startup && self.client.waiting == Waiting::No {
+            self.client.waiting = Waiting::ForProbe;
+        }
+        if self.server.cancels_in_flight > 0 && !self.shared.is_weak(Weakness::AsksUnderCancel) {
+            // It would hit the question: the end of the cancel brings us back here.
+            self.client.suspicion = Some(Box::new(about));
+            return true;
+        }
+        let hidden = asks.settings.then(|| about.hidden_settings(self.client));
+        self.shared.state_stats.probes += 1;
+        let locks = asks.pins.then_some(asks.locks);
+        self.to().send_probe(locks, hidden.as_deref(), about);
+        true
+    }
+}
+
+impl Pooler {
+    /// See [`Client::pin_by`].
+    pub(crate) fn pin_by(&mut self, now: Time, id: ClientId, reason: PinReason, text: &[u8]) {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        client.pin_by(now, reason, text, &mut self.shared.state_stats);
     }
 
     /// The server has answered a probe to the end.

@@ -6,11 +6,8 @@
 //!
 //! A RESET among other statements of a Query may be undone by an error of theirs, so there the server's answer decides.
 
-use crate::base::ids::ServerId;
 use crate::base::reasons::Waiting;
-use crate::base::time::Time;
 use crate::exchange::Exchange;
-use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::session::session_state::difference;
 use crate::statements::prepared;
@@ -117,37 +114,29 @@ impl Exchange<'_> {
             }
         });
     }
-}
 
-impl Pooler {
     /// A Query whose answer decides has ended: whether the client's startup values are made again now, and the
     /// ReadyForQuery is theirs.
-    pub(crate) fn decide_on_reset(&mut self, now: Time, server_id: ServerId, undone: bool) -> bool {
-        let Some(id) = self.servers.get(server_id.0).and_then(|s| s.link) else {
-            return false;
-        };
-        if undone {
-            self.client_mut(id).reset_among = None;
-            self.replies_came(server_id);
-            self.tell_differences(id, server_id);
-            return false;
+    pub(crate) fn decide_on_reset(&mut self, undone: bool) -> bool {
+        if !undone {
+            self.make_what_was_reset();
+            return true;
         }
-        self.make_what_was_reset(now, server_id);
-        true
+        self.client.reset_among = None;
+        self.replies_came();
+        self.tell_differences();
+        false
     }
 
     /// Makes a client's startup values again, now that the server has reset them. Its messages wait until the server has
     /// confirmed them, and so do the values where a cancel is on its way that could hit them.
-    pub(crate) fn make_what_was_reset(&mut self, now: Time, server_id: ServerId) {
-        let Some(server) = self.servers.get(server_id.0) else {
+    pub(crate) fn make_what_was_reset(&mut self) {
+        let may_be_hit = self.server.cancels_in_flight > 0 || !self.server.queue.is_empty();
+        if may_be_hit {
             return;
-        };
-        let may_be_hit = server.cancels_in_flight > 0 || !server.queue.is_empty();
-        let Some(id) = server.link.filter(|_| !may_be_hit) else {
-            return;
-        };
-        if let Some(returns) = self.clients.get_mut(id.0).and_then(|c| c.reset_among.take()) {
-            self.between(now, id, server_id).send_startup_values(&returns);
+        }
+        if let Some(returns) = self.client.reset_among.take() {
+            self.send_startup_values(&returns);
         }
     }
 }

@@ -9,12 +9,13 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::reasons::{Acquired, Waiting};
+use crate::base::reasons::{Acquired, Passed, Waiting};
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
+use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::session::session_state::{Change, Shape, difference_on};
 use crate::upstream::reply_queue::{Entry, Expect, Ready};
@@ -100,6 +101,75 @@ impl Exchange<'_> {
     }
 }
 
+impl Exchange<'_> {
+    /// Tells the client what its server reports otherwise than it was last told: settings that nobody can set (after an
+    /// upgrade or a failover), or a value in another spelling.
+    pub(crate) fn tell_differences(&mut self) {
+        if Shape::same(&self.server.shape, &self.client.shape) {
+            return;
+        }
+        let told = self.client.shape.clone();
+        let real = self.server.shape.clone();
+        for setting in real.settings().iter().filter(|s| s.reported) {
+            if told.get(&setting.name).is_none_or(|t| t.value != setting.value) {
+                self.tell(|w| w.parameter_status(setting.name.as_bytes(), setting.value.as_bytes()));
+            }
+        }
+        self.client.shape = real;
+    }
+}
+
+impl Reply<'_> {
+    /// ParameterStatus: the server's own word on one of its settings. Says whether it is the client's business.
+    pub(crate) fn parameter_status(&mut self, body: &[u8]) -> Passed {
+        let Ok((name, value)) = backend::parameter_status(body) else {
+            return Passed::Forward;
+        };
+        // Names and values of settings are ASCII or, in a database of another encoding, opaque: kept lossily, never sent.
+        let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
+            return Passed::Forward;
+        };
+        let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
+        let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
+        if !known(&server.shape) {
+            server.shape = shapes.change(&server.shape, [(name, Some(value), true)]);
+        }
+        if let Some(restoration) = server.restoration.as_mut().filter(|r| !known(&r.target)) {
+            restoration.target = shapes.change(&restoration.target, [(name, Some(value), true)]);
+        }
+        let Some((_, client)) = &mut self.client else {
+            return Passed::Skip;
+        };
+        // Where a setting has been reset and is made again, the client hears of the outcome only.
+        let in_between = server.queue.front().is_some_and(|e| e.ready != Ready::Passes);
+        if server.restoration.is_some() || in_between || !client.is_session() {
+            return Passed::Skip;
+        }
+        client.shape = server.shape.clone();
+        if let Some(error) = server.queue.error_behind_own_segment() {
+            // The end of a segment of ours tells it; on a server of its own the client would hear it behind the error.
+            Writer::new(error).parameter_status(name.as_bytes(), value.as_bytes());
+            return Passed::Skip;
+        }
+        Passed::Forward
+    }
+
+    /// DISCARD ALL and RESET ALL took the settings that the server does not report back to those of its own login.
+    pub(crate) fn forget_explicit_settings(&mut self) {
+        let shape = self.server.shape.clone();
+        let unreported = shape.settings().iter().filter(|s| !s.reported);
+        let gone: Vec<_> = unreported.map(|s| (&*s.name, None, false)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let shape = self.shared.shapes.change(&shape, gone);
+        self.server.shape = shape.clone();
+        if let Some(client) = self.client() {
+            client.shape = shape;
+        }
+    }
+}
+
 impl Pooler {
     /// Makes a server look like the client that was just linked to it.
     pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
@@ -107,7 +177,7 @@ impl Pooler {
         let server = self.servers.get(server_id.0).expect("a linked server lives");
         let set = difference_on(&server.shape, &wanted, &server.base.home());
         if set.is_empty() {
-            self.tell_differences(id, server_id);
+            self.between(now, id, server_id).tell_differences();
             if self.servers.get(server_id.0).is_some_and(|s| s.queue.segment_open()) {
                 let shape = self.server_mut(server_id).shape.clone();
                 self.between(now, id, server_id).confirm_first(&[], shape);
@@ -162,13 +232,13 @@ impl Pooler {
             return self.login_validated(now, id, server_id, refused.map(|r| *r));
         }
         match refused {
-            None => self.settings_confirmed(id, server_id),
+            None => self.settings_confirmed(now, id, server_id),
             Some(refused) => self.settings_refused(now, id, server_id, &refused.1),
         }
     }
 
-    fn settings_confirmed(&mut self, id: ClientId, server_id: ServerId) {
-        self.tell_differences(id, server_id);
+    fn settings_confirmed(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        self.between(now, id, server_id).tell_differences();
         let client = self.client_mut(id);
         client.servers_refused = 0;
         if client.waiting == Waiting::ForRestoration {
@@ -195,86 +265,5 @@ impl Pooler {
         let hint = "Reconnect; the setting was accepted when it was made.";
         let text = "cannot restore the session's settings";
         self.fail_client(now, id, Trouble::RestorationRefused, text, message, hint);
-    }
-
-    /// Tells a client what its server reports otherwise than it was last told: settings that nobody can set (after an
-    /// upgrade or a failover), or a value in another spelling.
-    pub(crate) fn tell_differences(&mut self, id: ClientId, server_id: ServerId) {
-        let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let client = self.clients.get(id.0).expect("a linked client lives");
-        if Shape::same(&server.shape, &client.shape) {
-            return;
-        }
-        let told = client.shape.clone();
-        let real = server.shape.clone();
-        for setting in real.settings().iter().filter(|s| s.reported) {
-            if told.get(&setting.name).is_none_or(|t| t.value != setting.value) {
-                let (name, value) = (setting.name.clone(), setting.value.clone());
-                self.send(id, |w| w.parameter_status(name.as_bytes(), value.as_bytes()));
-            }
-        }
-        self.client_mut(id).shape = real;
-    }
-
-    /// ParameterStatus: the server's own word on one of its settings. Says whether it is the client's business.
-    pub(crate) fn parameter_status(&mut self, server_id: ServerId, body: &[u8]) -> crate::base::reasons::Passed {
-        use crate::base::reasons::Passed;
-        let Ok((name, value)) = backend::parameter_status(body) else {
-            return Passed::Forward;
-        };
-        // Names and values of settings are ASCII or, in a database of another encoding, opaque: kept lossily, never sent.
-        let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
-            return Passed::Forward;
-        };
-        let server = self.servers.get_mut(server_id.0).expect("looked up by the caller");
-        let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
-        if !known(&server.shape) {
-            server.shape = self.shared.shapes.change(&server.shape, [(name, Some(value), true)]);
-        }
-        if let Some(restoration) = server.restoration.as_mut().filter(|r| !known(&r.target)) {
-            restoration.target = self
-                .shared
-                .shapes
-                .change(&restoration.target, [(name, Some(value), true)]);
-        }
-        let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) else {
-            return Passed::Skip;
-        };
-        // Where a setting has been reset and is made again, the client hears of the outcome only.
-        let in_between = server.queue.front().is_some_and(|e| e.ready != Ready::Passes);
-        if server.restoration.is_some() || in_between || !client.is_session() {
-            return Passed::Skip;
-        }
-        client.shape = server.shape.clone();
-        if let Some(error) = server.queue.error_behind_own_segment() {
-            // The end of a segment of ours tells it; on a server of its own the client would hear it behind the error.
-            Writer::new(error).parameter_status(name.as_bytes(), value.as_bytes());
-            return Passed::Skip;
-        }
-        Passed::Forward
-    }
-
-    /// DISCARD ALL and RESET ALL took the settings that the server does not report back to those of its own login.
-    pub(crate) fn forget_explicit_settings(&mut self, server_id: ServerId) {
-        let server = self.servers.get(server_id.0).expect("looked up by the caller");
-        let shape = server.shape.clone();
-        let gone: Vec<_> = shape
-            .settings()
-            .iter()
-            .filter(|s| !s.reported)
-            .map(|s| s.name.clone())
-            .collect();
-        if gone.is_empty() {
-            return;
-        }
-        let shape = self
-            .shared
-            .shapes
-            .change(&shape, gone.iter().map(|name| (&**name, None, false)));
-        let server = self.server_mut(server_id);
-        server.shape = shape.clone();
-        if let Some(client) = server.link.and_then(|c| self.clients.get_mut(c.0)) {
-            client.shape = shape;
-        }
     }
 }

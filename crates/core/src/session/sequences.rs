@@ -19,6 +19,7 @@ use crate::base::time::Time;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::IdleList;
+use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::statements::unnamed::Unnamed;
@@ -180,6 +181,18 @@ impl Exchange<'_> {
     }
 }
 
+impl Reply<'_> {
+    /// The server has forgotten what was drawn from sequences, by its own word.
+    pub(crate) fn forgot_sequences(&mut self) {
+        self.server.stranger = false;
+        let asked = std::mem::replace(&mut self.server.forgets_sequences, false);
+        // Otherwise the end of the segment is waited for.
+        if asked && self.server.queue.segment_open() {
+            self.replies_came();
+        }
+    }
+}
+
 impl Pooler {
     /// The pool's first question comes from a client whose last server lies idle, while it was given another: it goes
     /// there, if it has done nothing here yet, and its message is looked at again.
@@ -202,17 +215,6 @@ impl Pooler {
             self.shared.requests.push_back(Request::Resume(id.into()));
         }
         true
-    }
-
-    /// The server has said so.
-    pub(crate) fn forgot_sequences(&mut self, server_id: ServerId) {
-        let server = self.server_mut(server_id);
-        server.stranger = false;
-        let asked = std::mem::replace(&mut server.forgets_sequences, false);
-        // Otherwise the end of the segment is waited for.
-        if asked && server.queue.segment_open() {
-            self.replies_came(server_id);
-        }
     }
 }
 

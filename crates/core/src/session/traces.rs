@@ -81,6 +81,20 @@ impl Exchange<'_> {
     }
 }
 
+impl Exchange<'_> {
+    /// What a client with `pg_temp` in its search_path creates may be temporary, whatever the text says. Whether it is asked
+    /// for.
+    #[cold]
+    pub(crate) fn suspect_creation(&mut self) -> bool {
+        let keeps = self.keeps_session();
+        if keeps {
+            let text = b"(with pg_temp in search_path)";
+            self.suspect(Effects::TEMPORARY, text, Vec::new());
+        }
+        keeps
+    }
+}
+
 impl Pooler {
     /// An idle server with a temporary schema was chosen for a client: it, one without the schema where the client would
     /// notice, or none, because it was closed to make room for a new one.
@@ -294,16 +308,6 @@ impl Pooler {
         let knows_none = |s: &Server| !s.claimed && names.iter().all(|name| !s.custom_names.contains(name));
         let mut idle = self.pool(pool_id).idle.iter().rev();
         idle.find(|id| self.servers.get(id.0).is_some_and(knows_none)).copied()
-    }
-
-    /// What a client with `pg_temp` in its search_path creates may be temporary, whatever the text says.
-    #[cold]
-    pub(crate) fn suspect_creation(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        if self.keeps_session(id) {
-            let text = b"(with pg_temp in search_path)";
-            self.between(now, id, server_id)
-                .suspect(Effects::TEMPORARY, text, Vec::new());
-        }
     }
 
     /// Resets the session of a server whose client has left, and asks what remains of it.

@@ -1,0 +1,62 @@
+//! What a message is dealt with in: the connections that it concerns, looked up once.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::time::Time;
+use crate::exchange::{Exchange, Granted};
+use crate::pooler::Pooler;
+use crate::reply::Reply;
+use crate::server_side::ServerSide;
+
+impl Pooler {
+    /// The side of a server that lives.
+    #[inline]
+    pub(crate) fn at(&mut self, id: ServerId) -> ServerSide<'_> {
+        let server = self.servers.get_mut(id.0).expect("a linked server lives");
+        let pool = self.pools[server.pool as usize].as_mut();
+        ServerSide {
+            id,
+            pool: pool.expect("a server's pool lives"),
+            server,
+            shared: &mut self.shared,
+        }
+    }
+
+    /// A client and a server that is linked to it.
+    #[inline]
+    pub(crate) fn between(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Exchange<'_> {
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        let pool = self.pools[server.pool as usize].as_mut();
+        Exchange {
+            now,
+            id,
+            server_id,
+            client: self.clients.get_mut(id.0).expect("the caller looked it up"),
+            pool: pool.expect("a server's pool lives"),
+            server,
+            shared: &mut self.shared,
+            wish: None,
+            granted: Granted::default(),
+        }
+    }
+
+    /// A server that lives, and its client.
+    #[inline]
+    pub(crate) fn replying(&mut self, now: Time, id: ServerId) -> Option<Reply<'_>> {
+        let server = self.servers.get_mut(id.0)?;
+        let client = match server.link {
+            Some(client) => Some((client, self.clients.get_mut(client.0)?)),
+            None => None,
+        };
+        let pool = self.pools[server.pool as usize].as_mut();
+        Some(Reply {
+            now,
+            id,
+            client,
+            pool: pool.expect("a server's pool lives"),
+            server,
+            shared: &mut self.shared,
+            deeds: Vec::new(),
+            run: 0..0,
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! CommandComplete: what a command tag tells that the text of its statement did not.
+
+use crate::base::deeds::Deed;
+use crate::reply::Reply;
+use crate::upstream::reply_queue::Expect;
+use pgweir_wire::backend;
+
+impl Reply<'_> {
+    /// CommandComplete that does not pass plainly, of the request at the front.
+    pub(crate) fn command_completes(&mut self, body: &[u8]) {
+        let rolls_back = body.starts_with(b"ROLLBACK") && !self.server.is_guarded();
+        match body.first() {
+            Some(b'D') => self.ends_statements(body),
+            Some(b'C') if body.starts_with(b"COMMIT") => self.committed(),
+            Some(b'R') if rolls_back => self.rolled_back(),
+            Some(b'B') if self.server.begin_owed => self.begun(),
+            _ => {}
+        }
+        let server = &mut *self.server;
+        server.held.committed = body.starts_with(b"COMMIT");
+        server.held.rolled_back |= rolls_back;
+        server.sync_among_copy_data = false;
+        if server.queue.front().is_some_and(|e| e.expect == Expect::Execute) {
+            server.queue.pop();
+        }
+    }
+
+    /// The server has begun the transaction: what follows may be cancelled.
+    #[cold]
+    fn begun(&mut self) {
+        self.server.begin_owed = false;
+        self.cancel_what_was_wanted();
+    }
+
+    /// What the client has done so far in its transaction is committed.
+    fn committed(&mut self) {
+        let channels = self.client().and_then(|client| client.channels.as_ref());
+        if channels.is_some_and(|channels| !channels.unlistened.is_empty()) {
+            self.deeds.push(Deed::Unlisten);
+        }
+    }
+
+    /// The client's transaction has failed or been rolled back, if only to a savepoint: it hears what it has heard, as
+    /// which UNLISTEN stood behind which savepoint is not known.
+    pub(crate) fn rolled_back(&mut self) {
+        if let Some(channels) = self.client().and_then(|client| client.channels.as_mut()) {
+            channels.unlistened.clear();
+        }
+    }
+
+    /// DEALLOCATE ALL and DISCARD ALL, seen by their tags where their text did not show them; and DEALLOCATE among other
+    /// statements of a Query.
+    fn ends_statements(&mut self, body: &[u8]) {
+        let discards = match backend::command_tag(body) {
+            Ok(b"DEALLOCATE") => return self.deallocated(),
+            Ok(b"DISCARD SEQUENCES") => return self.forgot_sequences(),
+            Ok(b"DEALLOCATE ALL") => false,
+            Ok(b"DISCARD ALL") => true,
+            _ => return,
+        };
+        let effect = self.server.queue.front().and_then(|e| e.effect.as_ref());
+        let seen_coming = effect.is_some_and(|effect| effect.server_lost_all.is_some());
+        if discards {
+            self.server.discarded_in = Some(self.server.queue.segments_answered());
+            self.forgot_sequences();
+            self.forget_explicit_settings();
+        }
+        if seen_coming {
+            return;
+        }
+        let Some(later) = self.server.queue.all_ended_in_front() else {
+            return;
+        };
+        self.server.held.keep_only(&later.statements);
+        if let Some(names) = self.client().and_then(|client| client.names.as_mut()) {
+            names.keep_only(&later.names);
+        }
+    }
+
+    fn deallocated(&mut self) {
+        let effect = self.server.queue.front_mut().and_then(|e| e.effect.as_mut());
+        let name = effect.and_then(|e| e.deallocates.pop_front());
+        if let (Some(name), Some((_, client))) = (name, &mut self.client)
+            && let Some(meaning) = client.names.as_mut().and_then(|names| names.set(&name, None))
+        {
+            meaning.as_own().iter().for_each(|own| self.server.held.remove(own.id));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! ReadyForQuery: a request has ended, and perhaps a transaction, and its client's need of the server.
+
+use crate::base::deeds::{Deed, Question};
+use crate::base::pin_reason::PinReason;
+use crate::base::reasons::{Passed, Passing};
+use crate::base::settings::PoolMode;
+use crate::client::Client;
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::upstream::phase::ServerPhase;
+use crate::upstream::reply_queue::{Entry, Expect, Ready, To};
+use pgweir_wire::TransactionStatus;
+
+/// What is left of a transaction whose ReadyForQuery has come.
+struct Rest {
+    /// Nothing is owed any more, by either side.
+    is_done: bool,
+    suspected: bool,
+}
+
+impl Rest {
+    #[inline(always)]
+    fn of(server: &Server, client: &Client) -> Self {
+        Rest {
+            is_done: server.is_clean() && client.passing == Passing::None,
+            suspected: client.suspicion.is_some(),
+        }
+    }
+}
+
+impl Reply<'_> {
+    pub(crate) fn ready(&mut self, body: &[u8]) -> Passed {
+        let expected = self.server.queue.front().is_some_and(|e| e.expect.ends_with_ready());
+        let (Some(status), true) = (TransactionStatus::read(body), expected) else {
+            return self.misbehaves("ReadyForQuery that nothing asked for".into());
+        };
+        let entry = self.server.queue.pop().expect("checked above");
+        let in_block = std::mem::replace(&mut self.server.status, status) != TransactionStatus::Idle;
+        let has_failed = self.server.held.take_segment_failed();
+        let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
+        let fails_next = self.server.queue.is_empty() && self.nothing_owed(&entry, in_block);
+        let server = &mut *self.server;
+        server.copy_in = false;
+        server.copy_both = false;
+        let worked = self.now.us_since(server.request_time);
+        let defined = server.defines && status == TransactionStatus::Idle;
+        server.ready_time = self.now;
+        server.request_time = self.now;
+        let is_usual = server.is_usual() && entry.to == To::Forward && entry.ready == Ready::Passes;
+        if defined {
+            self.note_definitions();
+        }
+        self.replies_came();
+        if fails_next {
+            self.absorb_failure();
+        }
+        if !is_usual && let Some(passed) = self.ready_unusually(entry, undone) {
+            return passed;
+        }
+        self.pool.stats.query_count += 1;
+        self.pool.stats.query_time += worked;
+        let xact_start = self.client.as_ref().map(|(_, client)| client.xact_start);
+        if status == TransactionStatus::Idle {
+            self.pool.stats.xact_count += 1;
+            self.pool.stats.xact_time += xact_start.map_or(0, |start| self.now.us_since(start));
+        } else if self.pool.settings.mode == PoolMode::Statement && self.is_linked() {
+            return self.asks(Question::BlockInStatementMode);
+        }
+        self.client_goes_on(status)
+    }
+
+    /// Everything that was asked has been answered. Whether the server fails what comes next, whatever it is.
+    #[inline]
+    fn nothing_owed(&mut self, entry: &Entry, in_block: bool) -> bool {
+        let server = &mut *self.server;
+        let between = server.status == TransactionStatus::Idle;
+        // A Sync of the client's ends what a Query in a pipeline may have left open.
+        let was_queried = server.queried_in_pipeline;
+        server.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
+        server.settings_in_doubt = false;
+        server.local_in_doubt &= !between;
+        server.held.note_ready(self.shared.statements.now(), between, in_block);
+        if between && server.held.take_doubt_at_end() {
+            server.held.doubt_for_good(self.shared.statements.tick());
+        }
+        was_queried && between && server.link.is_some()
+    }
+
+    /// A request of the client's has ended: whether the client still needs the server.
+    #[inline]
+    fn client_goes_on(&mut self, status: TransactionStatus) -> Passed {
+        let Some((_, client)) = &self.client else {
+            return Passed::skip_and_release_if(self.server.queue.is_empty());
+        };
+        let mut rest = Rest::of(self.server, client);
+        let (listens, creates) = (client.channels.is_some(), client.shape.creates_temporary());
+        if creates && let Some(mut exchange) = self.exchange() {
+            rest.suspected |= exchange.suspect_creation();
+        }
+        if listens && status == TransactionStatus::Idle {
+            return self.asks(Question::TransactionEnded);
+        }
+        self.ends(rest)
+    }
+
+    /// The same for a client that listens, when it has heard what it may hear.
+    pub(crate) fn request_ended(&mut self) -> Passed {
+        let Some((_, client)) = &self.client else {
+            return Passed::skip_and_release_if(self.server.queue.is_empty());
+        };
+        let rest = Rest::of(self.server, client);
+        self.ends(rest)
+    }
+
+    #[inline]
+    fn ends(&mut self, rest: Rest) -> Passed {
+        if !rest.is_done {
+            return Passed::Forward;
+        }
+        let always = self.shared.settings.probe_always;
+        let Some(mut exchange) = self.exchange() else {
+            return Passed::Forward;
+        };
+        exchange.client.used_server |= always;
+        if (always || rest.suspected) && exchange.probe() {
+            return Passed::Forward;
+        }
+        if exchange.client.pins.is_empty() {
+            return Passed::ForwardAndRelease;
+        }
+        if exchange.client.pins.contains(PinReason::Listening) {
+            self.deeds.push(Deed::MoveOn);
+        }
+        Passed::Forward
+    }
+
+    /// What a ReadyForQuery means that is not merely the end of a client's request, or that something has waited for. `None`:
+    /// the client's request has ended as well.
+    #[cold]
+    fn ready_unusually(&mut self, entry: Entry, undone: bool) -> Option<Passed> {
+        if matches!(self.server.phase, ServerPhase::Listening) {
+            return Some(Passed::Asks(Question::ListenerAnswered));
+        }
+        self.cancel_what_was_wanted();
+        let server = &mut *self.server;
+        if server.begin_refused && (entry.to == To::Forward || entry.to == To::Skip && server.queue.is_empty()) {
+            server.begin_refused = false;
+            let of_client = entry.to == To::Forward;
+            return Some(self.asks(Question::NeverBegan { of_client }));
+        }
+        if entry.to == To::Skip {
+            return Some(match server.restoration {
+                Some(_) => self.asks(Question::Restored),
+                None => Passed::skip_and_release_if(server.queue.is_empty()),
+            });
+        }
+        if entry.to == To::Probe {
+            // A Query on a client's server is a `query_for_nothing`.
+            let meant = entry.expect != Expect::Query || !self.is_linked();
+            return Some(self.asks(Question::Probed { meant }));
+        }
+        match entry.ready {
+            Ready::Passes => None,
+            Ready::Decides => {
+                self.flush();
+                let makes = self
+                    .exchange()
+                    .is_some_and(|mut exchange| exchange.decide_on_reset(undone));
+                makes.then_some(Passed::Skip)
+            }
+            Ready::Makes => {
+                self.flush();
+                if let Some(mut exchange) = self.exchange() {
+                    exchange.make_what_was_reset();
+                }
+                Some(Passed::Skip)
+            }
+            Ready::Told => {
+                self.flush();
+                if let Some(mut exchange) = self.exchange() {
+                    exchange.tell_differences();
+                }
+                None
+            }
+        }
+    }
+
+    /// A cancel that had to wait for the request that it is meant for.
+    pub(crate) fn cancel_what_was_wanted(&mut self) {
+        if self.to().cancel_what_was_wanted() {
+            self.deeds.push(Deed::EndCancelling);
+        }
+    }
+
+    /// Behind a Query in a pipeline PostgreSQL 18 fails the next command with XX000, whoever sends it: the pooler's own, to
+    /// restore or to ask, would be as good as any. This one means nothing. A client that keeps no server leaves this one,
+    /// which is closed.
+    #[cold]
+    fn absorb_failure(&mut self) {
+        if self.client.as_ref().is_some_and(|(_, client)| !client.pins.is_empty()) {
+            self.to().query_for_nothing(b"");
+        }
+    }
+}

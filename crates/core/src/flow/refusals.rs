@@ -1,0 +1,406 @@
+//! ErrorResponse: what the server has refused, what that undoes, and who is told.
+
+use crate::base::deeds::Deed;
+use crate::base::errors::TRANSACTION_FAILED;
+use crate::base::reasons::{Dropping, Passed};
+use crate::base::request::LogLevel;
+use crate::base::secret_names::PREFIX;
+use crate::reply::Reply;
+use crate::server_side::ServerSide;
+use crate::session::restoration::NOT_RESTORED;
+use crate::statements::prepared::OWN_ID_MAX;
+use crate::upstream::phase::ServerPhase;
+use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, To};
+use pgweir_wire::write::ErrorText;
+use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus, Writer};
+
+/// Bytes of an ErrorResponse that are looked at: its severity and SQLSTATE come first.
+const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
+
+/// Why a server is not used again after [`Server::sync_among_copy_data`].
+///
+/// [`Server::sync_among_copy_data`]: crate::server::Server::sync_among_copy_data
+const SYNC_AMONG_COPY_DATA: &str = "Sync among the data of a copy that failed";
+
+/// Why a server is not used again that does not hold the statements that it should.
+const OUT_OF_STEP: &str = "prepared statements out of step";
+
+/// An error as it came.
+struct Refusal<'a> {
+    bytes: &'a [u8],
+    whole: bool,
+    fields: ErrorFields<'a>,
+}
+
+impl Refusal<'_> {
+    /// The message, to be kept.
+    fn kept(&self) -> Vec<u8> {
+        if self.whole {
+            self.bytes.to_vec()
+        } else {
+            in_short(&self.fields)
+        }
+    }
+
+    fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.fields.message)
+    }
+}
+
+/// What was asked for and refused: the front of the reply queue, as it was.
+struct Refused {
+    expect: Expect,
+    to: To,
+    uses: u64,
+}
+
+impl Refused {
+    fn of(front: &Entry) -> Self {
+        Refused {
+            expect: front.expect,
+            to: front.to.clone(),
+            uses: front.uses,
+        }
+    }
+
+    /// What the client gets instead of the error.
+    fn instead_of(&self, error: &Refusal<'_>) -> Option<Vec<u8>> {
+        let To::Replace(replacement) = &self.to else {
+            return None;
+        };
+        if error.fields.sqlstate != replacement.sqlstate {
+            return None;
+        }
+        match &replacement.instead {
+            Instead::Error(reply) => Some(reply.clone()),
+            Instead::Named { ours, theirs } => renamed(&error.kept(), ours, theirs),
+        }
+    }
+
+    /// The pooler asked, and nobody hears of it.
+    fn is_skipped(&self) -> bool {
+        self.to == To::Skip
+    }
+}
+
+/// What has come of a segment in which a message has failed.
+struct SegmentFailed {
+    /// The values of sequences that the server was to forget are still there.
+    not_forgotten: bool,
+    /// A deferred BEGIN has failed in front of a Query: its client waits for a ReadyForQuery of its own.
+    begin_failed: bool,
+}
+
+impl Reply<'_> {
+    pub(crate) fn error(&mut self, message_bytes: usize, bytes: &[u8], whole: bool) -> Passed {
+        if !whole && bytes.len() < ERROR_BYTES_SEEN_MAX && message_bytes < super::replies::SEEN_WHOLE_BYTES_MAX {
+            return Passed::NeedBytes;
+        }
+        let body = &bytes[HEADER_BYTES.min(bytes.len())..];
+        // Of an error that is cut off, what stands in front of the cut.
+        let fields = ErrorFields::read_prefix(body);
+        let error = Refusal { bytes, whole, fields };
+        if error.fields.is_fatal() {
+            return self.fatal(&error);
+        }
+        if self.server.queue.is_empty() {
+            return self.error_outside_requests(&error);
+        }
+        if error.fields.is_refusal() {
+            self.text_refused(&error.fields);
+        }
+        let guarded = self.server.is_guarded();
+        if !guarded {
+            self.rolled_back();
+        }
+        let own = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
+        let server = &mut *self.server;
+        server.begin_refused |= std::mem::take(&mut server.begin_owed) && server.queue.front().is_some_and(own);
+        if std::mem::take(&mut server.sync_among_copy_data)
+            && let Some(closed) = self.copy_failed(&error)
+        {
+            return closed;
+        }
+        let Some(refused) = self.note_error(&error) else {
+            return Passed::Skip;
+        };
+        let mut not_forgotten = false;
+        if refused.expect.ends_with_ready() {
+            self.request_failed(&refused);
+        } else {
+            let failed = self.segment_failed(&refused);
+            if self.replace_behind_own_parse(&error, guarded) {
+                return Passed::Skip;
+            }
+            self.goes_on_behind(&failed);
+            not_forgotten = failed.not_forgotten;
+        }
+        self.tell_error(&error, &refused, not_forgotten)
+    }
+
+    /// FATAL and PANIC: the server says why it closes. Its client hears it; then both connections end.
+    fn fatal(&mut self, error: &Refusal<'_>) -> Passed {
+        let text = error.text().into_owned();
+        let hears = |(_, client): &(_, &mut crate::client::Client)| client.is_session() && !client.may_go_elsewhere();
+        if error.whole && self.client.as_ref().is_some_and(hears) {
+            // The connection's end follows; it closes the client behind this message.
+            self.server.fatal = Some(text.into());
+            return Passed::Forward;
+        }
+        self.deeds.push(Deed::Close(text));
+        Passed::Closed
+    }
+
+    /// An error outside any request: what the server makes of its next one is not known.
+    fn error_outside_requests(&mut self, error: &Refusal<'_>) -> Passed {
+        let text = format!("{}: error outside a query: {}", self.id, error.text());
+        self.server.close_reason.get_or_insert("error outside a query");
+        self.log(LogLevel::Warning, text);
+        if !self.is_linked() {
+            return self.misbehaves("an error that nothing asked for".into());
+        }
+        match self.is_of_session() {
+            true => Passed::Forward,
+            false => Passed::Skip,
+        }
+    }
+
+    /// A copy has failed with Syncs among its data: which of them the server has swallowed is not known.
+    fn copy_failed(&mut self, error: &Refusal<'_>) -> Option<Passed> {
+        if error.fields.sqlstate == b"57014" && self.is_linked() {
+            // CopyFail, as a rule: everything in front of it had been swallowed. If it was a cancel, nobody else suffers.
+            self.server.close_reason.get_or_insert(SYNC_AMONG_COPY_DATA);
+            return None;
+        }
+        let text = format!("{}: a copy failed: {}", self.id, error.text());
+        self.log(LogLevel::Warning, text);
+        self.flush();
+        self.deeds.push(Deed::Close(SYNC_AMONG_COPY_DATA.into()));
+        Some(Passed::Closed)
+    }
+
+    /// What the error says of prepared statements. `None`: that is all that it says.
+    fn note_error(&mut self, error: &Refusal<'_>) -> Option<Refused> {
+        let refused = Refused::of(self.server.queue.front()?);
+        let sqlstate = error.fields.sqlstate;
+        self.server.held.note_error(self.shared.statements.now());
+        if refused.uses > 0 {
+            self.to().note_refusal(sqlstate);
+        }
+        if refused.to == To::Check {
+            self.to().check_failed(sqlstate);
+            return None;
+        }
+        let front = self.server.queue.front()?;
+        let gains = front.effect.as_ref().and_then(|e| e.server_gains.as_ref());
+        if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_own()) {
+            // It holds a statement that we believed it does not: what else it holds is not known either.
+            self.server.close_reason.get_or_insert(OUT_OF_STEP);
+        }
+        Some(refused)
+    }
+
+    /// A request that ends with its own ReadyForQuery has failed, or the Sync that commits a segment.
+    fn request_failed(&mut self, refused: &Refused) {
+        let entry = self.server.queue.front_mut().expect("looked at above");
+        let effect = entry.effect.take();
+        if refused.expect.is_whole_request() {
+            self.server.copy_in = false;
+        }
+        self.undo_refused(refused.expect, effect);
+    }
+
+    /// A message of a segment has failed: the server passes over everything up to the next Sync.
+    fn segment_failed(&mut self, refused: &Refused) -> SegmentFailed {
+        let server = &mut *self.server;
+        server.copy_in = false;
+        let discarded = server.discarded_in == Some(server.queue.segments_answered());
+        let taken = server.queue.take_to_sync();
+        server.ignoring_to_sync = server.queue.is_empty();
+        let not_forgotten = server.forgets_sequences && !server.queue.executes_ours();
+        server.forgets_sequences &= !not_forgotten;
+        let is_query = |e: &Entry| e.expect.is_whole_request();
+        let begin_failed = refused.is_skipped() && server.ignoring_to_sync && taken.iter().any(is_query);
+        let decides = taken.iter().any(|e| e.ready == Ready::Decides);
+        if let Some(client) = self.client().filter(|_| decides) {
+            // The server passes over the RESET: nothing is to be made again, and nothing waits for that.
+            client.reset_among = None;
+        }
+        self.undo(taken);
+        if let Some(mut exchange) = self.exchange().filter(|_| discarded) {
+            exchange.makes_startup_values_later();
+        }
+        SegmentFailed {
+            not_forgotten,
+            begin_failed,
+        }
+    }
+
+    /// Where a segment of the pooler's alone has failed, the client's next message gets its error. Whether it does.
+    fn replace_behind_own_parse(&mut self, error: &Refusal<'_>, guarded: bool) -> bool {
+        let server = &mut *self.server;
+        // What is wrong with statements of our own, or with the transaction, is no answer to a Query.
+        let of_statement = !matches!(error.fields.sqlstate, b"26000" | b"25P02");
+        let in_block = server.status != TransactionStatus::Idle && of_statement && !guarded;
+        server.queue.replace_behind_own_parse(in_block, || error.kept())
+    }
+
+    /// What is sent, or may be sent, behind a segment that has failed.
+    fn goes_on_behind(&mut self, failed: &SegmentFailed) {
+        // The ReadyForQuery that a held-back message waited for may have been among what was taken.
+        if !self.server.begin_refused || failed.not_forgotten && self.server.ignoring_to_sync {
+            self.replies_came();
+        }
+        if failed.begin_failed {
+            self.to().sync_after_failed_begin();
+        }
+        if self.server.ignoring_to_sync && matches!(self.server.phase, ServerPhase::Draining) {
+            // Its client has left before the error came: nobody else sends the Sync that the server waits for.
+            self.to().end_what_client_began();
+        }
+    }
+
+    /// Who is told of the error, and in which words.
+    fn tell_error(&mut self, error: &Refusal<'_>, refused: &Refused, not_forgotten: bool) -> Passed {
+        let sqlstate = error.fields.sqlstate;
+        let skipped = refused.is_skipped();
+        if refused.to == To::Swallow {
+            return Passed::Skip;
+        }
+        if skipped && self.server.queue.front().is_some_and(|e| e.ready == Ready::Told) {
+            // In a failed transaction nothing was reset, so there is nothing to make again. Otherwise a probe finds out.
+            let asks = self.client().is_some_and(|client| client.suspicion.is_some());
+            if sqlstate != b"25P02" && !asks {
+                self.server.close_reason.get_or_insert(NOT_RESTORED);
+            }
+            return Passed::Skip;
+        }
+        let alone = self.server.restoration.is_none() && self.server.queue.own_sync_in_front();
+        if skipped && alone && not_forgotten {
+            return self.answers_waiting_request(error);
+        }
+        if self.server.restoration.is_some() {
+            self.to().restoration_refused(sqlstate, error.fields.message);
+            return Passed::Skip;
+        }
+        if refused.to == To::Probe {
+            let means_nothing = refused.expect == Expect::Query && self.is_linked();
+            if !means_nothing {
+                self.to().probe_failed(&error.fields);
+            }
+            return Passed::Skip;
+        }
+        self.tell_client(error, refused)
+    }
+
+    fn tell_client(&mut self, error: &Refusal<'_>, refused: &Refused) -> Passed {
+        if !self.is_linked() {
+            self.deeds.push(Deed::OwnQueryFailed(error.fields.message.into()));
+            return Passed::Skip;
+        }
+        if let Some(reply) = refused.instead_of(error) {
+            self.tell(|to| to.extend_from_slice(&reply));
+            return Passed::Skip;
+        }
+        if self.is_of_login() {
+            self.log(
+                LogLevel::Error,
+                format!("{}: error in auth_query: {}", self.id, error.text()),
+            );
+            return Passed::Skip;
+        }
+        if refused.is_skipped() && self.misses_own_statement(&error.fields) {
+            self.say(|w| w.error(&TRANSACTION_FAILED));
+            return Passed::Skip;
+        }
+        match self.in_clients_words(refused.uses, error) {
+            Some(reply) => {
+                self.tell(|to| to.extend_from_slice(&reply));
+                Passed::Skip
+            }
+            None => Passed::Forward,
+        }
+    }
+
+    /// What others have drawn from sequences was not forgotten in front of the client's request, which has not been sent and
+    /// waits: the error is its answer, as a time limit or a cancel is meant for it. In a transaction that had failed before,
+    /// the request gets an answer of its own.
+    #[cold]
+    fn answers_waiting_request(&mut self, error: &Refusal<'_>) -> Passed {
+        self.flush();
+        let failed_before = error.fields.sqlstate == b"25P02";
+        let Some(client) = self.client().filter(|_| !failed_before) else {
+            return Passed::Skip;
+        };
+        client.dropping = Dropping::Request;
+        if !mentions_ours(error.bytes) {
+            return Passed::Forward;
+        }
+        self.server.close_reason.get_or_insert(OUT_OF_STEP);
+        self.say(|w| w.error(&TRANSACTION_FAILED));
+        Passed::Skip
+    }
+
+    /// Whether a failed transaction has kept the server from preparing a statement of the pooler's: its name is not for
+    /// clients.
+    fn misses_own_statement(&self, fields: &ErrorFields<'_>) -> bool {
+        let failed = self.server.status == TransactionStatus::Failed;
+        fields.sqlstate == b"26000" && failed && mentions_ours(fields.message)
+    }
+
+    /// An error that names a prepared statement by our name for it, with the client's own name instead.
+    fn in_clients_words(&self, uses: u64, error: &Refusal<'_>) -> Option<Vec<u8>> {
+        if uses <= OWN_ID_MAX || !error.whole || !mentions_ours(error.bytes) {
+            return None;
+        }
+        let (_, client) = self.client.as_ref()?;
+        let present = client.names.as_ref().and_then(|names| names.name_of(uses));
+        // It may have closed the statement meanwhile.
+        let (name, statement) = present.or_else(|| self.server.queue.name_given_up(uses))?;
+        renamed(error.bytes, statement.server_name(), name)
+    }
+}
+
+impl ServerSide<'_> {
+    fn sync_after_failed_begin(&mut self) {
+        self.server.ignoring_to_sync = false;
+        self.server.queue.push(Entry::forward(Expect::Sync));
+        self.send(|w| w.sync());
+    }
+}
+
+/// Whether an error may speak of a statement by the pooler's name for it.
+fn mentions_ours(message: &[u8]) -> bool {
+    message.windows(PREFIX.len()).any(|w| w == PREFIX.as_bytes())
+}
+
+/// An error with a statement's name on servers, in whatever quotes, replaced by its client's name for it.
+fn renamed(message: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
+    let body = &message[HEADER_BYTES..];
+    let is_ours = |at: &usize| {
+        let rest = body[*at..].strip_prefix(ours);
+        rest.is_some_and(|r| r.first().is_some_and(|b| !b.is_ascii_alphanumeric()))
+    };
+    let at = (0..body.len()).find(is_ours)?;
+    let mut reply = Vec::new();
+    Writer::new(&mut reply).message(message[0], |to| {
+        to.extend_from_slice(&body[..at]);
+        to.extend_from_slice(theirs);
+        to.extend_from_slice(&body[at + ours.len()..]);
+    });
+    Some(reply)
+}
+
+/// An error that is too long to be kept.
+fn in_short(fields: &ErrorFields<'_>) -> Vec<u8> {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let mut reply = Vec::new();
+    Writer::new(&mut reply).error(&ErrorText {
+        severity: "ERROR",
+        sqlstate: &text(fields.sqlstate),
+        message: &text(fields.message),
+        detail: "",
+        hint: "",
+    });
+    reply
+}

@@ -1,0 +1,358 @@
+//! The messages of a logged-in server, one by one: which of them go to the client.
+
+use crate::base::deeds::Question;
+use crate::base::reasons::{Passed, Passing};
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::server_side::ServerSide;
+use crate::statements::held::Rows;
+use crate::upstream::phase::ServerPhase;
+use crate::upstream::reply_queue::{Expect, To};
+use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};
+
+/// The longest message that must be seen whole: ParameterStatus, CommandComplete and the like, bytes.
+pub(crate) const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Where a message stands in the input, as far as it has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) at: usize,
+    pub(crate) end: usize,
+    /// Bytes of the message that are still to come.
+    pub(crate) left: u32,
+}
+
+impl Piece {
+    #[inline]
+    fn is_whole(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl Passed {
+    /// Something of no client's concern has come; whether nothing more is owed.
+    pub(crate) fn skip_and_release_if(is_done: bool) -> Passed {
+        match is_done {
+            true => Passed::SkipAndRelease,
+            false => Passed::Skip,
+        }
+    }
+}
+
+impl ServerSide<'_> {
+    /// Gives the linked client the replies that the server was not asked for.
+    #[inline]
+    pub(crate) fn give_fakes(&mut self) {
+        if self.server.queue.fake_in_front() {
+            self.give_fakes_in_front();
+        }
+    }
+
+    #[cold]
+    fn give_fakes_in_front(&mut self) {
+        while self.server.queue.fake_in_front() {
+            let entry = self.server.queue.pop().expect("looked at above");
+            if let (Some(tag), Some(client)) = (entry.expect.fake_tag(), self.server.link) {
+                let outbox = &mut self.shared.outbox;
+                outbox.insert(client.into(), |bytes| Writer::new(bytes).empty(tag));
+            }
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// Deals with messages until one means something for others: what became of that one, which has been done unless it is
+    /// a question. `None`: the input is dealt with.
+    pub(crate) fn pass(&mut self, input: &[u8], at: &mut usize) -> Option<(Passed, Piece)> {
+        while *at < input.len() {
+            if self.server.passing != Passing::None {
+                self.pass_rest(input.len(), at);
+                continue;
+            }
+            let header = match Header::read(&input[*at..]) {
+                Ok(Some(header)) => header,
+                Ok(None) => break,
+                Err(error) => {
+                    self.run.end = *at;
+                    let (at, end) = (*at, input.len());
+                    return Some((self.misbehaves(error.to_string()), Piece { at, end, left: 0 }));
+                }
+            };
+            let total = header.message_bytes as usize;
+            let end = input.len().min(*at + total);
+            let left = (*at + total - end) as u32;
+            let piece = Piece { at: *at, end, left };
+            let bytes = &input[*at..end];
+            // Nearly all traffic decides nothing.
+            if self.server.passes_plainly(header.tag, bytes, left == 0) {
+                if left > 0 {
+                    self.server.passing = Passing::Forward(left);
+                }
+                *at = end;
+                continue;
+            }
+            self.run.end = *at;
+            if matches!(header.tag, b'D' | b'd') && !self.server.queue.fake_in_front() && !self.server.queue.is_empty()
+            {
+                if !self.row(bytes, &piece) {
+                    break;
+                }
+                *at = end;
+                continue;
+            }
+            // Asynchronous messages, too, come of something behind it: of the next request, or of the segment's end.
+            if self.server.queue.fake_in_front() {
+                self.flush();
+                self.to().give_fakes();
+            }
+            let passed = match header.tag {
+                b'Z' if piece.is_whole() => self.ready(&bytes[HEADER_BYTES..]),
+                _ => self.message(header, bytes, piece.is_whole()),
+            };
+            if passed == Passed::NeedBytes {
+                break;
+            }
+            *at = end;
+            let passed = self.settle(passed, &piece);
+            let goes_on = matches!(passed, Passed::Forward | Passed::Skip);
+            if !goes_on || !self.deeds.is_empty() {
+                return Some((passed, piece));
+            }
+        }
+        self.run.end = *at;
+        self.flush();
+        // What is answered now may have stood before a Flush.
+        self.to().give_fakes();
+        None
+    }
+
+    /// More of a message that came in part.
+    fn pass_rest(&mut self, input_bytes: usize, at: &mut usize) {
+        let (Passing::Forward(left) | Passing::Skip(left)) = self.server.passing else {
+            return;
+        };
+        let bytes = (input_bytes - *at).min(left as usize);
+        let rest = left - bytes as u32;
+        let forward = matches!(self.server.passing, Passing::Forward(_)) && self.is_linked();
+        self.server.passing = match (rest, forward) {
+            (0, _) => Passing::None,
+            (_, true) => Passing::Forward(rest),
+            (_, false) => Passing::Skip(rest),
+        };
+        *at += bytes;
+        if !forward {
+            self.run = *at..*at;
+        }
+    }
+
+    /// Does what has become of a message, but for what comes behind it. A question has no answer yet.
+    #[inline]
+    pub(crate) fn settle(&mut self, passed: Passed, piece: &Piece) -> Passed {
+        match passed {
+            Passed::Forward | Passed::ForwardAndRelease => {
+                if self.is_linked() {
+                    self.run.end = piece.end;
+                } else {
+                    self.run = piece.end..piece.end;
+                }
+                if piece.left > 0 {
+                    self.server.passing = Passing::Forward(piece.left);
+                }
+                if passed == Passed::ForwardAndRelease {
+                    // Bytes behind a final ReadyForQuery are asynchronous messages of this same client's time.
+                    debug_assert!(self.server.queue.is_empty());
+                    self.flush();
+                }
+            }
+            Passed::Skip | Passed::SkipAndRelease => {
+                self.flush();
+                self.run = piece.end..piece.end;
+                if piece.left > 0 {
+                    if !self.is_linked() && self.server.queue.is_empty() {
+                        // It would be idle in the middle of a message.
+                        return self.misbehaves("a long message that nothing asked for".into());
+                    }
+                    self.server.passing = Passing::Skip(piece.left);
+                }
+            }
+            Passed::NeedBytes | Passed::Closed | Passed::Asks(_) => {}
+        }
+        passed
+    }
+
+    /// A row, or data of a copy, that does not pass plainly. `false`: more of it must come first.
+    fn row(&mut self, bytes: &[u8], piece: &Piece) -> bool {
+        let forward = self.is_linked() && forwards(self.server);
+        if !forward {
+            if self.server.queue.probe_in_front() {
+                if !piece.is_whole() && bytes.len() + piece.left as usize <= SEEN_WHOLE_BYTES_MAX {
+                    return false;
+                }
+                self.probe_row(bytes);
+            } else {
+                self.captured_row(bytes, piece.is_whole());
+            }
+            self.flush();
+            self.run = piece.end..piece.end;
+        }
+        if !piece.is_whole() {
+            self.server.passing = if forward {
+                Passing::Forward(piece.left)
+            } else {
+                Passing::Skip(piece.left)
+            };
+        }
+        true
+    }
+
+    /// A row of auth_query.
+    fn captured_row(&mut self, message: &[u8], whole: bool) {
+        if let Some((_, client)) = &mut self.client
+            && let crate::client::ClientPhase::Login(login) = &mut client.phase
+        {
+            login.captured_row(message, whole);
+        }
+    }
+
+    /// One message that [`Server::passes_plainly`] has not settled, and that is no whole ReadyForQuery.
+    fn message(&mut self, header: Header, bytes: &[u8], whole: bool) -> Passed {
+        let Some(tag) = BackendTag::from_byte(header.tag) else {
+            return self.misbehaves(format!("unknown message type {}", header.tag));
+        };
+        if !whole && self.must_be_whole(tag) {
+            if header.message_bytes as usize <= SEEN_WHOLE_BYTES_MAX {
+                return Passed::NeedBytes;
+            }
+            // A description is of use in part, too.
+            if !describes(tag) {
+                return self.misbehaves(format!("message {tag:?} of {} bytes", header.message_bytes));
+            }
+        }
+        let body = &bytes[HEADER_BYTES.min(bytes.len())..];
+        match tag {
+            BackendTag::ErrorResponse => self.error(header.message_bytes as usize, bytes, whole),
+            BackendTag::ParameterStatus => self.parameter_status(body),
+            BackendTag::NotificationResponse => self.notification(),
+            // The client has heard what its own Parse had to say; and whoever is not logged in yet hears nothing.
+            BackendTag::NoticeResponse if self.is_of_session() => self.forward(),
+            BackendTag::NoticeResponse => Passed::Skip,
+            BackendTag::CopyInResponse | BackendTag::CopyBothResponse => self.copy_begins(tag),
+            _ => self.part_of_reply(tag, body, whole),
+        }
+    }
+
+    /// To the client, if the reply that is due is for it.
+    fn forward(&self) -> Passed {
+        if self.is_linked() && forwards(self.server) {
+            Passed::Forward
+        } else {
+            Passed::Skip
+        }
+    }
+
+    fn must_be_whole(&self, tag: BackendTag) -> bool {
+        match tag {
+            BackendTag::CommandComplete
+            | BackendTag::ReadyForQuery
+            | BackendTag::ParameterStatus
+            | BackendTag::NotificationResponse => true,
+            BackendTag::NoticeResponse => !self.is_linked(),
+            tag => describes(tag) && self.server.queue.front().is_some_and(|e| e.uses > 0),
+        }
+    }
+
+    /// A message that belongs to the reply at the front of the queue.
+    fn part_of_reply(&mut self, tag: BackendTag, body: &[u8], whole: bool) -> Passed {
+        let forward = self.forward();
+        let Some(expect) = self.server.queue.front().map(|e| e.expect) else {
+            return self.misbehaves(format!("message {tag:?} that nothing asked for"));
+        };
+        match (tag, expect) {
+            (BackendTag::BindComplete, Expect::Bind)
+            | (BackendTag::ParseComplete, Expect::Parse | Expect::ParseUnnamed)
+            | (BackendTag::CloseComplete, Expect::Close)
+            | (BackendTag::RowDescription | BackendTag::NoData, Expect::Describe)
+            | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Expect::Execute) => {
+                let entry = self.server.queue.pop().expect("looked at above");
+                if tag == BackendTag::ParseComplete && matches!(&entry.to, To::Replace(r) if r.sqlstate == *b"42P05") {
+                    // It should have failed: what the server holds is not what we believe.
+                    self.server
+                        .close_reason
+                        .get_or_insert("prepared statements out of step");
+                }
+                if expect == Expect::Describe && entry.uses > 0 {
+                    let rows = match tag {
+                        BackendTag::NoData => Rows::NONE,
+                        _ if whole => Rows::read(body).unwrap_or(Rows::UNREAD),
+                        _ => Rows::UNREAD,
+                    };
+                    self.described(entry, rows);
+                }
+            }
+            (BackendTag::ParameterDescription, Expect::Describe)
+                if whole && self.server.queue.front().is_some_and(|e| e.uses > 0) =>
+            {
+                self.types_described(body);
+            }
+            (BackendTag::CommandComplete, Expect::Execute | Expect::Query) => self.command_completes(body),
+            // Parts of a reply: RowDescription of a Query, ParameterDescription, CopyOutResponse, CopyDone, ...
+            _ => {}
+        }
+        forward
+    }
+
+    fn notification(&mut self) -> Passed {
+        if matches!(self.server.phase, ServerPhase::Listening) {
+            return Passed::Asks(Question::ListenerHears);
+        }
+        // Nobody listens on a server without a client.
+        if !self.is_linked() {
+            return Passed::Skip;
+        }
+        match self.is_of_session() {
+            true => self.asks(Question::OwnNotification),
+            false => {
+                self.flush();
+                Passed::Skip
+            }
+        }
+    }
+
+    fn copy_begins(&mut self, tag: BackendTag) -> Passed {
+        let front = self.server.queue.front().map(|e| e.expect);
+        if !matches!(front, Some(Expect::Query | Expect::Execute)) {
+            return self.misbehaves("a copy that nothing asked for".into());
+        }
+        let forward = self.forward();
+        if tag == BackendTag::CopyBothResponse {
+            self.server.copy_both = true;
+            return forward;
+        }
+        self.replies_came();
+        let begun = self.server.queue.enter_copy_in();
+        self.server.copy_in = !begun.ended;
+        self.server.sync_among_copy_data = begun.sync_among_data;
+        if begun.interrupted {
+            return self.asks(Question::CopyInterrupted);
+        }
+        if matches!(self.server.phase, ServerPhase::Draining) {
+            self.to().end_what_client_began();
+        }
+        forward
+    }
+}
+
+/// Whether a message describes rows or parameters.
+fn describes(tag: BackendTag) -> bool {
+    matches!(tag, BackendTag::RowDescription | BackendTag::ParameterDescription)
+}
+
+/// Whether the reply that is due goes to the client.
+#[inline]
+fn forwards(server: &Server) -> bool {
+    match server.queue.front() {
+        Some(entry) => !matches!(entry.to, To::Skip | To::Probe | To::Check | To::Swallow),
+        // Asynchronous messages between requests.
+        None => true,
+    }
+}

@@ -1,0 +1,72 @@
+//! What a request would have changed is taken back where the server refuses it or passes over it.
+
+use crate::reply::Reply;
+use crate::statements::held::Moment;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::reply_queue::{Effect, Entry, Expect, To};
+use std::collections::HashSet;
+
+impl Reply<'_> {
+    /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones
+    /// first, so that each finds what it left.
+    pub(crate) fn undo(&mut self, entries: Vec<Entry>) {
+        let mut restored = HashSet::new();
+        let answered = entries.iter().position(|e| e.to != To::Skip);
+        for (at, entry) in entries.into_iter().enumerate().rev() {
+            if entry.expect == Expect::Describe
+                && let Some(copy) = self.server.held.copy_mut(entry.uses)
+            {
+                copy.asked = false;
+            }
+            // A Parse of our own says nothing about what the client would have been told; but a Query behind it has failed,
+            // and destroys the unnamed statement whatever becomes of it.
+            let failed = answered == Some(at) && (at == 0 || entry.expect == Expect::Query);
+            self.undo_one(entry.expect, entry.effect, failed, &mut restored);
+        }
+        self.server.queue.gains_nothing_of(&restored);
+    }
+
+    /// The same of one request that was refused.
+    pub(crate) fn undo_refused(&mut self, expect: Expect, effect: Option<Box<Effect>>) {
+        let mut restored = HashSet::new();
+        self.undo_one(expect, effect, true, &mut restored);
+        self.server.queue.gains_nothing_of(&restored);
+    }
+
+    /// Statements that the server has not lost after all are added to `restored`.
+    fn undo_one(&mut self, expect: Expect, effect: Option<Box<Effect>>, failed: bool, all_restored: &mut HashSet<u64>) {
+        let server = &mut *self.server;
+        let effect = effect.map(|e| *e).unwrap_or_default();
+        if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
+            server.unnamed = Unnamed::Foreign;
+        }
+        if let Some(statement) = effect.server_gains {
+            server.held.remove(statement.id);
+        }
+        if let Some(statement) = effect.server_loses {
+            server.held.insert(statement, Moment::default());
+        }
+        for statement in effect.server_lost_all.unwrap_or_default() {
+            all_restored.insert(statement.id);
+            server.held.insert(statement, Moment::default());
+        }
+        let Some((_, client)) = &mut self.client else { return };
+        if let Some((name, before)) = effect.name {
+            client.names_mut().set(&name, before);
+        }
+        if let Some((name, told)) = effect.describes
+            && let Some(meaning) = client.names_mut().get_mut(&name)
+        {
+            meaning.told = meaning.told.or(told);
+        }
+        for (name, statement) in effect.names_lost_all.into_iter().flatten() {
+            client.names_mut().set(&name, Some(statement));
+        }
+        if expect == Expect::ParseUnnamed && failed {
+            // A Parse that fails has already dropped the unnamed statement.
+            client.unnamed = None;
+        } else if let (Some(before), false) = (effect.unnamed, expect == Expect::Query && failed) {
+            client.unnamed = before;
+        }
+    }
+}

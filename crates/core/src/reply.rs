@@ -1,0 +1,136 @@
+//! A server's message, the server and the client that is linked to it, looked up once.
+
+use crate::base::deeds::{Deed, Question};
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::{Passed, Waiting};
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::client::{Client, ClientPhase};
+use crate::exchange::{Exchange, Granted};
+use crate::pools::pool::Pool;
+use crate::server::Server;
+use crate::server_side::ServerSide;
+use crate::shared::Shared;
+use pgweir_wire::Writer;
+use std::ops::Range;
+
+/// What a server's message does to the server, to the linked client, and to what all share. What it means for other
+/// connections is a [`Deed`].
+pub(crate) struct Reply<'a> {
+    pub(crate) now: Time,
+    pub(crate) id: ServerId,
+    pub(crate) server: &'a mut Server,
+    /// The linked client.
+    pub(crate) client: Option<(ClientId, &'a mut Client)>,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) shared: &'a mut Shared,
+    /// What the pooler must do behind the message, in order.
+    pub(crate) deeds: Vec<Deed>,
+    /// The bytes of the input that go to the client and have not been handed to the outbox.
+    pub(crate) run: Range<usize>,
+}
+
+impl Reply<'_> {
+    /// The server alone.
+    #[inline]
+    pub(crate) fn to(&mut self) -> ServerSide<'_> {
+        ServerSide {
+            id: self.id,
+            server: self.server,
+            pool: self.pool,
+            shared: self.shared,
+        }
+    }
+
+    /// The server and its client.
+    #[inline]
+    pub(crate) fn exchange(&mut self) -> Option<Exchange<'_>> {
+        let (id, client) = self.client.as_mut()?;
+        Some(Exchange {
+            now: self.now,
+            id: *id,
+            server_id: self.id,
+            client,
+            server: self.server,
+            pool: self.pool,
+            shared: self.shared,
+            wish: None,
+            granted: Granted::default(),
+        })
+    }
+
+    /// The linked client.
+    #[inline]
+    pub(crate) fn client(&mut self) -> Option<&mut Client> {
+        self.client.as_mut().map(|(_, client)| &mut **client)
+    }
+
+    #[inline]
+    pub(crate) fn is_linked(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// Whether the linked client is logged in.
+    pub(crate) fn is_of_session(&self) -> bool {
+        self.client.as_ref().is_some_and(|(_, client)| client.is_session())
+    }
+
+    /// Whether the server works for a login: it runs auth_query, or makes startup values.
+    pub(crate) fn is_of_login(&self) -> bool {
+        let phase = self.client.as_ref().map(|(_, client)| &client.phase);
+        matches!(phase, Some(ClientPhase::Login(_)))
+    }
+
+    /// Hands the run to the outbox; it is empty afterwards.
+    #[inline(always)]
+    pub(crate) fn flush(&mut self) {
+        let end = self.run.end;
+        let run = std::mem::replace(&mut self.run, end..end);
+        if let (false, Some((client, _))) = (run.is_empty(), &self.client) {
+            self.pool.stats.bytes_sent += run.len() as u64;
+            self.shared.outbox.forward((*client).into(), run);
+        }
+    }
+
+    /// Writes to the client, behind what has been forwarded.
+    pub(crate) fn tell(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.flush();
+        if let Some((client, _)) = &self.client {
+            self.shared.outbox.insert((*client).into(), write);
+        }
+    }
+
+    /// Writes messages of the pooler's to the client.
+    pub(crate) fn say(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        self.tell(|bytes| write(&mut Writer::new(bytes)));
+    }
+
+    pub(crate) fn log(&mut self, level: LogLevel, text: String) {
+        self.shared.requests.push_back(Request::Log { level, text });
+    }
+
+    /// The pooler answers a question about the message, behind what has been forwarded.
+    pub(crate) fn asks(&mut self, question: Question) -> Passed {
+        self.flush();
+        Passed::Asks(question)
+    }
+
+    /// The server has sent what no PostgreSQL sends.
+    #[cold]
+    pub(crate) fn misbehaves(&mut self, what: String) -> Passed {
+        self.flush();
+        self.deeds.push(Deed::Misbehaves(what));
+        Passed::Closed
+    }
+
+    /// A client that held back a message until it knew what the message means may look at it again.
+    #[inline]
+    pub(crate) fn replies_came(&mut self) {
+        if let Some((_, client)) = &self.client
+            && client.waiting == Waiting::ForReplies
+            && let Some(mut exchange) = self.exchange()
+        {
+            exchange.replies_came();
+        }
+    }
+}
