@@ -5,6 +5,7 @@
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
+use crate::base::pin_reason::PinReason;
 use crate::base::pool_id::{PoolId, PoolKey};
 use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::{Accepted, Command, Connected, LogLevel, ReloadOutcome, Request};
@@ -310,6 +311,18 @@ impl Pooler {
     pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
         server.is_some_and(|s| matches!(s.passing, Passing::Forward(_)))
+    }
+
+    /// Whether this client's session is kept for it from server to server.
+    pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
+        let pool = self.clients.get(id.0).and_then(|c| c.pool);
+        self.shared.settings.keeps_sessions && pool.is_some_and(|p| self.pool(p).keeps_sessions())
+    }
+
+    /// See [`Client::pin_by`].
+    pub(crate) fn pin_by(&mut self, now: Time, id: ClientId, reason: PinReason, text: &[u8]) {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        client.pin_by(now, reason, text, &mut self.shared.state_stats);
     }
 
     /// Writes messages of our own to a connection.

@@ -16,6 +16,8 @@ pub(crate) enum Deed {
     Unlisten,
     /// A cancel that had to wait is over: the connections that asked for it are closed.
     EndCancelling,
+    /// What the linked client listens to may have changed.
+    ChannelsMayHaveChanged,
     /// The linked client's channels may move to the listener.
     MoveOn,
 }
@@ -33,8 +35,10 @@ pub(crate) enum Question {
     CopyInterrupted,
     /// The server has answered a segment of restored settings.
     Restored,
-    /// The server has answered a probe, or a step of moving channels. `meant`: the answer means something.
-    Probed { meant: bool },
+    /// The server has answered a probe: does it stay with its client?
+    Probed,
+    /// The server has answered a step of moving channels.
+    MoveAnswered,
     /// The server has refused a deferred BEGIN. `of_client`: the ReadyForQuery is the client's.
     NeverBegan { of_client: bool },
     /// A transaction block has begun in statement pooling.

@@ -380,8 +380,12 @@ impl Pooler {
         }
         self.stop_waiting(id);
         self.log_disconnect(now, id, reason);
-        let cleanup = self.cleanup_after(id);
-        self.note_temporary_schema(id);
+        let server = self.clients.get(id.0).and_then(|client| client.link);
+        let cleanup = server.map(|server_id| {
+            let mut exchange = self.between(now, id, server_id);
+            exchange.note_temporary_schema();
+            exchange.cleanup_after()
+        });
         self.forget_channels(now, id);
         self.take_process_id(id);
         let client = self.clients.remove(id.0).expect("looked up above");
@@ -398,8 +402,8 @@ impl Pooler {
         }
         if let Some(server_id) = client.link {
             let server = self.server_mut(server_id);
-            server.cleanup = cleanup;
-            if cleanup == Cleanup::Close {
+            server.cleanup = cleanup.unwrap_or(Cleanup::Close);
+            if server.cleanup == Cleanup::Close {
                 server.close_reason.get_or_insert(TRACES);
             }
             self.abandon(now, server_id, client.passing);

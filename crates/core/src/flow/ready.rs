@@ -155,9 +155,7 @@ impl Reply<'_> {
             });
         }
         if entry.to == To::Probe {
-            // A Query on a client's server is a `query_for_nothing`.
-            let meant = entry.expect != Expect::Query || !self.is_linked();
-            return Some(self.asks(Question::Probed { meant }));
+            return Some(self.probe_answered(entry.expect));
         }
         match entry.ready {
             Ready::Passes => None,
@@ -183,6 +181,21 @@ impl Reply<'_> {
                 None
             }
         }
+    }
+
+    /// The server has answered something that the pooler asked about the session.
+    fn probe_answered(&mut self, expect: Expect) -> Passed {
+        if self.server.probe.is_some() {
+            self.flush();
+            self.probed();
+            return Passed::Asks(Question::Probed);
+        }
+        // A Query on a client's server is a `query_for_nothing`.
+        let means_nothing = expect == Expect::Query && self.is_linked();
+        self.asks(match means_nothing {
+            true => Question::Probed,
+            false => Question::MoveAnswered,
+        })
     }
 
     /// A cancel that had to wait for the request that it is meant for.

@@ -99,12 +99,9 @@ impl Pooler {
                     return Passed::SkipAndRelease;
                 }
             }
-            Question::Probed { meant } => {
-                if self.servers.get(id.0).is_some_and(|s| s.probe.is_some()) {
-                    self.probed(now, id);
-                } else if meant {
-                    self.move_answered(now, id);
-                }
+            Question::Probed => return self.after_probe(now, id),
+            Question::MoveAnswered => {
+                self.move_answered(now, id);
                 return self.after_probe(now, id);
             }
             Question::NeverBegan { of_client } => return self.transaction_never_began(now, id, of_client),
@@ -151,6 +148,11 @@ impl Pooler {
                     }
                 }
                 Deed::EndCancelling => self.end_cancelling(now, id),
+                Deed::ChannelsMayHaveChanged => {
+                    if let Some(client) = self.server_link(id) {
+                        self.channels_may_have_changed(now, client);
+                    }
+                }
                 Deed::MoveOn => self.move_on(now, id),
             }
         }

@@ -3,11 +3,9 @@
 //! Only `session_state = full` looks. The verdict on a prepared statement is kept with the statement; a Query is read each
 //! time. Text that is too long to be read whole counts as code of which nothing is known.
 
-use crate::base::ids::ClientId;
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::reasons::Waiting;
 use crate::exchange::{Exchange, Wish};
-use crate::pooler::Pooler;
 use crate::preparing::own_names::Mentioned;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
@@ -59,14 +57,6 @@ impl ServerSide<'_> {
             let preparing = self.shared.own_statements.names.preparing.clone();
             self.close_whatever(&preparing);
         }
-    }
-}
-
-impl Pooler {
-    /// Whether this client's session is kept for it from server to server.
-    pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
-        let pool = self.clients.get(id.0).and_then(|c| c.pool);
-        self.shared.settings.keeps_sessions && pool.is_some_and(|p| self.pool(p).keeps_sessions())
     }
 }
 

@@ -9,15 +9,13 @@
 //! unnamed statement of the client's matters; it runs without a statement timeout and under no deferrable default
 //! (recording F3).
 
-use crate::base::ids::{ClientId, ServerId};
+use crate::base::deeds::Deed;
 use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
-use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::pooler::Pooler;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::session::pins::{PROBED, Pins};
@@ -455,151 +453,116 @@ impl Exchange<'_> {
     }
 }
 
-impl Pooler {
-    /// See [`Client::pin_by`].
-    pub(crate) fn pin_by(&mut self, now: Time, id: ClientId, reason: PinReason, text: &[u8]) {
-        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
-        client.pin_by(now, reason, text, &mut self.shared.state_stats);
-    }
-
+impl Reply<'_> {
     /// The server has answered a probe to the end.
-    pub(crate) fn probed(&mut self, now: Time, server_id: ServerId) {
-        let Some(server) = self.servers.get_mut(server_id.0) else {
-            return;
+    pub(crate) fn probed(&mut self) {
+        let Some(probe) = self.server.probe.take() else { return };
+        let Some(mut exchange) = self.exchange() else {
+            return self.to().told_without_client(&probe);
         };
-        let Some(mut probe) = server.probe.take() else { return };
-        let Some(id) = server.link else {
-            return self.told_without_client(server_id, &probe);
-        };
+        let tells_pins = probe.failed.is_none() && probe.pins.is_some();
+        exchange.probed(*probe);
+        if tells_pins {
+            self.deeds.push(Deed::ChannelsMayHaveChanged);
+        }
+    }
+}
+
+impl Exchange<'_> {
+    fn probed(&mut self, mut probe: Probe) {
         if let Some(failed) = probe.failed.take() {
-            return self.probe_was_in_vain(now, id, server_id, probe.about, &failed);
+            return self.probe_was_in_vain(probe.about, &failed);
         }
-        let client = self.client_mut(id);
-        if client.waiting == Waiting::ForProbe {
-            client.waiting = Waiting::No;
-            self.shared.requests.push_back(Request::Resume(id.into()));
-        }
+        self.goes_on_behind_probe();
         if let Some(held) = probe.pins {
-            self.channels_may_have_changed(now, id);
-            let before = self.client_mut(id).pins;
-            for (reason, held) in PROBED.into_iter().zip(held) {
-                if held {
-                    self.pin_by(now, id, reason, probe.about.statement.as_bytes());
-                } else {
-                    self.client_mut(id).pins.set(reason, false);
-                }
-            }
-            let client = self.client_mut(id);
-            if !client.pins.of_session() {
-                client.pinned = None;
-            }
-            let pins = client.pins;
-            let has_objects = pins.contains(PinReason::TemporaryObjects);
-            let suspicion = client.suspicion.as_ref();
-            let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
-            self.server_mut(server_id)
-                .held
-                .temporary_objects(has_objects || may_make_more);
-            if before.of_session() && !pins.of_session() {
-                self.shared.state_stats.unpinned += 1;
-            }
-            if probe.temporary_schema {
-                let another_s = self.server_mut(server_id).temporary_schema;
-                self.client_mut(id).had_temporary |= has_objects || probe.temporary || !another_s;
-                if !has_objects {
-                    self.at(server_id).temporary_schema_stays();
-                }
-            }
+            self.pins_found(&probe, held);
         }
         if probe.unreadable {
-            self.pin_by(now, id, PinReason::UnreadableSetting, probe.about.statement.as_bytes());
+            self.pin_by(PinReason::UnreadableSetting, &probe.about.statement);
         }
         if probe.settings {
             // The view told what the probe made of them.
-            probe
-                .rows
-                .retain(|(name, _)| probe.lifted.iter().all(|(lifted, _)| lifted != name));
+            let is_lifted = |name: &str| probe.lifted.iter().any(|(lifted, _)| **lifted == *name);
+            probe.rows.retain(|(name, _)| !is_lifted(name));
             probe.rows.append(&mut probe.lifted);
-            self.settings_found(id, server_id, &probe.rows, probe.about.before.as_ref());
+            self.settings_found(&probe.rows, probe.about.before.as_ref());
+        }
+    }
+
+    /// See [`Client::pin_by`].
+    fn pin_by(&mut self, reason: PinReason, statement: &str) {
+        let stats = &mut self.shared.state_stats;
+        self.client.pin_by(self.now, reason, statement.as_bytes(), stats);
+    }
+
+    fn goes_on_behind_probe(&mut self) {
+        if self.client.waiting == Waiting::ForProbe {
+            self.client.waiting = Waiting::No;
+            self.shared.requests.push_back(Request::Resume(self.id.into()));
+        }
+    }
+
+    /// What ties the session to its server, as the server tells it: one answer for each of [`PROBED`].
+    fn pins_found(&mut self, probe: &Probe, held: [bool; PROBED.len()]) {
+        let before = self.client.pins;
+        for (reason, held) in PROBED.into_iter().zip(held) {
+            if held {
+                self.pin_by(reason, &probe.about.statement);
+            } else {
+                self.client.pins.set(reason, false);
+            }
+        }
+        let client = &mut *self.client;
+        if !client.pins.of_session() {
+            client.pinned = None;
+            self.shared.state_stats.unpinned += u64::from(before.of_session());
+        }
+        let has_objects = client.pins.contains(PinReason::TemporaryObjects);
+        let suspicion = client.suspicion.as_ref();
+        let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
+        self.server.held.temporary_objects(has_objects || may_make_more);
+        if probe.temporary_schema {
+            let another_s = self.server.temporary_schema;
+            client.had_temporary |= has_objects || probe.temporary || !another_s;
+            if !has_objects {
+                self.to().temporary_schema_stays();
+            }
         }
     }
 
     /// A probe has failed, for a reason that need not be the session's: it is asked again. Where that is in vain as well, the
     /// client keeps the server, which nobody else gets after it.
-    fn probe_was_in_vain(&mut self, now: Time, id: ClientId, server_id: ServerId, mut about: Suspicion, failed: &str) {
-        self.log(
-            LogLevel::Warning,
-            format!("{server_id}: cannot tell the state of the session: {failed}"),
-        );
+    fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
+        let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
+        let level = LogLevel::Warning;
+        self.shared.requests.push_back(Request::Log { level, text });
+        let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);
         about.probes_failed += 1;
-        if self.is_weak(Weakness::ForgetsFailedProbe) {
-            about.probes_failed = PROBES_FAILED_MAX;
+        if about.probes_failed < PROBES_FAILED_MAX && !forgets {
+            return self.suspect_again(about);
         }
-        if about.probes_failed < PROBES_FAILED_MAX {
-            return self.suspect_again(id, about);
+        if !forgets {
+            self.pin_by(PinReason::UnknownState, &about.statement);
         }
-        if !self.is_weak(Weakness::ForgetsFailedProbe) {
-            self.pin_by(now, id, PinReason::UnknownState, about.statement.as_bytes());
-        }
-        let client = self.client_mut(id);
-        if client.waiting == Waiting::ForProbe {
-            client.waiting = Waiting::No;
-            self.shared.requests.push_back(Request::Resume(id.into()));
-        }
+        self.goes_on_behind_probe();
     }
 
     /// What a failed probe was about, and what has come to it since.
-    fn suspect_again(&mut self, id: ClientId, mut about: Suspicion) {
-        let client = self.client_mut(id);
-        if let Some(newer) = client.suspicion.take() {
+    fn suspect_again(&mut self, mut about: Suspicion) {
+        if let Some(newer) = self.client.suspicion.take() {
             about.effects |= newer.effects;
             let known = about.hidden.len();
             let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
             about.hidden.extend(new.collect::<Vec<_>>());
         }
-        client.suspicion = Some(Box::new(about));
-    }
-
-    /// A server without a client has answered: a new one, or one that was reset.
-    fn told_without_client(&mut self, server_id: ServerId, probe: &Probe) {
-        let is_new = matches!(self.server_mut(server_id).phase, ServerPhase::ConnectQuery);
-        if !is_new {
-            return self.remains_told(server_id, probe.temporary_schema || probe.failed.is_some());
-        }
-        if probe.failed.is_some() || probe.unreadable {
-            self.server_mut(server_id)
-                .close_reason
-                .get_or_insert("the state of its session is not known");
-            return;
-        }
-        let shape = self.server_mut(server_id).shape.clone();
-        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
-        let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
-        let rows = probe
-            .rows
-            .iter()
-            .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
-        let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));
-        let shape = self
-            .shared
-            .shapes
-            .change(&shape, rows.map(|(name, value)| (name, Some(value), false)));
-        self.server_mut(server_id).shape = shape;
+        self.client.suspicion = Some(Box::new(about));
     }
 
     /// The settings that the session has made, as the server tells them.
-    fn settings_found(
-        &mut self,
-        id: ClientId,
-        server_id: ServerId,
-        rows: &[(Box<str>, Option<Box<str>>)],
-        before: Option<&Arc<Shape>>,
-    ) {
-        let server = self.servers.get(server_id.0).expect("looked up by the caller");
-        let client = self.clients.get(id.0).expect("a linked client lives");
-        let now = server.shape.clone();
+    fn settings_found(&mut self, rows: &[(Box<str>, Option<Box<str>>)], before: Option<&Arc<Shape>>) {
+        let now = self.server.shape.clone();
         // No role is the same as none set, unless the server has logged in with one.
-        let starts_with_role = server.base.get(ROLE).is_some();
+        let starts_with_role = self.server.base.get(ROLE).is_some();
         let is_made = |name: &str| {
             let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
                 let says = |v: &str| starts_with_role || (name, v) != (ROLE, NO_ROLE);
@@ -634,13 +597,13 @@ impl Pooler {
         // its own startup value, and the client must go back to its. A value that was the server's own all along was never
         // made there.
         let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
-        let before = before.unwrap_or(&client.shape);
+        let before = before.unwrap_or(&self.client.shape);
         let was_made = |name: &str| {
             let value = value_in(before, name);
             // What connect_query makes is the server's own, and somebody's RESET may have taken it away long ago.
-            value != value_in(&server.base, name) && value != value_in(&server_shape, name)
+            value != value_in(&self.server.base, name) && value != value_in(&server_shape, name)
         };
-        let at_startup = difference(&server.base, &client.base);
+        let at_startup = difference(&self.server.base, &self.client.base);
         let returned: Vec<(&str, Option<&str>, bool)> = at_startup
             .iter()
             .filter(|(name, value)| value.is_some() && !is_made(name) && was_made(name))
@@ -658,38 +621,54 @@ impl Pooler {
             .map(|s| (s.name.clone(), s.value.clone()))
             .collect();
         for (name, value) in told {
-            self.send(id, |w| w.parameter_status(name.as_bytes(), value.as_bytes()));
+            self.tell(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
         }
-        self.server_mut(server_id).shape = server_shape;
-        self.client_mut(id).shape = client_shape;
+        self.server.shape = server_shape;
+        self.client.shape = client_shape;
     }
 
-    /// A client leaves: its server may have got a schema for temporary objects that no probe has told of.
-    pub(crate) fn note_temporary_schema(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get(id.0) else { return };
-        let Some(server) = client.link.and_then(|s| self.servers.get_mut(s.0)) else {
-            return;
-        };
+    /// The client leaves: its server may have got a schema for temporary objects that no probe has told of.
+    pub(crate) fn note_temporary_schema(&mut self) {
         let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
-        server.temporary_schema |= client.pins.contains(PinReason::TemporaryObjects)
-            || client.suspicion.as_ref().is_some_and(|s| may_make(s))
-            || server.probe.as_ref().is_some_and(|p| p.temporary);
+        self.server.temporary_schema |= self.client.pins.contains(PinReason::TemporaryObjects)
+            || self.client.suspicion.as_ref().is_some_and(|s| may_make(s))
+            || self.server.probe.as_ref().is_some_and(|p| p.temporary);
     }
 
-    /// What must be done to a server whose client leaves, before anyone else gets it.
-    pub(crate) fn cleanup_after(&self, id: ClientId) -> Cleanup {
-        let Some(client) = self.clients.get(id.0) else {
-            return Cleanup::Nothing;
-        };
-        let in_doubt = client.suspicion.is_some()
-            || client
-                .link
-                .and_then(|s| self.servers.get(s.0))
-                .is_some_and(|s| s.probe.is_some());
+    /// What must be done to the server, whose client leaves, before anyone else gets it.
+    pub(crate) fn cleanup_after(&self) -> Cleanup {
+        let in_doubt = self.client.suspicion.is_some() || self.server.probe.is_some();
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
-        let suspected = client.suspicion.iter().flat_map(|s| s.pins_for_good());
+        let suspected = self.client.suspicion.iter().flat_map(|s| s.pins_for_good());
         let least = suspected.map(PinReason::cleanup).fold(least, Cleanup::max);
-        client.pins.cleanup().max(least)
+        self.client.pins.cleanup().max(least)
+    }
+}
+
+impl ServerSide<'_> {
+    /// A server without a client has answered: a new one, or one that was reset.
+    fn told_without_client(&mut self, probe: &Probe) {
+        let server = &mut *self.server;
+        if !matches!(server.phase, ServerPhase::ConnectQuery) {
+            server.temporary_schema |= probe.temporary_schema || probe.failed.is_some();
+            return;
+        }
+        if probe.failed.is_some() || probe.unreadable {
+            server
+                .close_reason
+                .get_or_insert("the state of its session is not known");
+            return;
+        }
+        let shape = server.shape.clone();
+        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
+        let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
+        let rows = probe
+            .rows
+            .iter()
+            .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
+        let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));
+        let changes = rows.map(|(name, value)| (name, Some(value), false));
+        server.shape = self.shared.shapes.change(&shape, changes);
     }
 }
 

@@ -321,11 +321,6 @@ impl Pooler {
         self.send(id, |w| w.query(question.as_bytes()));
     }
 
-    /// What a server without a client has told of its session.
-    pub(crate) fn remains_told(&mut self, id: ServerId, temporary_schema: bool) {
-        self.server_mut(id).temporary_schema |= temporary_schema;
-    }
-
     /// Why a server that has been reset is of no use to another client.
     pub(crate) fn shows_traces(&self, id: ServerId) -> Option<&'static str> {
         let server = self.servers.get(id.0)?;
