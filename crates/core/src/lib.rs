@@ -30,8 +30,10 @@ mod server;
 mod server_side;
 mod session;
 mod shared;
+mod state;
 mod statements;
 mod upstream;
+mod weaknesses;
 
 #[cfg(feature = "weaknesses")]
 pub use base::weakness::OwnWork;

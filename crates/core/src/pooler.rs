@@ -17,8 +17,8 @@ use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
 use crate::pools::pool::Pool;
 use crate::server::Server;
-use crate::session::session_state::ShapeTable;
 use crate::shared::Shared;
+use crate::state::shape::ShapeTable;
 use crate::statements::prepared::{OwnStatements, StatementTable};
 use crate::upstream::phase::ServerPhase;
 use foldhash::fast::RandomState;
@@ -60,7 +60,7 @@ pub struct Pooler {
     pub(crate) pools: Vec<Option<Pool>>,
     pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
     pub(crate) databases: Databases,
-    pub(crate) listeners: crate::notify::listener::Listeners,
+    pub(crate) listeners: crate::notify::hub::Listeners,
     pub(crate) admin: crate::operator::admin::Admin,
     pub(crate) process_ids: crate::login::process_ids::ProcessIds,
     pub(crate) arrivals: crate::login::arrivals::Arrivals,
@@ -86,7 +86,7 @@ impl Pooler {
         let (cancel_key, mock_key) = (key(), pgweir_auth::MockKey::new(key()));
         let mut names = SecretNames::new(key());
         let own_statements = OwnStatements::new(&mut names);
-        let listeners = crate::notify::listener::Listeners::new(&mut names, key());
+        let listeners = crate::notify::hub::Listeners::new(&mut names, key());
         let process_ids = crate::login::process_ids::ProcessIds::new(random.next_u64());
         let shared = Shared {
             settings: Settings::new(&config),

@@ -6,9 +6,9 @@ use crate::base::pool_id::PoolId;
 use crate::base::reasons::Passing;
 use crate::base::request::{Connected, Endpoint};
 use crate::base::time::Time;
-use crate::session::probe::Probe;
-use crate::session::restoration::Restoration;
-use crate::session::session_state::Shape;
+use crate::state::probe::Probe;
+use crate::state::restoration::Restoration;
+use crate::state::shape::Shape;
 use crate::statements::held::Held;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::phase::ServerPhase;
@@ -49,10 +49,10 @@ pub(crate) struct Server {
     pub(crate) fatal: Option<Box<str>>,
     /// A probe whose answer is due.
     pub(crate) probe: Option<Box<Probe>>,
-    /// A step of moving channels has failed (see [`crate::notify::handover`]); its ReadyForQuery follows.
+    /// A step of moving channels has failed (see [`crate::flow::handover`]); its ReadyForQuery follows.
     pub(crate) move_failed: bool,
     /// The catalog it is reading to the pooler.
-    pub(crate) reading: Option<Box<crate::catalog::catalog_reading::Reading>>,
+    pub(crate) reading: Option<Box<crate::catalog::schedule::Reading>>,
     /// What was sent to it may make something that runs code.
     pub(crate) defines: bool,
     /// What must be done before another client gets it.
@@ -97,7 +97,7 @@ pub(crate) struct Server {
     /// A deferred BEGIN is on its way: a cancel must not hit it, or what follows would run outside its transaction.
     pub(crate) begin_owed: bool,
     /// The numbers of the pooler's latest segments behind a savepoint of its own: what fails in them fails nothing of the
-    /// client's, see [`crate::own_names`].
+    /// client's, see [`crate::preparing::own_names`].
     pub(crate) guarded: std::ops::Range<u64>,
     /// The number of the latest segment in which DISCARD ALL has run: it has taken effect though the segment fails.
     pub(crate) discarded_in: Option<u64>,

@@ -12,15 +12,15 @@ const LAYERS: [&[&str]; 12] = [
     &["base"],
     &["statements"],
     &["upstream"],
-    &["preparing"],
-    &["catalog"],
-    &["session"],
-    &["notify"],
+    &["state"],
+    &["catalog", "notify"],
     &["pools"],
-    &["login"],
     &["client", "exchange", "reply", "server", "server_side", "shared"],
-    &["flow"],
-    &["contexts", "invariants", "operator", "pooler"],
+    &["preparing"],
+    &["session"],
+    &["contexts", "pooler"],
+    &["flow", "login", "operator"],
+    &["invariants", "weaknesses"],
 ];
 
 fn rank(module: &str) -> Option<usize> {

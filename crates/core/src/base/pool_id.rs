@@ -11,7 +11,7 @@ pub(crate) enum PoolKind {
     Clients,
     /// auth_query: no client and no client's setting ever reaches these servers.
     AuthQuery,
-    /// Listener connections (see [`crate::notify::listener`]).
+    /// Listener connections (see [`crate::flow::listener`]).
     Listener,
     /// Streaming replication: servers are opened with the client's `replication` parameter and closed after use.
     Replication {

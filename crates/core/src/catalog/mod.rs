@@ -1,5 +1,5 @@
-//! What the functions of a database do, as far as its catalog tells.
+//! What the functions of a database do, as far as its catalog tells, and when that is read.
 
-pub(crate) mod catalog_reading;
 pub(crate) mod code;
-pub(crate) mod known_code;
+pub(crate) mod known;
+pub(crate) mod schedule;

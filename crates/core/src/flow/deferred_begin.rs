@@ -13,7 +13,7 @@ use crate::base::reasons::Passed;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
-use crate::session::deferred_begin::{By, DeferredBegin};
+use crate::state::deferred_begin::{By, DeferredBegin};
 use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;

@@ -52,7 +52,7 @@ impl Exchange<'_> {
             {
                 return step;
             }
-            let text = &message.body()[..message.body().len().min(crate::session::pins::STATEMENT_CHARS_SHOWN)];
+            let text = &message.body()[..message.body().len().min(crate::state::pins::STATEMENT_CHARS_SHOWN)];
             self.client
                 .pin_by(self.now, PinReason::LongStatement, text, &mut self.shared.state_stats);
             let server = &mut *self.server;

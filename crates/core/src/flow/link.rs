@@ -9,12 +9,13 @@ use crate::base::request::{LogLevel, Request};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
+use crate::flow::own_server::own_server;
 use crate::login::server_login::EVICTED;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::Likeness;
-use crate::session::pins::Pins;
-use crate::session::sequences::{Sequences, own_server};
-use crate::session::session_state::{Shape, difference};
+use crate::state::pins::Pins;
+use crate::state::sequences::Sequences;
+use crate::state::shape::{Shape, difference};
 use crate::upstream::phase::ServerPhase;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that says
 //! idle, empties the queue, and that no byte of a further message follows.
 //!
-//! A [`Reply`] deals with the messages one after the other, until one of them concerns other connections: that is what the
+//! A [`Reply`](crate::reply::Reply) deals with the messages one after the other, until one of them concerns other connections: that is what the
 //! pooler does here.
 
 use crate::base::deeds::{Deed, Question};

@@ -21,7 +21,7 @@ use crate::login::startup::Wishes;
 use crate::pooler::Pooler;
 use crate::pools::databases::NoPool;
 use crate::session::restoration::NOT_RESTORED;
-use crate::session::session_state::{Change, Shape, difference};
+use crate::state::shape::{Change, Shape, difference};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_auth::{
@@ -454,7 +454,7 @@ impl Pooler {
         if pool.welcome.is_some() && unknown.is_empty() {
             return self.welcome(now, id);
         }
-        self.client_mut(id).minds_traces = unknown.iter().any(|(name, _)| crate::session::traces::is_bound(name));
+        self.client_mut(id).minds_traces = unknown.iter().any(|(name, _)| crate::flow::traces::is_bound(name));
         self.login_mut(id).expect("looked up above").stage = Some(Stage::Welcome(unknown));
         self.acquire(now, id);
     }

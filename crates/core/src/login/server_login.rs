@@ -7,7 +7,7 @@ use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::{Connected, LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::notify::listener::LISTENER_NAME;
+use crate::flow::listener::LISTENER_NAME;
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::statements::held::Held;

@@ -8,7 +8,7 @@ use crate::client::ClientPhase;
 use crate::login::client_login::Login;
 use crate::login::process_ids::{SECRET_BYTES_V3_0, SECRET_BYTES_V3_2};
 use crate::pooler::Pooler;
-use crate::session::session_state::SETTINGS_MAX;
+use crate::state::shape::SETTINGS_MAX;
 use pgweir_config::CONSOLE_DATABASE;
 use pgweir_wire::startup::StartupError;
 use pgweir_wire::{ProtocolVersion, StartupPacket};

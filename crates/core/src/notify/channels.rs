@@ -3,13 +3,8 @@
 //! A notification reaches a client only where PostgreSQL would send it: between its transactions, in front of
 //! ReadyForQuery or while it is idle. Until then it waits here, and no longer than [`UNHEARD_BYTES_MAX`] allows.
 
-use crate::base::errors::Trouble;
-use crate::base::ids::{ClientId, ServerId};
-use crate::base::reasons::Dropping;
-use crate::base::time::Time;
-use crate::notify::handover::Moving;
-use crate::notify::listener::ListenerId;
-use crate::pooler::Pooler;
+use crate::notify::hub::ListenerId;
+use crate::notify::moving::Moving;
 use pgweir_wire::{HEADER_BYTES, ReadError, Reader};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,10 +14,10 @@ use std::sync::Arc;
 pub const UNHEARD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Where the process id of a NotificationResponse lies in the message.
-const PROCESS_ID: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 4;
+pub(crate) const PROCESS_ID: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 4;
 
 /// The longest name (NAMEDATALEN - 1), bytes.
-const NAME_BYTES_MAX: usize = 63;
+pub(crate) const NAME_BYTES_MAX: usize = 63;
 
 /// A channel's name, in the encoding of those who use it.
 pub(crate) type ChannelName = Arc<[u8]>;
@@ -39,11 +34,11 @@ pub(crate) struct Channels {
     pub(crate) heard: Vec<ChannelName>,
     pub(crate) moving: Moving,
     /// What it has not been sent yet.
-    unheard: VecDeque<Told>,
+    pub(crate) unheard: VecDeque<Told>,
     /// What comes behind all that its channels' former place still has to tell.
-    later: VecDeque<Told>,
+    pub(crate) later: VecDeque<Told>,
     /// Bytes of both.
-    unheard_bytes: usize,
+    pub(crate) unheard_bytes: usize,
     /// It may have notified somebody, perhaps itself, in its present transaction.
     pub(crate) notifies: bool,
     /// Its ReadyForQuery is held until the listener has heard what its own transaction sent (recording E17).
@@ -87,237 +82,4 @@ impl<'a> Notification<'a> {
             payload: reader.cstr()?,
         })
     }
-}
-
-impl Pooler {
-    pub(crate) fn channels_mut(&mut self, id: ClientId) -> Option<&mut Channels> {
-        self.clients.get_mut(id.0)?.channels.as_deref_mut()
-    }
-
-    /// A notification or notice for a client; `later`: behind what its channels' former place still has to tell.
-    pub(crate) fn tell(&mut self, now: Time, id: ClientId, message: &Told, later: bool) {
-        let Some(channels) = self.channels_mut(id) else { return };
-        let queue = if later {
-            &mut channels.later
-        } else {
-            &mut channels.unheard
-        };
-        queue.push_back(message.clone());
-        channels.unheard_bytes += message.len();
-        if channels.unheard_bytes > UNHEARD_BYTES_MAX {
-            return self.too_far_behind(now, id);
-        }
-        self.hear(id);
-    }
-
-    /// Sends a client what it may hear now; what it may not waits.
-    pub(crate) fn hear(&mut self, id: ClientId) {
-        if self.may_hear(id) {
-            self.say_unheard(id);
-        } else if self.has_unheard(id) && !self.listeners.behind.contains(&id) {
-            self.listeners.behind.push(id);
-        }
-    }
-
-    fn has_unheard(&self, id: ClientId) -> bool {
-        let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
-        channels.is_some_and(|c| !c.unheard.is_empty())
-    }
-
-    /// Whether PostgreSQL would send a notification now: between transactions, and not inside a reply.
-    fn may_hear(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id.0) else {
-            return false;
-        };
-        let holds_ready = client.channels.as_ref().is_some_and(|c| c.holds_ready);
-        let server = client.link.and_then(|s| self.servers.get(s.0));
-        client.is_session()
-            && client.deferred_begin.is_none()
-            && client.dropping == Dropping::Nothing
-            && server.is_none_or(|s| holds_ready || s.is_clean())
-            && !self.is_inside_message(id)
-    }
-
-    /// Sends a client everything it has not heard. The caller knows that this is the place for it.
-    pub(crate) fn say_unheard(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        let Some(channels) = client.channels.as_mut().filter(|c| !c.unheard.is_empty()) else {
-            return;
-        };
-        let messages = std::mem::take(&mut channels.unheard);
-        channels.unheard_bytes = channels.later.iter().map(|m| m.len()).sum();
-        self.shared.state_stats.notifications += messages.len() as u64;
-        self.shared.outbox.insert(id.into(), |to| {
-            for message in &messages {
-                to.extend_from_slice(message);
-            }
-        });
-    }
-
-    /// Tries again to send what could not be sent when it came.
-    pub(crate) fn hear_what_waits(&mut self) {
-        for id in std::mem::take(&mut self.listeners.behind) {
-            self.hear(id);
-        }
-    }
-
-    /// A notification from a client's own server, while that listens for it. Says whether the client gets it as it is.
-    pub(crate) fn own_server_notifies(&mut self, now: Time, server_id: ServerId, message: &[u8]) -> bool {
-        let Some(server) = self.servers.get(server_id.0) else {
-            return false;
-        };
-        let listens = |id: &ClientId| self.clients.get(id.0).is_some_and(|c| c.channels.is_some());
-        let Some(id) = server.link.filter(|id| listens(id) || self.keeps_session(*id)) else {
-            return true;
-        };
-        let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {
-            return true;
-        };
-        if notification.channel == self.listeners.mark_channel.as_bytes() {
-            self.server_passed_mark(now, id, &notification);
-            return false;
-        }
-        let own = self.is_own_server(id, notification.process_id);
-        if let Some(channels) = self.channels_mut(id) {
-            let later = channels.moving.is_back_and_passed();
-            // The listener hears it, too.
-            if !later && (channels.hears(notification.channel) || channels.moving.server_has_done()) {
-                return false;
-            }
-            if later || !channels.unheard.is_empty() {
-                let told = if own {
-                    from_itself(self.process_id_told(id), message)
-                } else {
-                    message.into()
-                };
-                self.tell(now, id, &told, later);
-                return false;
-            }
-        }
-        if own {
-            let told = from_itself(self.process_id_told(id), message);
-            self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&told));
-        }
-        !own
-    }
-
-    /// Whether a client has the server whose process id this is.
-    fn is_own_server(&self, id: ClientId, process_id: u32) -> bool {
-        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
-        server.is_some_and(|s| s.cancel_key.as_ref().is_some_and(|k| k.process_id == process_id))
-    }
-
-    /// A notification as one client is told it: what it may have sent itself comes from the process id that it knows as
-    /// its own.
-    pub(crate) fn told_to(&self, id: ClientId, process_id: u32, message: &Told) -> Told {
-        let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
-        let notifies = channels.is_some_and(|c| c.notifies || c.holds_ready);
-        if notifies && self.is_own_server(id, process_id) {
-            from_itself(self.process_id_told(id), message)
-        } else {
-            message.clone()
-        }
-    }
-
-    /// A client's transaction has ended, and its ReadyForQuery is due. Says whether that is held until the listener has
-    /// heard what the transaction may have sent to its own client.
-    pub(crate) fn transaction_ended(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
-        self.apply_unlistened(now, id);
-        self.say_unheard(id);
-        let clean = self.servers.get(server_id.0).is_some_and(|s| s.is_clean());
-        let client = self.client_mut(id);
-        let idle = clean
-            && client.passing == crate::base::reasons::Passing::None
-            && client.waiting == crate::base::reasons::Waiting::No;
-        let Some(channels) = client.channels.as_deref_mut() else {
-            return false;
-        };
-        channels.moving.transaction_ended();
-        // What notifies may stand in a request behind the one that has ended.
-        if !idle || !std::mem::take(&mut channels.notifies) {
-            return false;
-        }
-        let Some(listener) = channels.listener.filter(|_| !channels.heard.is_empty()) else {
-            return false;
-        };
-        if !self.ask_barrier(now, listener, id) {
-            return false;
-        }
-        let client = self.client_mut(id);
-        client.waiting = crate::base::reasons::Waiting::ForListener { since: now };
-        client.channels.as_mut().expect("looked at above").holds_ready = true;
-        true
-    }
-
-    /// The listener has heard everything that was sent before the client's transaction ended.
-    pub(crate) fn barrier_passed(&mut self, now: Time, id: ClientId) {
-        let Some(channels) = self.channels_mut(id).filter(|c| c.holds_ready) else {
-            return;
-        };
-        channels.holds_ready = false;
-        self.say_unheard(id);
-        self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Idle));
-        self.goes_on(id);
-        let always = self.shared.settings.probe_always;
-        let client = self.client_mut(id);
-        client.used_server |= always;
-        if let Some(server_id) = client.link {
-            self.release_if_clean(now, server_id);
-        }
-    }
-
-    /// UNLISTEN inside a transaction that has committed, of channels that the listener hears.
-    pub(crate) fn apply_unlistened(&mut self, now: Time, id: ClientId) {
-        let Some(channels) = self.channels_mut(id) else { return };
-        let unlistened = std::mem::take(&mut channels.unlistened);
-        if unlistened.is_empty() {
-            return;
-        }
-        let all = unlistened.iter().any(Option::is_none);
-        // A name too long is cut as PostgreSQL cuts it, between two characters.
-        let is = |u: &[u8], c: &[u8]| {
-            u == c || u.len() > NAME_BYTES_MAX && c.len() + 3 >= NAME_BYTES_MAX && u.starts_with(c)
-        };
-        let gone = |c: &ChannelName| all || unlistened.iter().flatten().any(|u| is(u, c));
-        let (gone, kept) = std::mem::take(&mut channels.heard).into_iter().partition(gone);
-        channels.heard = kept;
-        if let Some(listener) = channels.listener {
-            self.stop_hearing(now, listener, id, gone);
-        }
-    }
-
-    /// A client has more than [`UNHEARD_BYTES_MAX`] to read or to hear.
-    pub(crate) fn too_far_behind(&mut self, now: Time, id: ClientId) {
-        let detail = format!("expected at most {UNHEARD_BYTES_MAX} bytes of notifications to wait for a client");
-        let hint =
-            "Read from the connection while it is idle, and keep transactions of a connection that listens short.";
-        self.fail_client(
-            now,
-            id,
-            Trouble::NotificationsUnread,
-            "too many notifications wait for the client",
-            &detail,
-            hint,
-        );
-    }
-
-    /// A client leaves: nobody hears for it any more.
-    pub(crate) fn forget_channels(&mut self, now: Time, id: ClientId) {
-        let Some(channels) = self.clients.get_mut(id.0).and_then(|c| c.channels.take()) else {
-            return;
-        };
-        if let Some(listener) = channels.listener {
-            self.stop_hearing_all(now, listener, id);
-        }
-        self.listeners.forget_client(id);
-    }
-}
-
-/// A notification that a client has sent itself.
-fn from_itself(process_id: u32, message: &[u8]) -> Told {
-    let mut told = message.to_vec();
-    told[PROCESS_ID].copy_from_slice(&process_id.to_be_bytes());
-    told.into()
 }

@@ -1,5 +1,5 @@
-//! LISTEN and NOTIFY across shared servers.
+//! Who listens to what.
 
 pub mod channels;
-pub(crate) mod handover;
-pub(crate) mod listener;
+pub(crate) mod hub;
+pub(crate) mod moving;

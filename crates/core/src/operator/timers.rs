@@ -62,7 +62,7 @@ pub enum Timer {
     MinPoolSize,
     /// A pool that nobody uses: pool_idle_timeout, and autodb_idle_timeout where it was made from `*`.
     UnusedPool,
-    /// A listener that is lost, or that nobody needs: [`crate::notify::listener`]; channels that wait for one.
+    /// A listener that is lost, or that nobody needs: [`crate::flow::listener`]; channels that wait for one.
     Listener,
     /// Averages of the console, and the line in the log: stats_period.
     Stats,

@@ -5,7 +5,7 @@
 //! what stands here is out of date, which costs a restoration, as whoever links compares the shapes themselves.
 
 use crate::base::ids::ServerId;
-use crate::session::session_state::Shape;
+use crate::state::shape::Shape;
 use std::collections::VecDeque;
 use std::collections::vec_deque::Iter;
 use std::iter::Map;
@@ -92,7 +92,7 @@ impl IdleList {
 mod tests {
     use super::*;
     use crate::base::slab::Slab;
-    use crate::session::session_state::ShapeTable;
+    use crate::state::shape::ShapeTable;
 
     #[test]
     fn a_server_that_looks_like_the_client_is_found_among_any_number() {

@@ -1,6 +1,5 @@
-//! Pools: idle servers, the queue of clients, linking one to the other.
+//! Pools: idle servers, the queue of clients, limits.
 
-pub(crate) mod database_ddl;
 pub(crate) mod databases;
 pub(crate) mod idle_list;
 pub(crate) mod pool;

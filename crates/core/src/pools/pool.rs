@@ -6,11 +6,11 @@ use crate::base::request::Endpoint;
 use crate::base::settings::{PoolMode, PoolSettings};
 use crate::base::stats::Stats;
 use crate::base::time::Time;
-use crate::catalog::known_code::Known;
+use crate::catalog::known::Known;
 use crate::pools::idle_list::IdleList;
 use crate::pools::wait_queue::WaitQueue;
-use crate::session::sequences::Sequences;
-use crate::session::session_state::Shape;
+use crate::state::sequences::Sequences;
+use crate::state::shape::Shape;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -98,7 +98,7 @@ impl Pool {
         }
     }
 
-    /// Tells its database from those of other servers: pools of several entries of [databases] may lead to one database.
+    /// Tells its database from those of other servers: pools of several entries of \[databases\] may lead to one database.
     pub(crate) fn catalog_key(&self) -> Arc<str> {
         let mut key = String::new();
         for endpoint in &self.settings.endpoints {

@@ -6,9 +6,9 @@
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::Exchange;
+use crate::state::followed::Followed;
 use crate::statements::ends::Ends;
 use crate::upstream::reply_queue::Expect;
-use pgweir_sql::Returns;
 use pgweir_sql::Statement;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 
@@ -17,26 +17,6 @@ const FOLLOWED_MAX: usize = 64;
 
 /// The longest Parse whose end is awaited for it, bytes: a name of 63 and a text of 512 have room.
 const FOLLOWED_BYTES_MAX: usize = 640;
-
-/// A client's prepared statement, by name, that resets settings or ends all prepared statements.
-#[derive(Debug)]
-pub(crate) struct Followed {
-    name: Box<[u8]>,
-    returns: Option<Returns>,
-    ends_all: bool,
-}
-
-impl Followed {
-    fn of(parse: &Parse<'_>, verdict: &Statement) -> Option<Followed> {
-        let returns = Returns::of(verdict, parse.query);
-        let ends_all = matches!(verdict, Statement::DiscardAll | Statement::DeallocateAll);
-        (returns.is_some() || ends_all).then(|| Followed {
-            name: parse.name.into(),
-            returns,
-            ends_all,
-        })
-    }
-}
 
 impl Exchange<'_> {
     /// Parse: what may run later is judged self.now.

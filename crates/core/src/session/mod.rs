@@ -1,12 +1,11 @@
-//! What belongs to a session: settings, restoration, pins, probes, RESET, sequences.
+//! What belongs to a session: inspection of texts, restoration, probes, RESET, sequences, channels.
 
-pub(crate) mod deferred_begin;
-pub(crate) mod idle_limit;
+pub(crate) mod catalog_reading;
+pub(crate) mod channels;
 pub(crate) mod inspection;
-pub(crate) mod pins;
+pub(crate) mod known_code;
 pub(crate) mod probe;
 pub(crate) mod resetting;
 pub(crate) mod restoration;
 pub(crate) mod sequences;
-pub(crate) mod session_state;
 pub(crate) mod traces;

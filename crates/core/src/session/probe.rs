@@ -18,8 +18,9 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::session::pins::{PROBED, Pins};
-use crate::session::session_state::{Shape, difference};
+use crate::state::pins::{PROBED, Pins};
+use crate::state::probe::{Probe, Suspicion, beginning};
+use crate::state::shape::{Shape, difference};
 use crate::statements::prepared::Statement;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect, To};
@@ -29,49 +30,6 @@ use std::sync::Arc;
 
 /// Settings that one client's session may have beyond those `pg_settings` shows; one that names more is pinned.
 const HIDDEN_SETTINGS_MAX: usize = 256;
-
-/// What a transaction may have done to the session, since the last probe.
-#[derive(Debug, Default)]
-pub(crate) struct Suspicion {
-    pub(crate) effects: Effects,
-    /// Settings it names that `pg_settings` does not show.
-    pub(crate) hidden: Vec<Box<str>>,
-    /// Texts that it comes from, and that the server has not refused.
-    texts: u32,
-    /// The last of them is one statement.
-    single: bool,
-    /// The beginning of the first suspicious statement.
-    pub(crate) statement: Box<str>,
-    /// What the session looked like before it.
-    before: Option<Arc<Shape>>,
-    /// Probes that were to tell and failed.
-    probes_failed: u8,
-}
-
-/// A probe that has not been answered yet.
-#[derive(Debug, Default)]
-pub(crate) struct Probe {
-    /// Whether settings were asked for.
-    pub(crate) settings: bool,
-    /// Name and value of every setting the session has made.
-    rows: Vec<(Box<str>, Option<Box<str>>)>,
-    /// The text of what ran may have made temporary objects.
-    temporary: bool,
-    /// What ran may have made statements by SQL-level PREPARE.
-    pub(crate) prepares: bool,
-    /// Time limits that the probe lifted for itself, with the session's own values.
-    lifted: Vec<(Box<str>, Option<Box<str>>)>,
-    /// One for each of [`PROBED`].
-    pins: Option<[bool; PROBED.len()]>,
-    /// The session has a schema for temporary objects.
-    temporary_schema: bool,
-    /// A name or value was not UTF-8.
-    unreadable: bool,
-    /// Why it failed.
-    failed: Option<Box<str>>,
-    /// What it was about.
-    about: Suspicion,
-}
 
 /// Failed probes in a row before a client keeps its server, of whose state nothing is known, until it leaves.
 const PROBES_FAILED_MAX: u8 = 3;
@@ -85,6 +43,7 @@ const LIMITS: [(&str, u32); 3] = [
 
 /// The setting that SET ROLE makes, and its value where no role is taken.
 const ROLE: &str = "role";
+
 const NO_ROLE: &str = "none";
 
 /// What a probe must look at.
@@ -678,17 +637,6 @@ const TRANSACTION_SETTINGS: [&str; 3] = [
     "transaction_isolation",
     "transaction_read_only",
 ];
-
-/// The beginning of a statement, as SHOW PINS and the log show it.
-pub(crate) fn beginning(text: &[u8]) -> Box<str> {
-    let cut = &text[..text.len().min(4 * crate::session::pins::STATEMENT_CHARS_SHOWN)];
-    let text = String::from_utf8_lossy(cut);
-    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    one_line
-        .chars()
-        .take(crate::session::pins::STATEMENT_CHARS_SHOWN)
-        .collect()
-}
 
 /// `{"a","b"}`, as an array of text reads.
 fn array_literal(names: &[impl AsRef<[u8]>]) -> Vec<u8> {

@@ -9,7 +9,7 @@
 use crate::base::reasons::Waiting;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
-use crate::session::session_state::difference;
+use crate::state::shape::difference;
 use crate::statements::prepared;
 use crate::upstream::reply_queue::{Entry, Expect, Ready, To};
 use pgweir_sql::Returns;

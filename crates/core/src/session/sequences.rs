@@ -10,18 +10,12 @@
 //! whether it draws. Only the server's word that it has forgotten them counts, and nothing of the client's is sent before.
 
 use crate::base::errors::TRANSACTION_FAILED;
-use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
-use crate::base::reasons::{Acquired, Dropping};
-use crate::base::request::Request;
-use crate::base::slab::Slab;
-use crate::base::time::Time;
+use crate::base::reasons::Dropping;
 use crate::exchange::Exchange;
-use crate::pooler::Pooler;
-use crate::pools::idle_list::IdleList;
 use crate::reply::Reply;
-use crate::server::Server;
 use crate::server_side::ServerSide;
+use crate::state::sequences::Sequences;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
@@ -33,18 +27,6 @@ const ASKS: Effects = Effects::SEQUENCE.union(Effects::CODE);
 
 /// Before what a server must remember its own client's values only: behind what draws, the client may ask.
 const NEEDS_OWN: Effects = ASKS.union(Effects::DRAWS);
-
-/// What the clients of a pool have been seen to do with sequences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Sequences {
-    /// Nothing that matters.
-    #[default]
-    Unused,
-    /// nextval() or setval() by name: currval() may follow.
-    Drawn,
-    /// currval() or lastval(): any INSERT may draw what is asked for next.
-    Asked,
-}
 
 impl ServerSide<'_> {
     /// What a text may do to sequences, or ask of them, where its names have been looked up in the catalog (`effects`) as
@@ -90,7 +72,7 @@ impl ServerSide<'_> {
 
 impl Exchange<'_> {
     /// Whether another server may remember what this client has drawn, and it may go there: see
-    /// [`Pooler::goes_to_own_server`].
+    /// [`crate::flow::own_server`].
     pub(crate) fn wants_own_server(&self) -> bool {
         let (client, server) = (&*self.client, &*self.server);
         !self.granted.own_server
@@ -193,41 +175,9 @@ impl Reply<'_> {
     }
 }
 
-impl Pooler {
-    /// The pool's first question comes from a client whose last server lies idle, while it was given another: it goes
-    /// there, if it has done nothing here yet, and its message is looked at again.
-    #[cold]
-    pub(crate) fn goes_to_own_server(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
-        let client = self.client_mut(id);
-        // Being linked here was a visit; before it the client was where it belongs.
-        let visits = client.visits.wrapping_sub(1);
-        let pool_id = self.server_mut(server_id).pool;
-        let pool = self.pool(pool_id);
-        let Some(own) = own_server(&pool.idle, &self.servers, id, visits).and_then(|at| pool.idle.get(at)) else {
-            return false;
-        };
-        self.pool_mut(pool_id).sequences = Sequences::Asked;
-        self.pool_mut(pool_id).forget_idle(own);
-        self.server_mut(server_id).last_client = None;
-        self.release(now, server_id);
-        self.client_mut(id).visits = visits;
-        if let Acquired::Server(_) = self.link(now, id, own) {
-            self.shared.requests.push_back(Request::Resume(id.into()));
-        }
-        true
-    }
-}
-
 /// Whether a message may hold several statements.
 fn may_be_several(message: &Message<'_>) -> bool {
     let text = message.body().strip_suffix(&[0]).filter(|_| message.is_whole());
     let single = text.and_then(pgweir_sql::statements).is_some_and(|s| s.len() == 1);
     message.tag == FrontendTag::Query && !single
-}
-
-/// Where in the idle list the server is that this client had last, if nobody else has had it since and the client has had no
-/// other; `visits` is [`Client::visits`](crate::client::Client::visits).
-pub(crate) fn own_server(idle: &IdleList, servers: &Slab<Server>, id: ClientId, visits: u32) -> Option<usize> {
-    let is_own = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.was_last_visited_by(id, visits));
-    idle.iter().position(is_own)
 }

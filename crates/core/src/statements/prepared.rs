@@ -329,7 +329,7 @@ pub(crate) struct OwnStatements {
     pub(crate) begin_plain: Arc<Statement>,
     /// Ends it.
     pub(crate) commit: Arc<Statement>,
-    /// One row: what ties the session to its server, a column for each of [`crate::session::pins::PROBED`], and whether it has a
+    /// One row: what ties the session to its server, a column for each of [`crate::state::pins::PROBED`], and whether it has a
     /// schema for temporary objects; the parameters say whether to look for locks, and which statements of SQL-level PREPARE
     /// can be made again anywhere.
     pub(crate) probe_pins: Arc<Statement>,

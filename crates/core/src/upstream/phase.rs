@@ -13,7 +13,7 @@ pub(crate) enum ServerPhase {
     Idle,
     /// Runs the check query before it is handed out.
     Testing,
-    /// It serves no client: see [`crate::notify::listener`].
+    /// It serves no client: see [`crate::flow::listener`].
     Listening,
     /// Linked to a client.
     Linked,
@@ -21,9 +21,9 @@ pub(crate) enum ServerPhase {
     Draining,
     /// Runs server_reset_query.
     Resetting,
-    /// Gives up the time limit on idle sessions that its client had: see [`crate::session::idle_limit`].
+    /// Gives up the time limit on idle sessions that its client had: see [`crate::flow::idle_limit`].
     LiftingLimit,
-    /// Reads the catalog: see [`crate::catalog::catalog_reading`].
+    /// Reads the catalog: see [`crate::flow::catalog_reading`].
     Reading,
     /// It was told to end, to make a place under a limit that it shares; it counts until its backend has gone.
     Closing,

@@ -5,7 +5,7 @@ use crate::operator::console::rows::Rows;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::server::Server;
-use crate::session::session_state::Shape;
+use crate::state::shape::Shape;
 use crate::statements::prepared::Statement;
 use pgweir_config::{DatabaseSettings, PeerSettings, UserSettings};
 use std::mem::size_of;

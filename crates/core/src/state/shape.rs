@@ -7,7 +7,7 @@
 //! A shape holds what the server reported (ParameterStatus) and what was set explicitly at startup. Settings that a
 //! client changes with SET and that the server does not report are not known here yet.
 
-use crate::session::idle_limit::{self, IDLE_LIMIT};
+use crate::state::idle_limit::{self, IDLE_LIMIT};
 use crate::statements::parse_settings::ParseSettings;
 use foldhash::fast::{FixedState, RandomState};
 use std::hash::{BuildHasher, Hash, Hasher};

@@ -5,42 +5,27 @@
 //! counts as code of which nothing is known: its transaction is followed by a probe. So no statement waits for a reading but
 //! those that the first server of a database would serve.
 //!
-//! A catalog belongs to a database of a server, however many entries of [databases] lead there.
+//! A catalog belongs to a database of a server, however many entries of \[databases\] lead there.
 //!
 //! What is known counts no more behind a transaction that made functions, triggers, views or extensions which may matter,
 //! when a server was lost, and after RECONNECT and KILL. It is read again for what others may have changed when a server
 //! logs in and what is known is older than [`AGE_MAX`].
 
-use crate::base::deeds::Deed;
 use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
-use crate::catalog::code::{Catalog, Draft};
-use crate::catalog::known_code::Known;
+use crate::catalog::code::Draft;
+use crate::catalog::known::Known;
+use crate::catalog::schedule::{PAUSE_MIN, PAUSE_TIMES, Reading};
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
-use crate::reply::Reply;
-use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
-use crate::upstream::reply_queue::{Entry, Expect};
-use foldhash::fast::RandomState;
-use pgweir_wire::{HEADER_BYTES, backend};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What is known of a catalog counts for this long when another server logs in.
 const AGE_MAX: Duration = Duration::from_secs(60);
-
-/// The shortest pause between two readings of a database; a migration changes its functions one by one.
-const PAUSE_MIN: Duration = Duration::from_millis(250);
-
-/// Pauses are this many times as long as the reading before them, up to [`AGE_MAX`].
-const PAUSE_TIMES: u32 = 20;
-
-/// A call of what the catalog does not know has it read again if it is older than this.
-const UNKNOWN_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// A reading that is due lets the clients that wait for a server go first, for this long.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -48,203 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Readings that fail in a row before what was known last must do.
 const FAILURES_MAX: u32 = 3;
 
-/// What holds while a catalog is read. Either statement takes milliseconds as a rule, and 150 where there are 50,000
-/// functions; its plan looks so expensive to PostgreSQL that it would spend a second on compiling it.
-const SETTINGS: [(&str, &str); 5] = [
-    ("search_path", "pg_catalog, pg_temp"),
-    ("statement_timeout", "4000"),
-    ("lock_timeout", "1000"),
-    ("jit", "off"),
-    ("max_parallel_workers_per_gather", "0"),
-];
-
 /// SQLSTATEs, or classes of them, that another try will not help against: no privilege, no such table or function, a server
 /// that is not PostgreSQL.
 const HOPELESS: [&str; 2] = ["42", "0A"];
 
-/// Catalogs of all databases that clients have used.
-#[derive(Debug, Default)]
-pub(crate) struct Catalogs {
-    by_database: HashMap<Arc<str>, State, RandomState>,
-    /// Whether some pool's statements must be looked at for names: one look for all that need not be.
-    pub(crate) any_known: bool,
-    /// Whether some pool's servers are to read.
-    pub(crate) any_due: bool,
-    /// A database whose pools have not been told yet that it is to be read.
-    untold: Option<Arc<str>>,
-}
-
-/// What is known of one database.
-#[derive(Debug)]
-struct State {
-    /// As it was last read.
-    read: Arc<Catalog>,
-    /// Whether `read` is what counts; if not, everything is code.
-    holds: bool,
-    /// Counts what has made the catalog another.
-    version: u64,
-    /// The server that reads it.
-    reader: Option<ServerId>,
-    /// When the last reading ended, well or not.
-    tried_at: Option<Time>,
-    /// How long to let it be after that, unless what is known is merely old.
-    pause: Duration,
-    /// When it is to be read again.
-    due: Option<Time>,
-    /// Since when clients that waited have gone before it.
-    put_off: Option<Time>,
-    /// Failed readings in a row.
-    failures: u32,
-    /// The log has been told that it is too large.
-    told_too_much: bool,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        State {
-            read: Arc::default(),
-            holds: false,
-            version: 0,
-            reader: None,
-            tried_at: None,
-            pause: PAUSE_MIN,
-            due: None,
-            put_off: None,
-            failures: 0,
-            told_too_much: false,
-        }
-    }
-}
-
-/// A server's reading of the catalog that has not been answered to the end.
-#[derive(Debug)]
-pub(crate) struct Reading {
-    version: u64,
-    began: Time,
-    draft: Draft,
-    rows: u64,
-    /// Why it failed: SQLSTATE, where the server gave one, and message.
-    failed: Option<(Box<str>, Box<str>)>,
-}
-
-impl Reading {
-    /// The server refused one of its statements; the first reason counts.
-    pub(crate) fn fails(&mut self, sqlstate: &[u8], message: &[u8]) {
-        let text = |bytes| String::from_utf8_lossy(bytes).into();
-        self.failed.get_or_insert_with(|| (text(sqlstate), text(message)));
-    }
-}
-
-impl State {
-    /// It is to be read, as soon as the pause is over.
-    fn wants(&mut self, now: Time) {
-        let from = self.tried_at.map_or(now, |at| now.max(at + self.pause));
-        self.due = Some(self.due.map_or(from, |due| due.min(from)));
-    }
-
-    /// What is known may not be so any more.
-    fn doubts(&mut self, now: Time) {
-        self.version += 1;
-        self.holds = false;
-        self.failures = 0;
-        self.wants(now);
-    }
-}
-
-impl Catalogs {
-    /// The last pool of a database is gone.
-    pub(crate) fn forget(&mut self, database: &str) {
-        self.by_database.remove(database);
-    }
-
-    /// Whether any of them is being read.
-    pub(crate) fn any_is_read(&self) -> bool {
-        self.by_database.values().any(|state| state.reader.is_some())
-    }
-}
-
 /// How long a reading that is due leaves alone a server that waits for its client: see [`crate::session::sequences`].
 const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
-
-impl ServerSide<'_> {
-    /// Something is called that the catalog does not know: others may have made it, not through us.
-    #[cold]
-    pub(crate) fn catalog_may_be_old(&mut self, now: Time) {
-        let database = self.pool.catalog_key();
-        if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
-            // A name that does not exist is called again and again: not a reading each time.
-            if state.due.is_none()
-                && state.reader.is_none()
-                && state.tried_at.is_none_or(|at| now - at > UNKNOWN_AGE_MAX)
-            {
-                state.wants(now);
-                self.shared.catalogs.untold = Some(database);
-            }
-        }
-    }
-
-    /// A segment that reads the catalog, with settings of its own that end with it.
-    fn send_catalog_reading(&mut self, now: Time, version: u64) {
-        let own = &self.shared.own_statements;
-        let (set, objects, sources) = (
-            own.set_config_local.clone(),
-            own.catalog_objects.clone(),
-            own.catalog_sources.clone(),
-        );
-        let server = &mut *self.server;
-        server.phase = ServerPhase::Reading;
-        server.since = now;
-        server.request_time = now;
-        server.reading = Some(Box::new(Reading {
-            version,
-            began: now,
-            draft: Draft::default(),
-            rows: 0,
-            failed: None,
-        }));
-        let deferrable = server.shape.is_deferrable();
-        if deferrable {
-            self.own_begin();
-        }
-        for (name, value) in SETTINGS {
-            self.probe_with(&set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
-        }
-        self.probe_with(&objects, &[]);
-        self.probe_with(&sources, &[]);
-        // Their plans would take most of a megabyte of the server's memory until the next time.
-        self.inject_close(&objects);
-        self.inject_close(&sources);
-        if deferrable {
-            self.own_commit();
-        }
-        self.server.queue.push(Entry::probe(Expect::Sync));
-        self.send(|w| w.sync());
-        self.shared.state_stats.catalog_reads += 1;
-    }
-}
-
-impl Reading {
-    /// A whole row of the catalog.
-    pub(crate) fn row(&mut self, message: &[u8]) {
-        self.rows += 1;
-        let understood = backend::data_row(&message[HEADER_BYTES..]).is_ok_and(|row| self.draft.add_row(&row));
-        if !understood {
-            self.fails(b"", b"a row of another shape than expected");
-        }
-    }
-}
-
-impl Reply<'_> {
-    /// A transaction has ended that may have made something that runs code.
-    #[cold]
-    pub(crate) fn note_definitions(&mut self) {
-        // Requests behind it may make more.
-        self.server.defines = !self.server.queue.is_empty();
-        if self.shared.settings.keeps_sessions && self.pool.shares_sessions() {
-            self.deeds.push(Deed::DoubtCatalog);
-        }
-    }
-}
 
 impl Pooler {
     /// Whether a reading is due and a free server may do it, which may be claimed by the client that had it last.

@@ -23,14 +23,12 @@ use crate::base::reasons::Waiting;
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::notify::channels::{ChannelName, Channels, Notification};
-use crate::notify::listener::ListenerId;
+use crate::notify::hub::ListenerId;
+use crate::notify::moving::{Moving, Progress};
 use crate::pooler::Pooler;
-use crate::reply::Reply;
-use crate::server_side::ServerSide;
-use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Statement;
+use pgweir_wire::FrontendTag;
 use pgweir_wire::frontend::{BindNames, Parse};
-use pgweir_wire::{FrontendTag, HEADER_BYTES, Writer, backend};
 use std::time::Duration;
 
 /// How long a client waits for its listener to hear a mark or what it has notified itself; one that takes longer is given
@@ -47,131 +45,6 @@ const CONCERNS_LISTENING: [&[u8]; 7] = [
     b"names",
     b"reset",
 ];
-
-/// Where a client's channels are on their way to.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) enum Moving {
-    /// Nowhere.
-    #[default]
-    No,
-    /// The server is asked for the channels.
-    Asking {
-        names: Vec<ChannelName>,
-        /// Something was sent behind the question that may change the answer.
-        stale: bool,
-    },
-    /// The listener was told of them; `listens`: it has them now.
-    Wanted {
-        channels: Vec<ChannelName>,
-        /// Which of the client's wishes it is.
-        ticket: u64,
-        listens: bool,
-    },
-    /// From the server to the listener: channels that this does not hear for the client yet.
-    Away { channels: Vec<ChannelName>, at: Progress },
-    /// From the listener to the server.
-    Back(Progress),
-    /// Back on the server, until the client's transaction has ended.
-    Stays,
-    /// They cannot be moved, as they are now.
-    GivenUp,
-}
-
-/// How far a move is.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    mark: u64,
-    /// Of the server that sends the mark: the same words from any other process are no mark.
-    process_id: Option<u32>,
-    server_passed: bool,
-    listener_passed: bool,
-    /// The mark is sent, and the server is told to stop.
-    last_step: bool,
-    /// The server has done everything asked of it.
-    done: bool,
-}
-
-impl Moving {
-    /// The listener tells what comes from here on.
-    pub(crate) fn server_has_done(&self) -> bool {
-        matches!(self, Moving::Away { at, .. } if at.server_passed)
-    }
-
-    /// The server tells what comes from here on.
-    pub(crate) fn is_back_and_passed(&self) -> bool {
-        matches!(self, Moving::Back(at) if at.server_passed)
-    }
-
-    /// What the listener tells of a channel must wait for what the server still has to tell of it.
-    pub(crate) fn waits_for_server(&self, channel: &[u8]) -> bool {
-        matches!(self, Moving::Away { channels, at } if !at.server_passed && channels.iter().any(|c| **c == *channel))
-    }
-
-    /// Only the listener has yet to hear the mark.
-    fn is_owed_by_listener(&self) -> bool {
-        match self {
-            Moving::Away { at, .. } | Moving::Back(at) => at.server_passed && !at.listener_passed,
-            _ => false,
-        }
-    }
-
-    pub(crate) fn transaction_ended(&mut self) {
-        if *self == Moving::Stays {
-            *self = Moving::No;
-        }
-    }
-
-    fn progress_mut(&mut self) -> Option<&mut Progress> {
-        match self {
-            Moving::Away { at, .. } | Moving::Back(at) => Some(at),
-            _ => None,
-        }
-    }
-}
-
-impl ServerSide<'_> {
-    /// A command without parameters; never a Query, never the unnamed statement, which are the client's.
-    fn own_command(&mut self, text: &[u8]) {
-        let queue = &mut self.server.queue;
-        for expect in [
-            Expect::Close,
-            Expect::Parse,
-            Expect::Bind,
-            Expect::Execute,
-            Expect::Close,
-        ] {
-            queue.push(Entry::probe(expect));
-        }
-        let name = &*self.shared.own_statements.names.channels;
-        self.shared.outbox.insert(self.id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.close(b'S', name);
-            writer.parse(name, text, &[0, 0]);
-            writer.bind_text(name, &[]);
-            writer.execute();
-            writer.close(b'S', name);
-        });
-    }
-
-    fn end_own_segment(&mut self) {
-        self.server.queue.push(Entry::probe(Expect::Sync));
-        self.send(|w| w.sync());
-    }
-}
-
-impl Reply<'_> {
-    /// A channel that the server listens to.
-    pub(crate) fn channel_row(&mut self, message: &[u8]) {
-        let Some(channels) = self.client().and_then(|client| client.channels.as_mut()) else {
-            return;
-        };
-        if let (Moving::Asking { names, .. }, Ok(row)) =
-            (&mut channels.moving, backend::data_row(&message[HEADER_BYTES..]))
-        {
-            names.extend(row.first().copied().flatten().map(ChannelName::from));
-        }
-    }
-}
 
 impl Pooler {
     /// The client is between transactions, and its server listens for it: the next step towards the listener.

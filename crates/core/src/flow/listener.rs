@@ -12,20 +12,17 @@ use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
 use crate::base::request::LogLevel;
-use crate::base::secret_names::SecretNames;
 use crate::base::time::Time;
+use crate::flow::handover::command;
 use crate::notify::channels::{ChannelName, Channels, Notification, Told};
-use crate::notify::handover::{Moving, command};
+use crate::notify::hub::{Asked, Hearer, Listener, ListenerId};
+use crate::notify::moving::Moving;
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
-use foldhash::fast::RandomState;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{HEADER_BYTES, Writer};
-use rand_chacha::ChaCha20Rng;
-use rand_core::{RngCore, SeedableRng};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a listener is kept when nobody listens.
@@ -38,166 +35,6 @@ const FOR_GOOD: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_c
 
 /// What a listener is called in pg_stat_activity.
 pub(crate) const LISTENER_NAME: &str = "pgweir listener";
-
-/// A listener's place in the table.
-pub(crate) type ListenerId = usize;
-
-/// What a listener was asked, in order.
-#[derive(Debug)]
-enum Asked {
-    /// Settings of its own.
-    Settings,
-    /// Every channel.
-    Everything,
-    /// Channels for a client that moves them here.
-    Channels(ClientId, u64),
-    /// Nothing: everything sent before has been heard when it answers.
-    Barrier(ClientId),
-    /// To listen no longer.
-    Unlisten,
-}
-
-/// Who listens to a channel.
-#[derive(Debug)]
-struct Hearer {
-    client: ClientId,
-    /// It is told; else its own server still listens for it.
-    told: bool,
-}
-
-/// One listener.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    database: Arc<str>,
-    user: Arc<str>,
-    encoding: Arc<str>,
-    server: Option<ServerId>,
-    /// It listens to everything it should.
-    up: bool,
-    /// It was lost: those who are told hear of the gap when it is up again.
-    gap: bool,
-    channels: HashMap<ChannelName, Vec<Hearer>, RandomState>,
-    asked: VecDeque<Asked>,
-    /// What it was asked last has failed.
-    refused: bool,
-    unused_since: Time,
-}
-
-/// All listeners.
-#[derive(Debug)]
-pub(crate) struct Listeners {
-    all: Vec<Option<Listener>>,
-    /// The channel of marks (see [`crate::notify::handover`]); no client's.
-    pub(crate) mark_channel: String,
-    next_ticket: u64,
-    /// Draws marks: who can send to the channel must not guess one.
-    random: ChaCha20Rng,
-    marks: HashMap<u64, ClientId, RandomState>,
-    /// Clients that have something to hear and may not hear it yet.
-    pub(crate) behind: Vec<ClientId>,
-}
-
-impl Listeners {
-    /// `names` keeps marks of several poolers of one database apart.
-    pub(crate) fn new(names: &mut SecretNames, seed: [u8; 32]) -> Self {
-        Listeners {
-            all: Vec::new(),
-            mark_channel: names.draw("mark"),
-            next_ticket: 0,
-            random: ChaCha20Rng::from_seed(seed),
-            marks: HashMap::default(),
-            behind: Vec::new(),
-        }
-    }
-
-    pub(crate) fn new_mark(&mut self, client: ClientId) -> u64 {
-        let mark = self.random.next_u64();
-        self.marks.insert(mark, client);
-        mark
-    }
-
-    fn ticket(&mut self) -> u64 {
-        self.next_ticket += 1;
-        self.next_ticket
-    }
-
-    pub(crate) fn client_of_mark(&self, mark: u64) -> Option<ClientId> {
-        self.marks.get(&mark).copied()
-    }
-
-    pub(crate) fn forget_mark(&mut self, mark: u64) {
-        self.marks.remove(&mark);
-    }
-
-    /// A client has left.
-    pub(crate) fn forget_client(&mut self, client: ClientId) {
-        self.marks.retain(|_, c| *c != client);
-        self.behind.retain(|b| *b != client);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.iter().all(Option::is_none)
-    }
-
-    pub(crate) fn is_up(&self, id: Option<ListenerId>) -> bool {
-        id.and_then(|id| self.get(id)).is_some_and(|l| l.up)
-    }
-
-    /// From here on a client is told of what comes on these channels.
-    pub(crate) fn begin_telling(&mut self, id: ListenerId, client: ClientId, names: &[ChannelName]) {
-        let Some(listener) = self.get_mut(id) else { return };
-        for name in names {
-            let hearers = listener.channels.entry(name.clone()).or_default();
-            hearers.retain(|h| h.client != client);
-            hearers.push(Hearer { client, told: true });
-        }
-    }
-
-    fn get(&self, id: ListenerId) -> Option<&Listener> {
-        self.all.get(id)?.as_ref()
-    }
-
-    fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
-        self.all.get_mut(id)?.as_mut()
-    }
-
-    /// Whether some client listens on this server.
-    pub(crate) fn is_heard(&self, server_id: ServerId) -> bool {
-        let listener = self.of_server(server_id).and_then(|at| self.get(at));
-        listener.is_some_and(|listener| !listener.channels.is_empty())
-    }
-
-    fn of_server(&self, server: ServerId) -> Option<ListenerId> {
-        self.all
-            .iter()
-            .position(|l| l.as_ref().is_some_and(|l| l.server == Some(server)))
-    }
-
-    /// Database, user, encoding, server, channels and clients of each, for the console.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &str, Option<ServerId>, usize, usize)> {
-        self.all.iter().flatten().map(|l| {
-            let server = l.server.filter(|_| l.up);
-            (
-                &*l.database,
-                &*l.user,
-                &*l.encoding,
-                server,
-                l.channels.len(),
-                l.clients().len(),
-            )
-        })
-    }
-}
-
-impl Listener {
-    /// Every client that it has something to do with, each once.
-    fn clients(&self) -> Vec<ClientId> {
-        let mut clients: Vec<ClientId> = self.channels.values().flatten().map(|h| h.client).collect();
-        clients.sort_unstable();
-        clients.dedup();
-        clients
-    }
-}
 
 impl Pooler {
     /// The listener for a client, if it is there; else it is on its way.

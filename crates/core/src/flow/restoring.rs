@@ -1,0 +1,115 @@
+//! What becomes of a client when its server has answered restored settings.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::{Acquired, Waiting};
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::base::weakness::Weakness;
+use crate::pooler::Pooler;
+use crate::session::restoration::NOT_RESTORED;
+use crate::state::restoration::Restoration;
+use crate::state::shape::difference_on;
+use pgweir_wire::TransactionStatus;
+
+/// Servers that a client's settings are tried on before the client is told that they cannot be restored. One may refuse for
+/// a reason of its own: a library that it has loaded, a time limit that its last client has set.
+const SERVERS_TRIED_MAX: u8 = 3;
+
+impl Pooler {
+    /// Makes a server look like the client that was just linked to it.
+    pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
+        let wanted = self.client_mut(id).shape.clone();
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let set = difference_on(&server.shape, &wanted, &server.base.home());
+        if set.is_empty() {
+            self.between(now, id, server_id).tell_differences();
+            if self.servers.get(server_id.0).is_some_and(|s| s.queue.segment_open()) {
+                let shape = self.server_mut(server_id).shape.clone();
+                self.between(now, id, server_id).confirm_first(&[], shape);
+                return Acquired::Wait;
+            }
+            return Acquired::Server(server_id);
+        }
+        // Read-only settings stay the server's own: see tell_differences.
+        let target = if server.shape.same_fixed(&wanted) {
+            wanted
+        } else {
+            let shape = server.shape.clone();
+            self.shared.shape_with(&shape, &set)
+        };
+        self.shared.state_stats.restorations += 1;
+        self.shared.state_stats.settings_sent += set.len() as u64;
+        self.between(now, id, server_id).confirm_first(&set, target);
+        if self.is_weak(Weakness::SharesUnconfirmed) {
+            self.client_mut(id).waiting = Waiting::No;
+            return Acquired::Server(server_id);
+        }
+        Acquired::Wait
+    }
+
+    /// The server has answered a segment of restored settings.
+    pub(crate) fn restored(&mut self, now: Time, server_id: ServerId) {
+        let server = self.server_mut(server_id);
+        let Some(restoration) = server.restoration.take() else {
+            return;
+        };
+        let Restoration { target, refused } = *restoration;
+        let (link, idle) = (server.link, server.status == TransactionStatus::Idle);
+        // A login's values are refused because they are wrong: the transaction that tried them is undone as a whole.
+        let are_tried = idle && link.is_some_and(|id| self.is_login(id));
+        let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
+        let server = self.server_mut(server_id);
+        if refused.is_none() || trusts {
+            server.shape = target;
+        } else if !are_tried {
+            server.close_reason.get_or_insert(NOT_RESTORED);
+        }
+        if let Some(refused) = &refused {
+            self.shared.state_stats.refused += 1;
+            let text = format!(
+                "{server_id}: server refused restored settings: {} {}",
+                refused.0, refused.1
+            );
+            self.log(LogLevel::Warning, text);
+        }
+        let Some(id) = link else { return };
+        if self.is_login(id) {
+            return self.login_validated(now, id, server_id, refused.map(|r| *r));
+        }
+        match refused {
+            None => self.settings_confirmed(now, id, server_id),
+            Some(refused) => self.settings_refused(now, id, server_id, &refused.1),
+        }
+    }
+
+    fn settings_confirmed(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        self.between(now, id, server_id).tell_differences();
+        let client = self.client_mut(id);
+        client.servers_refused = 0;
+        if client.waiting == Waiting::ForRestoration {
+            client.waiting = Waiting::No;
+            client.went_elsewhere = false;
+            self.shared.requests.push_back(Request::Resume(id.into()));
+        }
+    }
+
+    /// The server is closed, and the client tries another one. Nothing of its own has run.
+    fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str) {
+        let client = self.client_mut(id);
+        client.servers_refused += 1;
+        // What pins it cannot be had anywhere else.
+        let elsewhere = client.servers_refused < SERVERS_TRIED_MAX && !client.pins.of_session();
+        if elsewhere && client.waiting == Waiting::ForRestoration {
+            client.waiting = Waiting::No;
+            self.close_linked(now, id, server_id, NOT_RESTORED);
+            if let Acquired::Server(_) = self.acquire(now, id) {
+                self.shared.requests.push_back(Request::Resume(id.into()));
+            }
+            return;
+        }
+        let hint = "Reconnect; the setting was accepted when it was made.";
+        let text = "cannot restore the session's settings";
+        self.fail_client(now, id, Trouble::RestorationRefused, text, message, hint);
+    }
+}

@@ -1,0 +1,291 @@
+//! What a server goes on showing of the sessions it has served, and clients that would notice.
+//!
+//! A PostgreSQL process that has had temporary objects keeps their schema until it ends: `pg_my_temp_schema()` is not 0,
+//! `current_schemas(true)` lists it, `temp_buffers` can be set no more. So a client that looks there, and whose own session
+//! has had no such objects, is given another server when its transaction begins: an idle one without the schema, or a new
+//! one in its place. That happens at most once for each server that gets the schema.
+//!
+//! Likewise a custom setting (`app.tenant`) that anyone has ever made there is empty for all others, and no longer unknown
+//! (recording F2). Whoever asks for one that is not its own goes to an idle server that does not know it, if there is one.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Messages, Step};
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::{Acquired, Waiting};
+use crate::base::settings::PoolMode;
+use crate::base::time::Time;
+use crate::pooler::Pooler;
+use crate::server::Server;
+use crate::session::inspection::setting_name;
+use crate::state::shape::Shape;
+use crate::upstream::phase::ServerPhase;
+use crate::upstream::reply_queue::{Entry, Expect};
+use pgweir_sql::Effects;
+use pgweir_wire::frontend::{BindNames, Parse};
+use pgweir_wire::{FrontendTag, TransactionStatus};
+
+/// Why a server ends that another one replaces.
+const SCHEMA_WOULD_SHOW: &str = "its temporary schema would show";
+
+/// The setting that a server with temporary tables behind it refuses.
+const TEMP_BUFFERS: &str = "temp_buffers";
+
+/// Asks whether the session has a schema for temporary objects.
+const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
+
+/// The same; and the statistics of the session are reported now, as they would be at its end.
+const REMAINS_AND_FLUSH: &str =
+    "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0 FROM pg_catalog.pg_stat_force_next_flush()";
+
+/// Messages looked at for what a transaction is going to ask.
+const MESSAGES_AHEAD_MAX: usize = 32;
+
+/// Whether a server with a temporary schema may refuse this setting.
+pub(crate) fn is_bound(setting: &str) -> bool {
+    setting.eq_ignore_ascii_case(TEMP_BUFFERS)
+}
+
+impl Pooler {
+    /// An idle server with a temporary schema was chosen for a client: it, one without the schema where the client would
+    /// notice, or none, because it was closed to make room for a new one.
+    #[cold]
+    pub(crate) fn instead_of_traces(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        pool_id: PoolId,
+        chosen: ServerId,
+    ) -> Option<ServerId> {
+        if !self.minds_traces(id, chosen) || !self.may_replace(now, pool_id) {
+            return Some(chosen);
+        }
+        let shape = &self.clients.get(id.0).expect("looked up by the caller").shape;
+        let servers = &self.servers;
+        let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
+        let untouched = |s: &ServerId| servers.get(s.0).is_some_and(|s| !s.temporary_schema && !s.claimed);
+        let alike = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, shape));
+        let best = pool
+            .idle
+            .iter()
+            .rposition(|s| untouched(s) && alike(s))
+            .or_else(|| pool.idle.iter().rposition(untouched));
+        match best {
+            Some(at) => {
+                let found = pool.idle.remove(at);
+                let shape = &servers.get(chosen.0).expect("idle servers live").shape;
+                pool.idle.push_back(chosen, shape);
+                found
+            }
+            None => {
+                self.replace(now, chosen);
+                None
+            }
+        }
+    }
+
+    /// A server with a temporary schema is free, and the client that is served next would notice: a new server takes its
+    /// place.
+    #[cold]
+    pub(crate) fn replaced_for_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
+        let minds = self
+            .pool(pool_id)
+            .first_waiter()
+            .is_some_and(|(id, _)| self.minds_traces(id, server_id) && self.may_replace(now, pool_id));
+        if minds {
+            self.replace(now, server_id);
+        }
+        minds
+    }
+
+    fn replace(&mut self, now: Time, server_id: ServerId) {
+        self.shared.state_stats.servers_replaced += 1;
+        self.close_server(now, server_id, SCHEMA_WOULD_SHOW);
+    }
+
+    /// Whether a new connection may be hoped for: while none can be made, a server with traces is better than none.
+    fn may_replace(&self, now: Time, pool_id: PoolId) -> bool {
+        self.pool(pool_id).retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// Whether a client without a server would notice that this one has a temporary schema.
+    fn minds_traces(&self, id: ClientId, server_id: ServerId) -> bool {
+        let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
+            return false;
+        };
+        let buffers = |shape: &Shape| shape.get(TEMP_BUFFERS).map(|s| s.value.clone());
+        server.temporary_schema
+            && (client.minds_traces
+                || buffers(&client.shape).is_some_and(|wanted| buffers(&server.shape) != Some(wanted)))
+    }
+
+    /// A client's message for a server with traces: it may have to go to another one. `None`: it goes on.
+    #[cold]
+    pub(crate) fn mind_traces(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        let client = self.clients.get(id.0).expect("looked up by the caller");
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let begins = server.status == TransactionStatus::Idle
+            && !server.queue.segment_open()
+            && !server.copy_in
+            && !server.ignoring_to_sync
+            && client.pins.is_empty();
+        let pool_id = server.pool;
+        let shows_schema = server.temporary_schema && !client.had_temporary && self.may_replace(now, pool_id);
+        let shows_names = !server.custom_names.is_empty();
+        if !begins || !(shows_schema || shows_names) || !self.keeps_session(id) {
+            return None;
+        }
+        if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
+            return Some(Step::NeedBytes);
+        }
+        let mut names = Vec::new();
+        if !(shows_schema && self.asks_for_traces(id, message)) {
+            if !shows_names {
+                return None;
+            }
+            names = self.unknown_settings(id, server_id, message);
+            if names.is_empty() || self.untouched_by(pool_id, &names).is_none() {
+                return None;
+            }
+        }
+        // What has been sent must be answered first: a transaction may have begun.
+        if self.server_mut(server_id).is_clean() {
+            self.release_if_clean(now, server_id);
+        }
+        let client = self.client_mut(id);
+        if client.link.is_some() {
+            client.waiting = Waiting::ForReplies;
+            return Some(Step::Wait);
+        }
+        let acquired = if names.is_empty() {
+            client.minds_traces = true;
+            self.acquire(now, id)
+        } else {
+            match self.untouched_by(pool_id, &names) {
+                Some(found) => {
+                    self.pool_mut(pool_id).forget_idle(found);
+                    self.link(now, id, found)
+                }
+                None => self.acquire(now, id),
+            }
+        };
+        match acquired {
+            Acquired::Server(_) => None,
+            Acquired::Wait => Some(Step::Wait),
+            Acquired::Closed => Some(Step::Closed),
+        }
+    }
+
+    /// Whether a message, or what has come behind it, asks whether there is a temporary schema.
+    fn asks_for_traces(&self, id: ClientId, message: &Message<'_>) -> bool {
+        let Some(client) = self.clients.get(id.0) else {
+            return false;
+        };
+        // There the schema is part of what every name means.
+        if client.shape.creates_temporary() {
+            return true;
+        }
+        let asks = |effects: Effects| effects.intersects(Effects::TEMPORARY_SCHEMA);
+        let of_message = |tag: u8, body: &[u8]| match FrontendTag::from_byte(tag) {
+            _ if body.len() > INSPECT_BYTES_MAX => false,
+            Some(FrontendTag::Query) => {
+                let text = body.strip_suffix(&[0]).unwrap_or(body);
+                let executed = match pgweir_sql::classify(text) {
+                    pgweir_sql::Statement::Execute(name) => client.statement(&name),
+                    _ => None,
+                };
+                asks(pgweir_sql::effects(text)) || executed.is_some_and(|s| asks(s.effects))
+            }
+            Some(FrontendTag::Parse) => Parse::read(body).is_ok_and(|parse| asks(pgweir_sql::effects(parse.query))),
+            Some(FrontendTag::Bind) => BindNames::read(body)
+                .ok()
+                .and_then(|names| client.statement(names.statement))
+                .is_some_and(|statement| asks(statement.effects)),
+            _ => false,
+        };
+        let first = message.bytes.first().copied().unwrap_or_default();
+        if of_message(first, message.body()) {
+            return true;
+        }
+        let mut behind = Messages::new(message.behind);
+        (0..MESSAGES_AHEAD_MAX)
+            .map_while(|_| behind.next())
+            .any(|(tag, body)| of_message(tag, body))
+    }
+
+    /// Custom settings that a message asks for, which this server knows and the client's own session does not.
+    fn unknown_settings(&self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Vec<Box<str>> {
+        let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
+            return Vec::new();
+        };
+        let text = match message.tag {
+            FrontendTag::Query => message.body().strip_suffix(&[0]),
+            FrontendTag::Parse => Parse::read(message.body()).ok().map(|p| p.query),
+            FrontendTag::Bind => BindNames::read(message.body())
+                .ok()
+                .and_then(|names| client.statement(names.statement))
+                .map(|statement| &*statement.query),
+            _ => None,
+        };
+        let text = text.filter(|text| text.len() <= INSPECT_BYTES_MAX).unwrap_or_default();
+        let strange = |name: &str| {
+            server.custom_names.contains(name)
+                && !client.custom_names.iter().any(|n| **n == *name)
+                && client.shape.get(name).is_none()
+        };
+        let words = text.trim_ascii();
+        let words = words.strip_suffix(b";").unwrap_or(words);
+        if words.get(..5).is_some_and(|verb| verb.eq_ignore_ascii_case(b"show ")) {
+            return setting_name(words[5..].trim_ascii())
+                .into_iter()
+                .filter(|n| strange(n))
+                .collect();
+        }
+        if !pgweir_sql::effects(text).intersects(Effects::CURRENT_SETTING) {
+            return Vec::new();
+        }
+        let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
+        constants.filter_map(setting_name).filter(|n| strange(n)).collect()
+    }
+
+    /// An idle server on which nobody has made any of these settings.
+    fn untouched_by(&self, pool_id: PoolId, names: &[Box<str>]) -> Option<ServerId> {
+        let knows_none = |s: &Server| !s.claimed && names.iter().all(|name| !s.custom_names.contains(name));
+        let mut idle = self.pool(pool_id).idle.iter().rev();
+        idle.find(|id| self.servers.get(id.0).is_some_and(knows_none)).copied()
+    }
+
+    /// Resets the session of a server whose client has left, and asks what remains of it.
+    pub(crate) fn reset_session(&mut self, now: Time, id: ServerId, query: &str) {
+        self.at(id).own_query(now, ServerPhase::Resetting, query);
+        let flushes = self.is_in_session_pooling(id) && self.reports_when_told(id);
+        let question = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
+        let server = self.server_mut(id);
+        server.probe = Some(Box::default());
+        server.queue.push(Entry::probe(Expect::Query));
+        self.send(id, |w| w.query(question.as_bytes()));
+    }
+
+    /// Why a server that has been reset is of no use to another client.
+    pub(crate) fn shows_traces(&self, id: ServerId) -> Option<&'static str> {
+        let server = self.servers.get(id.0)?;
+        (server.temporary_schema && self.shared.settings.keeps_sessions && self.is_in_session_pooling(id))
+            .then_some(SCHEMA_WOULD_SHOW)
+    }
+
+    pub(crate) fn is_in_session_pooling(&self, id: ServerId) -> bool {
+        let server = self.servers.get(id.0);
+        server.is_some_and(|s| self.pool(s.pool).settings.mode == PoolMode::Session)
+    }
+
+    /// Whether the server has `pg_stat_force_next_flush()`.
+    fn reports_when_told(&self, id: ServerId) -> bool {
+        let major = self.servers.get(id.0).and_then(|s| s.shape.server_major());
+        major.is_some_and(|major| major >= 15)
+    }
+}

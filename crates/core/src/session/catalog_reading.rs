@@ -1,0 +1,93 @@
+//! Reading a catalog: what is sent to the server that reads it.
+
+use crate::base::deeds::Deed;
+use crate::base::time::Time;
+use crate::catalog::code::Draft;
+use crate::catalog::schedule::Reading;
+use crate::reply::Reply;
+use crate::server_side::ServerSide;
+use crate::upstream::phase::ServerPhase;
+use crate::upstream::reply_queue::{Entry, Expect};
+use std::time::Duration;
+
+/// A call of what the catalog does not know has it read again if it is older than this.
+const UNKNOWN_AGE_MAX: Duration = Duration::from_secs(5);
+
+/// What holds while a catalog is read. Either statement takes milliseconds as a rule, and 150 where there are 50,000
+/// functions; its plan looks so expensive to PostgreSQL that it would spend a second on compiling it.
+const SETTINGS: [(&str, &str); 5] = [
+    ("search_path", "pg_catalog, pg_temp"),
+    ("statement_timeout", "4000"),
+    ("lock_timeout", "1000"),
+    ("jit", "off"),
+    ("max_parallel_workers_per_gather", "0"),
+];
+
+impl ServerSide<'_> {
+    /// Something is called that the catalog does not know: others may have made it, not through us.
+    #[cold]
+    pub(crate) fn catalog_may_be_old(&mut self, now: Time) {
+        let database = self.pool.catalog_key();
+        if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
+            // A name that does not exist is called again and again: not a reading each time.
+            if state.due.is_none()
+                && state.reader.is_none()
+                && state.tried_at.is_none_or(|at| now - at > UNKNOWN_AGE_MAX)
+            {
+                state.wants(now);
+                self.shared.catalogs.untold = Some(database);
+            }
+        }
+    }
+
+    /// A segment that reads the catalog, with settings of its own that end with it.
+    pub(crate) fn send_catalog_reading(&mut self, now: Time, version: u64) {
+        let own = &self.shared.own_statements;
+        let (set, objects, sources) = (
+            own.set_config_local.clone(),
+            own.catalog_objects.clone(),
+            own.catalog_sources.clone(),
+        );
+        let server = &mut *self.server;
+        server.phase = ServerPhase::Reading;
+        server.since = now;
+        server.request_time = now;
+        server.reading = Some(Box::new(Reading {
+            version,
+            began: now,
+            draft: Draft::default(),
+            rows: 0,
+            failed: None,
+        }));
+        let deferrable = server.shape.is_deferrable();
+        if deferrable {
+            self.own_begin();
+        }
+        for (name, value) in SETTINGS {
+            self.probe_with(&set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
+        }
+        self.probe_with(&objects, &[]);
+        self.probe_with(&sources, &[]);
+        // Their plans would take most of a megabyte of the server's memory until the next time.
+        self.inject_close(&objects);
+        self.inject_close(&sources);
+        if deferrable {
+            self.own_commit();
+        }
+        self.server.queue.push(Entry::probe(Expect::Sync));
+        self.send(|w| w.sync());
+        self.shared.state_stats.catalog_reads += 1;
+    }
+}
+
+impl Reply<'_> {
+    /// A transaction has ended that may have made something that runs code.
+    #[cold]
+    pub(crate) fn note_definitions(&mut self) {
+        // Requests behind it may make more.
+        self.server.defines = !self.server.queue.is_empty();
+        if self.shared.settings.keeps_sessions && self.pool.shares_sessions() {
+            self.deeds.push(Deed::DoubtCatalog);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What is said to a server about the channels that it listens to, and what it answers.
+
+use crate::notify::channels::ChannelName;
+use crate::notify::moving::Moving;
+use crate::reply::Reply;
+use crate::server_side::ServerSide;
+use crate::upstream::reply_queue::{Entry, Expect};
+use pgweir_wire::{HEADER_BYTES, Writer, backend};
+
+impl ServerSide<'_> {
+    /// A command without parameters; never a Query, never the unnamed statement, which are the client's.
+    pub(crate) fn own_command(&mut self, text: &[u8]) {
+        let queue = &mut self.server.queue;
+        for expect in [
+            Expect::Close,
+            Expect::Parse,
+            Expect::Bind,
+            Expect::Execute,
+            Expect::Close,
+        ] {
+            queue.push(Entry::probe(expect));
+        }
+        let name = &*self.shared.own_statements.names.channels;
+        self.shared.outbox.insert(self.id.into(), |bytes| {
+            let mut writer = Writer::new(bytes);
+            writer.close(b'S', name);
+            writer.parse(name, text, &[0, 0]);
+            writer.bind_text(name, &[]);
+            writer.execute();
+            writer.close(b'S', name);
+        });
+    }
+
+    pub(crate) fn end_own_segment(&mut self) {
+        self.server.queue.push(Entry::probe(Expect::Sync));
+        self.send(|w| w.sync());
+    }
+}
+
+impl Reply<'_> {
+    /// A channel that the server listens to.
+    pub(crate) fn channel_row(&mut self, message: &[u8]) {
+        let Some(channels) = self.client().and_then(|client| client.channels.as_mut()) else {
+            return;
+        };
+        if let (Moving::Asking { names, .. }, Ok(row)) =
+            (&mut channels.moving, backend::data_row(&message[HEADER_BYTES..]))
+        {
+            names.extend(row.first().copied().flatten().map(ChannelName::from));
+        }
+    }
+}

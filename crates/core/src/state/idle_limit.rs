@@ -1,0 +1,47 @@
+//! The value of idle_session_timeout.
+
+use std::time::Duration;
+
+/// The setting.
+pub(crate) const IDLE_LIMIT: &str = "idle_session_timeout";
+
+/// A setting's value as a time; `None` where it means no limit or nothing that PostgreSQL would take. Without a unit it is
+/// in milliseconds.
+pub(crate) fn limit(value: &str) -> Option<Duration> {
+    let value = value.trim();
+    let digits = value
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let unit_ms = match unit.trim() {
+        "us" => 0.001,
+        "" | "ms" => 1.0,
+        "s" => 1e3,
+        "min" => 60e3,
+        "h" => 3600e3,
+        "d" => 86400e3,
+        _ => return None,
+    };
+    let ms = (number.parse::<f64>().ok()? * unit_ms).round();
+    (ms > 0.0 && ms <= f64::from(i32::MAX)).then(|| Duration::from_millis(ms as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_postgres_reads_them() {
+        let ms = |text| limit(text).map(|d| d.as_millis());
+        assert_eq!(ms("50"), Some(50));
+        assert_eq!(ms("50ms"), Some(50));
+        assert_eq!(ms(" 2 s "), Some(2000));
+        assert_eq!(ms("1.5min"), Some(90_000));
+        assert_eq!(ms("1h"), Some(3_600_000));
+        assert_eq!(ms("1d"), Some(86_400_000));
+        assert_eq!(ms("1500us"), Some(2));
+        for none in ["0", "", "off", "1 week", "-1", "99999999d"] {
+            assert_eq!(ms(none), None, "{none}");
+        }
+    }
+}

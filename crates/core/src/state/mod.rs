@@ -1,0 +1,10 @@
+//! What clients, servers and pools know of sessions: plain data.
+
+pub(crate) mod deferred_begin;
+pub(crate) mod followed;
+pub(crate) mod idle_limit;
+pub(crate) mod pins;
+pub(crate) mod probe;
+pub(crate) mod restoration;
+pub(crate) mod sequences;
+pub(crate) mod shape;

@@ -1,0 +1,60 @@
+//! What a transaction may have done to its session, and what the server has told of that so far.
+
+use crate::state::pins::PROBED;
+use crate::state::shape::Shape;
+use pgweir_sql::Effects;
+use std::sync::Arc;
+
+/// What a transaction may have done to the session, since the last probe.
+#[derive(Debug, Default)]
+pub(crate) struct Suspicion {
+    pub(crate) effects: Effects,
+    /// Settings it names that `pg_settings` does not show.
+    pub(crate) hidden: Vec<Box<str>>,
+    /// Texts that it comes from, and that the server has not refused.
+    pub(crate) texts: u32,
+    /// The last of them is one statement.
+    pub(crate) single: bool,
+    /// The beginning of the first suspicious statement.
+    pub(crate) statement: Box<str>,
+    /// What the session looked like before it.
+    pub(crate) before: Option<Arc<Shape>>,
+    /// Probes that were to tell and failed.
+    pub(crate) probes_failed: u8,
+}
+
+/// A probe that has not been answered yet.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    /// Whether settings were asked for.
+    pub(crate) settings: bool,
+    /// Name and value of every setting the session has made.
+    pub(crate) rows: Vec<(Box<str>, Option<Box<str>>)>,
+    /// The text of what ran may have made temporary objects.
+    pub(crate) temporary: bool,
+    /// What ran may have made statements by SQL-level PREPARE.
+    pub(crate) prepares: bool,
+    /// Time limits that the probe lifted for itself, with the session's own values.
+    pub(crate) lifted: Vec<(Box<str>, Option<Box<str>>)>,
+    /// One for each of [`PROBED`].
+    pub(crate) pins: Option<[bool; PROBED.len()]>,
+    /// The session has a schema for temporary objects.
+    pub(crate) temporary_schema: bool,
+    /// A name or value was not UTF-8.
+    pub(crate) unreadable: bool,
+    /// Why it failed.
+    pub(crate) failed: Option<Box<str>>,
+    /// What it was about.
+    pub(crate) about: Suspicion,
+}
+
+/// The beginning of a statement, as SHOW PINS and the log show it.
+pub(crate) fn beginning(text: &[u8]) -> Box<str> {
+    let cut = &text[..text.len().min(4 * crate::state::pins::STATEMENT_CHARS_SHOWN)];
+    let text = String::from_utf8_lossy(cut);
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    one_line
+        .chars()
+        .take(crate::state::pins::STATEMENT_CHARS_SHOWN)
+        .collect()
+}

@@ -1,0 +1,38 @@
+//! Defects brought back, and what the simulation must know to disturb the pooler.
+
+#[cfg(feature = "weaknesses")]
+use crate::base::weakness::OwnWork;
+use crate::base::weakness::Weakness;
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// Brings a defect back.
+    #[cfg(feature = "weaknesses")]
+    pub fn weaken(&mut self, weakness: Weakness) {
+        self.shared.weakness = Some(weakness);
+    }
+
+    /// What a server does for the session of its client in the pooler's own name.
+    #[cfg(feature = "weaknesses")]
+    pub fn own_work(&self, id: crate::ServerId) -> Option<OwnWork> {
+        let server = self.servers.get(id.0)?;
+        let client = self.clients.get(server.link?.0)?;
+        match (server.restoration.is_some(), server.probe.is_some()) {
+            _ if !client.is_session() => None,
+            (true, _) => Some(OwnWork::Restoration),
+            (_, true) => Some(OwnWork::Probe),
+            _ => None,
+        }
+    }
+
+    /// Whether a client keeps its server for a reason that no question to the server could end.
+    #[cfg(feature = "weaknesses")]
+    pub fn is_pinned_for_good(&self, id: crate::ClientId) -> bool {
+        self.clients.get(id.0).is_some_and(|c| c.pins.for_good())
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {
+        self.shared.is_weak(weakness)
+    }
+}
