@@ -34,7 +34,7 @@ pub use definitions::is_definition;
 pub use effects::Effects;
 pub use known_names::{KnownNames, Passed, word_of, words};
 pub use returns::{Change, Returns};
-pub use scan::effects;
+pub use scan::{effects, is_plain};
 pub use settings::{body_settings, constant_arguments, hidden_settings, setting_parameters};
 pub use signals::{Signal, SignalCall, SignalTarget, is_signal, signal_call};
 pub use split::{deallocated, statements};

@@ -8,7 +8,7 @@ use crate::names::{self, PG_TEMP, SETTINGS_VIEW, TEMP_WORD};
 use crate::prefilter::is_harmless;
 use crate::settings;
 use crate::split::Statements;
-use crate::verbs::{begins_ordinary, effects_of_verb};
+use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
 
 /// What this text may do to the session beyond its transaction; empty for ordinary statements.
 ///
@@ -24,6 +24,13 @@ pub fn effects(text: &[u8]) -> Effects {
         return Effects::NONE;
     }
     effects_of_statements(text)
+}
+
+/// Whether a text is plainly one statement that reads or writes rows, calls nothing but what is surely harmless, and does
+/// nothing to the session: nearly all that applications send. `false` means nothing.
+#[inline]
+pub fn is_plain(text: &[u8]) -> bool {
+    begins_with_rows(text) && is_harmless(text)
 }
 
 #[cold]

@@ -27,6 +27,18 @@ const ORDINARY: [&[u8; 4]; 20] = [
     b"tabl", b"copy", b"save", b"rele", b"show", b"lock", b"star", b"noti",
 ];
 
+/// Whether a text begins with SELECT, INSERT, UPDATE, DELETE, WITH, VALUES, MERGE or TABLE.
+pub(crate) fn begins_with_rows(text: &[u8]) -> bool {
+    let Some(first) = text.first_chunk::<4>() else {
+        return false;
+    };
+    let folded = u32::from_le_bytes(*first) | 0x2020_2020;
+    ROWS.iter().any(|verb| u32::from_le_bytes(**verb) == folded)
+}
+
+/// Those of [`ORDINARY`] that read or write rows.
+const ROWS: [&[u8; 4]; 8] = [b"sele", b"inse", b"upda", b"dele", b"with", b"valu", b"merg", b"tabl"];
+
 /// Whether what the statement means, and which rows it returns, depends on cursors and prepared statements of the session
 /// it is parsed in: FETCH, MOVE, EXECUTE, EXPLAIN EXECUTE.
 ///

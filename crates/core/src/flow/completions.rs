@@ -2,7 +2,7 @@
 
 use crate::base::deeds::Deed;
 use crate::reply::Reply;
-use crate::upstream::reply_queue::Expect;
+use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_wire::backend;
 
 impl Reply<'_> {
@@ -58,7 +58,7 @@ impl Reply<'_> {
             Ok(b"DISCARD ALL") => true,
             _ => return,
         };
-        let effect = self.server.queue.front().and_then(|e| e.effect.as_ref());
+        let effect = self.server.queue.front().and_then(Entry::effect);
         let seen_coming = effect.is_some_and(|effect| effect.server_lost_all.is_some());
         if discards {
             self.server.discarded_in = Some(self.server.queue.segments_answered());
@@ -78,7 +78,7 @@ impl Reply<'_> {
     }
 
     fn deallocated(&mut self) {
-        let effect = self.server.queue.front_mut().and_then(|e| e.effect.as_mut());
+        let effect = self.server.queue.front_mut().and_then(Entry::effect_mut);
         let name = effect.and_then(|e| e.deallocates.pop_front());
         if let (Some(name), Some((_, client))) = (name, &mut self.client)
             && let Some(meaning) = client.names.as_mut().and_then(|names| names.set(&name, None))

@@ -251,10 +251,7 @@ impl Pooler {
     /// Makes the transaction that was just begun a failed one, as the client knows it.
     fn fail_transaction(&mut self, server_id: ServerId) {
         let queue = &mut self.server_mut(server_id).queue;
-        queue.push(Entry {
-            to: To::Swallow,
-            ..Entry::skip(Expect::Describe)
-        });
+        queue.push(Entry::skip(Expect::Describe).answered_to(To::Swallow));
         queue.push(Entry::skip(Expect::Sync));
         self.send(server_id, |w| {
             w.describe(b'P', NO_PORTAL);

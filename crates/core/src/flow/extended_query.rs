@@ -15,7 +15,7 @@ use crate::statements::ends::Ends;
 use crate::statements::parse_settings::ParseSettings;
 use crate::statements::prepared::{Bound, Kind, Meaning, Statement, StatementTable};
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead, To};
+use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
@@ -260,16 +260,11 @@ impl Exchange<'_> {
         let empty = self.shared.own_statements.scratch.clone();
         let name = empty.server_name();
         self.to().takes_scratch();
-        let entry = Entry {
-            to: To::replace(
-                *b"42P05",
-                Instead::Named {
-                    ours: name.into(),
-                    theirs: parse.name.into(),
-                },
-            ),
-            ..Entry::forward(Expect::Parse)
+        let instead = Instead::Named {
+            ours: name.into(),
+            theirs: parse.name.into(),
         };
+        let entry = Entry::forward(Expect::Parse).replacing(*b"42P05", instead);
         self.server.queue.push(entry);
         self.shared.outbox.insert(self.server_id.into(), |b| {
             let mut writer = Writer::new(b);
@@ -531,10 +526,7 @@ impl Exchange<'_> {
             ours: (*nowhere).into(),
             theirs: name.into(),
         };
-        let entry = Entry {
-            to: To::replace(*b"26000", instead),
-            ..Entry::forward(expect)
-        };
+        let entry = Entry::forward(expect).replacing(*b"26000", instead);
         self.server.queue.push(entry);
         self.shared.outbox.insert(self.server_id.into(), |bytes| match expect {
             Expect::Bind => Writer::new(bytes).bind_text(&nowhere, &[]),
@@ -556,10 +548,10 @@ impl Exchange<'_> {
             ..Effect::default()
         };
         let asked = self.shared.statements.tick();
-        let entry = Entry {
-            asked,
-            ..Entry::forward(Expect::Describe).using(statement).with(effect)
-        };
+        let entry = Entry::forward(Expect::Describe)
+            .using(statement)
+            .with(effect)
+            .asked_at(asked);
         self.server.queue.push(entry);
     }
 

@@ -10,7 +10,7 @@ use crate::server_side::ServerSide;
 use crate::session::restoration::NOT_RESTORED;
 use crate::statements::prepared::OWN_ID_MAX;
 use crate::upstream::phase::ServerPhase;
-use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, To};
+use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, Replacement, To};
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus, Writer};
 
@@ -51,6 +51,7 @@ impl Refusal<'_> {
 struct Refused {
     expect: Expect,
     to: To,
+    replacement: Option<Replacement>,
     uses: u64,
 }
 
@@ -58,16 +59,15 @@ impl Refused {
     fn of(front: &Entry) -> Self {
         Refused {
             expect: front.expect,
-            to: front.to.clone(),
+            to: front.to,
+            replacement: front.replacement().cloned(),
             uses: front.uses,
         }
     }
 
     /// What the client gets instead of the error.
     fn instead_of(&self, error: &Refusal<'_>) -> Option<Vec<u8>> {
-        let To::Replace(replacement) = &self.to else {
-            return None;
-        };
+        let replacement = self.replacement.as_ref()?;
         if error.fields.sqlstate != replacement.sqlstate {
             return None;
         }
@@ -192,7 +192,7 @@ impl Reply<'_> {
             return None;
         }
         let front = self.server.queue.front()?;
-        let gains = front.effect.as_ref().and_then(|e| e.server_gains.as_ref());
+        let gains = front.effect().and_then(|e| e.server_gains.as_ref());
         if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_own()) {
             // It holds a statement that we believed it does not: what else it holds is not known either.
             self.server.close_reason.get_or_insert(OUT_OF_STEP);
@@ -203,7 +203,7 @@ impl Reply<'_> {
     /// A request that ends with its own ReadyForQuery has failed, or the Sync that commits a segment.
     fn request_failed(&mut self, refused: &Refused) {
         let entry = self.server.queue.front_mut().expect("looked at above");
-        let effect = entry.effect.take();
+        let effect = entry.take_effect();
         if refused.expect.is_whole_request() {
             self.server.copy_in = false;
         }

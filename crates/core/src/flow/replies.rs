@@ -274,7 +274,7 @@ impl Reply<'_> {
             | (BackendTag::RowDescription | BackendTag::NoData, Expect::Describe)
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Expect::Execute) => {
                 let entry = self.server.queue.pop().expect("looked at above");
-                if tag == BackendTag::ParseComplete && matches!(&entry.to, To::Replace(r) if r.sqlstate == *b"42P05") {
+                if tag == BackendTag::ParseComplete && entry.replacement().is_some_and(|r| r.sqlstate == *b"42P05") {
                     // It should have failed: what the server holds is not what we believe.
                     self.server
                         .close_reason

@@ -29,6 +29,14 @@ impl Exchange<'_> {
             _ => None,
         };
         if let Some(text) = text
+            && tracked
+            && looks
+            && !self.to().knows_names()
+            && pgweir_sql::is_plain(text)
+        {
+            return self.plain_query(message, text);
+        }
+        if let Some(text) = text
             && !self.granted.signal
             && pgweir_sql::is_signal(text)
         {
@@ -48,12 +56,8 @@ impl Exchange<'_> {
         {
             return self.waits_for_replies();
         }
-        // PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with
-        // XX000, whoever sends it. Our own messages in front of the Query are no such case.
-        let server = &mut *self.server;
-        if tracked && server.queue.in_pipeline() {
-            server.close_reason.get_or_insert("a query inside a pipeline");
-            server.queried_in_pipeline = true;
+        if tracked {
+            self.notes_query_in_pipeline();
         }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
         let inspected = looks.then(|| match text {
@@ -78,18 +82,7 @@ impl Exchange<'_> {
             };
             return self.send_query(message, entry, returns);
         }
-        // A Query destroys the unnamed statement (recording E15).
-        let mut effect = None;
-        let client = &mut *self.client;
-        if let Some(unnamed) = client.unnamed.take() {
-            effect = Some(Effect {
-                unnamed: Some(Some(unnamed)),
-                ..Effect::default()
-            });
-        }
-        // One that is malformed fails before it destroys the unnamed statement, which may be another client's.
-        let is_sound = text.is_some_and(|text| Reader::new(message.body()).cstr() == Ok(text));
-        self.server.unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
+        let mut effect = self.destroys_unnamed(message, text);
         let sets_locally = matches!(verdict, pgweir_sql::Statement::SetLocal(_));
         match verdict {
             pgweir_sql::Statement::Deallocate(name) if self.client.statement(&name).is_some() => {
@@ -132,6 +125,46 @@ impl Exchange<'_> {
             None => entry,
         };
         self.send_query(message, entry, returns)
+    }
+
+    /// A Query that does nothing to the session, as a quick look at its text has told.
+    fn plain_query(&mut self, message: &Message<'_>, text: &[u8]) -> Step {
+        debug_assert_eq!(pgweir_sql::classify(text), pgweir_sql::Statement::Other);
+        debug_assert!(crate::base::secret_names::effects_of(text).is_empty());
+        debug_assert!(!pgweir_sql::is_signal(text) && !pgweir_sql::may_need_database_alone(text));
+        debug_assert!(!begins_code(message.body()));
+        self.notes_query_in_pipeline();
+        let entry = Entry::forward(Expect::Query);
+        let entry = match self.destroys_unnamed(message, Some(text)) {
+            Some(effect) => entry.with(effect),
+            None => entry,
+        };
+        self.server.queue.push(entry);
+        self.forward(message)
+    }
+
+    /// PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with XX000,
+    /// whoever sends it. Our own messages in front of the Query are no such case.
+    #[inline]
+    fn notes_query_in_pipeline(&mut self) {
+        let server = &mut *self.server;
+        if server.queue.in_pipeline() {
+            server.close_reason.get_or_insert("a query inside a pipeline");
+            server.queried_in_pipeline = true;
+        }
+    }
+
+    /// A Query destroys the unnamed statement (recording E15). What brings it back where the Query fails before that.
+    #[inline]
+    fn destroys_unnamed(&mut self, message: &Message<'_>, text: Option<&[u8]>) -> Option<Effect> {
+        // One that is malformed fails before it destroys the unnamed statement, which may be another client's.
+        let is_sound = text.is_some_and(|text| Reader::new(message.body()).cstr() == Ok(text));
+        self.server.unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
+        let unnamed = self.client.unnamed.take()?;
+        Some(Effect {
+            unnamed: Some(Some(unnamed)),
+            ..Effect::default()
+        })
     }
 
     /// Whether a Query may end statements of the server's and prepare others under their names; `found` as below. `is_code` is

@@ -12,7 +12,7 @@ impl Reply<'_> {
     pub(crate) fn undo(&mut self, entries: Vec<Entry>) {
         let mut restored = HashSet::new();
         let answered = entries.iter().position(|e| e.to != To::Skip);
-        for (at, entry) in entries.into_iter().enumerate().rev() {
+        for (at, mut entry) in entries.into_iter().enumerate().rev() {
             if entry.expect == Expect::Describe
                 && let Some(copy) = self.server.held.copy_mut(entry.uses)
             {
@@ -21,22 +21,23 @@ impl Reply<'_> {
             // A Parse of our own says nothing about what the client would have been told; but a Query behind it has failed,
             // and destroys the unnamed statement whatever becomes of it.
             let failed = answered == Some(at) && (at == 0 || entry.expect == Expect::Query);
-            self.undo_one(entry.expect, entry.effect, failed, &mut restored);
+            let effect = entry.take_effect();
+            self.undo_one(entry.expect, effect, failed, &mut restored);
         }
         self.server.queue.gains_nothing_of(&restored);
     }
 
     /// The same of one request that was refused.
-    pub(crate) fn undo_refused(&mut self, expect: Expect, effect: Option<Box<Effect>>) {
+    pub(crate) fn undo_refused(&mut self, expect: Expect, effect: Option<Effect>) {
         let mut restored = HashSet::new();
         self.undo_one(expect, effect, true, &mut restored);
         self.server.queue.gains_nothing_of(&restored);
     }
 
     /// Statements that the server has not lost after all are added to `restored`.
-    fn undo_one(&mut self, expect: Expect, effect: Option<Box<Effect>>, failed: bool, all_restored: &mut HashSet<u64>) {
+    fn undo_one(&mut self, expect: Expect, effect: Option<Effect>, failed: bool, all_restored: &mut HashSet<u64>) {
         let server = &mut *self.server;
-        let effect = effect.map(|e| *e).unwrap_or_default();
+        let effect = effect.unwrap_or_default();
         if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
             server.unnamed = Unnamed::Foreign;
         }

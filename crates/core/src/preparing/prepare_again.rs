@@ -130,7 +130,7 @@ impl ServerSide<'_> {
     }
 
     /// A Parse of our own, under the settings that the statement was first parsed under.
-    fn parse_again(&mut self, statement: &Arc<Statement>, name: &[u8], types: &[u8], entry: Entry, open: bool) {
+    fn parse_again(&mut self, statement: &Arc<Statement>, name: &[u8], types: &[u8], mut entry: Entry, open: bool) {
         let then = self.settings_to_parse_under(statement);
         let apart = self.goes_apart(statement, &then, open);
         if !then.is_empty() {
@@ -143,7 +143,7 @@ impl ServerSide<'_> {
             self.close_whatever(statement.server_name());
         }
         if statement.kind == Kind::Sql {
-            let effect = entry.effect.map(|e| *e).unwrap_or_default();
+            let effect = entry.take_effect().unwrap_or_default();
             self.run_text(&statement.query, &statement.types, effect);
         } else {
             self.server.queue.push(entry);

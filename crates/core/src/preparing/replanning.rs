@@ -80,12 +80,8 @@ impl ServerSide<'_> {
         if let Some(copy) = server.held.copy_mut(statement.id) {
             copy.asked = true;
         }
-        let entry = Entry {
-            to,
-            asked,
-            ..Entry::skip(Expect::Describe).using(statement.id)
-        };
-        server.queue.push(entry);
+        let entry = Entry::skip(Expect::Describe).using(statement.id).asked_at(asked);
+        server.queue.push(entry.answered_to(to));
         let name = statement.server_name();
         self.shared
             .outbox
@@ -108,7 +104,7 @@ impl ServerSide<'_> {
     pub(crate) fn note_refusal(&mut self, sqlstate: &[u8]) {
         let server = &mut *self.server;
         let Some(front) = server.queue.front() else { return };
-        let (uses, replaced) = (front.uses, matches!(front.to, To::Replace(..)));
+        let (uses, replaced) = (front.uses, front.to == To::Replace);
         match sqlstate {
             // DDL has ended something that PostgreSQL does not watch for its plans: a type, as a rule.
             b"0A000" | b"XX000" | b"42704" => {
@@ -263,10 +259,7 @@ impl Exchange<'_> {
         };
         // asyncpg and the JDBC driver prepare again if the error is of this routine.
         Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
-        let entry = Entry {
-            to: To::replace(*b"26000", Instead::Error(reply)),
-            ..Entry::forward(Expect::Bind)
-        };
+        let entry = Entry::forward(Expect::Bind).replacing(*b"26000", Instead::Error(reply));
         self.server.queue.push(entry);
         self.shared.outbox.insert(self.server_id.into(), |bytes| {
             Writer::new(bytes).bind_text(&self.shared.own_statements.names.nowhere, &[])
@@ -277,16 +270,17 @@ impl Exchange<'_> {
 
 impl Reply<'_> {
     /// A statement has been described.
-    pub(crate) fn described(&mut self, entry: Entry, rows: Rows) {
-        self.server.held.described(entry.uses, entry.asked, rows);
+    pub(crate) fn described(&mut self, mut entry: Entry, rows: Rows) {
+        let asked = entry.asked();
+        self.server.held.described(entry.uses, asked, rows);
         match entry.to {
             To::Forward => {
-                let name = entry.effect.and_then(|e| e.describes).map(|(name, _)| name);
+                let name = entry.take_effect().and_then(|e| e.describes).map(|(name, _)| name);
                 let names = self.client().and_then(|client| client.names.as_mut());
                 let meaning = name.zip(names).and_then(|(name, names)| names.get_mut(&name));
                 if let Some(meaning) = meaning.filter(|m| m.statement.id == entry.uses) {
                     meaning.told = Some(rows);
-                    meaning.since = meaning.since.max(entry.asked);
+                    meaning.since = meaning.since.max(asked);
                 }
             }
             To::Skip => self.replies_came(),

@@ -21,10 +21,10 @@ impl ServerSide<'_> {
             ..Effect::default()
         };
         let asked = self.shared.statements.now();
-        let entry = Entry {
-            asked,
-            ..Entry::skip(Expect::Describe).using(statement.id).with(effect)
-        };
+        let entry = Entry::skip(Expect::Describe)
+            .using(statement.id)
+            .with(effect)
+            .asked_at(asked);
         self.server.queue.push(entry);
         let server_name = statement.server_name();
         self.shared
@@ -41,8 +41,8 @@ impl Reply<'_> {
         let (Some(front), Some(types)) = (server.queue.front(), Types::read(body)) else {
             return;
         };
-        let (uses, asked) = (front.uses, front.asked);
-        let name = front.effect.as_ref().and_then(|e| e.describes.as_ref());
+        let (uses, asked) = (front.uses, front.asked());
+        let name = front.effect().and_then(|e| e.describes.as_ref());
         let name = name.map(|(name, _)| name.clone());
         server.held.learn_types(uses, asked, &types);
         let Some((_, client)) = &mut self.client else {

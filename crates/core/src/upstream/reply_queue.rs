@@ -64,7 +64,7 @@ impl Expect {
 }
 
 /// Who gets the reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum To {
     /// The linked client.
     Forward,
@@ -78,8 +78,9 @@ pub(crate) enum To {
     Swallow,
     /// The linked client; the server was not asked (see [`Expect::fake_tag`]).
     Fake,
-    /// The linked client gets the reply, but for one error, whose words would be about something of ours.
-    Replace(Box<Replacement>),
+    /// The linked client gets the reply, but for one error, whose words would be about something of ours: see
+    /// [`Entry::replacement`].
+    Replace,
 }
 
 /// An error that does not go to the client as it is, and what goes instead.
@@ -87,13 +88,6 @@ pub(crate) enum To {
 pub(crate) struct Replacement {
     pub(crate) sqlstate: [u8; 5],
     pub(crate) instead: Instead,
-}
-
-impl To {
-    /// The linked client gets the reply, but an error with this SQLSTATE is replaced.
-    pub(crate) fn replace(sqlstate: [u8; 5], instead: Instead) -> Self {
-        To::Replace(Box::new(Replacement { sqlstate, instead }))
-    }
 }
 
 /// What a client gets instead of an error that is about something of ours.
@@ -131,21 +125,30 @@ pub(crate) struct Effect {
     pub(crate) unnamed: Option<Option<Arc<Statement>>>,
 }
 
-/// One request.
+/// One request. There is one for every message of every client: what few of them have stands in a box.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) expect: Expect,
     pub(crate) to: To,
-    pub(crate) effect: Option<Box<Effect>>,
-    /// Id of the prepared statement it uses; 0 is none.
-    pub(crate) uses: u64,
+    pub(crate) ready: Ready,
     /// CopyData was sent behind it, before the next request.
     pub(crate) data_behind: bool,
-    pub(crate) ready: Ready,
-    /// When a statement was described.
-    pub(crate) asked: Moment,
     /// It changes prepared statements; set when it is pushed.
-    pub(crate) changes: bool,
+    changes: bool,
+    /// Id of the prepared statement it uses; 0 is none.
+    pub(crate) uses: u64,
+    rare: Option<Box<Rare>>,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 24, "an entry is as small as it was");
+
+/// What few requests have.
+#[derive(Debug, Clone, Default)]
+struct Rare {
+    effect: Option<Effect>,
+    replacement: Option<Replacement>,
+    /// When a statement was described.
+    asked: Moment,
 }
 
 /// What becomes of the ReadyForQuery that ends a request of the client's.
@@ -185,12 +188,11 @@ impl Entry {
         Entry {
             expect,
             to,
-            effect: None,
-            uses: 0,
-            data_behind: false,
             ready: Ready::Passes,
-            asked: Moment::default(),
+            data_behind: false,
             changes: false,
+            uses: 0,
+            rare: None,
         }
     }
 
@@ -213,14 +215,58 @@ impl Entry {
         Entry::new(expect, To::Fake)
     }
 
+    /// The same, with its reply to someone else.
+    pub(crate) fn answered_to(mut self, to: To) -> Self {
+        self.to = to;
+        self
+    }
+
     pub(crate) fn using(mut self, statement: u64) -> Self {
         self.uses = statement;
         self
     }
 
     pub(crate) fn with(mut self, effect: Effect) -> Self {
-        self.effect = Some(Box::new(effect));
+        self.rare.get_or_insert_default().effect = Some(effect);
         self
+    }
+
+    /// The client gets the reply, but an error with this SQLSTATE is replaced.
+    pub(crate) fn replacing(mut self, sqlstate: [u8; 5], instead: Instead) -> Self {
+        self.replace(sqlstate, instead);
+        self
+    }
+
+    fn replace(&mut self, sqlstate: [u8; 5], instead: Instead) {
+        self.to = To::Replace;
+        self.rare.get_or_insert_default().replacement = Some(Replacement { sqlstate, instead });
+    }
+
+    /// A statement is described, as it is now.
+    pub(crate) fn asked_at(mut self, now: Moment) -> Self {
+        self.rare.get_or_insert_default().asked = now;
+        self
+    }
+
+    pub(crate) fn asked(&self) -> Moment {
+        self.rare.as_ref().map_or_else(Moment::default, |rare| rare.asked)
+    }
+
+    pub(crate) fn effect(&self) -> Option<&Effect> {
+        self.rare.as_ref()?.effect.as_ref()
+    }
+
+    pub(crate) fn effect_mut(&mut self) -> Option<&mut Effect> {
+        self.rare.as_mut()?.effect.as_mut()
+    }
+
+    pub(crate) fn take_effect(&mut self) -> Option<Effect> {
+        self.rare.as_mut()?.effect.take()
+    }
+
+    /// The error that is replaced, and by what; for [`To::Replace`].
+    pub(crate) fn replacement(&self) -> Option<&Replacement> {
+        self.rare.as_ref()?.replacement.as_ref()
     }
 }
 
@@ -256,7 +302,7 @@ pub(crate) struct ReplyQueue {
 impl ReplyQueue {
     #[inline]
     pub(crate) fn push(&mut self, mut entry: Entry) {
-        if entry.expect == Expect::ParseUnnamed || entry.effect.is_some() {
+        if entry.expect == Expect::ParseUnnamed || entry.rare.is_some() {
             entry.changes = changes_statements(&entry);
             self.changes_in_open += u32::from(entry.changes);
         }
@@ -320,7 +366,7 @@ impl ReplyQueue {
 
     /// A name for the statement with this id that a request still unanswered takes away.
     pub(crate) fn name_given_up(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
-        let names = self.entries.iter().filter_map(|e| e.effect.as_ref()?.name.as_ref());
+        let names = self.entries.iter().filter_map(|e| e.effect()?.name.as_ref());
         names
             .filter_map(|(name, before)| Some((&**name, &before.as_ref()?.statement)))
             .find(|(_, s)| s.id == id)
@@ -355,7 +401,7 @@ impl ReplyQueue {
             return None;
         }
         let mut later = GainedLater::default();
-        for effect in self.entries.iter_mut().skip(1).filter_map(|e| e.effect.as_mut()) {
+        for effect in self.entries.iter_mut().skip(1).filter_map(Entry::effect_mut) {
             effect.server_loses.take_if(|s| !later.statements.contains(&s.id));
             if let Some(lost) = &mut effect.server_lost_all {
                 lost.retain(|s| later.statements.contains(&s.id));
@@ -379,7 +425,7 @@ impl ReplyQueue {
         if statements.is_empty() {
             return;
         }
-        for effect in self.entries.iter_mut().filter_map(|e| e.effect.as_mut()) {
+        for effect in self.entries.iter_mut().filter_map(Entry::effect_mut) {
             let is_held = |gained: &Arc<Statement>| statements.contains(&gained.id);
             if effect.server_gains.as_ref().is_some_and(is_held) {
                 effect.server_gains = None;
@@ -636,7 +682,7 @@ impl ReplyQueue {
             // Bind looks for its statement before it looks at the transaction.
             let failed = in_block && next.expect == Expect::Query;
             let sqlstate = if failed { *b"25P02" } else { *b"26000" };
-            next.to = To::replace(sqlstate, Instead::Error(error()));
+            next.replace(sqlstate, Instead::Error(error()));
         }
         true
     }
@@ -646,12 +692,10 @@ impl ReplyQueue {
         if !self.own_sync_in_front() {
             return None;
         }
-        match &mut self.entries.iter_mut().find(|e| e.to != To::Skip)?.to {
-            To::Replace(replacement) => match &mut replacement.instead {
-                Instead::Error(error) => Some(error),
-                Instead::Named { .. } => None,
-            },
-            _ => None,
+        let entry = self.entries.iter_mut().find(|e| e.to != To::Skip)?;
+        match &mut entry.rare.as_mut()?.replacement.as_mut()?.instead {
+            Instead::Error(error) => Some(error),
+            Instead::Named { .. } => None,
         }
     }
 
@@ -669,7 +713,7 @@ impl ReplyQueue {
 fn changes_statements(entry: &Entry) -> bool {
     let own = |s: &Option<Arc<Statement>>| s.as_ref().is_some_and(|s| s.id <= OWN_ID_MAX);
     let of_clients = |e: &Effect| !own(&e.server_gains) && !own(&e.server_loses);
-    entry.expect == Expect::ParseUnnamed || entry.effect.as_ref().is_some_and(|e| of_clients(e))
+    entry.expect == Expect::ParseUnnamed || entry.effect().is_some_and(of_clients)
 }
 
 #[cfg(test)]
@@ -806,10 +850,7 @@ mod tests {
         assert_eq!(passes(Entry::skip(Expect::Bind), b'2'), not);
         assert_eq!(passes(Entry::probe(Expect::Query), b'D'), not);
         assert_eq!(passes(Entry::fake(Expect::Parse), b'1'), not);
-        let replaced = Entry {
-            to: To::replace(*b"42P05", Instead::Error(Vec::new())),
-            ..Entry::forward(Expect::Parse)
-        };
+        let replaced = Entry::forward(Expect::Parse).replacing(*b"42P05", Instead::Error(Vec::new()));
         assert_eq!(passes(replaced, b'1'), not);
         assert!(!ReplyQueue::default().passes_plainly(b'D'));
     }
@@ -850,7 +891,7 @@ mod tests {
         let later = q.all_ended_in_front().unwrap();
         assert!(later.statements.contains(&statement.id));
         assert!(q.all_ended_in_front().is_none(), "it is found out once");
-        let brought_back = |e: &Entry| e.effect.as_ref().is_some_and(|e| e.server_loses.is_some());
+        let brought_back = |e: &Entry| e.effect().is_some_and(|e| e.server_loses.is_some());
         assert_eq!(
             q.entries.iter().map(brought_back).collect::<Vec<_>>(),
             [false, false, false, true]
