@@ -192,7 +192,7 @@ line_keys! { DatabaseSettings;
     }
     reserve_pool -> reserve_pool_size: size, {
         kind: Kind::Integer, unit: "connections", without: "`reserve_pool_size`",
-        help: "The older word for `reserve_pool_size`.",
+        help: "The older name of `reserve_pool_size`.",
     }
     query_wait_timeout -> query_wait_timeout: time, {
         kind: Kind::Integer, unit: "seconds", without: "`query_wait_timeout`",
