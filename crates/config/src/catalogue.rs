@@ -237,7 +237,7 @@ catalogue! {
     }
     /// How many bytes of a message's text are examined at once.
     inspect_bytes_max: u32 {
-        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: AcceptedNoEffect("what is read of a message is a constant: 64 kB of a Query, 1 MiB of a Parse"),
+        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: AcceptedNoEffect("the number of bytes read is fixed: 64 kB of a Query, 1 MiB of a Parse"),
         help: "pgweir's own. A longer Query is judged by its text without constants. If that text is longer than 64 kB, or contains PREPARE or dollar quotes, the client keeps its server (`SHOW PINS`). A client also keeps its server after a Bind longer than 64 kB for a statement that takes the name of a setting from a parameter.",
     }
     /// A name for the process.
@@ -352,7 +352,7 @@ catalogue! {
     }
     /// PgBouncer's buffer size.
     pkt_buf: u32 {
-        default: Some("4096"), unit: "bytes", group: Network, scopes: [Global], change: Restart, support: AcceptedNoEffect("buffers belong to workers and have no size to choose"),
+        default: Some("4096"), unit: "bytes", group: Network, scopes: [Global], change: Restart, support: AcceptedNoEffect("a worker has one buffer of a fixed size"),
         help: "",
     }
     /// How long a pool is kept after its user's last client has left.
@@ -392,7 +392,7 @@ catalogue! {
     }
     /// A resolv.conf to use in place of the system's.
     resolv_conf: String {
-        default: Some(""), unit: "", group: Dns, scopes: [Global], change: Restart, support: NotYet("names are looked up as the system does"),
+        default: Some(""), unit: "", group: Dns, scopes: [Global], change: Restart, support: NotYet("names are looked up by the system's resolver"),
         help: "",
     }
     /// How many buffers of one connection PgBouncer handles in a row.

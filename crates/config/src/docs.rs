@@ -135,7 +135,7 @@ pub fn settings_markdown() -> String {
     out
 }
 
-/// A manual page for section 5 in roff, `man -l`-able as it is.
+/// A manual page for section 5, in roff; `man -l` can show it.
 pub fn settings_man() -> String {
     let mut out =
         String::from(".TH PGWEIR.INI 5 \"\" \"pgweir\" \"pgweir\"\n.SH NAME\npgweir.ini \\- settings of pgweir\n");
@@ -257,7 +257,7 @@ fn support_note(setting: &Setting) -> Option<String> {
     }
 }
 
-/// The anchor GitHub gives a heading.
+/// The anchor that GitHub gives a heading.
 fn anchor(title: &str) -> String {
     title.to_ascii_lowercase().replace(' ', "-")
 }
@@ -267,7 +267,7 @@ fn plain(markdown: &str) -> String {
     markdown.replace("**", "").replace(['`', '*'], "")
 }
 
-/// One line of text as roff that cannot be taken for a request.
+/// One line of text as roff. It is escaped so that it cannot be read as a request.
 fn roff_line(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     if escaped.starts_with(['.', '\'']) {
@@ -277,7 +277,7 @@ fn roff_line(text: &str) -> String {
     }
 }
 
-/// Paragraphs, lists, `code` and links of the small markdown used here.
+/// Paragraphs, lists, `code` and links of the Markdown that the help texts use.
 fn roff_text(out: &mut String, markdown: &str) {
     let mut after_item = false;
     for line in markdown.trim_end().lines() {
@@ -298,7 +298,7 @@ fn roff_text(out: &mut String, markdown: &str) {
     }
 }
 
-/// Code between backticks becomes bold, `[text](link)` its text.
+/// Code between backticks becomes bold; a link `[text](link)` becomes its text.
 fn roff_inline(markdown: &str) -> String {
     let mut out = String::new();
     for (index, part) in markdown.split('`').enumerate() {
