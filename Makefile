@@ -9,12 +9,12 @@ MINUTES ?= 30
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
 	@echo 'make test      everything that has to pass: lints, unit tests, simulation, fuzzing, real servers and drivers'
-	@echo 'make check     the part of it that takes seconds, once built: formatting, lints, unit tests'
+	@echo 'make check     formatting, lints, unit tests: seconds, once built'
 	@echo 'make bench     pgweir, PgBouncer, a blind relay and direct, in one table (about 20 minutes)'
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
-	@echo 'make simulate  the simulation, SEEDS=20000 that nobody has run'
-	@echo 'make hunt      MINUTES=30 of new seeds, fuzzing and random sessions beside hostile clients'
+	@echo 'make simulate  the simulation with SEEDS=20000 new seeds'
+	@echo 'make hunt      new seeds, fuzzing and random sessions beside hostile clients, for MINUTES=30'
 	@echo 'make conformance  the regression and isolation suites of PostgreSQL through pgweir (about ten minutes)'
 	@echo 'make docs      generated documentation: settings, errors, man page'
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Real PostgreSQL 15 and 18 for the simulation's sake.
+"""Records conversations with PostgreSQL 15 and 18, and compares the simulation's model of PostgreSQL with them.
 
-    tests/record.py record     writes tests/transcripts/pg15 and pg18 anew from the scripts beside them
-    tests/record.py compare    random scripts against the model PostgreSQL and the real ones; any difference fails
+    tests/record.py record     runs the scripts in tests/transcripts and writes pg15 and pg18 there anew
+    tests/record.py compare    runs random scripts on the model and on the real servers; any difference fails
+
+docs/recordings.md says what each recording shows.
 """
 
 import os

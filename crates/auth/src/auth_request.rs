@@ -1,9 +1,9 @@
-//! The Authentication messages that we send and understand.
+//! The Authentication messages that the pooler sends and understands.
 
 use crate::client_auth::MD5_SALT_BYTES;
 use crate::error::ServerAuthError;
 
-/// Longest payload of an Authentication message that we read. libpq refuses messages beyond 2000 bytes.
+/// The longest payload of an Authentication message that is read. libpq refuses messages beyond 2000 bytes.
 pub const AUTH_REQUEST_BYTES_MAX: usize = 2000;
 
 /// An Authentication message. Source: the protocol manual, section "Message Formats".
@@ -14,21 +14,21 @@ pub const AUTH_REQUEST_BYTES_MAX: usize = 2000;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthRequest {
-    /// Authentication is over and was successful.
+    /// Authentication has succeeded.
     Ok,
-    /// A clear text PasswordMessage is wanted.
+    /// Asks for a PasswordMessage with the password in clear text.
     CleartextPassword,
-    /// A PasswordMessage hashed with this salt is wanted.
+    /// Asks for a PasswordMessage with the password hashed with this salt.
     Md5Password {
         /// Random, fresh for each exchange.
         salt: [u8; MD5_SALT_BYTES],
     },
-    /// A SASLInitialResponse is wanted.
+    /// Asks for a SASLInitialResponse.
     Sasl {
         /// Names of the mechanisms offered, the preferred one first.
         mechanisms: Vec<Vec<u8>>,
     },
-    /// A SASLResponse is wanted.
+    /// Asks for a SASLResponse.
     SaslContinue(Vec<u8>),
     /// The mechanism has ended on the server's side; AuthenticationOk follows.
     SaslFinal(Vec<u8>),
@@ -53,7 +53,7 @@ impl AuthRequest {
         out
     }
 
-    /// Reads what a server sent.
+    /// Reads the payload that a server has sent.
     pub fn parse(payload: &[u8]) -> Result<Self, ServerAuthError> {
         if payload.len() > AUTH_REQUEST_BYTES_MAX {
             return Err(ServerAuthError::TooLong {

@@ -1,4 +1,4 @@
-//! A client logs in to us.
+//! Authentication of a client by the pooler.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::scram::server::{AwaitClientFinal, AwaitClientFirst};
 use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, ScramKeyCache, ScramKeys, ScramVerifier, nonce_text, sha256};
 use crate::secret::{Password, Secret};
 
-/// Random bytes in an MD5 question; the protocol fixes it.
+/// Random bytes of an MD5 challenge; the protocol fixes the number.
 pub const MD5_SALT_BYTES: usize = 4;
 
 /// How a client must prove who it is; the names are those of `auth_type`.
@@ -25,9 +25,9 @@ pub enum ClientAuthMethod {
     Trust,
     /// `plain`: the password in clear text, whatever the form of the stored secret.
     Plain,
-    /// `md5`: an MD5 answer; but SCRAM if the stored secret is a SCRAM verifier, as in PostgreSQL and PgBouncer.
+    /// `md5`: an MD5 challenge; but SCRAM if the stored secret is a SCRAM verifier, as in PostgreSQL and PgBouncer.
     Md5,
-    /// `scram-sha-256`: SCRAM, which a stored MD5 hash cannot serve.
+    /// `scram-sha-256`: SCRAM. A stored MD5 hash cannot be used for it.
     ScramSha256,
 }
 
@@ -44,50 +44,50 @@ impl ClientAuthMethod {
     }
 }
 
-/// The randomness of one exchange: fresh for each, from a source that nobody can predict.
+/// The random bytes of one exchange. They must be drawn anew for each, from a source that nobody can predict.
 #[derive(Clone, Copy)]
 pub struct ClientAuthNonces {
-    /// Salt of an MD5 question.
+    /// Salt of an MD5 challenge.
     pub md5_salt: [u8; MD5_SALT_BYTES],
     /// The server's half of the SCRAM nonce.
     pub scram: [u8; NONCE_RAW_BYTES],
 }
 
-/// What all exchanges have in common.
+/// The rules that all exchanges share.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientAuthRules {
-    /// Source of mock secrets.
+    /// The source of mock secrets.
     pub mock_key: MockKey,
-    /// Kind of mock secrets.
+    /// The kind of mock secrets.
     pub mock_secret: MockSecret,
-    /// Iteration count where no verifier says otherwise: setting `scram_iterations`.
+    /// The iteration count if no verifier gives one: setting `scram_iterations`.
     pub scram_iterations: u32,
 }
 
 /// What the caller does next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientStep {
-    /// Send this, and hand the answer (a message tagged `p`) to [`ClientAuth::handle_message`].
+    /// Send this message, and give the answer (a message with tag `p`) to [`ClientAuth::handle_message`].
     Ask(AuthRequest),
-    /// The client is who it says. The exchange is over.
+    /// The client has proved its identity. The exchange is over.
     Accepted(Accepted),
-    /// It is not, or broke the protocol. The exchange is over.
+    /// The client has failed to prove its identity, or has broken the protocol. The exchange is over.
     Refused(Refused),
 }
 
-/// A client that is let in. AuthenticationOk has not been sent: the caller does so when it has the welcome at hand.
+/// A client that may log in. The caller sends AuthenticationOk, together with the messages that follow it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// AuthenticationSASLFinal, to be sent before AuthenticationOk.
     pub closing: Option<AuthRequest>,
-    /// What the exchange has taught us, for logging in to servers as this user.
+    /// What the exchange has shown that helps to log in to servers as this user.
     pub learned: Learned,
 }
 
-/// What a client's proof is worth on a server connection.
+/// What the client's proof can be used for on a server connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// Nothing that the stored secret does not say.
+    /// Nothing beyond the stored secret.
     Nothing,
     /// The password itself (method `plain`).
     Password(Password),
@@ -95,17 +95,17 @@ pub enum Learned {
     ScramKeys(ScramKeys),
 }
 
-/// A client that is not let in.
+/// A client that may not log in.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
     /// For the log.
     pub reason: ClientAuthError,
-    /// For the client, and for the log line that monitoring matches: it depends on the conversation alone, never on what
-    /// is stored, so it cannot tell whether the user exists.
+    /// The text for the client, and for the log line that monitoring matches. It depends only on the conversation,
+    /// never on the stored secret, so it does not show whether the user exists.
     pub told: &'static str,
 }
 
-/// One client's exchange, from the first question to the verdict.
+/// One client's exchange, from the first challenge to the verdict.
 ///
 /// ```text
 /// new -> AwaitSecret --handle_secret--> Ask(cleartext)     --handle_message--> Accepted | Refused
@@ -114,9 +114,9 @@ pub struct Refused {
 ///                                    -> Accepted | Refused
 /// ```
 ///
-/// A user who does not exist, has no password, or whose secret cannot serve the method, has the same conversation with a
-/// mock secret and is refused at the end. Faults of form are found before the secret is looked at, so they tell nothing
-/// either.
+/// If a user does not exist, has no password, or has a secret that cannot be used for the method, the conversation is
+/// the same, with a mock secret, and ends with a refusal. Malformed messages are found before the secret is used, so
+/// they reveal nothing either.
 pub struct ClientAuth {
     method: ClientAuthMethod,
     user: Vec<u8>,
@@ -125,7 +125,7 @@ pub struct ClientAuth {
     state: State,
 }
 
-/// The one place where an exchange stands. A doom is the reason for which the exchange will fail, whatever is answered.
+/// The state of an exchange. A doom is the reason for which the exchange will fail, whatever the client answers.
 enum State {
     AwaitSecret,
     AwaitCleartext {
@@ -139,7 +139,7 @@ enum State {
     AwaitSaslInitial {
         side: ScramSide,
     },
-    /// The client sent no first message with its choice of mechanism, and was asked for it.
+    /// The client has chosen its mechanism without sending the first SCRAM message, and was asked for it.
     AwaitScramFirst {
         side: ScramSide,
     },
@@ -157,7 +157,8 @@ struct ScramSide {
 
 struct ScramEnd {
     doom: Option<ClientAuthError>,
-    /// The verifier is the stored one, so its keys work elsewhere; not one that we made ourselves.
+    /// The verifier is the stored one, so its keys can be used on servers. Not so for a verifier that the pooler has
+    /// made.
     keys_pass_through: bool,
 }
 
@@ -166,7 +167,8 @@ const TOLD_PASSWORD: &str = "password authentication failed";
 const TOLD_SASL: &str = "SASL authentication failed";
 
 impl ClientAuth {
-    /// An exchange that waits for the user's secret: [`ClientAuth::handle_secret`] comes next, now or when it is known.
+    /// An exchange that waits for the user's secret. Call [`ClientAuth::handle_secret`] next, as soon as the secret is
+    /// known.
     pub fn new(method: ClientAuthMethod, user: &[u8], nonces: ClientAuthNonces, rules: ClientAuthRules) -> Self {
         Self {
             method,
@@ -177,12 +179,13 @@ impl ClientAuth {
         }
     }
 
-    /// Whether it still waits for the secret. Messages of the client must wait, too.
+    /// Whether the exchange still waits for the secret. Until then the client's messages must wait too.
     pub fn needs_secret(&self) -> bool {
         matches!(self.state, State::AwaitSecret)
     }
 
-    /// Whether the next message holds a password in clear text from which keys must be derived, unless the cache has them.
+    /// Whether the next message contains a password in clear text from which keys must be derived, unless the cache has
+    /// them.
     pub fn derives_keys(&self) -> bool {
         matches!(
             &self.state,
@@ -193,8 +196,8 @@ impl ClientAuth {
         )
     }
 
-    /// The user's secret is known, or known not to be: `None` for a user who does not exist, an empty plain text for one
-    /// who exists without a password. Called once; later calls are out of turn.
+    /// Gives the user's secret: `None` for a user who does not exist, an empty plain text for a user without a
+    /// password. Call it once; later calls are errors.
     pub fn handle_secret(&mut self, secret: Option<Secret>) -> ClientStep {
         if !self.needs_secret() {
             return self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD);
@@ -210,7 +213,8 @@ impl ClientAuth {
         }
     }
 
-    /// The payload of a message tagged `p`. `keys` spares users with a plain text secret the derivation at each log-in.
+    /// Handles the payload of a message with tag `p`. With `keys`, users with a plain-text secret need no new
+    /// derivation at each login.
     pub fn handle_message(&mut self, payload: &[u8], keys: &mut ScramKeyCache) -> ClientStep {
         match std::mem::replace(&mut self.state, State::Finished) {
             State::AwaitSecret | State::Finished => self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD),
@@ -365,7 +369,7 @@ impl ClientAuth {
     }
 }
 
-/// Shows the state's name, and no secret.
+/// Prints the name of the state, and no secret.
 impl fmt::Debug for ClientAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
@@ -410,7 +414,7 @@ fn judge_scram(
     Ok((AuthRequest::SaslFinal(proven.server_final), learned))
 }
 
-/// A doomed exchange fails, and first of all for its own reason.
+/// A doomed exchange fails, and gives its own reason before any other.
 fn verdict(is_right: bool, doom: Option<ClientAuthError>) -> Result<(), ClientAuthError> {
     match doom {
         Some(reason) => Err(reason),

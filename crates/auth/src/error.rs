@@ -1,22 +1,23 @@
-//! What can go wrong in an authentication exchange, sorted by who is to blame.
+//! Errors of an authentication exchange, sorted by who is to blame.
 //!
-//! No message here contains a secret: passwords, hashes, keys and proofs are described by kind and length only.
+//! No message here contains a secret: passwords, hashes, keys and proofs are described only by kind and length.
 
-/// Who must change something for the next attempt to succeed.
+/// Who must change something so that the next attempt can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The client: wrong password, or a message that breaks the protocol.
     Client,
-    /// The server we log in to: a message that breaks the protocol, or a method that we do not speak.
+    /// The server that the pooler logs in to: a message that breaks the protocol, or a method that the pooler does not
+    /// support.
     Server,
-    /// The operator: the secret at hand cannot serve the method asked for.
+    /// The operator: the stored secret cannot be used for the requested method.
     Configuration,
 }
 
-/// A text that is no secret as `pg_authid` or `auth_file` would hold it.
+/// A text that is not a secret in the form of `pg_authid` or `auth_file`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// It begins like a SCRAM verifier and is not one.
+    /// It begins like a SCRAM verifier but is not one.
     #[error(
         "malformed SCRAM secret: {problem}, expected SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key> \
          in base64"
@@ -27,38 +28,39 @@ pub enum SecretError {
     },
 }
 
-/// A SCRAM message that breaks RFC 5802, section 7 ("Formal Syntax"), or our limits; either side may have sent it.
+/// A SCRAM message that breaks RFC 5802, section 7 ("Formal Syntax"), or the pooler's limits. Either side may have sent
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScramFault {
     /// Empty, or longer than [`SCRAM_MESSAGE_BYTES_MAX`](crate::SCRAM_MESSAGE_BYTES_MAX).
     #[error("SCRAM message of {got} bytes, expected 1 to {max}")]
     Length {
-        /// Bytes that came.
+        /// Length as received, bytes.
         got: usize,
-        /// Bytes allowed.
+        /// The largest allowed length, bytes.
         max: usize,
     },
     /// A zero byte inside the message.
     #[error("SCRAM message contains a zero byte")]
     ZeroByte,
-    /// Attributes come in a fixed order; this one did not.
+    /// Attributes must come in a fixed order.
     #[error("SCRAM attribute \"{expected}\" expected, got {got}")]
     Attribute {
-        /// Letter of the attribute whose turn it was.
+        /// Letter of the attribute that should have come.
         expected: char,
-        /// What came: a letter, or "end of message".
+        /// What came instead: a letter, or "end of message".
         got: String,
     },
-    /// `m=`: an extension that the sender says must be understood.
+    /// `m=`: an extension that the sender requires.
     #[error("SCRAM message requires an extension (\"m=\"), none is supported")]
     MandatoryExtension,
-    /// `a=`: acting as somebody else.
+    /// `a=`: acting as another user.
     #[error("SCRAM authorization identity (\"a=\") is not supported")]
     AuthorizationIdentity,
-    /// The first letter of a client's first message says whether it binds to the channel.
+    /// The first letter of a client's first message is the channel binding flag.
     #[error("SCRAM channel binding flag \"n\", \"y\" or \"p\" expected, got {got}")]
     ChannelBindingFlag {
-        /// What came.
+        /// The letter as received.
         got: String,
     },
     /// `p=`: the client binds to a TLS channel although no mechanism with channel binding was offered.
@@ -89,7 +91,7 @@ pub enum ScramFault {
         /// Bytes required, as words for the log.
         expected: &'static str,
     },
-    /// Not a decimal number within our limit.
+    /// Not a decimal number within the limit.
     #[error("SCRAM iteration count is not a number from 1 to {max}")]
     Iterations {
         /// The limit, [`ITERATIONS_MAX`](crate::ITERATIONS_MAX).
@@ -100,25 +102,25 @@ pub enum ScramFault {
     Trailing,
 }
 
-/// Why a client was not let in: for the log. What the client is told is [`Refused::told`](crate::Refused::told), which
-/// must not say more than "no".
+/// Why a client may not log in: for the log. The client gets [`Refused::told`](crate::Refused::told), which must not
+/// say more than "no".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientAuthError {
-    /// No such user, or none that may log in.
+    /// There is no such user, or it may not log in.
     #[error("no such user")]
     UnknownUser,
-    /// The user exists and has an empty password, which lets nobody in, as in PostgreSQL and PgBouncer.
+    /// The user exists and has an empty password. Nobody can log in with it, as in PostgreSQL and PgBouncer.
     #[error("user has no password")]
     NoPassword,
-    /// The stored secret cannot serve the method that the settings ask for.
+    /// The stored secret cannot be used for the method in the settings.
     #[error("method {method} needs a plain text or SCRAM secret, the user has {have}")]
     SecretCannotServe {
         /// The method, as in `auth_type`.
         method: &'static str,
-        /// Kind of the secret at hand.
+        /// Kind of the stored secret.
         have: &'static str,
     },
-    /// The answer was well-formed and wrong.
+    /// The answer was well-formed, but wrong.
     #[error("wrong password")]
     WrongPassword,
     /// The client sent an empty password.
@@ -130,7 +132,7 @@ pub enum ClientAuthError {
         /// What was wrong with it.
         problem: &'static str,
     },
-    /// A SASLInitialResponse whose parts do not add up.
+    /// A SASLInitialResponse whose lengths do not match.
     #[error("malformed SASLInitialResponse: {problem}")]
     MalformedSaslInitialResponse {
         /// What was wrong with it.

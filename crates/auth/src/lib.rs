@@ -1,11 +1,11 @@
-//! Who may come in, and how we come in elsewhere: PostgreSQL's authentication exchanges as state machines.
+//! PostgreSQL's authentication exchanges as state machines: of clients with the pooler, and of the pooler with servers.
 //!
-//! [`ClientAuth`] authenticates a client connection, [`ServerAuth`] logs us in on a server connection; they mirror each
-//! other. What goes in and out is the *payload* of a message: the bytes after its tag and its length. Framing belongs to
-//! the caller.
+//! [`ClientAuth`] authenticates a client connection, and [`ServerAuth`] logs the pooler in on a server connection; they
+//! mirror each other. Input and output are the *payload* of a message: the bytes after its tag and its length. The
+//! caller does the framing.
 //!
 //! **This crate deliberately knows no socket, no clock and no random source: nonces and salts are arguments.** It does
-//! not know where secrets come from (`auth_file`, `auth_query`) nor who may use which method.
+//! not know where secrets come from (`auth_file`, `auth_query`), nor which user may use which method.
 //!
 //! | direction | message | here |
 //! |---|---|---|
@@ -14,8 +14,8 @@
 //! | a server asks us | Authentication* (`R`) | [`ServerAuth::handle_message`] |
 //! | we answer a server | the same `p` messages | [`ServerStep::Send`] |
 //!
-//! PBKDF2 is slow by intention (milliseconds for each new password, salt and iteration count), so both exchanges take a
-//! [`ScramKeyCache`], which the caller keeps for as long as it runs.
+//! PBKDF2 is slow on purpose (milliseconds for each new password, salt and iteration count). So both exchanges take a
+//! [`ScramKeyCache`], which the caller keeps as long as it runs.
 //!
 //! # Seams
 //!

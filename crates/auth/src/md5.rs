@@ -9,11 +9,11 @@ use zeroize::Zeroize;
 
 use crate::client_auth::MD5_SALT_BYTES;
 
-/// Bytes of a stored MD5 secret, and of the answer to an MD5 question: `md5` and 32 hex digits.
+/// Bytes of a stored MD5 secret, and of the answer to an MD5 challenge: `md5` and 32 hex digits.
 pub const MD5_SECRET_BYTES: usize = 35;
 
-/// The stored form, `md5` + hex(md5(password + user)). Whoever has it can log in wherever MD5 is asked, so it is treated
-/// as a secret; it does not reveal the password.
+/// The stored form, `md5` + hex(md5(password + user)). It is enough to log in wherever MD5 is asked for, so it is
+/// treated as a secret. It does not reveal the password.
 #[derive(Clone)]
 pub struct Md5Secret([u8; MD5_SECRET_BYTES]);
 
@@ -25,22 +25,22 @@ impl Md5Secret {
         is_hash.then_some(Self(text))
     }
 
-    /// What PostgreSQL would store for this password under this user name.
+    /// The form that PostgreSQL would store for this password and user name.
     pub fn derive(password: &[u8], user: &[u8]) -> Self {
         Self(md5_text(&[password, user]))
     }
 
-    /// The stored text, as `auth_file` would hold it.
+    /// The stored text, as in `auth_file`.
     pub fn as_bytes(&self) -> &[u8; MD5_SECRET_BYTES] {
         &self.0
     }
 
-    /// The answer to a question with this salt.
+    /// The answer to a challenge with this salt.
     pub(crate) fn answer(&self, salt: [u8; MD5_SALT_BYTES]) -> [u8; MD5_SECRET_BYTES] {
         md5_text(&[&self.0[3..], &salt])
     }
 
-    /// A hash that no password has, from bytes that nobody can guess.
+    /// A hash that no password matches, from bytes that nobody can guess.
     pub(crate) fn mock(seed: &[u8]) -> Self {
         Self(md5_text(&[seed]))
     }
@@ -110,7 +110,7 @@ mod tests {
         );
         let stored = Md5Secret::derive(b"abc", b"");
         assert_eq!(Md5Secret::parse(stored.as_bytes()), Some(stored.clone()));
-        // The answer hashes the 32 digits, without the "md5" in front, and then the salt.
+        // The answer hashes the 32 digits, without the "md5" before them, and then the salt.
         assert_eq!(
             stored.answer(*b"salt"),
             md5_text(&[b"900150983cd24fb0d6963f7d28e17f72salt"])

@@ -1,12 +1,13 @@
-//! Secrets of users who have none, so that a stranger cannot tell who exists.
+//! Mock secrets for users without one, so that a stranger cannot tell which users exist.
 
 use std::fmt;
 
 use crate::md5::Md5Secret;
 use crate::scram::{KEY_BYTES, SALT_BYTES, ScramVerifier, hmac};
 
-/// What mock secrets are made from: random, drawn once for the process (for all processes that serve one address, if
-/// they shall look alike), and secret. As PostgreSQL's mock authentication nonce.
+/// The source of mock secrets: random bytes, drawn once for the process, and secret. (If several processes serve one
+/// address and should behave alike, they need the same bytes.) It corresponds to PostgreSQL's mock authentication
+/// nonce.
 #[derive(Clone, Copy)]
 pub struct MockKey([u8; KEY_BYTES]);
 
@@ -16,21 +17,21 @@ impl MockKey {
         Self(bytes)
     }
 
-    /// The salt under which a user without a stored salt is asked: always the same for the same name, as a stored one
-    /// would be. Users with a plain text secret and users who do not exist get theirs alike.
+    /// The salt for a user without a stored salt. It is always the same for the same name, as a stored one would be.
+    /// Users with a plain-text secret and users who do not exist both get such a salt.
     pub(crate) fn salt(&self, user: &[u8]) -> [u8; SALT_BYTES] {
         let mut salt = [0; SALT_BYTES];
         salt.copy_from_slice(&hmac(&self.0, &[b"salt ", user])[..SALT_BYTES]);
         salt
     }
 
-    /// A number drawn for this name, always the same, and independent of all that is told about the user.
+    /// A number for this name. It is always the same, and does not depend on any fact about the user.
     pub fn lot(&self, user: &[u8]) -> u64 {
         let hash = hmac(&self.0, &[b"lot ", user]);
         u64::from_be_bytes(hash[..8].try_into().expect("eight bytes"))
     }
 
-    /// A verifier of no password.
+    /// A verifier that no password matches.
     pub(crate) fn verifier(&self, user: &[u8], iterations: u32) -> ScramVerifier {
         ScramVerifier {
             iterations,
@@ -40,7 +41,7 @@ impl MockKey {
         }
     }
 
-    /// A hash of no password.
+    /// A hash that no password matches.
     pub(crate) fn md5(&self, user: &[u8]) -> Md5Secret {
         Md5Secret::mock(&hmac(&self.0, &[b"md5 ", user]))
     }
@@ -52,8 +53,9 @@ impl fmt::Debug for MockKey {
     }
 }
 
-/// Which secret a user who does not exist seems to have. It decides whether `auth_type = md5` asks for MD5 or SCRAM, so
-/// it must be what real users have, each kind as often as they have it (plain text counts as MD5); [`MockKey::lot`] decides
+/// The kind of secret that a user who does not exist seems to have. It decides whether `auth_type = md5` asks for MD5
+/// or SCRAM. So the kinds must be as frequent as among real users (plain text counts as MD5); [`MockKey::lot`] chooses
+/// the kind for a name.
 /// which it is for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MockSecret {

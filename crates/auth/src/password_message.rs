@@ -1,9 +1,10 @@
-//! The messages tagged `p`: PasswordMessage and SASLInitialResponse. (A SASLResponse is the mechanism's bytes alone.)
+//! The messages with tag `p`: PasswordMessage and SASLInitialResponse. (A SASLResponse consists only of the mechanism's
+//! bytes.)
 
 use crate::error::ClientAuthError;
 
-/// Longest payload of a PasswordMessage that is read: PostgreSQL's `PG_MAX_AUTH_TOKEN_LENGTH`. Tokens of cloud services
-/// use thousands of bytes; the terminator counts.
+/// The longest payload of a PasswordMessage that is read, including the terminator: PostgreSQL's
+/// `PG_MAX_AUTH_TOKEN_LENGTH`. Tokens of cloud services have thousands of bytes.
 pub const PASSWORD_MESSAGE_BYTES_MAX: usize = 65_535;
 
 /// A PasswordMessage's payload: the password and a zero byte.
@@ -36,7 +37,7 @@ pub(crate) fn parse_password(payload: &[u8]) -> Result<&[u8], ClientAuthError> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SaslInitialResponse<'a> {
     pub mechanism: &'a [u8],
-    /// The mechanism's first message; without one, the server asks for it with an empty challenge.
+    /// The mechanism's first message. If it is missing, the server asks for it with an empty challenge.
     pub data: Option<&'a [u8]>,
 }
 
@@ -89,7 +90,7 @@ mod tests {
         }
     }
 
-    /// PgBouncer died of or refused passwords beyond 1024 bytes (1.16, 1.25.0); cloud tokens are longer.
+    /// PgBouncer crashed at passwords beyond 1024 bytes, or refused them (1.16, 1.25.0); cloud tokens are longer.
     #[test]
     fn passwords_are_bounded_by_a_constant_only() {
         assert!(parse_password(&password_payload(&[b'x'; 65_530])).is_ok());

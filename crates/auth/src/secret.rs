@@ -13,12 +13,12 @@ use crate::scram::ScramVerifier;
 pub struct Password(Zeroizing<Vec<u8>>);
 
 impl Password {
-    /// The bytes, for an exchange; never for a log.
+    /// The bytes, for an exchange. Never log them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// An empty password lets nobody in; it stands for a user without one.
+    /// An empty password, which stands for a user without a password. Nobody can log in with it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -42,20 +42,21 @@ impl fmt::Debug for Password {
     }
 }
 
-/// What is stored for a user, in `pg_authid.rolpassword` or in `auth_file`.
+/// The stored secret of a user, in `pg_authid.rolpassword` or in `auth_file`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// The password itself; serves every method. Empty for a user who exists and has no password.
+    /// The password itself; it can be used for every method. Empty for a user without a password.
     Plain(Password),
-    /// `md5` and 32 hex digits; serves `plain` and `md5`.
+    /// `md5` and 32 hex digits; it can be used for `plain` and `md5`.
     Md5(Md5Secret),
-    /// `SCRAM-SHA-256$...`; serves `plain`, `scram-sha-256`, and `md5` (which then becomes SCRAM, as in PostgreSQL).
+    /// `SCRAM-SHA-256$...`; it can be used for `plain`, `scram-sha-256`, and `md5` (which then becomes SCRAM, as in
+    /// PostgreSQL).
     Scram(ScramVerifier),
 }
 
 impl Secret {
-    /// Reads a stored secret. As PostgreSQL's `get_password_type` does, whatever is not exactly an MD5 hash is plain text;
-    /// but a text that begins like a SCRAM verifier must be one, since nobody means it as a password.
+    /// Reads a stored secret. As in PostgreSQL's `get_password_type`, a text that is not exactly an MD5 hash is plain
+    /// text. But a text that begins like a SCRAM verifier must be one, because nobody means it as a password.
     pub fn parse(stored: &[u8]) -> Result<Self, SecretError> {
         if let Some(hash) = Md5Secret::parse(stored) {
             Ok(Self::Md5(hash))

@@ -1,4 +1,4 @@
-//! We log in to a server.
+//! Authentication of the pooler at a server.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use crate::scram::client::{AwaitServerFinal, AwaitServerFirst, Challenge};
 use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, ScramKeyCache, ScramKeys, nonce_text};
 use crate::secret::{Password, Secret};
 
-/// What we have to log in with.
+/// The secret that the pooler can log in with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     /// Nothing: the server must not ask (`trust`, `peer`, `cert`).
     Nothing,
-    /// The password: answers everything.
+    /// The password: for every method.
     Password(Password),
-    /// The hash under this very user name: answers MD5 alone.
+    /// The hash for this user name: only for MD5.
     Md5(Md5Secret),
-    /// Keys from a client's SCRAM proof: answer SCRAM alone, where the server has the same verifier.
+    /// Keys from a client's SCRAM proof: only for SCRAM, if the server has the same verifier.
     ScramKeys(ScramKeys),
 }
 
 impl Credential {
-    /// What a stored secret is worth by itself. A verifier cannot log in: the client's proof is needed, see
-    /// [`Learned::ScramKeys`](crate::Learned::ScramKeys).
+    /// The credential that a stored secret gives by itself. A verifier alone cannot log in: the client's proof is
+    /// needed, see [`Learned::ScramKeys`](crate::Learned::ScramKeys).
     pub fn from_secret(secret: &Secret) -> Self {
         match secret {
             Secret::Plain(password) if !password.is_empty() => Self::Password(password.clone()),
@@ -48,18 +48,19 @@ impl Credential {
 /// What the caller does next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerStep {
-    /// Send these bytes as the payload of a message tagged `p`, and wait for the server's next Authentication message.
+    /// Send these bytes as the payload of a message with tag `p`, and wait for the server's next Authentication
+    /// message.
     Send(Vec<u8>),
-    /// Nothing to send; the server has more to say.
+    /// There is nothing to send; wait for the server's next message.
     Wait,
     /// AuthenticationOk: ParameterStatus, BackendKeyData and ReadyForQuery follow.
     Authenticated,
 }
 
-/// Our log-in to one server, from its first Authentication message to AuthenticationOk.
+/// The pooler's login to one server, from the server's first Authentication message to AuthenticationOk.
 ///
-/// Each message is accepted in its turn only. In particular, once SCRAM has begun, AuthenticationOk is believed only of a
-/// server that has proved that it knows the secret, and nothing weaker may be asked any more.
+/// Each message is accepted only in its turn. In particular, once SCRAM has begun, AuthenticationOk is accepted only
+/// from a server that has proved that it knows the secret, and the server may not ask for a weaker method any more.
 pub struct ServerAuth {
     user: Vec<u8>,
     credential: Credential,
@@ -68,19 +69,19 @@ pub struct ServerAuth {
 }
 
 enum State {
-    /// Nothing has been asked yet.
+    /// The server has not asked for anything yet.
     Start,
-    /// SCRAM: our first message is out.
+    /// SCRAM: the client-first-message has been sent.
     AwaitServerFirst(AwaitServerFirst),
-    /// SCRAM: our proof is out.
+    /// SCRAM: the proof has been sent.
     AwaitServerFinal(AwaitServerFinal),
-    /// All has been said; only AuthenticationOk can follow.
+    /// The exchange is complete; only AuthenticationOk can follow.
     AwaitOk,
     Finished,
 }
 
 impl ServerAuth {
-    /// `nonce` must be random and fresh for each exchange; it is used if the server asks for SCRAM.
+    /// `nonce` must be random and drawn anew for each exchange. It is used if the server asks for SCRAM.
     pub fn new(user: &[u8], credential: Credential, nonce: [u8; NONCE_RAW_BYTES]) -> Self {
         Self {
             user: user.to_vec(),
@@ -90,8 +91,8 @@ impl ServerAuth {
         }
     }
 
-    /// The payload of an Authentication message (tag `R`). After an error the connection must be closed. `keys` spares
-    /// us the derivation for every connection of a pool.
+    /// Handles the payload of an Authentication message (tag `R`). After an error the connection must be closed. With
+    /// `keys`, the connections of a pool need only one derivation.
     pub fn handle_message(&mut self, payload: &[u8], keys: &mut ScramKeyCache) -> Result<ServerStep, ServerAuthError> {
         let state = std::mem::replace(&mut self.state, State::Finished);
         let (state, step) = match (state, AuthRequest::parse(payload)?) {
@@ -189,7 +190,7 @@ impl State {
     }
 }
 
-/// Shows what is expected next, and no secret.
+/// Prints which message is expected next, and no secret.
 impl fmt::Debug for ServerAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerAuth")

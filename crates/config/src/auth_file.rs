@@ -1,7 +1,7 @@
 //! The password file named by `auth_file`: lines of `"user" "secret"`.
 //!
-//! `""` stands for a quote inside either; the rest of a line is ignored; `;` starts a comment line. What PgBouncer
-//! would stop at (a line that is not of this form) is reported and left out, and the lines after it count.
+//! Inside the quotes, `""` stands for one quote. The rest of a line is ignored; `;` starts a comment line. A line of
+//! another form, at which PgBouncer would stop, is reported and left out, and the lines after it are still read.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub const USER_NAME_BYTES_MAX: usize = 127;
 /// The longest secret the wire protocol carries in one PasswordMessage of 64 kB.
 pub const SECRET_BYTES_MAX: usize = 65_530;
 
-/// Reads the file's bytes; a user named twice has its last secret.
+/// Reads the file's bytes. If a user is named twice, the last secret counts.
 pub(crate) fn parse(name: &str, bytes: &[u8]) -> (BTreeMap<String, Secret>, Vec<Problem>) {
     let mut users = BTreeMap::new();
     let mut problems = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn parse(name: &str, bytes: &[u8]) -> (BTreeMap<String, Secret>, Vec<
         let mut used = line_end;
         if !matches!(body.first(), None | Some(b';')) {
             let here = place(line);
-            // A quoted text may span lines, so the entry is read from all that is left.
+            // A quoted text may continue on the next lines, so the entry is read from the whole rest.
             match entry(&rest[line_end - body.len()..]) {
                 Ok(entry) => {
                     used = used.max(line_end - body.len() + entry.used);
@@ -63,7 +63,7 @@ pub(crate) fn parse(name: &str, bytes: &[u8]) -> (BTreeMap<String, Secret>, Vec<
 struct AuthEntry {
     user: String,
     secret: Secret,
-    /// Bytes read, up to and with the secret's closing quote.
+    /// The number of bytes read, including the secret's closing quote.
     used: usize,
 }
 
@@ -71,7 +71,7 @@ fn entry(bytes: &[u8]) -> Result<AuthEntry, String> {
     let line_end = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
     let (user, user_bytes) = quoted(&bytes[..line_end], "the user name")?;
     let after = &bytes[user_bytes..];
-    // PgBouncer would go on to the next lines here and take another user's name for the secret.
+    // Here PgBouncer would continue with the next lines, and take another user's name for the secret.
     let gap = after
         .iter()
         .position(|b| *b == b'"' || *b == b'\n')
@@ -113,17 +113,17 @@ fn quoted(bytes: &[u8], what: &str) -> Result<(String, usize), String> {
     Ok((text, used + 1))
 }
 
-/// A secret that was probably meant to be a stored one.
+/// A problem if the secret was probably meant to be a stored one, but is not.
 fn look_alike(secret: &Secret, user: &str, place: &Place) -> Option<Problem> {
     let Secret::Plain(text) = secret else { return None };
     if text.starts_with("SCRAM-SHA-256$") {
-        let message = format!("secret of user \"{user}\" is no valid SCRAM verifier and is taken as a password");
+        let message = format!("secret of user \"{user}\" is not a valid SCRAM verifier, so it is taken as a password");
         Some(Problem::warning(place, message).hint("copy rolpassword from pg_authid whole"))
     } else if text.starts_with("md5") && text.len() == "md5".len() + 32 {
-        let message = format!("secret of user \"{user}\" is no valid MD5 hash and is taken as a password");
+        let message = format!("secret of user \"{user}\" is not a valid MD5 hash, so it is taken as a password");
         Some(Problem::warning(place, message).hint("an MD5 hash is md5 and 32 digits 0-9 a-f"))
     } else if text.contains('\n') {
-        let message = format!("secret of user \"{user}\" goes on over the end of the line");
+        let message = format!("secret of user \"{user}\" does not end on its line");
         Some(Problem::warning(place, message).hint("is a closing quote missing?"))
     } else {
         None
@@ -179,7 +179,7 @@ mod tests {
             ]
         );
         assert!(
-            problems[0].starts_with("u:1: warning: secret of user \"a\" goes on over the end"),
+            problems[0].starts_with("u:1: warning: secret of user \"a\" does not end on"),
             "{problems:?}"
         );
         assert!(
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn secrets_that_miss_their_form_are_pointed_out() {
         let (_, problems) = read("\"a\" \"SCRAM-SHA-256$4096:x\"\n\"b\" \"md545F2603610AF569B6155C45067268C6B\"\n");
-        assert!(problems[0].contains("no valid SCRAM verifier"));
-        assert!(problems[1].contains("no valid MD5 hash"));
+        assert!(problems[0].contains("not a valid SCRAM verifier"));
+        assert!(problems[1].contains("not a valid MD5 hash"));
     }
 
     #[test]

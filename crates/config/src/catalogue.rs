@@ -1,8 +1,8 @@
-//! Every setting of section `[pgbouncer]`, one entry each: the struct that holds them, SHOW CONFIG, the documentation
-//! and the manual page are made from this list.
+//! Every setting of section `[pgbouncer]` is one entry of this list. The struct that holds the values, SHOW CONFIG, the
+//! documentation and the manual page are made from it.
 //!
-//! Entries are sorted by name, which is the order of SHOW CONFIG. The first line is the one-line help. To change or
-//! add a setting, edit its entry and run `cargo run -p pgweir-config --example settings_doc > docs/settings.md`.
+//! Entries are sorted by name, which is the order of SHOW CONFIG. The doc comment of an entry is its one-line help. To
+//! change or add a setting, edit its entry and run `make docs`.
 
 use std::time::Duration;
 
@@ -76,22 +76,22 @@ catalogue! {
     /// Database users who may run every command on the console.
     admin_users: CommaList {
         default: Some(""), unit: "", group: Console, scopes: [Global], change: Reload, support: Full,
-        help: "User names separated by commas. They authenticate on database `pgbouncer` like anyone else. With `auth_type = any` every client is an administrator and the list is ignored. Besides, user `pgbouncer` connecting over the Unix socket from the account the process runs under is always an administrator, without a password.",
+        help: "User names separated by commas. They authenticate on database `pgbouncer` like anyone else. With `auth_type = any` every client is an administrator and the list is ignored. User `pgbouncer` on the Unix socket, from the account that the process runs under, is always an administrator, without a password.",
     }
     /// Whether to append the client's address to application_name.
     application_name_add_host: Flag {
         default: Some("0"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "The `application_name` a client starts with gets ` - address:port` appended, so that a bad query in `pg_stat_activity` leads to the machine it came from. A later `SET application_name` is left alone.",
+        help: "The pooler appends ` - address:port` to the `application_name` of a client's startup packet, so that a bad query in `pg_stat_activity` leads to the machine it came from. A later `SET application_name` is left alone.",
     }
     /// The database to run auth_query in.
     auth_dbname: Option<String> {
         default: None, unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
-        help: "The name of an entry of [databases] (or one that `*` would serve). Unset: the query runs in the database the client asks for, so a function it calls must exist in each of them. The console's own `pgbouncer` cannot be named here.",
+        help: "The name of an entry of [databases] (or one that `*` would serve). Unset: the query runs in the database that the client asks for, so a function that the query calls must exist in each database. The console's own `pgbouncer` cannot be named here.",
     }
     /// The file of user names and passwords.
     auth_file: Option<String> {
         default: None, unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
-        help: "See [The password file](#the-password-file). Relative names are relative to the working directory. The passwords serve twice: to check clients, and to log in to servers. Most values of `auth_type` need this file or `auth_user`.",
+        help: "See [The password file](#the-password-file). Relative names are relative to the working directory. The passwords are used both to check clients and to log in to servers. Most values of `auth_type` need this file or `auth_user`.",
     }
     /// The file of host-based authentication rules.
     auth_hba_file: String {
@@ -112,38 +112,38 @@ catalogue! {
     auth_query: String {
         default: Some("SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"),
         unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
-        help: "It gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may; better is a SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else. It is used only where `auth_user` is set.",
+        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. The query is used only where `auth_user` is set.",
     }
     /// How clients prove who they are.
     auth_type: AuthType {
         default: Some("md5"), unit: "", group: Authentication, scopes: [Global], change: Reload,
         support: Full,
-        help: "`scram-sha-256`: SCRAM; the file holds SCRAM verifiers or passwords.\n\n`md5`: an MD5 challenge, or SCRAM for users whose secret is a SCRAM verifier.\n\n`plain`: the password crosses the network in clear text.\n\n`trust`: no check, but the user must be known.\n\n`any`: no check, and the name is ignored: each database needs `user=`, and every client is an administrator of the console.\n\n`cert`, `hba`, `pam` and `ldap` are known but not built yet: a file that asks for them is refused.\n\nA RELOAD of a file that no longer names it keeps the running value.",
+        help: "`scram-sha-256`: SCRAM; the file holds SCRAM verifiers or passwords.\n\n`md5`: an MD5 challenge, or SCRAM for users whose secret is a SCRAM verifier.\n\n`plain`: the password crosses the network in clear text.\n\n`trust`: no check, but the user must be known.\n\n`any`: no check, and the user name is ignored. Each database needs `user=`, and every client is an administrator of the console.\n\n`cert`, `hba`, `pam` and `ldap` are not built yet: a file that asks for them is refused.\n\nA RELOAD of a file that no longer names this setting keeps the running value.",
     }
     /// The role that runs auth_query.
     auth_user: Option<String> {
         default: None, unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
-        help: "If set, users who are not in `auth_file` are looked up by `auth_query` under this role. Its own password comes from `auth_file`; without one there it must be let in without a password.",
+        help: "If set, users who are not in `auth_file` are looked up by `auth_query` under this role. The role's password comes from `auth_file`. If the file has none, the server must let the role in without a password.",
     }
     /// How long a database made from the * entry lives unused.
     autodb_idle_timeout: Duration {
         default: Some("3600"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "Afterwards its pools and its statistics are dropped. 0 keeps them.",
+        help: "After this time its pools and statistics are dropped. 0 keeps them.",
     }
     /// How long a cancel request may wait to be passed on.
     cancel_wait_timeout: Duration {
         default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "Its connection is closed when the server has been told, or then. A cancel waits where its client's request waits behind something else on the server. 0 is off.",
+        help: "A cancel request waits while its client's request waits for other work on the server to end. Its connection is closed when the cancel has been passed on, or after this time. 0 is off.",
     }
     /// How long a client may be idle outside a transaction.
     client_idle_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "Then it is disconnected. Should be longer than the lifetime of connections in the clients' own pools. 0 is off.",
+        help: "After this time it is disconnected. The value should be larger than the lifetime of connections in the clients' own pools. 0 is off.",
     }
     /// How long a client may take to log in.
     client_login_timeout: Duration {
         default: Some("60"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "Rids the pooler of connections that never finish. Time in a pool's queue is not bounded by it, but by `query_wait_timeout`. 0 is off.",
+        help: "It closes connections that never finish their login. Time in a pool's queue does not count: that is limited by `query_wait_timeout`. 0 is off.",
     }
     /// TLS 1.3 cipher suites for clients.
     client_tls13_ciphers: Option<String> {
@@ -188,27 +188,27 @@ catalogue! {
     /// Whether clients may or must use TLS.
     client_tls_sslmode: SslMode {
         default: Some("disable"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "`disable`: requests for TLS are declined. `allow` and `prefer`: it is the client's choice. `require`: plain connections are refused. `verify-ca` and `verify-full`: the client must show a valid certificate.\n\nAs long as TLS is not built, a file that requires it is refused rather than served without.",
+        help: "`disable`: requests for TLS are declined. `allow` and `prefer`: the client chooses. `require`: plain connections are refused. `verify-ca` and `verify-full`: the client must show a valid certificate.\n\nUntil TLS is built, a file that requires it is refused, not served without TLS.",
     }
     /// The configuration file that RELOAD reads.
     conffile: Option<String> {
         default: None, unit: "", group: Process, scopes: [Global], change: Reload, support: Full,
-        help: "The name given on the command line, unless set to another one, which the next RELOAD then reads.",
+        help: "By default the name given on the command line. If it is set to another file, the next RELOAD reads that one.",
     }
     /// Server connections per pool, that is per database and user.
     default_pool_size: u32 {
         default: Some("20"), unit: "connections", group: Limits, scopes: [Global, Database, User, Peer], change: Reload, support: Full,
-        help: "The key is `pool_size` in [databases], [users] and [peers]; a user's value goes before a database's. 0 is no limit. Sizes are for the whole process, whatever the number of workers. For [peers] it is the number of cancel requests under way.",
+        help: "The key is `pool_size` in [databases], [users] and [peers]; a user's value overrides a database's. 0 is no limit. The size is for the whole process, for any number of workers. For [peers] it is the number of cancel requests under way.",
     }
     /// How long a bare BEGIN may wait for its first statement before it takes a server.
     deferred_begin: Duration {
         default: Some("1"), unit: "seconds", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. In transaction pooling a bare `BEGIN` or `START TRANSACTION` is answered at once and takes no server until the first real statement, with which it travels in one write. The one visible effect is that `now()` is taken later; after this many seconds the BEGIN is sent by itself. 0 is off.",
+        help: "pgweir's own. In transaction pooling a bare `BEGIN` or `START TRANSACTION` is answered at once and takes no server until the transaction's first statement. BEGIN and that statement are sent to the server in one write. The one visible effect is that `now()` is taken later. After this many seconds the BEGIN is sent by itself. 0 is off.",
     }
     /// Whether to refuse the simple query protocol.
     disable_pqexec: Flag {
         default: Some("0"), unit: "", group: Session, scopes: [Global], change: Restart, support: Full,
-        help: "The simple protocol allows several statements in one message, which some SQL injections live on. Only clients that use the extended protocol throughout keep working.",
+        help: "The simple protocol allows several statements in one message, and some SQL injections need that. Clients that use the extended protocol throughout keep working; others do not.",
     }
     /// How long DNS answers are kept.
     dns_max_ttl: Duration {
@@ -223,32 +223,32 @@ catalogue! {
     /// How often to check the serial number of DNS zones.
     dns_zone_check_period: Duration {
         default: Some("0"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: NotYet("zones are not watched"),
-        help: "A changed serial makes all names under the zone be looked up again. 0 is off.",
+        help: "When the serial number changes, all names in the zone are looked up again. 0 is off.",
     }
     /// How long a client may be idle inside a transaction.
     idle_transaction_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "Then client and server are disconnected, since a sleeping transaction keeps a server from everyone else. A segment of the extended protocol that has been answered (Flush) and whose Sync does not come counts as a transaction, and so does the rest of a message behind an answered one. 0 is off.",
+        help: "After this time client and server are disconnected, because an idle transaction keeps its server from all other clients. Two more cases count as idle in a transaction: the server has answered the messages before a Flush, and then the client sends no Sync, or sends only a part of its next message. 0 is off.",
     }
     /// Startup parameters to accept and not pass on.
     ignore_startup_parameters: CommaList {
         default: Some(""), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "Names separated by commas. pgweir takes startup parameters of any name: a server checks them, and they follow the client. What stands here is dropped instead, without a word: with `options` here, `options=-c search_path=...` has no effect. Leave it empty unless a client sends something that must not arrive.",
+        help: "Names separated by commas. pgweir accepts startup parameters of any name: a server checks them, and they follow the client. The parameters named here are dropped without an error: with `options` in the list, `options=-c search_path=...` has no effect. Leave the list empty unless a client sends a parameter that must not reach the server.",
     }
     /// How many bytes of a message's text are examined at once.
     inspect_bytes_max: u32 {
-        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: AcceptedNoEffect("what is read of a message is a constant: 64 kB of a Query, 1 MiB of a Parse"),
-        help: "pgweir's own. A longer Query is judged by its text without constants, and where that is longer than 64 kB, or PREPARE or dollar quotes are in it, its client keeps its server (`SHOW PINS`). So does a client with a Bind longer than 64 kB of a statement that takes the name of a setting from a parameter.",
+        default: Some("65536"), unit: "bytes", group: Session, scopes: [Global], change: Reload, support: AcceptedNoEffect("the number of bytes read is fixed: 64 kB of a Query, 1 MiB of a Parse"),
+        help: "pgweir's own. A longer Query is judged by its text without constants. If that text is longer than 64 kB, or contains PREPARE or dollar quotes, the client keeps its server (`SHOW PINS`). A client also keeps its server after a Bind longer than 64 kB for a statement that takes the name of a setting from a parameter.",
     }
     /// A name for the process.
     job_name: String {
-        default: Some("pgbouncer"), unit: "", group: Process, scopes: [Global], change: Restart, support: AcceptedNoEffect("only a Windows service has use for it"),
+        default: Some("pgbouncer"), unit: "", group: Process, scopes: [Global], change: Restart, support: AcceptedNoEffect("only a Windows service uses it"),
         help: "",
     }
     /// Which of several idle servers a client gets.
     link: LinkChoice {
         default: Some("matching"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. `matching`: one whose session already looks like the client's, where there is one. `adversarial` is for tests: the one that has most to be put right.",
+        help: "pgweir's own. `matching`: one whose settings already equal the client's, if there is one. `adversarial` is for tests: the one whose settings differ most from the client's.",
     }
     /// Addresses to listen on for TCP connections.
     listen_addr: ListenAddresses {
@@ -258,7 +258,7 @@ catalogue! {
     /// The kernel's queue of connections not yet accepted.
     listen_backlog: u32 {
         default: Some("128"), unit: "connections", group: Listening, scopes: [Global], change: Restart, support: Full,
-        help: "The argument of listen(2). Connections beyond it are dropped by the kernel, so raise it where clients arrive in floods; `net.core.somaxconn` bounds it.",
+        help: "The argument of listen(2). The kernel drops connections beyond it, so raise it where many clients connect at once. It cannot exceed `net.core.somaxconn`.",
     }
     /// The port for TCP and in the name of the Unix socket.
     listen_port: u16 {
@@ -288,7 +288,7 @@ catalogue! {
     /// The log file.
     logfile: String {
         default: Some(""), unit: "", group: Logging, scopes: [Global], change: Reload, support: Full,
-        help: "It is reopened by RELOAD, for log rotation. It does not by itself stop the log on stderr: that is `-q` or `-d`. Running as a daemon needs it or `syslog`.",
+        help: "RELOAD opens it again, for log rotation. The log also goes to stderr unless `-q` or `-d` is given. A daemon needs `logfile` or `syslog`.",
     }
     /// A notice sent to each client after it has logged in.
     login_notify_message: String {
@@ -298,7 +298,7 @@ catalogue! {
     /// Client connections in all.
     max_client_conn: u32 {
         default: Some("100"), unit: "connections", group: Limits, scopes: [Global], change: Reload, support: Full,
-        help: "Clients that have logged in beyond it are refused with an error; the console's do not count. Connections that have not logged in yet may take the free places and 16 more: when still more come, the one that has taken longest is closed. Each client and each server connection takes a file descriptor, so the limit on open files (`ulimit -n`) must be above this number plus 100 plus all pools together.",
+        help: "Clients that log in beyond it are refused with an error; clients of the console do not count. Connections that have not logged in yet may take the free places and 16 more. When still more come, the oldest of them is closed. Each client and each server connection takes a file descriptor, so the limit on open files (`ulimit -n`) must be above this number plus 100 plus the sizes of all pools.",
     }
     /// Client connections per database.
     max_db_client_connections: u32 {
@@ -308,17 +308,17 @@ catalogue! {
     /// Server connections per database, over all users.
     max_db_connections: u32 {
         default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database], change: Reload, support: Full,
-        help: "It counts by entry of [databases], not by the database on the server. A pool that may not grow because of it waits until another pool's idle server is closed. 0 is no limit; in a line of [databases] 0 means the value here.",
+        help: "Connections are counted for each entry of [databases], not for each database on the server. A pool that reaches this limit waits until another pool's idle server is closed. 0 is no limit; in a line of [databases] 0 means the value here.",
     }
     /// The largest message let through.
     max_packet_size: u64 {
         default: Some("2147483647"), unit: "bytes", group: Network, scopes: [Global], change: Reload, support: Full,
-        help: "A message is one query or one row. Large messages pass through in constant memory whatever this says.",
+        help: "A message is one query or one row. Large messages pass through in constant memory, whatever the value.",
     }
     /// Prepared statements kept on each server connection.
     max_prepared_statements: u32 {
         default: Some("200"), unit: "statements", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "In transaction and statement pooling, protocol-level prepared statements follow the client: a statement that its present server lacks is prepared there unseen, and the one unused for longest makes room. Should be above the number of statements your clients use often; each costs memory in every server process. 0 switches this off, and prepared statements then need session pooling.",
+        help: "In transaction and statement pooling, protocol-level prepared statements follow the client. If its server does not hold a statement, the pooler prepares it there, and closes the statement that has been unused for longest when there are too many. The value should be above the number of statements that your clients use often; each costs memory in every server process. 0 switches this off, and prepared statements then need session pooling.",
     }
     /// Client connections per user.
     max_user_client_connections: u32 {
@@ -328,12 +328,12 @@ catalogue! {
     /// Server connections per user, over all databases.
     max_user_connections: u32 {
         default: Some("0"), unit: "connections", group: Limits, scopes: [Global, User], change: Reload, support: Full,
-        help: "The user is the one logged in as on the server: that of `user=` in [databases] where given, else the client's. 0 is no limit; in a line of [users] 0 means the value here.",
+        help: "The user is the one that the server knows: `user=` in [databases] if it is given, otherwise the client's user. 0 is no limit; in a line of [users] 0 means the value here.",
     }
     /// Server connections a pool keeps open even when idle.
     min_pool_size: u32 {
         default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database], change: Reload, support: Full,
-        help: "Saves the first clients after a quiet time from waiting for logins. Capped at the pool's size. Where the user and the password are known (`user=` in [databases]), the pool is warm before any client comes.",
+        help: "With it the first clients after a quiet time do not wait for logins to servers. It is capped at the pool's size. If [databases] gives the user (`user=`) and the password is known, the connections are opened before any client comes.",
     }
     /// This process's number among its peers.
     peer_id: u32 {
@@ -343,42 +343,42 @@ catalogue! {
     /// The file that holds the process id while the pooler runs.
     pidfile: String {
         default: Some(""), unit: "", group: Process, scopes: [Global], change: Restart, support: Full,
-        help: "Running as a daemon needs it.",
+        help: "A daemon needs it.",
     }
-    /// When to close a client that is tied to its server and does nothing.
+    /// How long a client that is pinned to its server may be idle.
     pin_idle_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. A client whose session cannot be moved (temporary tables, advisory locks and what else SHOW PINS lists) keeps a server from the others even while it is idle. 0: for as long as it likes.",
+        help: "pgweir's own. A client whose session cannot be moved to another server (because of temporary tables, advisory locks or another reason that SHOW PINS lists) keeps its server from other clients even while it is idle. After this time the client is disconnected. 0 is no limit.",
     }
     /// PgBouncer's buffer size.
     pkt_buf: u32 {
-        default: Some("4096"), unit: "bytes", group: Network, scopes: [Global], change: Restart, support: AcceptedNoEffect("buffers belong to workers and have no size to choose"),
+        default: Some("4096"), unit: "bytes", group: Network, scopes: [Global], change: Restart, support: AcceptedNoEffect("a worker has one buffer of a fixed size"),
         help: "",
     }
-    /// How long a pool whose user has no client lives.
+    /// How long a pool is kept after its user's last client has left.
     pool_idle_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "Afterwards its server connections are closed and the pool is dropped. 0 is off.",
+        help: "After this time its server connections are closed and the pool is dropped. 0 is off.",
     }
     /// When a server connection goes back to its pool.
     pool_mode: PoolMode {
         default: Some("session"), unit: "", group: Pooling, scopes: [Global, Database, User], change: Reload, support: Full,
-        help: "`session`: when the client disconnects. `transaction`: when its transaction ends; this is what saves servers. `statement`: when each query ends; transactions of several statements are refused.\n\nA user's value goes before a database's, and that before the value here. Replication connections are always pooled by session.",
+        help: "`session`: when the client disconnects. `transaction`: when its transaction ends; this mode needs the fewest servers. `statement`: when each query ends; transactions of several statements are refused.\n\nA user's value overrides a database's, and that one overrides the value here. Replication connections are always pooled by session.",
     }
     /// How long a query may run.
     query_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "Then client and server are disconnected. Meant for failing networks, and should be somewhat longer than PostgreSQL's `statement_timeout`, which ends a query more gently. It counts from the request's first byte at the server until its whole answer has been taken, so it also ends a COPY or a long message whose client does not send the rest, a segment without Sync or Flush, and a client that does not read its answer. 0 is off.",
+        help: "After this time client and server are disconnected. It is meant for failing networks, and should be somewhat longer than PostgreSQL's `statement_timeout`, which ends a query without ending the connection. The time runs from the request's first byte sent to the server until the client has taken the whole answer. So it also ends a COPY or a long message whose client does not send the rest, extended-protocol messages that no Sync or Flush follows, and a client that does not read its answer. 0 is off.",
     }
-    /// How long a client waits for a server before it is told so.
+    /// How long a client waits for a server before it gets a notice.
     query_wait_notify: u32 {
         default: Some("5"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
-        help: "It gets a NOTICE that it is in the queue. 0 is off.",
+        help: "The NOTICE says that the client is in the queue. 0 is off.",
     }
     /// How long a client may wait for a server.
     query_wait_timeout: Duration {
         default: Some("120"), unit: "seconds", group: Timeouts, scopes: [Global, Database, User], change: Reload, support: Full,
-        help: "Then it gets an error and is disconnected, so that a dead or overloaded server does not pile up clients without end. 0 is no limit; in a line of [databases] or [users] 0 means the value here.",
+        help: "After this time it gets an error and is disconnected, so that clients do not pile up in front of a dead or overloaded server. 0 is no limit; in a line of [databases] or [users] 0 means the value here.",
     }
     /// Server connections a pool may have beyond its size.
     reserve_pool_size: u32 {
@@ -392,7 +392,7 @@ catalogue! {
     }
     /// A resolv.conf to use in place of the system's.
     resolv_conf: String {
-        default: Some(""), unit: "", group: Dns, scopes: [Global], change: Restart, support: NotYet("names are looked up as the system does"),
+        default: Some(""), unit: "", group: Dns, scopes: [Global], change: Restart, support: NotYet("names are looked up by the system's resolver"),
         help: "",
     }
     /// How many buffers of one connection PgBouncer handles in a row.
@@ -403,7 +403,7 @@ catalogue! {
     /// Iterations of SCRAM verifiers that the pooler makes itself.
     scram_iterations: u32 {
         default: Some("4096"), unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
-        help: "For users whose password is stored in plain text and who log in by SCRAM. More iterations make guessing dearer, and each login too.",
+        help: "For users whose password is stored in plain text and who log in by SCRAM. More iterations make guessing more expensive, and each login too.",
     }
     /// How long a released server counts as healthy without a check.
     server_check_delay: Duration {
@@ -423,7 +423,7 @@ catalogue! {
     /// Whether RECONNECT and changed settings end sessions early.
     server_fast_close: Flag {
         default: Some("0"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
-        help: "In session pooling, a server that is due to be closed is closed when its transaction ends, and its client with it, rather than when the session ends. In the other modes that is so anyway, and the client stays.",
+        help: "In session pooling, a server that is due to be closed is closed together with its client when the transaction ends, not when the session ends. In the other modes such a server is always closed when the transaction ends, and the client stays connected.",
     }
     /// How long a server may be idle before it is closed.
     server_idle_timeout: Duration {
@@ -433,27 +433,27 @@ catalogue! {
     /// How old a server connection may get.
     server_lifetime: Duration {
         default: Some("3600"), unit: "seconds", group: Servers, scopes: [Global, Database], change: Reload, support: Full,
-        help: "One that is older and not in use is closed; the ages at which a pool's servers go are spread out. 0 uses each connection once; in a line of [databases] 0 means the value here.",
+        help: "An older connection is closed when it is not in use. The ages at which a pool's connections are closed are spread out. 0 uses each connection once; in a line of [databases] 0 means the value here.",
     }
     /// How long to wait after a failed login to a server.
     server_login_retry: Duration {
         default: Some("15"), unit: "seconds", group: Servers, scopes: [Global], change: Reload, support: Full,
-        help: "Until then, new clients of the pool get the error at once rather than wait. Use PAUSE around planned restarts.",
+        help: "During this time, new clients of the pool get the error at once and do not wait. Use PAUSE around planned restarts.",
     }
     /// The query that cleans a server between sessions.
     server_reset_query: String {
         default: Some("DISCARD ALL"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
-        help: "Run when a client of a session pool leaves, outside any transaction, so it needs no ROLLBACK. Empty: none. In the other modes it is not used, unless `server_reset_query_always` is on.",
+        help: "It runs when a client of a session pool leaves, outside any transaction, so it needs no ROLLBACK. Empty: none. The other modes do not use it unless `server_reset_query_always` is on.",
     }
     /// Whether server_reset_query runs in every mode.
     server_reset_query_always: Flag {
         default: Some("0"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
-        help: "Costs a round trip per transaction and loses prepared statements each time. It only makes applications that misuse transaction pooling fail always rather than now and then.",
+        help: "It costs a round trip for each transaction and loses the server's prepared statements each time. Its only use is to make applications that misuse transaction pooling fail always, not only sometimes.",
     }
     /// Whether to take idle servers in turn rather than the last used first.
     server_round_robin: Flag {
         default: Some("0"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
-        help: "Last used first keeps few servers busy and their caches warm. In turn is better where several machines stand behind one address.",
+        help: "With the last used first, few servers are busy and their caches stay warm. Taking them in turn is better where several machines share one address.",
     }
     /// TLS 1.3 cipher suites for servers.
     server_tls13_ciphers: Option<String> {
@@ -488,27 +488,27 @@ catalogue! {
     /// Whether server connections may or must use TLS.
     server_tls_sslmode: SslMode {
         default: Some("prefer"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: and carry the host's name.\n\nAs long as TLS is not built, a file that requires it is refused rather than served without.",
+        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: the certificate must also carry the host's name.\n\nUntil TLS is built, a file that requires it is refused, not served without TLS.",
     }
     /// A name for the Windows service.
     service_name: String {
-        default: Some("pgbouncer"), unit: "", group: Process, scopes: [Global], change: Restart, support: AcceptedNoEffect("only a Windows service has use for it"),
-        help: "Another word for `job_name`.",
+        default: Some("pgbouncer"), unit: "", group: Process, scopes: [Global], change: Restart, support: AcceptedNoEffect("only a Windows service uses it"),
+        help: "Another name for `job_name`.",
     }
     /// How much of a client's session follows it from server to server.
     session_state: SessionState {
         default: Some("full"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. `full`: everything that can be restored, and what cannot pins the client to its server. `pgbouncer`: the reported parameters and protocol-level prepared statements only, as PgBouncer does.",
+        help: "pgweir's own. `full`: everything that can be restored on another server follows the client; anything else pins the client to its server. `pgbouncer`: only the reported parameters and protocol-level prepared statements follow it, as with PgBouncer.",
     }
     /// After which transactions a server is asked what became of the session.
     session_state_probe: SessionStateProbe {
         default: Some("suspected"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own, with `session_state = full`. `suspected`: after those whose text names something that outlives a transaction. `always`: after every transaction, for settings, temporary objects and cursors, so that what functions and triggers do is seen as well. It costs the server a query for each, of about half a millisecond: `pgbench -S` with 16 clients on two processors ran at a seventh of the TPS. `always_locks`: for advisory locks, too, which looks through the locks of all backends: at a ninth of the TPS, and less where many locks are held.",
+        help: "pgweir's own, with `session_state = full`. `suspected`: after transactions whose text names something that outlives a transaction. `always`: after every transaction, for settings, temporary objects and cursors, so that effects of functions and triggers are seen as well. That costs the server a query of about half a millisecond for each transaction: `pgbench -S` with 16 clients on two processors ran at a seventh of the TPS. `always_locks`: after every transaction, and for advisory locks too, which reads the locks of all backends. The same test ran at a ninth of the TPS, and at less where many locks are held.",
     }
     /// Whether several processes may listen on the same port.
     so_reuseport: Flag {
         default: Some("0"), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
-        help: "Sets SO_REUSEPORT, with which Linux spreads connections over the processes. Cancel requests may then arrive at the wrong one: see `peer_id`.",
+        help: "Sets SO_REUSEPORT, with which Linux spreads connections over the processes. Cancel requests may then arrive at the wrong process: see `peer_id`.",
     }
     /// How often averages are computed and statistics logged.
     stats_period: u32 {
@@ -523,7 +523,7 @@ catalogue! {
     /// How long SUSPEND waits for buffers to empty.
     suspend_timeout: Duration {
         default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: NotYet("SUSPEND and online restart are not built yet"),
-        help: "Connections that have not emptied theirs by then are dropped.",
+        help: "Connections whose buffers are not empty by then are dropped.",
     }
     /// Whether to log to syslog.
     syslog: Flag {
@@ -583,12 +583,12 @@ catalogue! {
     /// How long a transaction may take.
     transaction_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global, User], change: Reload, support: Full,
-        help: "Then client and server are disconnected. It counts from the first request of the transaction, or of the segment of the extended protocol, until the server is free again, whether server or client is waited for. 0 is off.",
+        help: "After this time client and server are disconnected. The time runs from the first request of the transaction (or of the extended-protocol messages up to Sync) until the server is free again. It includes the time in which the server waits for the client. 0 is off.",
     }
     /// The directory of the Unix socket.
     unix_socket_dir: UnixSocketDir {
         default: Some("/tmp"), unit: "", group: Listening, scopes: [Global], change: Restart, support: Full,
-        help: "The socket is `.s.PGSQL.PORT` there. It is also where servers are looked for when a database has no `host=`. A name that starts with `@` is in Linux's abstract namespace. Empty: no Unix sockets.",
+        help: "The socket is `.s.PGSQL.PORT` there. The pooler also connects to servers there when a database has no `host=`. A name that starts with `@` is in Linux's abstract namespace. Empty: no Unix sockets.",
     }
     /// The group that the Unix socket belongs to.
     unix_socket_group: String {
@@ -613,7 +613,7 @@ catalogue! {
     /// Threads that serve connections.
     workers: u32 {
         default: Some("1"), unit: "threads", group: Process, scopes: [Global], change: Restart, support: NotYet("one worker serves all connections"),
-        help: "pgweir's own. Pool sizes are for the process, whatever the number of workers.",
+        help: "pgweir's own. Pool sizes are for the process, for any number of workers.",
     }
 }
 
@@ -631,7 +631,7 @@ mod tests {
         let settings = GlobalSettings::default();
         for setting in CATALOGUE {
             let shown = (setting.get)(&settings);
-            // Octal is the one notation that does not come back as it went in, in PgBouncer neither.
+            // An octal value is shown in decimal, as PgBouncer shows it.
             let want = if setting.name == "unix_socket_mode" {
                 Some("511")
             } else {

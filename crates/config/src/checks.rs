@@ -1,4 +1,4 @@
-//! What is wrong with a configuration although each of its lines is right.
+//! Checks of a whole configuration: each of its lines is right, but together they are wrong.
 
 use crate::catalogue::{CATALOGUE, GlobalSettings};
 use crate::choices::{AuthType, PoolMode, SslMode};
@@ -11,13 +11,13 @@ use crate::problem::{Place, Problem};
 use crate::secret::Secret;
 use crate::setting::Support;
 
-/// The longest name PostgreSQL keeps (NAMEDATALEN - 1), in bytes; it cuts longer ones off.
+/// The longest name that PostgreSQL keeps (NAMEDATALEN - 1), in bytes. It cuts longer ones.
 const SERVER_NAME_BYTES_MAX: usize = 63;
 
-/// PostgreSQL's own number of SCRAM iterations, and RFC 7677's minimum.
+/// PostgreSQL's default number of SCRAM iterations, and RFC 7677's minimum.
 const SCRAM_ITERATIONS_MIN: u32 = 4096;
 
-/// Adds to `problems` all that does not fit together. `file` is blamed for what no line says.
+/// Adds to `problems` the settings that do not fit together. `file` is the place of problems that belong to no line.
 pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &mut Vec<Problem>) {
     let mut checks = Checks {
         config,
@@ -37,7 +37,7 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
     checks.peers();
 }
 
-/// Demands that this version cannot meet and must not ignore: setting, message, hint.
+/// Demands of the file that this version cannot meet and must not ignore: setting, message, hint.
 pub(crate) fn unmet_demands(global: &GlobalSettings) -> Vec<(&'static str, String, &'static str)> {
     let mut demands = Vec::new();
     for (name, mode) in [
@@ -48,7 +48,7 @@ pub(crate) fn unmet_demands(global: &GlobalSettings) -> Vec<(&'static str, Strin
             demands.push((
                 name,
                 format!("{name} = {} cannot be honoured: TLS is not built yet", mode.word()),
-                "pgweir does not go on without encryption where the file demands it",
+                "pgweir does not serve without encryption if the file demands it",
             ));
         }
     }
@@ -90,7 +90,7 @@ impl<'a> Checks<'a> {
         self.warn(self.setting_place(name), message, hint);
     }
 
-    /// The entries of `[databases]`, the template included.
+    /// The entries of `[databases]`, including the one named `*`.
     fn each_database(&self) -> impl Iterator<Item = &'a DatabaseSettings> + use<'a> {
         self.config.databases.values().chain(&self.config.autodb)
     }
@@ -99,7 +99,7 @@ impl<'a> Checks<'a> {
         let demands = unmet_demands(self.global);
         for setting in CATALOGUE {
             let as_it_is = match setting.name {
-                // Here it is not the default that the present behaviour comes to.
+                // Here the present behaviour is not that of the default value.
                 "server_tls_sslmode" => self.global.server_tls_sslmode == SslMode::Disable,
                 _ => setting.value(self.config).as_deref() == setting.default,
             };

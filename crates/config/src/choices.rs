@@ -2,7 +2,7 @@
 
 use crate::value::{Kind, Mismatch, SettingValue, parse_choice};
 
-/// Declares an enum whose variants are words of the configuration file, in any case.
+/// Declares an enum whose variants are words of the configuration file, in upper or lower case.
 macro_rules! choice {
     ($(#[$meta:meta])* $name:ident { $( $(#[$variant_meta:meta])* $variant:ident = $word:literal, )+ }) => {
         $(#[$meta])*
@@ -87,7 +87,7 @@ choice! {
 }
 
 choice! {
-    /// What to do with several hosts of a database.
+    /// Which of several hosts of a database new server connections go to.
     LoadBalanceHosts {
         /// Spread new server connections over them.
         RoundRobin = "round-robin",
@@ -99,7 +99,7 @@ choice! {
 choice! {
     /// How much of a client's session follows it from server to server.
     SessionState {
-        /// All that can be restored; what cannot pins the client to its server.
+        /// Everything that can be restored; anything else pins the client to its server.
         Full = "full",
         /// What PgBouncer keeps: the reported parameters and protocol-level prepared statements.
         Pgbouncer = "pgbouncer",
@@ -107,13 +107,13 @@ choice! {
 }
 
 choice! {
-    /// After which transactions the server is asked what became of the session.
+    /// After which transactions a probe asks the server what became of the session.
     SessionStateProbe {
-        /// Those that may have changed it, by their text.
+        /// After those whose text says that they may have changed it.
         Suspected = "suspected",
-        /// All: settings, temporary objects, cursors.
+        /// After all: for settings, temporary objects, cursors.
         Always = "always",
-        /// All, and for advisory locks as well.
+        /// After all, and for advisory locks too.
         AlwaysLocks = "always_locks",
     }
 }
@@ -121,9 +121,9 @@ choice! {
 choice! {
     /// Which of several idle servers a client gets.
     LinkChoice {
-        /// One whose session already looks like the client's, where there is one.
+        /// One whose settings already equal the client's, if there is one.
         Matching = "matching",
-        /// The one that has most to be put right.
+        /// The one whose settings differ most from the client's.
         Adversarial = "adversarial",
     }
 }

@@ -1,4 +1,4 @@
-//! A whole configuration, and what holds for a given database and user.
+//! A whole configuration, and the settings that apply to a given database and user.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,32 +14,33 @@ use crate::user::UserSettings;
 /// The name of the admin console's database.
 pub const CONSOLE_DATABASE: &str = "pgbouncer";
 
-/// Everything a configuration file and its `auth_file` say.
+/// The contents of a configuration file and its `auth_file`.
 ///
-/// The lookups below put database, user and global settings together by PgBouncer's precedence. *Pool user* is who
-/// the servers log in as: the database's `user=`, else the client's user. *Client user* is who logged in.
-/// In limits `None` is no limit, in times `None` is off.
+/// The lookups below combine the settings of database, user and section `[pgbouncer]` in PgBouncer's order of
+/// precedence. The *pool user* is the user that servers log in as: `user=` of the database, otherwise the client's
+/// user. The *client user* is the user that the client logged in as. In limits, `None` is no limit; in times, `None` is
+/// off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// Section `[pgbouncer]`.
     pub global: GlobalSettings,
     /// Section `[databases]` by name, without `*`.
     pub databases: BTreeMap<String, DatabaseSettings>,
-    /// The line `*` of `[databases]`: what every other name means.
+    /// The line `*` of `[databases]`: the template for every other name.
     pub autodb: Option<DatabaseSettings>,
     /// Section `[users]` by name.
     pub users: BTreeMap<String, UserSettings>,
     /// Section `[peers]` by peer id.
     pub peers: BTreeMap<u32, PeerSettings>,
-    /// What `auth_file` says, by user.
+    /// The secrets in `auth_file`, by user.
     pub auth_users: BTreeMap<String, Secret>,
     /// The settings of `[pgbouncer]` that the file names.
     pub(crate) named: BTreeSet<&'static str>,
 }
 
 impl Config {
-    /// What a database name means to a client: its own entry, or one made from `*`. `None`: there is no such
-    /// database. The console's name never is one.
+    /// The database that a client asks for by this name: its own entry, or one made from `*`. `None` if there is no
+    /// such database. The name of the console is never a database.
     pub fn database(&self, name: &str) -> Option<DatabaseSettings> {
         if name == CONSOLE_DATABASE {
             return None;
@@ -50,12 +51,12 @@ impl Config {
             .or_else(|| self.autodb.as_ref().map(|template| template.named(name)))
     }
 
-    /// Whether section `[pgbouncer]` of the file names the setting, or SET has since.
+    /// Whether section `[pgbouncer]` of the file names the setting, or SET has changed it since.
     pub fn is_named(&self, setting: &str) -> bool {
         self.named.contains(setting)
     }
 
-    /// Where the database's servers are; empty if it has no host and Unix sockets are off.
+    /// The hosts of the database; empty if it has no host and Unix sockets are off.
     pub fn hosts<'a>(&'a self, database: &'a DatabaseSettings) -> &'a [Host] {
         match &self.global.unix_socket_dir {
             UnixSocketDir::At(host) if database.hosts.is_empty() => std::slice::from_ref(host),
@@ -63,26 +64,26 @@ impl Config {
         }
     }
 
-    /// User over database over global.
+    /// A user's value overrides the database's, which overrides the global one.
     pub fn pool_mode(&self, database: &DatabaseSettings, pool_user: &str) -> PoolMode {
         self.user(pool_user, |user| user.pool_mode)
             .or(database.pool_mode)
             .unwrap_or(self.global.pool_mode)
     }
 
-    /// User over database over `default_pool_size`.
+    /// A user's value overrides the database's, which overrides `default_pool_size`.
     pub fn pool_size(&self, database: &DatabaseSettings, pool_user: &str) -> Option<u32> {
         let size = self.user(pool_user, |user| user.pool_size).or(database.pool_size);
         no_limit(size.unwrap_or(self.global.default_pool_size))
     }
 
-    /// Database over global, and never more than the pool's size.
+    /// The database's value overrides the global one. Never more than the pool's size.
     pub fn min_pool_size(&self, database: &DatabaseSettings, pool_user: &str) -> u32 {
         let size = database.min_pool_size.unwrap_or(self.global.min_pool_size);
         self.pool_size(database, pool_user).map_or(size, |max| size.min(max))
     }
 
-    /// User over database over global; 0 is none.
+    /// A user's value overrides the database's, which overrides the global one; 0 is none.
     pub fn reserve_pool_size(&self, database: &DatabaseSettings, pool_user: &str) -> u32 {
         let size = self
             .user(pool_user, |user| user.reserve_pool_size)
@@ -95,12 +96,12 @@ impl Config {
         no_limit(peer.pool_size.unwrap_or(self.global.default_pool_size))
     }
 
-    /// Server connections of a database: database over global.
+    /// Server connections of a database. The database's value overrides the global one.
     pub fn max_db_connections(&self, database: &DatabaseSettings) -> Option<u32> {
         no_limit(database.max_db_connections.unwrap_or(self.global.max_db_connections))
     }
 
-    /// Client connections of a database: database over global.
+    /// Client connections of a database. The database's value overrides the global one.
     pub fn max_db_client_connections(&self, database: &DatabaseSettings) -> Option<u32> {
         no_limit(
             database
@@ -109,24 +110,24 @@ impl Config {
         )
     }
 
-    /// Server connections of a user: user over global.
+    /// Server connections of a user. The user's value overrides the global one.
     pub fn max_user_connections(&self, pool_user: &str) -> Option<u32> {
         let max = self.user(pool_user, |user| user.max_user_connections);
         no_limit(max.unwrap_or(self.global.max_user_connections))
     }
 
-    /// Client connections of a user: user over global.
+    /// Client connections of a user. The user's value overrides the global one.
     pub fn max_user_client_connections(&self, client_user: &str) -> Option<u32> {
         let max = self.user(client_user, |user| user.max_user_client_connections);
         no_limit(max.unwrap_or(self.global.max_user_client_connections))
     }
 
-    /// Database over global. Zero: each server connection is used once.
+    /// The database's value overrides the global one. Zero: each server connection is used once.
     pub fn server_lifetime(&self, database: &DatabaseSettings) -> Duration {
         database.server_lifetime.unwrap_or(self.global.server_lifetime)
     }
 
-    /// User over database over global.
+    /// A user's value overrides the database's, which overrides the global one.
     pub fn query_wait_timeout(&self, database: &DatabaseSettings, client_user: &str) -> Option<Duration> {
         let time = self
             .user(client_user, |user| user.query_wait_timeout)
@@ -134,44 +135,46 @@ impl Config {
         off(time.unwrap_or(self.global.query_wait_timeout))
     }
 
-    /// User over global.
+    /// The user's value overrides the global one.
     pub fn query_timeout(&self, client_user: &str) -> Option<Duration> {
         off(self
             .user(client_user, |user| user.query_timeout)
             .unwrap_or(self.global.query_timeout))
     }
 
-    /// User over global.
+    /// The user's value overrides the global one.
     pub fn transaction_timeout(&self, client_user: &str) -> Option<Duration> {
         off(self
             .user(client_user, |user| user.transaction_timeout)
             .unwrap_or(self.global.transaction_timeout))
     }
 
-    /// User over global.
+    /// The user's value overrides the global one.
     pub fn idle_transaction_timeout(&self, client_user: &str) -> Option<Duration> {
         let time = self.user(client_user, |user| user.idle_transaction_timeout);
         off(time.unwrap_or(self.global.idle_transaction_timeout))
     }
 
-    /// User over global.
+    /// The user's value overrides the global one.
     pub fn client_idle_timeout(&self, client_user: &str) -> Option<Duration> {
         off(self
             .user(client_user, |user| user.client_idle_timeout)
             .unwrap_or(self.global.client_idle_timeout))
     }
 
-    /// Who runs `auth_query` for clients of this database: database over global. `None`: unknown users stay unknown.
+    /// The user that runs `auth_query` for clients of this database. The database's value overrides the global one.
+    /// `None`: users who are not in `auth_file` are refused.
     pub fn auth_user<'a>(&'a self, database: &'a DatabaseSettings) -> Option<&'a str> {
         database.auth_user.as_deref().or(self.global.auth_user.as_deref())
     }
 
-    /// The database that `auth_query` runs in: database over global. `None`: the one the client asks for.
+    /// The database that `auth_query` runs in. The database's value overrides the global one. `None`: the one that the
+    /// client asks for.
     pub fn auth_dbname<'a>(&'a self, database: &'a DatabaseSettings) -> Option<&'a str> {
         database.auth_dbname.as_deref().or(self.global.auth_dbname.as_deref())
     }
 
-    /// Database over global.
+    /// The database's value overrides the global one.
     pub fn auth_query<'a>(&'a self, database: &'a DatabaseSettings) -> &'a str {
         database.auth_query.as_deref().unwrap_or(&self.global.auth_query)
     }

@@ -1,7 +1,7 @@
 //! Connection strings: the `key=value key='quoted value'` lists of `[databases]`, `[users]` and `[peers]`.
 //!
-//! Pairs are separated by spaces (only spaces: a tab belongs to the value it touches, as in PgBouncer). A value in
-//! single quotes may hold spaces, and `''` for a quote. An empty value is a syntax error.
+//! Pairs are separated by spaces. A tab is part of the value that it touches, as in PgBouncer. A value in single quotes
+//! may contain spaces, and `''` for one quote. An empty value is a syntax error.
 
 use crate::ini::unquote;
 
@@ -25,7 +25,7 @@ pub(crate) struct SyntaxError {
     pub hint: Option<&'static str>,
 }
 
-/// The pairs in their order; reading ends at the first fault.
+/// The pairs in order. Reading ends at the first fault.
 pub(crate) fn pairs(text: &str) -> (Vec<Pair>, Option<SyntaxError>) {
     let mut pairs = Vec::new();
     let mut at = 0;

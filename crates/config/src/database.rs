@@ -9,30 +9,30 @@ use crate::line_key::{Notes, limit, line_keys, port, size, text, time, word};
 use crate::secret::Secret;
 use crate::value::{Kind, Mismatch, SettingValue};
 
-/// Where server connections go when a line names no port.
+/// The port of server connections if a line names no port.
 pub const SERVER_PORT_DEFAULT: u16 = 5432;
 
-/// A database that clients can ask for. `None` is not set: the global setting holds; the lookups of
-/// [`Config`](crate::Config) put the two together.
+/// A database that clients can ask for. A field of `None` is not set, and the global setting applies. The lookups of
+/// [`Config`](crate::Config) combine the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseSettings {
     /// The name clients ask for; `*` for the template of all others.
     pub name: String,
-    /// The database on the server, where it differs.
+    /// The database's name on the server, if it is different.
     pub dbname: Option<String>,
-    /// The hosts in their order; empty is the Unix socket in `unix_socket_dir`.
+    /// The hosts in order; empty for the Unix socket in `unix_socket_dir`.
     pub hosts: Vec<Host>,
     /// The port of every host.
     pub port: u16,
-    /// The user all server connections log in as; `None` is the client's own.
+    /// The user that all server connections log in as; `None` for the client's user.
     pub user: Option<String>,
     /// The password for `user`.
     pub password: Option<Secret>,
-    /// Over `auth_user`.
+    /// Overrides `auth_user`.
     pub auth_user: Option<String>,
-    /// Over `auth_dbname`.
+    /// Overrides `auth_dbname`.
     pub auth_dbname: Option<String>,
-    /// Over `auth_query`.
+    /// Overrides `auth_query`.
     pub auth_query: Option<String>,
     /// Sent to the server at startup.
     pub client_encoding: Option<String>,
@@ -42,30 +42,30 @@ pub struct DatabaseSettings {
     pub timezone: Option<String>,
     /// Sent to the server at startup.
     pub application_name: Option<String>,
-    /// Over `default_pool_size`; 0 is no limit.
+    /// Overrides `default_pool_size`; 0 is no limit.
     pub pool_size: Option<u32>,
-    /// Over `min_pool_size`.
+    /// Overrides `min_pool_size`.
     pub min_pool_size: Option<u32>,
-    /// Over `reserve_pool_size`.
+    /// Overrides `reserve_pool_size`.
     pub reserve_pool_size: Option<u32>,
-    /// Over `query_wait_timeout`; never zero.
+    /// Overrides `query_wait_timeout`; never zero.
     pub query_wait_timeout: Option<Duration>,
-    /// Over `max_db_connections`; never zero.
+    /// Overrides `max_db_connections`; never zero.
     pub max_db_connections: Option<u32>,
-    /// Over `max_db_client_connections`; never zero.
+    /// Overrides `max_db_client_connections`; never zero.
     pub max_db_client_connections: Option<u32>,
-    /// Over `server_lifetime`; never zero.
+    /// Overrides `server_lifetime`; never zero.
     pub server_lifetime: Option<Duration>,
-    /// What to do with several hosts.
+    /// Which of several hosts new server connections go to.
     pub load_balance_hosts: LoadBalanceHosts,
-    /// Over `pool_mode`.
+    /// Overrides `pool_mode`.
     pub pool_mode: Option<PoolMode>,
     /// Run on each new server connection before a client gets it.
     pub connect_query: Option<String>,
 }
 
 impl DatabaseSettings {
-    /// What a line `name =` with nothing after it means.
+    /// The settings of a line `name =` with nothing after it.
     pub fn new(name: &str) -> DatabaseSettings {
         DatabaseSettings {
             name: name.to_string(),
@@ -99,7 +99,7 @@ impl DatabaseSettings {
         self.dbname.as_deref().unwrap_or(&self.name)
     }
 
-    /// The database that the `*` template makes of a name.
+    /// The database that the template `*` makes for a name.
     pub fn named(&self, name: &str) -> DatabaseSettings {
         DatabaseSettings {
             name: name.to_string(),
@@ -192,7 +192,7 @@ line_keys! { DatabaseSettings;
     }
     reserve_pool -> reserve_pool_size: size, {
         kind: Kind::Integer, unit: "connections", without: "`reserve_pool_size`",
-        help: "The older word for `reserve_pool_size`.",
+        help: "The older name of `reserve_pool_size`.",
     }
     query_wait_timeout -> query_wait_timeout: time, {
         kind: Kind::Integer, unit: "seconds", without: "`query_wait_timeout`",

@@ -11,30 +11,32 @@ use crate::user;
 use crate::value::Kind;
 
 const INTRODUCTION: &str = "\
-pgweir reads PgBouncer's configuration file. Every setting of PgBouncer 1.25 is known, and those that came after it; \
-pgweir's own are additions to the same file and say so. A complete example is [examples/pgweir.ini](../examples/pgweir.ini).
+pgweir reads PgBouncer's configuration file. It knows every setting of PgBouncer 1.25 and of later versions. \
+Settings that only pgweir has are marked \"pgweir's own\". A complete example is [examples/pgweir.ini](../examples/pgweir.ini).
 
-`pgweir check FILE` reads a file and reports everything that is wrong with it, with line and suggestion.
+`pgweir check FILE` reads a file and reports everything that is wrong in it, with the line and a suggestion.
 ";
 
 const FILE_FORMAT: &str = "\
 - The sections are `[pgbouncer]`, `[databases]`, `[users]` and `[peers]`, in any order.
-- A line is `name = value`. Blanks before the name and around `=` do not count. A name given twice has its last value.
+- A line is `name = value`. Blanks before the name and around `=` do not count. If a name is given twice, the last value \
+counts.
 - A comment starts with `;` or `#` at the start of a line; later in a line both are ordinary characters.
-- Names of databases and users that contain other characters than letters, digits and `_ . - *` stand in double \
-quotes, `\"\"` being one quote: `\"my \"\"db\"\"\" = host=db1`.
+- Put names of databases and users in double quotes if they contain characters other than letters, digits and \
+`_ . - *`. Inside, `\"\"` is one quote: `\"my \"\"db\"\"\" = host=db1`.
 - Yes and no are the numbers `1` and `0`. Numbers may be decimal, `0x` hexadecimal, or octal with a leading `0`.
 - Times are seconds. In `[pgbouncer]` they may have a decimal point: `0.5`. In `[databases]` and `[users]` they are \
 whole numbers.
 - Words such as `session` may be written in any case.
 - `%include FILE` reads another file at that point, up to ten files deep. Names are relative to the working directory.
-- An unknown section or setting, or a value that cannot be, stops loading; a running pooler keeps its old configuration.
+- An unknown section or setting, or a value that is not allowed, stops loading; a running pooler keeps its old \
+configuration.
 ";
 
 const LINES: &str = "\
-Lines of these sections are `name = key=value key=value ...`, separated by spaces. A value that contains spaces stands \
-in single quotes, `''` being one quote: `connect_query='select ''x'''`. No value may be empty. Numbers are decimal \
-and whole; what is no number reads as 0, as in PgBouncer, with a warning.
+Lines of these sections are `name = key=value key=value ...`, separated by spaces. Put a value that contains spaces \
+in single quotes; inside, `''` is one quote: `connect_query='select ''x'''`. No value may be empty. Numbers are decimal \
+and whole; anything else is read as 0, as in PgBouncer, with a warning.
 ";
 
 const DATABASES: &str = "\
@@ -43,7 +45,7 @@ console and cannot be used.
 ";
 
 const USERS: &str = "\
-What holds for one user. Users need no line here to log in: they come from `auth_file` and `auth_query`.
+Settings for one user. Users need no line here to log in: they come from `auth_file` and `auth_query`.
 ";
 
 const PEERS: &str = "\
@@ -52,16 +54,16 @@ but cancel requests are not passed on to them yet.
 ";
 
 const PASSWORD_FILE: &str = "\
-Each line of `auth_file` is `\"user\" \"secret\"`, both in double quotes, `\"\"` being one quote. What follows on the \
+Each line of `auth_file` is `\"user\" \"secret\"`, both in double quotes; inside, `\"\"` is one quote. The rest of the \
 line is ignored; a line that starts with `;` is a comment. The secret is one of
 
 - the password itself,
 - `md5` followed by the MD5 of password and user name, as PostgreSQL stores it,
 - `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, as PostgreSQL stores it.
 
-A verifier checks clients with `auth_type = scram-sha-256` or `md5`, and logs in to a server that has the very same \
-verifier, if the client logged in by SCRAM and the database has no `user=`. An MD5 hash cannot be used with \
-`auth_type = scram-sha-256`.
+With a SCRAM verifier the pooler can check clients with `auth_type = scram-sha-256` or `md5`. It can also log in to a \
+server that has the same verifier, if the client logged in by SCRAM and the database has no `user=`. An MD5 hash cannot \
+be used with `auth_type = scram-sha-256`.
 ";
 
 /// The text of `docs/settings.md`.
@@ -133,7 +135,7 @@ pub fn settings_markdown() -> String {
     out
 }
 
-/// A manual page for section 5 in roff, `man -l`-able as it is.
+/// A manual page for section 5, in roff; `man -l` can show it.
 pub fn settings_man() -> String {
     let mut out =
         String::from(".TH PGWEIR.INI 5 \"\" \"pgweir\" \"pgweir\"\n.SH NAME\npgweir.ini \\- settings of pgweir\n");
@@ -195,7 +197,7 @@ fn line_sections() -> [(&'static str, &'static str, Vec<LineKey>); 3] {
     ]
 }
 
-/// `Writing to a String cannot fail`, said once.
+/// Writing to a `String` cannot fail.
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
@@ -255,7 +257,7 @@ fn support_note(setting: &Setting) -> Option<String> {
     }
 }
 
-/// The anchor GitHub gives a heading.
+/// The anchor that GitHub gives a heading.
 fn anchor(title: &str) -> String {
     title.to_ascii_lowercase().replace(' ', "-")
 }
@@ -265,7 +267,7 @@ fn plain(markdown: &str) -> String {
     markdown.replace("**", "").replace(['`', '*'], "")
 }
 
-/// One line of text as roff that cannot be taken for a request.
+/// One line of text as roff. It is escaped so that it cannot be read as a request.
 fn roff_line(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     if escaped.starts_with(['.', '\'']) {
@@ -275,7 +277,7 @@ fn roff_line(text: &str) -> String {
     }
 }
 
-/// Paragraphs, lists, `code` and links of the small markdown used here.
+/// Paragraphs, lists, `code` and links of the Markdown that the help texts use.
 fn roff_text(out: &mut String, markdown: &str) {
     let mut after_item = false;
     for line in markdown.trim_end().lines() {
@@ -296,7 +298,7 @@ fn roff_text(out: &mut String, markdown: &str) {
     }
 }
 
-/// Code between backticks becomes bold, `[text](link)` its text.
+/// Code between backticks becomes bold; a link `[text](link)` becomes its text.
 fn roff_inline(markdown: &str) -> String {
     let mut out = String::new();
     for (index, part) in markdown.split('`').enumerate() {

@@ -1,8 +1,8 @@
-//! How this crate reaches files: it does not; the caller does.
+//! Access to files. This crate opens none; the caller gives it their contents.
 
 use std::io;
 
-/// Gives the bytes of a file by the name the configuration uses for it.
+/// Returns the bytes of a file, by the name that the configuration uses for it.
 ///
 /// Names are passed as written: relative ones are relative to the working directory of the process, as in PgBouncer.
 /// Any closure `Fn(&str) -> io::Result<Vec<u8>>` is a `FileSource`.

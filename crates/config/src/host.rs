@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::value::{Kind, Mismatch, SettingValue, split_list};
 
-/// One place where a server can be.
+/// One address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
     /// A directory; the socket is `DIRECTORY/.s.PGSQL.PORT`.
@@ -31,13 +31,13 @@ impl Host {
         }
     }
 
-    /// Whether it is reached by a Unix-domain socket.
+    /// Whether it is reached over a Unix-domain socket.
     pub fn is_unix(&self) -> bool {
         matches!(self, Host::UnixDirectory(_) | Host::Abstract(_))
     }
 }
 
-/// The text the configuration file has for it.
+/// The text of the configuration file for it.
 impl std::fmt::Display for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -54,7 +54,7 @@ pub(crate) fn parse_hosts(text: &str) -> Vec<Host> {
     split_list(text).iter().map(|host| Host::parse(host)).collect()
 }
 
-/// One place to listen on.
+/// One address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     /// `*`: every address of the machine, IPv4 and IPv6.
@@ -66,7 +66,7 @@ pub enum ListenAddress {
 }
 
 impl ListenAddress {
-    /// Whether other machines can reach it; a name other than `localhost` is taken to be reachable.
+    /// Whether other machines can reach it. Any name other than `localhost` counts as reachable.
     pub fn is_reachable_from_outside(&self) -> bool {
         match self {
             ListenAddress::Any => true,
@@ -84,7 +84,7 @@ pub struct ListenAddresses {
 }
 
 impl ListenAddresses {
-    /// Where to listen; empty for Unix-domain sockets only.
+    /// The addresses to listen on; empty for Unix-domain sockets only.
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
@@ -118,7 +118,7 @@ impl SettingValue for ListenAddresses {
 /// The value of `unix_socket_dir`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnixSocketDir {
-    /// Empty: no Unix-domain sockets, neither to listen on nor for servers without a host.
+    /// Empty: no Unix-domain sockets, neither for listening nor for servers without a host.
     Off,
     /// A directory or an abstract name.
     At(Host),
@@ -131,7 +131,7 @@ impl SettingValue for UnixSocketDir {
         Ok(match text {
             "" => UnixSocketDir::Off,
             _ if text.starts_with('@') => UnixSocketDir::At(Host::parse(text)),
-            // A relative directory is as good as an absolute one here, unlike in host=.
+            // Unlike in host=, a relative directory is allowed here.
             _ => UnixSocketDir::At(Host::UnixDirectory(text.to_string())),
         })
     }

@@ -1,10 +1,10 @@
 //! The ini syntax: sections, `name = value` lines, comments and `%include`.
 //!
-//! - `;` and `#` start a comment only where a line starts; later in a line they are ordinary characters.
+//! - `;` and `#` start a comment only at the start of a line; later in a line they are ordinary characters.
 //! - Blanks may stand before sections and names and around `=`.
-//! - A name is letters, digits and `_.-*`, or anything in double quotes with `""` for a quote.
-//! - A value runs to the end of its line, less the blanks at its end.
-//! - `%include FILE` reads FILE at this point; a section opened there stays open afterwards.
+//! - A name is letters, digits and `_.-*`, or any text in double quotes with `""` for one quote.
+//! - A value ends at the end of its line; blanks at its end are left out.
+//! - `%include FILE` reads FILE at this point; a section that it opens stays open after it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::problem::{Place, Problem};
 /// How deep `%include` may nest, as in PgBouncer.
 pub const INCLUDE_DEPTH_MAX: usize = 10;
 
-/// How many files one configuration may read: nested includes could otherwise multiply without end.
+/// The most files that one configuration may read. Without it, nested includes could multiply without end.
 pub const INCLUDED_FILES_MAX: usize = 1000;
 
 /// One `name = value` line.
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     pub value_column: usize,
 }
 
-/// A configuration file with its includes, flattened in reading order.
+/// A configuration file and its includes, as one list in the order in which they are read.
 #[derive(Debug, Default)]
 pub(crate) struct Ini {
     /// Each `[section]` line.
@@ -38,7 +38,7 @@ pub(crate) struct Ini {
     pub problems: Vec<Problem>,
 }
 
-/// Reads `name` and all that it includes. Lines that cannot be read are reported and left out.
+/// Reads `name` and all files that it includes. Lines that cannot be read are reported and left out.
 pub(crate) fn read(name: &str, files: &dyn FileSource) -> Ini {
     let mut reader = Reader {
         files,
@@ -55,7 +55,7 @@ struct Reader<'a> {
     files: &'a dyn FileSource,
     ini: Ini,
     section: Option<Arc<str>>,
-    /// Names of the files being read, outermost first.
+    /// Names of the files that are being read, the outermost first.
     open: Vec<String>,
     files_read: usize,
 }
@@ -129,7 +129,7 @@ impl Reader<'_> {
         self.line_at(text, 0, place);
     }
 
-    /// Reads `text` from byte `at` on.
+    /// Reads a line of `text` from byte `at` on.
     fn line_at(&mut self, text: &str, at: usize, place: &Place) {
         let mut at = at;
         loop {
@@ -234,7 +234,7 @@ fn missing_equals(line: &str, found: &str, place: &Place) -> Problem {
     }
 }
 
-/// The name at the start of `rest`, and how many bytes of it were read.
+/// The name at the start of `rest`, and the number of bytes that it takes.
 fn read_name(rest: &str) -> Result<(String, usize), &'static str> {
     if let Some(body) = rest.strip_prefix('"') {
         let (name, used) = unquote(body, '"').ok_or("syntax error: quoted name does not end")?;
@@ -248,8 +248,8 @@ fn read_name(rest: &str) -> Result<(String, usize), &'static str> {
     }
 }
 
-/// Reads up to a lone `quote`, a doubled one standing for itself. Returns the text and the bytes used, the closing
-/// quote included; `None` if it never comes.
+/// Reads up to a single `quote`; a doubled one stands for itself. Returns the text and the number of bytes used,
+/// including the closing quote; `None` if there is no closing quote.
 pub(crate) fn unquote(body: &str, quote: char) -> Option<(String, usize)> {
     let mut out = String::new();
     let mut at = 0;

@@ -1,8 +1,8 @@
-//! pgbouncer.ini and friends as typed settings: text in, settings and problems out.
+//! pgbouncer.ini and its companion files as typed settings: text in, settings and problems out.
 //!
-//! This crate opens no file, reads no environment and keeps no state: bytes come through a [`FileSource`] that the
-//! caller gives, and everything read becomes a [`Config`]. It knows what PgBouncer's files mean and says what is wrong
-//! with them; it does not know what the pooler does with them.
+//! This crate opens no file, reads no environment and keeps no state. Bytes come through a [`FileSource`] that the
+//! caller gives, and become a [`Config`]. The crate knows the meaning of PgBouncer's files and reports what is wrong in
+//! them. It does not know how the pooler uses them.
 //!
 //! - [`load`] reads a configuration with its includes and its password file. All problems are found in one go.
 //! - [`Config`] holds it; its lookups ([`Config::pool_size`] and the like) put user, database and global settings

@@ -1,7 +1,7 @@
-//! The keys that lines of `[databases]`, `[users]` and `[peers]` take, and how their values are read.
+//! The keys in lines of `[databases]`, `[users]` and `[peers]`, and how their values are read.
 //!
-//! Numbers here follow C's `atoi`, as in PgBouncer: whole numbers only, times in whole seconds, and what is no number
-//! reads as 0. Since that is rarely meant, it is pointed out.
+//! Numbers here follow C's `atoi`, as in PgBouncer: whole numbers only, times in whole seconds, and a text that is not
+//! a number is read as 0. Because that is rarely intended, it is reported.
 
 use std::time::Duration;
 
@@ -14,40 +14,40 @@ use crate::value::{Kind, Mismatch, SettingValue, atoi};
 pub struct LineKey {
     /// The key.
     pub name: &'static str,
-    /// What text it takes.
+    /// The kind of text that it takes.
     pub kind: Kind,
-    /// What its number counts; empty for none.
+    /// The unit of its number; empty for none.
     pub unit: &'static str,
-    /// What holds without it, in words.
+    /// In words, what applies without it.
     pub default: &'static str,
-    /// One line or two.
+    /// One or two lines.
     pub help: &'static str,
 }
 
-/// A key with the way it is kept in the settings `T` of its line.
+/// A key, and how its value is kept in the settings `T` of its line.
 pub(crate) struct Key<T> {
     pub info: LineKey,
     pub set: fn(&mut T, &str, &mut Notes) -> Result<(), Mismatch>,
 }
 
-/// What was odd about a value that was taken all the same.
+/// Oddities of a value that was accepted nevertheless.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// Message and hint.
     odd: Vec<(String, &'static str)>,
-    /// The number was 0 or less where that means "as the global setting says".
+    /// The number was 0 or less, and this means "as the global setting".
     inherits: bool,
 }
 
-/// Where the findings about a line go.
+/// Collects the findings about a line.
 pub(crate) struct Findings<'a> {
     pub problems: &'a mut Vec<Problem>,
-    /// Values of 0 that stand for the global setting of that name, which is not what 0 means there.
+    /// Values of 0 that stand for the global setting of that name. In the global setting itself, 0 has another meaning.
     pub inherited: &'a mut Vec<(Place, &'static str)>,
 }
 
-/// Declares the keys of a kind of line, one entry each: the key, the field it is kept in, and the function that reads
-/// its value.
+/// Declares the keys of one kind of line. An entry is the key, the field that keeps it, and the function that reads its
+/// value.
 macro_rules! line_keys {
     ($settings:ty; $(
         $name:ident -> $field:ident: $read:expr, {
@@ -77,24 +77,24 @@ pub(crate) fn word<T: SettingValue>(value: &str, _: &mut Notes) -> Result<Option
     T::parse(value).map(Some)
 }
 
-/// A size where a negative number means "as the global setting says".
+/// A size. A negative number means "as the global setting".
 pub(crate) fn size(value: &str, notes: &mut Notes) -> Result<Option<u32>, Mismatch> {
     Ok(u32::try_from(whole_number(value, notes)).ok())
 }
 
-/// A limit where 0 or less means "as the global setting says".
+/// A limit. 0 or less means "as the global setting".
 pub(crate) fn limit(value: &str, notes: &mut Notes) -> Result<Option<u32>, Mismatch> {
     let limit = size(value, notes)?.filter(|limit| *limit > 0);
     notes.inherits = limit.is_none();
     Ok(limit)
 }
 
-/// A time where 0 or less means "as the global setting says".
+/// A time. 0 or less means "as the global setting".
 pub(crate) fn time(value: &str, notes: &mut Notes) -> Result<Option<Duration>, Mismatch> {
     Ok(limit(value, notes)?.map(|seconds| Duration::from_secs(seconds.into())))
 }
 
-/// A port; 0 and no number at all are errors.
+/// A port. 0, and a text that is not a number, are errors.
 pub(crate) fn port(text: &str, notes: &mut Notes) -> Result<u16, Mismatch> {
     let mut odd = Notes::default();
     let value = whole_number(text, &mut odd);
@@ -118,15 +118,15 @@ fn whole_number(text: &str, notes: &mut Notes) -> i32 {
             "write decimal digits only, without a unit"
         };
         notes.odd.push((
-            format!("\"{text}\" is no whole number and is read as {value}, as PgBouncer reads it"),
+            format!("\"{text}\" is not a whole number and is read as {value}, as PgBouncer reads it"),
             hint,
         ));
     }
     value
 }
 
-/// Reads a line's value into `settings` by `keys`. `what` names the line in messages, `at` and `column` are where its
-/// value starts. Returns whether there was no error.
+/// Reads a line's value into `settings` by `keys`. `what` names the line in messages; `at` and `column` are the place
+/// where its value starts. Returns whether there was no error.
 pub(crate) fn read_line<T>(
     settings: &mut T,
     keys: &[Key<T>],

@@ -1,4 +1,4 @@
-//! From files to a [`Config`] and the list of what is wrong with them.
+//! From files to a [`Config`] and a list of problems.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::{checks, value};
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// What its author should know, in the order of the files.
+    /// Warnings for the author of the files, in the order of the files.
     pub warnings: Vec<Problem>,
 }
 
@@ -30,8 +30,9 @@ const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
 
 /// Reads the configuration file `path`, its includes and its `auth_file` through `files`.
 ///
-/// Every problem is found in one go. With an error among them the whole list is returned, warnings included; without
-/// one the warnings come beside the configuration. `conffile` is set to `path` unless the file names another.
+/// All problems are found in one pass. If one of them is an error, the whole list is returned, including warnings;
+/// otherwise the warnings are returned together with the configuration. `conffile` is set to `path` unless the file
+/// names another one.
 pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> {
     let ini = ini::read(path, files);
     let mut loader = Loader {
@@ -50,7 +51,7 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     loader.finish(path)
 }
 
-/// Where the file says what, for problems found later.
+/// The places of settings in the files, for problems that are found later.
 #[derive(Default)]
 pub(crate) struct Places {
     pub settings: BTreeMap<&'static str, Place>,
@@ -238,7 +239,8 @@ impl Loader {
         let Loader {
             config, mut problems, ..
         } = self;
-        // Stable, so that the problems of a line stay in the order they were found in. The main file comes first.
+        // The sort is stable, so the problems of a line stay in the order in which they were found. The main file comes
+        // first.
         problems.sort_by_key(|problem| (&*problem.place.file != path, problem.place.clone()));
         if problems.iter().any(|problem| problem.severity == Severity::Error) {
             Err(problems)
@@ -251,13 +253,13 @@ impl Loader {
     }
 }
 
-/// Whether a name unknown in `[pgbouncer]` belongs to another section.
+/// A hint if a name that is unknown in `[pgbouncer]` belongs to another section.
 fn misplaced(name: &str) -> Option<String> {
     match name {
         "pool_size" => Some("here it is called \"default_pool_size\"".into()),
         "reserve_pool" => Some("here it is called \"reserve_pool_size\"".into()),
         _ if database::KEYS.iter().any(|key| key.info.name == name) => {
-            Some(format!("\"{name}=\" belongs into a line of [databases]"))
+            Some(format!("\"{name}=\" belongs in a line of [databases]"))
         }
         _ => None,
     }

@@ -4,13 +4,13 @@ use crate::host::Host;
 use crate::line_key::{Notes, line_keys, port, size};
 use crate::value::{Kind, Mismatch};
 
-/// The largest peer id; larger ones do not fit the cancel keys handed to clients.
+/// The largest peer id; larger ones do not fit the cancel keys that clients get.
 pub const PEER_ID_MAX: u32 = 16_383;
 
-/// The largest peer id PgBouncer's parser takes.
+/// The largest peer id that PgBouncer's parser accepts.
 pub(crate) const PEER_ID_ACCEPTED_MAX: u32 = 65_535;
 
-/// Where a peer listens when its line names no port.
+/// The port of a peer if its line names none.
 pub const PEER_PORT_DEFAULT: u16 = 6432;
 
 /// Another pooler process behind the same load balancer.
@@ -18,15 +18,15 @@ pub const PEER_PORT_DEFAULT: u16 = 6432;
 pub struct PeerSettings {
     /// Its `peer_id`.
     pub id: u32,
-    /// Where it is.
+    /// Its host.
     pub host: Host,
     /// Its port.
     pub port: u16,
-    /// Cancel requests under way to it at once; `None` is `default_pool_size`.
+    /// Cancel requests that may be under way to it at once; `None` is `default_pool_size`.
     pub pool_size: Option<u32>,
 }
 
-/// A peer's line while it is read: its host is not known yet.
+/// A peer's line while it is being read, when its host is not known yet.
 pub(crate) struct PeerLine {
     pub host: Option<Host>,
     pub port: u16,

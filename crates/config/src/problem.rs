@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and what to do about it.
+//! Problems of a configuration: what is wrong, where, and what to do about it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// How bad a [`Problem`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The configuration can be used, but probably not as its author thinks.
+    /// The configuration can be used, but probably does not do what its author intended.
     Warning,
     /// The configuration is refused; a running pooler keeps its old one.
     Error,
@@ -25,11 +25,11 @@ impl Severity {
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The name the file was asked for by.
+    /// The name by which the file was asked for.
     pub file: Arc<str>,
     /// Line, from 1; `None` when the problem is about the file as a whole.
     pub line: Option<u32>,
-    /// Column in bytes, from 1, where one is known.
+    /// Column in bytes, from 1, if it is known.
     pub column: Option<u32>,
 }
 
@@ -64,12 +64,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing wrong with a configuration, in PostgreSQL's style of message: lower case, no full stop, the hint apart.
+/// One problem of a configuration. The message is in PostgreSQL's style: lower case, no full stop; the hint is
+/// separate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Where it stands. Console commands use the file name `console`.
+    /// The place of the problem. Console commands use the file name `console`.
     pub place: Place,
-    /// Whether the configuration can be used all the same.
+    /// Whether the configuration can be used nevertheless.
     pub severity: Severity,
     /// What is wrong.
     pub message: String,
@@ -78,7 +79,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem that makes the configuration useless.
+    /// A problem that makes the configuration unusable.
     pub fn error(place: &Place, message: impl Into<String>) -> Problem {
         Problem {
             place: place.clone(),
@@ -88,7 +89,7 @@ impl Problem {
         }
     }
 
-    /// A problem that its author should know of.
+    /// A problem that the author should know of.
     pub fn warning(place: &Place, message: impl Into<String>) -> Problem {
         Problem {
             place: place.clone(),
@@ -98,7 +99,7 @@ impl Problem {
         }
     }
 
-    /// The same with a word on what to do.
+    /// Adds a hint: what to do about the problem.
     pub fn hint(mut self, hint: impl Into<String>) -> Problem {
         self.hint = Some(hint.into());
         self
@@ -110,7 +111,7 @@ impl Problem {
     }
 }
 
-/// `pgbouncer.ini:12:5: error: message`, and on a line of its own `    hint: ...`.
+/// `pgbouncer.ini:12:5: error: message`, and on its own line `    hint: ...`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.place, self.severity.word(), self.message)?;
@@ -123,7 +124,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The candidate a mistyped word most likely meant, if one is near enough to be worth saying.
+/// The candidate that a mistyped word most likely meant, if one is similar enough.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const WORD_BYTES_MAX: usize = 64;
     if word.is_empty() || word.len() > WORD_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! What a RELOAD changes, and what it may not.
+//! What a RELOAD changes, and what needs a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use crate::database::DatabaseSettings;
 use crate::problem::{Place, Problem};
 use crate::setting::{ChangeRule, Setting};
 
-/// What differs between two configurations.
+/// The differences between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Settings of section `[pgbouncer]`, in catalogue order.
     pub settings: Vec<SettingChange>,
-    /// Lines of `[databases]` by name, `*` among them.
+    /// Lines of `[databases]` by name, including `*`.
     pub databases: BTreeMap<String, DatabaseChange>,
     /// Names whose line of `[users]` is new, gone or different.
     pub users: BTreeSet<String>,
@@ -28,29 +28,29 @@ pub struct Changes {
 pub struct SettingChange {
     /// Its name.
     pub name: &'static str,
-    /// What SHOW CONFIG printed before.
+    /// The value that SHOW CONFIG printed before.
     pub old: Option<String>,
-    /// What it prints now.
+    /// The value that it prints now.
     pub new: Option<String>,
-    /// Whether it takes a restart to count.
+    /// Whether the change needs a restart.
     pub needs_restart: bool,
 }
 
-/// What became of a line of `[databases]`.
+/// The change of a line of `[databases]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseChange {
     /// It is new.
     Added,
-    /// It is gone: its clients must go.
+    /// It is gone: its clients are closed.
     Removed,
-    /// Sizes, limits or times changed; open server connections stay good.
+    /// Sizes, limits or times changed; open server connections can stay.
     Adjusted,
-    /// Where or how to connect changed: its server connections are to be closed when they are released.
+    /// The address or the login changed: its server connections are closed when they are released.
     Reconnect,
 }
 
 impl Changes {
-    /// What leads from `old` to `new`.
+    /// The changes from `old` to `new`.
     pub fn between(old: &Config, new: &Config) -> Changes {
         let settings = CATALOGUE
             .iter()
@@ -82,20 +82,21 @@ impl Changes {
     }
 }
 
-/// What a RELOAD comes to.
+/// The result of a RELOAD.
 #[derive(Clone, Debug)]
 pub struct Reload {
-    /// The configuration to go on with.
+    /// The configuration to continue with.
     pub config: Config,
-    /// What it changes.
+    /// The changes.
     pub changes: Changes,
-    /// Settings that keep their value until a restart although the file has another.
+    /// Settings that keep their value until a restart, although the file has another one.
     pub warnings: Vec<Problem>,
 }
 
 impl Config {
-    /// Goes over to `new`, freshly loaded. Settings that need a restart keep their running value, with a warning if
-    /// the file names another; `auth_type` keeps its own if the file no longer names it. What SET changed is undone.
+    /// Changes to `new`, which was just loaded. A setting that needs a restart keeps its running value, with a warning
+    /// if the file has another one. `auth_type` keeps its running value if the file no longer names it. Changes by SET
+    /// are undone.
     pub fn reload(&self, mut new: Config) -> Reload {
         let place = Place::file(new.global.conffile.as_deref().unwrap_or_default());
         let mut warnings = Vec::new();
@@ -153,7 +154,7 @@ fn database_changes(
         .collect()
 }
 
-/// Whether a server connection opened under one is as good under the other.
+/// Whether a server connection that was opened under one is also right under the other.
 fn reaches_the_same(old: &DatabaseSettings, new: &DatabaseSettings) -> bool {
     let connection = |d: &DatabaseSettings| {
         let copy = d.clone();

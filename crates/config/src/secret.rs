@@ -1,11 +1,11 @@
-//! What is known of a user's password.
+//! A user's password, or the form of it that PostgreSQL stores.
 
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// A password or what PostgreSQL stores in its place, as `pg_authid.rolpassword` and `auth_file` have it.
+/// A password, or the form that PostgreSQL stores in its place, as in `pg_authid.rolpassword` and `auth_file`.
 ///
 /// Debug output never shows it.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub enum Secret {
     Scram(String),
 }
 
-/// SHA-256's output, which a StoredKey and a ServerKey have.
+/// The length of SHA-256's output, and so of a StoredKey and a ServerKey.
 const SCRAM_KEY_BYTES: usize = 32;
 
 impl Secret {
-    /// Tells the kinds apart by shape, as PostgreSQL's `get_password_type` does; what only looks like one of the
-    /// stored forms is a password.
+    /// Tells the kinds apart by their form, as PostgreSQL's `get_password_type` does. A text that only resembles a
+    /// stored form is a password.
     pub fn parse(text: &str) -> Secret {
         if is_md5(text) {
             Secret::Md5(text.to_string())
@@ -34,7 +34,7 @@ impl Secret {
         }
     }
 
-    /// The text as it stands in the file.
+    /// The text in the file.
     pub fn text(&self) -> &str {
         match self {
             Secret::Plain(text) | Secret::Md5(text) | Secret::Scram(text) => text,
@@ -63,7 +63,7 @@ fn is_scram(text: &str) -> bool {
     scram_parts(text).is_some()
 }
 
-/// `Some(())` if every part is there and has its shape.
+/// `Some(())` if every part is there and has the right form.
 fn scram_parts(text: &str) -> Option<()> {
     let (iterations_salt, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
     let (iterations, salt) = iterations_salt.split_once(':')?;

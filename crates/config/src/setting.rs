@@ -1,9 +1,9 @@
-//! What the catalogue knows of a setting.
+//! An entry of the catalogue.
 
 use crate::catalogue::{CATALOGUE, GlobalSettings};
 use crate::value::{Kind, Mismatch};
 
-/// Where in the file a setting may stand.
+/// The places in the file where a setting may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Section `[pgbouncer]`.
@@ -16,7 +16,7 @@ pub enum Scope {
     Peer,
 }
 
-/// When a changed value counts.
+/// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeRule {
     /// After RELOAD, SIGHUP, or SET on the console.
@@ -25,12 +25,12 @@ pub enum ChangeRule {
     Restart,
 }
 
-/// How far this version honours a setting.
+/// How far this version supports a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// It does what its help says.
     Full,
-    /// It is accepted so that existing files load, and never does anything; the reason follows.
+    /// It is accepted so that existing files load, and has no effect; the reason follows.
     AcceptedNoEffect(&'static str),
     /// Its feature is not built yet; the reason or the present behaviour follows.
     NotYet(&'static str),
@@ -39,21 +39,21 @@ pub enum Support {
 /// The chapters of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
-    /// Where clients come in.
+    /// Where clients connect.
     Listening,
-    /// Who may connect.
+    /// How clients prove who they are.
     Authentication,
     /// Who may use the admin console.
     Console,
     /// How servers are shared.
     Pooling,
-    /// How many of everything.
+    /// Sizes and limits.
     Limits,
     /// What happens to a client's session.
     Session,
     /// Keeping server connections healthy.
     Servers,
-    /// When to give up.
+    /// Timeouts.
     Timeouts,
     /// TLS on both sides.
     Tls,
@@ -68,7 +68,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All of them, in the order of the documentation.
+    /// All chapters, in the order of the documentation.
     pub const ALL: [Group; 13] = [
         Group::Listening,
         Group::Authentication,
@@ -110,32 +110,32 @@ impl Group {
 pub struct Setting {
     /// The name in the file and on the console.
     pub name: &'static str,
-    /// What text it takes.
+    /// The kind of text that it takes.
     pub kind: Kind,
-    /// What its number counts; empty for none.
+    /// The unit of its number; empty for none.
     pub unit: &'static str,
-    /// The value it has when the file does not name it; `None` is unset, which SHOW CONFIG prints as null.
+    /// Its value if the file does not name it; `None` is unset, which SHOW CONFIG prints as null.
     pub default: Option<&'static str>,
     /// The chapter it belongs to.
     pub group: Group,
-    /// The sections it may stand in, the key having the same name there unless the long help says otherwise.
+    /// The sections where it may stand. The key has the same name there, unless the long help says otherwise.
     pub scopes: &'static [Scope],
-    /// When a change counts.
+    /// When a change takes effect.
     pub change: ChangeRule,
-    /// How far it is honoured.
+    /// How far this version supports it.
     pub support: Support,
-    /// One line, with the blank a doc comment starts with.
+    /// Its help in one line, with the blank at the start of a doc comment.
     pub(crate) help: &'static str,
-    /// What more there is to know; paragraphs are separated by empty lines. May be empty.
+    /// Further help. Paragraphs are separated by empty lines. May be empty.
     pub long_help: &'static str,
     pub(crate) set: fn(&mut GlobalSettings, &str) -> Result<(), Mismatch>,
     pub(crate) get: fn(&GlobalSettings) -> Option<String>,
-    /// Copies the one setting from the second to the first.
+    /// Copies this setting from the second to the first.
     pub(crate) copy: fn(&mut GlobalSettings, &GlobalSettings),
 }
 
 impl Setting {
-    /// What it is, in one line.
+    /// Its help in one line.
     pub fn help(&self) -> &'static str {
         self.help.trim()
     }

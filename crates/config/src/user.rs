@@ -6,28 +6,28 @@ use crate::choices::PoolMode;
 use crate::line_key::{limit, line_keys, size, time, word};
 use crate::value::{Kind, SettingValue};
 
-/// What holds for one user. `None` is not set: the database's or the global setting holds.
+/// Settings for one user. A field of `None` is not set, and the database's or the global setting applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserSettings {
-    /// Over the database's and the global `pool_mode`.
+    /// Overrides the database's and the global `pool_mode`.
     pub pool_mode: Option<PoolMode>,
-    /// Over the database's `pool_size` and `default_pool_size`; 0 is no limit.
+    /// Overrides the database's `pool_size` and `default_pool_size`; 0 is no limit.
     pub pool_size: Option<u32>,
-    /// Over the database's and the global `reserve_pool_size`.
+    /// Overrides the database's and the global `reserve_pool_size`.
     pub reserve_pool_size: Option<u32>,
-    /// Over `max_user_connections`; never zero.
+    /// Overrides `max_user_connections`; never zero.
     pub max_user_connections: Option<u32>,
-    /// Over `max_user_client_connections`; never zero.
+    /// Overrides `max_user_client_connections`; never zero.
     pub max_user_client_connections: Option<u32>,
-    /// Over `transaction_timeout`; never zero.
+    /// Overrides `transaction_timeout`; never zero.
     pub transaction_timeout: Option<Duration>,
-    /// Over `idle_transaction_timeout`; never zero.
+    /// Overrides `idle_transaction_timeout`; never zero.
     pub idle_transaction_timeout: Option<Duration>,
-    /// Over `query_timeout`; never zero.
+    /// Overrides `query_timeout`; never zero.
     pub query_timeout: Option<Duration>,
-    /// Over the database's and the global `query_wait_timeout`; never zero.
+    /// Overrides the database's and the global `query_wait_timeout`; never zero.
     pub query_wait_timeout: Option<Duration>,
-    /// Over `client_idle_timeout`; never zero.
+    /// Overrides `client_idle_timeout`; never zero.
     pub client_idle_timeout: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Text to typed values and back: the rules every setting's value follows.
+//! Text to typed values and back: the rules that every setting's value follows.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ pub enum Kind {
     Text,
     /// An integer: decimal, `0x` hexadecimal or leading-`0` octal.
     Integer,
-    /// An integer of which only zero or not counts.
+    /// An integer that is either zero or not; other values mean the same as 1.
     Flag,
-    /// Seconds, with a decimal point if need be.
+    /// Seconds; a decimal point is allowed.
     Seconds,
-    /// One of a list of words, any case.
+    /// One of a list of words, in upper or lower case.
     Choice(&'static [&'static str]),
     /// Words separated by commas.
     List,
 }
 
 impl Kind {
-    /// The word the documentation uses.
+    /// The word that the documentation uses.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Text => "text",
@@ -35,12 +35,12 @@ impl Kind {
     }
 }
 
-/// Why a text is no value of a setting.
+/// Why a text is not a value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What the setting takes, as a noun phrase.
+    /// The kind of value that the setting takes, as a noun phrase.
     pub expected: String,
-    /// What to write instead, when that can be guessed.
+    /// What to write instead, if that can be guessed.
     pub hint: Option<String>,
 }
 
@@ -55,23 +55,24 @@ impl Mismatch {
 
 /// A type that a setting can have.
 pub trait SettingValue: Sized {
-    /// What text it takes.
+    /// The kind of text that it takes.
     const KIND: Kind;
 
     /// Reads the text of an ini value, already trimmed.
     fn parse(text: &str) -> Result<Self, Mismatch>;
 
-    /// The text SHOW CONFIG prints; `None` for a setting that is not set.
+    /// The text that SHOW CONFIG prints; `None` for a setting that is not set.
     fn show(&self) -> Option<String>;
 }
 
-/// The largest integer a setting takes: PgBouncer keeps them in a C `int`.
+/// The largest integer that a setting takes: PgBouncer keeps settings in a C `int`.
 pub const INTEGER_MAX: i64 = i32::MAX as i64;
 
-/// The longest time a setting takes, some 285 years; it keeps every sum of two times within range.
+/// The longest time that a setting takes, about 285 years. With it, the sum of two times never overflows.
 pub const SECONDS_MAX: f64 = 9_000_000_000.0;
 
-/// C's `strtol(text, &end, 0)`, the whole text being the number: base 16 after `0x`, base 8 after `0`, else base 10.
+/// C's `strtol(text, &end, 0)`, where the whole text must be the number: base 16 after `0x`, base 8 after `0`,
+/// otherwise base 10.
 pub(crate) fn integer(text: &str) -> Result<i64, Mismatch> {
     let mismatch = || Mismatch {
         expected: "an integer".into(),
@@ -88,7 +89,7 @@ pub(crate) fn integer(text: &str) -> Result<i64, Mismatch> {
         [b'0', _, ..] => (&digits[1..], 8),
         _ => (digits, 10),
     };
-    // from_str_radix takes a sign of its own, which strtol would not at this point.
+    // from_str_radix accepts a sign here, and strtol does not.
     if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(mismatch());
     }
@@ -124,10 +125,10 @@ fn integer_within(text: &str, min: i64, max: i64) -> Result<i64, Mismatch> {
     }
 }
 
-/// C's `atoi`: leading blanks, a sign, decimal digits; whatever follows is ignored and nothing at all is 0. Numbers
-/// outside a C `int` stop at its ends.
+/// C's `atoi`: leading blanks, a sign, decimal digits. The rest of the text is ignored, and a text without digits is 0.
+/// Numbers outside a C `int` become its smallest or largest value.
 ///
-/// The second value says whether the whole text was such a number.
+/// The second value says whether the whole text was a number.
 pub(crate) fn atoi(text: &str) -> (i32, bool) {
     let body = text.trim_start_matches([' ', '\t']);
     let (negative, digits) = match body.as_bytes().first() {
@@ -207,7 +208,8 @@ fn trim_zeros(number: &str) -> &str {
     }
 }
 
-/// A count or size. Negative numbers are read as 0, as every use of them in PgBouncer does; the loader warns.
+/// A count or size. Negative numbers are read as 0, because PgBouncer treats them so wherever it uses them; the loader
+/// warns.
 impl SettingValue for u32 {
     const KIND: Kind = Kind::Integer;
 
@@ -246,7 +248,7 @@ impl SettingValue for u16 {
     }
 }
 
-/// An integer of which only zero or not counts; the number itself is kept for SHOW CONFIG.
+/// An integer that is either zero or not; the number itself is kept for SHOW CONFIG.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flag(pub i32);
 
@@ -293,7 +295,7 @@ impl SettingValue for String {
     }
 }
 
-/// A text that may be absent; an empty value is absent, too.
+/// A text that may be absent. An empty value is absent too.
 impl SettingValue for Option<String> {
     const KIND: Kind = Kind::Text;
 
@@ -309,11 +311,11 @@ impl SettingValue for Option<String> {
 /// The check query: PgBouncer distinguishes no check from an empty query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckQuery {
-    /// An empty value: released servers are handed out unchecked.
+    /// An empty value: released servers are not checked.
     Off,
-    /// The word `<empty>`: a Query message without text, the cheapest round trip there is.
+    /// The word `<empty>`: a Query message without text, which is the cheapest round trip.
     Empty,
-    /// A query to run; its result is ignored, an error closes the server.
+    /// A query to run. Its result is ignored; an error closes the server.
     Sql(String),
 }
 
@@ -348,7 +350,7 @@ impl SettingValue for CheckQuery {
     }
 }
 
-/// Words separated by commas, kept as written for SHOW CONFIG and as a list for use.
+/// Words separated by commas, kept as written for SHOW CONFIG, and as a list for use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommaList {
     text: String,
@@ -361,12 +363,12 @@ impl CommaList {
         &self.items
     }
 
-    /// Whether `word` is in the list, letter by letter: users and databases.
+    /// Whether `word` is in the list, in exactly this case: users and databases.
     pub fn contains(&self, word: &str) -> bool {
         self.items.iter().any(|item| item == word)
     }
 
-    /// Whether `word` is in the list in any case: setting and parameter names.
+    /// Whether `word` is in the list, in upper or lower case: names of settings and parameters.
     pub fn contains_ignore_case(&self, word: &str) -> bool {
         self.items.iter().any(|item| item.eq_ignore_ascii_case(word))
     }

@@ -10,7 +10,7 @@ use crate::{compare, connect, connections, scale};
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Commands beside the pooler. Each command's arguments stand in its own module.
+/// The commands besides the pooler. Each command's arguments are in its own module.
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "one is made, from the command line")]
 pub enum Command {
@@ -21,17 +21,17 @@ pub enum Command {
         command: LabCommand,
     },
 
-    /// Advise on a server's connections, memory and pooler: one report within seconds, read-only
+    /// Advise on a server's connections, memory and pooler: one report within seconds; changes nothing
     Advise(AdviseArguments),
 
-    /// Show what of a database is in memory, and whether shared_buffers suits it; fill, save and restore it
+    /// Show which part of a database is in memory, and whether shared_buffers suits it; fill, save and restore it
     Cache(CacheArguments),
 
     /// Holds a throwaway PostgreSQL and removes it when its parent is gone
     #[command(hide = true)]
     ThrowawayKeeper(KeeperArguments),
 
-    /// Runs a program that ends with its parent, as an unprivileged user where one is named
+    /// Runs a program that ends with its parent, as an unprivileged user if one is named
     #[command(hide = true)]
     ThrowawayLaunch(LaunchArguments),
 }
@@ -40,33 +40,33 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "one is made, from the command line")]
 pub enum LabCommand {
-    /// Find out how many connections are best: throughput and latency over concurrency, direct and pooled
+    /// Find out how many connections are best: throughput and latency for each number of clients, direct and pooled
     ///
-    /// Sweeps the number of clients, finer around the peak, then the size of a pool. Recommends max_connections and
-    /// default_pool_size.
+    /// Tries different numbers of clients, more of them around the peak, then different sizes of a pool. Recommends
+    /// max_connections and default_pool_size.
     Connections(connections::Arguments),
 
-    /// Measure what connections cost that do nothing: throughput, latency and memory, direct and through pgweir
+    /// Measure what idle connections cost: throughput, latency and memory, direct and through pgweir
     ///
     /// Runs three loads alone and beside idle connections that have filled their catalog caches, and samples what the
     /// working sessions wait for.
     Idle(IdleArguments),
 
-    /// Find out how large shared_buffers has to be: throughput over its size, on a cold and on a prewarmed server
+    /// Find out how large shared_buffers should be: throughput for each size, on a cold and on a prewarmed server
     ///
-    /// Restarts the server with one size after the other, so it is a throwaway one, or one of this machine whose data
-    /// directory and restart command are given.
+    /// Restarts the server with one size after the other. So the server is a throwaway one, or one on this machine
+    /// whose data directory and restart command are given.
     Buffers(buffers::Arguments),
 
     /// Measure what a connection costs: connecting for each query, direct and pooled, and where the time goes
     ///
-    /// On a throwaway server with TLS and with SCRAM as well.
+    /// On a throwaway server also with TLS and with SCRAM.
     Connect(connect::Arguments),
 
-    /// Measure up to 19,900 clients through pgweir, and direct as far as the server allows; and how long one more waits
+    /// Measure up to 19,900 clients through pgweir, and direct as far as the server allows, and how long one more waits
     ///
-    /// Throughput and latency over the number of clients; then one client beside a saturated pool, in the same pool, in
-    /// one of its own, and direct.
+    /// Throughput and latency for each number of clients; then one client beside a saturated pool: in that pool, in a
+    /// pool of its own, and direct.
     Scale(scale::Arguments),
 
     /// Set two results of the same measurement side by side: what differs, and what is within the noise

@@ -1,12 +1,12 @@
-//! The command line: PgBouncer's flags, and pgweir's own commands beside them.
+//! The command line: PgBouncer's flags, and pgweir's own commands.
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// A PostgreSQL connection pooler that reads PgBouncer's configuration.
 ///
-/// Runs in the foreground with the given configuration file until SIGTERM or SIGINT. A file that has the name of a
-/// command is given as ./NAME.
+/// Runs in the foreground with the given configuration file until SIGTERM or SIGINT. If a file has the name of a
+/// command, write it as ./NAME.
 #[derive(Debug, Parser)]
 #[command(
     name = "pgweir",
@@ -27,15 +27,15 @@ pub(crate) struct Arguments {
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// Run as this system user; goes before the setting user
+    /// Run as this system user; overrides the setting user
     #[arg(short, long, value_name = "USER")]
     pub(crate) user: Option<String>,
 
-    /// Take over from a running process; starts normally where there is none, and fails where there is one
+    /// Take over from a running process; starts normally if there is none, and fails if there is one
     #[arg(short = 'R', long)]
     pub(crate) reboot: bool,
 
-    /// Configuration file, as PgBouncer's pgbouncer.ini
+    /// Configuration file, in the format of pgbouncer.ini
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<String>,
 
@@ -43,12 +43,12 @@ pub(crate) struct Arguments {
     pub(crate) command: Option<Command>,
 }
 
-/// What else the program does.
+/// The program's commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Read a configuration file and report every problem, with line and suggestion
     ///
-    /// The exit status is 1 where there is an error, 0 where there are warnings only.
+    /// The exit status is 1 if there is an error, and 0 if there are only warnings.
     Check {
         /// Configuration file
         #[arg(value_name = "FILE")]
@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// Ctrl-C stops everything and removes it.
     Try(TryArguments),
 
-    /// Explain the settings, or one of them
+    /// List the settings, or explain one of them
     Settings {
         /// Name of a setting
         #[arg(value_name = "NAME")]
@@ -82,7 +82,7 @@ pub(crate) enum Command {
 /// Arguments of `try`.
 #[derive(Debug, Args)]
 pub(crate) struct TryArguments {
-    /// Port to listen on; a free one where it is not given
+    /// Port to listen on; by default a free one
     #[arg(long)]
     pub(crate) port: Option<u16>,
 
@@ -94,7 +94,7 @@ pub(crate) struct TryArguments {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) pool_size: u32,
 
-    /// Leave the folder with the cluster behind
+    /// Keep the folder with the cluster
     #[arg(long)]
     pub(crate) keep: bool,
 

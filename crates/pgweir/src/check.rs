@@ -4,7 +4,7 @@ use pgweir_config::{Problem, Severity, load};
 use pgweir_runtime::read_file;
 use std::process::ExitCode;
 
-/// Prints every problem of a configuration; fails where there is an error among them.
+/// Prints every problem of a configuration. Fails if one of them is an error.
 pub(crate) fn check(file: &str) -> ExitCode {
     match load(file, &read_file) {
         Ok(loaded) => {

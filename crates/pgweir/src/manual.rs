@@ -15,21 +15,21 @@ const SIGNALS: [(&str, &str); 6] = [
     ),
     (
         "SIGTERM",
-        "Stop accepting, wait until all clients have left, end. The second one ends at once.",
+        "Stop accepting connections, wait until all clients have left, then end. A second SIGTERM ends at once.",
     ),
     (
         "SIGINT",
-        "Stop accepting, wait until all servers are released, end. The second one ends at once.",
+        "Stop accepting connections, wait until all servers are released, then end. A second SIGINT ends at once.",
     ),
     ("SIGQUIT", "End at once."),
     (
         "SIGUSR1",
-        "PAUSE: wait until all servers are released, and hand none out.",
+        "PAUSE: give no more servers to clients, and close each server when it is released.",
     ),
     ("SIGUSR2", "RESUME."),
 ];
 
-/// Prints a manual page; the committed ones in docs/man are these.
+/// Prints a manual page. `make docs` writes them to docs/man.
 pub(crate) fn print(section: u8) -> ExitCode {
     let page = match section {
         1 => program_page(),
@@ -74,8 +74,8 @@ fn program_page() -> io::Result<Vec<u8>> {
     }
     rest.control("SH", ["EXIT STATUS"]);
     rest.text([roman(
-        "0 after an orderly end, whichever signal asked for it; 1 when the start failed or a checked configuration has \
-         errors; 2 for a command line that cannot be understood.",
+        "0 after an orderly end, whichever signal ended it; 1 if the start failed or a checked configuration has \
+         errors; 2 if the command line is wrong.",
     )]);
     rest.control("SH", ["SEE ALSO"]);
     rest.text([bold("pgweir.ini"), roman("(5)")]);
@@ -84,7 +84,7 @@ fn program_page() -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// A command: how it is called, and what it does.
+/// A command: its usage, and what it does.
 fn describe(command: &clap::Command, page: &mut Roff) {
     page.control("TP", []);
     let usage = command.clone().render_usage().to_string();

@@ -31,7 +31,7 @@ fn list() -> String {
             let _ = writeln!(out, "  {:width$}  {}", setting.name, plain(setting.help()));
         }
     }
-    out.push_str("\npgweir settings NAME tells more of one of them.\n");
+    out.push_str("\npgweir settings NAME explains one of them.\n");
     out
 }
 
@@ -80,12 +80,12 @@ fn section(scope: Scope) -> &'static str {
     }
 }
 
-/// Help texts are Markdown; a terminal needs no marks of code.
+/// Help texts are Markdown; on a terminal the backticks are left out.
 fn plain(markdown: &str) -> String {
     markdown.replace('`', "")
 }
 
-/// Settings that have a part of their name in common with a name that is none.
+/// A hint for a name that no setting has: the settings that share the most words with it.
 fn similar(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let words: Vec<&str> = name.split('_').filter(|w| w.len() > 2).collect();

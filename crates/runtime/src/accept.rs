@@ -1,4 +1,4 @@
-//! Accepting clients, also when file descriptors run out.
+//! Accepting clients, even when file descriptors run out.
 
 use crate::connection::{Connection, Facts};
 use crate::defer_accept::set_defer_accept;
@@ -20,22 +20,22 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Clients accepted at once, before others get their turn.
+/// Clients accepted in one turn, before other connections get theirs.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 
 /// A lack of file descriptors is logged at most this often.
 const STARVED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The listening sockets, and what is held ready for when descriptors run out.
+/// The listening sockets, and the descriptor kept in reserve for when descriptors run out.
 #[derive(Debug)]
 pub(crate) struct Accepting {
     listeners: Vec<Listener>,
-    /// A descriptor to give up, so that a client can be accepted and told that it cannot be served. Without it the
-    /// kernel would hold the client, and wake us for it, for ever.
+    /// A descriptor that is given up so that one client can be accepted and refused with an error. Without it the
+    /// client would stay in the kernel's queue, and the kernel would wake the event loop for it again and again.
     reserve: Option<OwnedFd>,
-    /// The one client being told so; the others wait in the kernel's queue.
+    /// The client that is being refused. Further clients wait in the kernel's queue.
     refusal: Option<Refusal>,
-    /// Nothing is accepted until a descriptor is free: the refusal's, or one a timer looks for.
+    /// Nothing is accepted until a descriptor is free: that of the refused client, or one that the timer finds.
     is_starved: bool,
     starved_logged_at: Option<Time>,
 }
@@ -68,7 +68,7 @@ impl Accepting {
         })
     }
 
-    /// Whether somebody may be waiting of whom no event will tell.
+    /// Whether clients may be waiting for which no further event comes.
     pub(crate) fn is_ready(&self) -> bool {
         !self.is_starved && self.listeners.iter().any(|l| l.readable)
     }
@@ -78,7 +78,7 @@ impl Accepting {
         self.listeners.clear();
     }
 
-    /// Has sockets accepted from now on inherit these options.
+    /// Sockets that are accepted from now on inherit these options.
     pub(crate) fn use_tcp_settings(&mut self, tcp: &TcpSettings) {
         for listener in &self.listeners {
             if let ListenPlace::Tcp(_) = listener.place {
@@ -88,7 +88,7 @@ impl Accepting {
         }
     }
 
-    /// Looks again whether a descriptor can be had.
+    /// Tries again to get a descriptor.
     pub(crate) fn try_again(&mut self) {
         if self.refusal.is_none() {
             self.reserve = self.reserve.take().or_else(reserve);
@@ -122,10 +122,10 @@ impl EventLoop {
         }
     }
 
-    /// Goes on where the last turn stopped for fairness.
+    /// Continues where the last turn stopped to let other connections have theirs.
     pub(crate) fn accept_ready(&mut self) {
         for index in 0..self.accepting.listeners.len() {
-            // The core may have asked to stop listening meanwhile.
+            // The core may have asked in the meantime to stop listening.
             if self.accepting.listeners.get(index).is_some_and(|l| l.readable) {
                 self.accept_some(index);
             }
@@ -199,7 +199,7 @@ impl EventLoop {
         self.settle();
     }
 
-    /// No descriptor for the next client: gives up the reserve to tell it so.
+    /// There is no descriptor for the next client: gives up the reserve to refuse it with an error.
     fn starve(&mut self, index: usize, error: &io::Error) {
         self.accepting.is_starved = true;
         if self
@@ -240,8 +240,8 @@ impl EventLoop {
         }
     }
 
-    /// The client being refused has had its time. (The timer may be that of an earlier one; the next client waits then
-    /// a little less long.)
+    /// The time for refusing a client is over. (The timer may be that of an earlier client; then the present one gets a
+    /// little less time.)
     pub(crate) fn finish_refusal(&mut self) {
         self.accepting.refusal = None;
         self.accepting.try_again();

@@ -1,4 +1,4 @@
-//! Carrying cancel requests to servers, each on a connection of its own.
+//! Sending cancel requests to servers, each on its own connection.
 
 use crate::event_loop::EventLoop;
 use crate::settings::TcpSettings;
@@ -54,7 +54,8 @@ impl Cancel {
 }
 
 impl EventLoop {
-    /// Sends `key` to where `server` is connected to. Whatever happens, the core is told once when it is over.
+    /// Sends `key` to the address that `server` is connected to. The core is told once that the request is over,
+    /// whether it succeeded or not.
     pub(crate) fn cancel(&mut self, server: ServerId, key: &CancelKey) {
         match self.start_cancel(server, key) {
             Ok(slot) => {
@@ -105,7 +106,7 @@ impl EventLoop {
         }
     }
 
-    /// The server has closed the connection, or its time is over.
+    /// The server has closed the connection, or the time for the request is over.
     pub(crate) fn finish_cancel(&mut self, slot: Slot) {
         if let Some(cancel) = self.cancels.remove(slot) {
             self.tell_cancel_finished(cancel.server);

@@ -1,8 +1,8 @@
-//! Closing a connection so that the other side gets to read our last words.
+//! Closing a connection so that the peer can still read the last message.
 //!
-//! Closing a TCP socket with unread input makes the kernel answer with a reset, upon which the peer may lose the error
-//! message that told it why. So a client that was just written to is told that nothing more comes, and what it still
-//! sends is read and thrown away until it closes its side, for a bounded time and number of bytes.
+//! If a TCP socket is closed with unread input, the kernel sends a reset, and the peer may lose the error message that
+//! explains the end. So after a last message to a client, only the sending side is closed. Further input is read and
+//! thrown away until the client closes its side, up to a limit of time and bytes.
 
 use crate::connection::{Connection, Facts};
 use crate::event_loop::EventLoop;
@@ -15,17 +15,17 @@ use mio::unix::SourceFd;
 use pgweir_core::ConnectionId;
 use pgweir_core::ids::Slot;
 
-/// Input thrown away before the connection is closed regardless, bytes.
+/// The most input that is thrown away before the connection is closed, bytes.
 const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
 
-/// Connections that linger in this way at a time. One more is closed at once, so that those who are refused in numbers do
-/// not hold descriptors by it.
+/// The most connections that stay open in this way at a time. One more is closed at once, so that many refused clients
+/// do not use up descriptors.
 const LINGERING_MAX: usize = 64;
 
-/// Read at once from a connection whose input is thrown away.
+/// The most bytes that one read takes from a connection whose input is thrown away.
 const DISCARD_AT_ONCE_BYTES: usize = 4096;
 
-/// A connection that is dead to the core.
+/// A connection that the core has closed.
 #[derive(Debug)]
 pub(crate) struct Closing {
     transport: Transport,
@@ -40,7 +40,7 @@ enum Progress {
 }
 
 impl Closing {
-    /// Sends what waits, then throws away what comes.
+    /// Sends the waiting output, then throws away input.
     fn step(&mut self) -> Progress {
         while !self.pending.is_empty() {
             let waiting = self.pending.waiting();
@@ -71,7 +71,7 @@ impl Closing {
 }
 
 impl EventLoop {
-    /// The core has closed a connection: its id is dead from here on.
+    /// The core has closed a connection. Its id is invalid from now on.
     pub(crate) fn close(&mut self, id: ConnectionId) {
         if let ConnectionId::Server(server) = id {
             self.connecting.remove(&server);
@@ -89,7 +89,7 @@ impl EventLoop {
             return;
         }
         match id {
-            // A server needs no explanation.
+            // A server needs no error message.
             ConnectionId::Server(_) => {
                 if !pending.is_empty() {
                     let _ = transport.send(pending.waiting());
@@ -113,7 +113,7 @@ impl EventLoop {
                 });
                 let interest = Interest::READABLE | Interest::WRITABLE;
                 let token = Subject::Closing(slot).token();
-                // Registering again reports what is there already, so no edge is lost.
+                // A new registration reports the events that are already there, so no edge is lost.
                 match self.poll.registry().reregister(&mut SourceFd(&fd), token, interest) {
                     Ok(()) => self.timers.set(self.now, Timer::Closing(slot)),
                     Err(_) => drop(self.closing.remove(slot)),
@@ -122,7 +122,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether a connection that was closed has not taken all its output yet.
+    /// Whether a closed connection still has output to send.
     pub(crate) fn has_output_on_its_way(&self) -> bool {
         self.closing.iter().any(|closing| !closing.pending.is_empty())
     }

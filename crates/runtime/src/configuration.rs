@@ -1,14 +1,14 @@
-//! Reading the configuration file, at start and again.
+//! Reading the configuration file, at the start and at each RELOAD.
 
 use pgweir_config::{Config, Problem, load};
 use pgweir_core::ReloadOutcome;
 use std::io;
 use std::sync::Arc;
 
-/// A configuration, and what its author should know about it.
+/// A configuration, and its warnings.
 pub(crate) type ConfigAndWarnings = (Config, Vec<Problem>);
 
-/// The file that configures the process.
+/// The configuration file of the process.
 #[derive(Debug, Clone)]
 pub(crate) struct ConfigurationFile {
     path: String,
@@ -19,13 +19,13 @@ impl ConfigurationFile {
         ConfigurationFile { path: path.to_owned() }
     }
 
-    /// Reads the file and those it names.
+    /// Reads the file and the files that it includes.
     pub(crate) fn load(&self) -> Result<ConfigAndWarnings, Vec<Problem>> {
         let loaded = load(&self.path, &read_file)?;
         Ok((loaded.config, loaded.warnings))
     }
 
-    /// Reads it again, for the core.
+    /// Reads the file again, for the core.
     pub(crate) fn reload(&self) -> ReloadOutcome {
         let lines = |problems: Vec<Problem>| problems.iter().map(log_line).collect();
         match self.load() {

@@ -18,17 +18,18 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What the core is told when no address could be connected to; PgBouncer's wording, which log watchers look for.
+/// What the core is told when no address could be connected to. The wording is PgBouncer's, because log watchers look
+/// for it.
 const CONNECT_FAILED: &str = "connect failed";
 
 /// What the core is told when the name of a server has no address.
 const LOOK_UP_FAILED: &str = "server DNS lookup failed";
 
-/// A server whose socket is not open yet. How long it may take is the core's business: it closes the server then.
+/// A server whose socket is not open yet. The core decides how long this may take, and then closes the server.
 #[derive(Debug)]
 pub(crate) struct Connecting {
     endpoint: Endpoint,
-    /// Addresses not tried yet.
+    /// Addresses that have not been tried yet.
     addresses: VecDeque<SocketAddress>,
     /// The attempt under way.
     attempt: Option<(OwnedFd, SocketAddress)>,
@@ -36,7 +37,7 @@ pub(crate) struct Connecting {
 
 /// Outcome of one attempt.
 enum Attempt {
-    /// An event will tell.
+    /// An event will report the outcome.
     UnderWay,
     /// The socket is open.
     Open,
@@ -45,7 +46,7 @@ enum Attempt {
 }
 
 impl EventLoop {
-    /// Begins to open a socket for `server`; the core is told the outcome once.
+    /// Begins to open a socket for `server`. The core is told the outcome once.
     pub(crate) fn connect(&mut self, server: ServerId, endpoint: Endpoint) {
         let connecting = Connecting {
             endpoint,
@@ -75,7 +76,7 @@ impl EventLoop {
         }
     }
 
-    /// A name that servers wait for was looked up.
+    /// The name look-up for which servers wait has ended.
     pub(crate) fn handle_resolved(&mut self, host: &str, addresses: Result<Vec<IpAddr>, String>) {
         if let Err(why) = &addresses {
             self.log
@@ -124,7 +125,7 @@ impl EventLoop {
         }
     }
 
-    /// Tries the addresses that are left, one after the other, until one is under way.
+    /// Tries the remaining addresses, one after the other, until an attempt is under way.
     fn try_next(&mut self, server: ServerId) {
         loop {
             let Some(connecting) = self.connecting.get_mut(&server) else {
@@ -184,13 +185,13 @@ impl EventLoop {
             self.log_connect_failure(&address, &e);
             return self.try_next(server);
         }
-        // An event may still be meant for the socket of the attempt before this one.
+        // The event may belong to the socket of the attempt before this one.
         if event.is_writable() && socket::is_connected(socket) {
             self.connected(server, true, event.is_readable() || event.is_read_closed());
         }
     }
 
-    /// The socket is open. `reads`: the event that told so told of input or an end as well, and will not tell again.
+    /// The socket is open. `reads`: the event that reported it also reported input or an end, and will not do so again.
     fn connected(&mut self, server: ServerId, watches_room: bool, reads: bool) {
         let Some(Connecting {
             attempt: Some((socket, address)),

@@ -1,44 +1,46 @@
-//! What the driver remembers of an open connection: as little as possible, since most of them are idle.
+//! What the driver keeps for an open connection: as little as possible, because most connections are idle.
 
 use crate::pending::Pending;
 use crate::transport::Transport;
 
-/// One open connection, client's or server's. An idle one owns no buffer.
+/// One open connection, to a client or a server. An idle one has no buffer.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
-    /// Which life of its slot this is; events of other lives are not for it.
+    /// The generation of its slot. Events of other generations are for connections that are gone.
     pub(crate) generation: u32,
     pub(crate) facts: Facts,
-    /// Bytes received that the core has not consumed: a message cut short, or a client that waits for a server.
+    /// Received bytes that the core has not consumed: an incomplete message, or the messages of a client that waits for
+    /// a server.
     pub(crate) kept: Vec<u8>,
-    /// Bytes to be sent that the socket has not taken.
+    /// Output that the socket has not taken.
     pub(crate) pending: Pending,
 }
 
-/// What edge-triggered events have told and must not be forgotten, one bit each.
+/// Facts from edge-triggered events that must be remembered, one bit each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Facts(u16);
 
 impl Facts {
-    /// The socket may hold bytes that were not received: set by an event, cleared by a read that came up short.
+    /// The socket may hold bytes that were not received: set by an event, cleared by a read that returned fewer bytes
+    /// than there was room for.
     pub(crate) const READABLE: Facts = Facts(1);
-    /// The peer has closed its side: a short read is not the end, there is an end-of-file to be read behind it.
+    /// The peer has closed its side. After a short read there is still an end-of-file to be read.
     pub(crate) const READ_CLOSED: Facts = Facts(1 << 1);
     /// Both sides are closed or the connection broke.
     pub(crate) const HUNG_UP: Facts = Facts(1 << 2);
-    /// The event loop reports room for output. Asked for by the first short write, not before.
+    /// The event loop reports room for output. It is asked to do so after the first short write.
     pub(crate) const WATCHES_ROOM: Facts = Facts(1 << 3);
-    /// A write failed; output is discarded, and what the peer said before it went is still read.
+    /// A write failed. Further output is discarded, but the peer's last messages are still read.
     pub(crate) const WRITE_FAILED: Facts = Facts(1 << 4);
-    /// Stands in the ready list.
+    /// The connection is in the ready list.
     pub(crate) const IN_READY: Facts = Facts(1 << 5);
-    /// Stands in the list of those whose reading waits for another connection's output to drain.
+    /// The connection is in the list of those that are not read until another connection's output has drained.
     pub(crate) const IN_HELD_BACK: Facts = Facts(1 << 6);
-    /// The last thing that happened was output of ours: the peer may not have read it yet.
+    /// Output was the last thing that happened: the peer may not have read it yet.
     pub(crate) const SPOKE_LAST: Facts = Facts(1 << 7);
 
-    /// A Unix-domain socket: its kernel reports room after every read of the peer, whether asked for or not.
+    /// A Unix-domain socket: its kernel reports room after each read of the peer, even if not asked to.
     pub(crate) const UNIX: Facts = Facts(1 << 8);
 
     #[inline]
@@ -57,7 +59,7 @@ impl Facts {
     }
 }
 
-/// A kept buffer may be this many times as large as what it holds before it is replaced by one that fits.
+/// A buffer of kept bytes that is more than this many times as large as its contents is replaced by a smaller one.
 const KEPT_SLACK_MAX: usize = 4;
 
 impl Connection {
@@ -71,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Replaces what is kept by `rest`, in a buffer of about its size.
+    /// Replaces the kept bytes by `rest`, in a buffer of about its size.
     #[inline]
     pub(crate) fn keep(&mut self, rest: &[u8]) {
         if rest.is_empty() {

@@ -1,4 +1,5 @@
-//! All open connections, and the writing to them. Knows no pooler: what is to be written comes as an outbox.
+//! All open connections, and writing to them. This module does not know the pooler: the bytes to write come as an
+//! outbox.
 
 use crate::connection::{Connection, Facts};
 use crate::slab::Places;
@@ -10,18 +11,18 @@ use pgweir_core::channels::UNHEARD_BYTES_MAX;
 use pgweir_core::{ClientId, ConnectionId, Outbox, Part};
 use std::io::{self, IoSlice};
 
-/// Several parts for one connection are copied together and sent flat up to this many bytes: below it the copy is
-/// cheaper than a gathering system call.
+/// Several parts for one connection are copied together and sent flat, up to this many bytes: below that, the copy
+/// costs less than a gathering system call.
 const FLAT_BYTES_MAX: usize = 16 * 1024;
 
 /// Slices of one gathering send.
 const SLICES_MAX: usize = 64;
 
-/// Outboxes of at most this many parts are sorted by destination; longer ones (a farewell to every client) are written
-/// run by run.
+/// Outboxes of at most this many parts are sorted by destination. Longer ones (a last message to every client) are
+/// written run by run.
 const SORTED_PARTS_MAX: usize = 256;
 
-/// Open connections, their sockets' registration with the event loop, and the list of those to be read.
+/// Open connections, their registration with the event loop, and the list of those to be read.
 #[derive(Debug)]
 pub(crate) struct Connections {
     clients: Places,
@@ -30,7 +31,7 @@ pub(crate) struct Connections {
     flat: Vec<u8>,
     /// Connections to read although no event will come for them.
     pub(crate) ready: Vec<ConnectionId>,
-    /// Clients for which more waits than the core lets wait for one that only listens.
+    /// Clients that have more output waiting than the core allows for a client that only listens.
     pub(crate) behind: Vec<ClientId>,
 }
 
@@ -46,7 +47,7 @@ impl Connections {
         }
     }
 
-    /// The connection of this id; `None` when the id is dead.
+    /// The connection of this id; `None` if the id is no longer valid.
     #[inline]
     pub(crate) fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         match id {
@@ -55,7 +56,7 @@ impl Connections {
         }
     }
 
-    /// Adds a connection whose socket is registered already.
+    /// Adds a connection whose socket is already registered.
     pub(crate) fn insert(&mut self, id: ConnectionId, connection: Connection) {
         match id {
             ConnectionId::Client(client) => self.clients.insert(client.0, connection),
@@ -70,7 +71,7 @@ impl Connections {
         }
     }
 
-    /// Has `id` read at the end of this turn of the event loop.
+    /// `id` will be read at the end of this turn of the event loop.
     pub(crate) fn make_ready(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get(id)
             && !connection.facts.has(Facts::IN_READY)
@@ -80,19 +81,19 @@ impl Connections {
         }
     }
 
-    /// Bytes that wait for the socket of `id`.
+    /// The number of bytes that wait for the socket of `id`.
     #[inline]
     pub(crate) fn pending_bytes(&mut self, id: ConnectionId) -> usize {
         self.get(id).map_or(0, |c| c.pending.len())
     }
 
-    /// Writes everything in `outbox`; what sockets do not take now waits in their own buffers.
+    /// Writes everything in `outbox`. Bytes that a socket does not take now wait in the buffer of its connection.
     #[inline]
     pub(crate) fn write(&mut self, outbox: &Outbox, input: &[u8]) {
         match outbox.parts() {
             [] => {}
             [part] => self.write_bytes(part.to, outbox.bytes(part, input)),
-            // A client's messages, some of them rewritten, are all for its server.
+            // All messages of one client, some of them rewritten, go to its server.
             [first, rest @ ..] if rest.iter().all(|part| part.to == first.to) => {
                 self.write_parts(first.to, outbox.parts().iter(), outbox, input)
             }
@@ -191,7 +192,7 @@ impl Connections {
         }
     }
 
-    /// Notes a client that does not read what is written for it.
+    /// Records a client that does not read its output.
     fn look_how_far_behind(&mut self, id: ConnectionId) {
         if let ConnectionId::Client(client) = id
             && self.pending_bytes(id) > UNHEARD_BYTES_MAX
@@ -200,7 +201,7 @@ impl Connections {
         }
     }
 
-    /// Sends what waits for `id`; called when its socket has room.
+    /// Sends the waiting output of `id`. Called when its socket has room.
     pub(crate) fn flush(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
         while !connection.pending.is_empty() {
@@ -219,7 +220,7 @@ impl Connections {
         self.unwatch_room(id);
     }
 
-    /// Sends, once, what every socket will take: the process is about to end.
+    /// Sends once to every socket as much as it takes, because the process is about to end.
     pub(crate) fn flush_all(&mut self) {
         for connection in self.clients.iter_mut().chain(self.servers.iter_mut()) {
             if !connection.pending.is_empty()
@@ -230,7 +231,7 @@ impl Connections {
         }
     }
 
-    /// After a short write: has the event loop report room from now on.
+    /// After a short write: the event loop reports room from now on.
     fn watch_room(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
         if connection.facts.has(Facts::WATCHES_ROOM) {
@@ -246,8 +247,8 @@ impl Connections {
         }
     }
 
-    /// A TCP socket reports room only after it had none, so its watch stays; a Unix-domain socket would wake the event
-    /// loop each time its peer reads.
+    /// Stops watching for room on a Unix-domain socket, which would wake the event loop after each read of its peer. A
+    /// TCP socket reports room only after it had none, so its watch stays.
     fn unwatch_room(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
         if connection.facts.has(Facts::UNIX) && connection.facts.has(Facts::WATCHES_ROOM) {
@@ -264,7 +265,7 @@ impl Connections {
             .reregister(&mut SourceFd(&fd), Subject::Connection(id).token(), interest)
     }
 
-    /// The peer is gone, but what it said before it went (a server's FATAL) may still be there to read.
+    /// The peer is gone, but its last message (a server's FATAL) may still be there to read.
     fn write_failed(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
         connection.pending.discard();

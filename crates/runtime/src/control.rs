@@ -1,4 +1,4 @@
-//! The control plane: what may take long is done on a thread of its own, and its outcome sent to the data plane.
+//! The control plane: work that may take long runs on a thread of its own, and its result is sent to the data plane.
 
 use crate::configuration::ConfigurationFile;
 use crate::inbox::{InboxSender, Message};
@@ -7,7 +7,7 @@ use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// What the data plane hands over.
+/// A request of the data plane.
 #[derive(Debug)]
 pub(crate) enum ControlRequest {
     /// Read the configuration again.
@@ -17,13 +17,13 @@ pub(crate) enum ControlRequest {
     },
 }
 
-/// The data plane's end.
+/// The data plane's end of the channel.
 #[derive(Debug)]
 pub(crate) struct ControlSender(Sender<ControlRequest>);
 
 impl ControlSender {
     pub(crate) fn send(&self, request: ControlRequest) {
-        // The thread ends with the process only.
+        // The thread ends only with the process.
         let _ = self.0.send(request);
     }
 }

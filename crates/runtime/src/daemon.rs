@@ -1,9 +1,8 @@
 //! Running in the background.
 //!
-//! Instead of forking, which is unsafe in a program with threads, the program starts itself once more: the second one
-//! becomes leader of a session of its own, says on its standard output when it is ready, and then leaves the terminal.
-//! The first waits for that, so that `pgweir -d` fails where the start fails, and a pooler that `pgweir -d` has
-//! started accepts clients.
+//! The program does not fork, which is unsafe with threads. It starts itself once more. The second process becomes the
+//! leader of its own session, reports on its standard output when it is ready, and then leaves the terminal. The first
+//! process waits for that. So `pgweir -d` fails if the start fails, and when it succeeds, the pooler accepts clients.
 
 use crate::start_error::StartError;
 use std::env;
@@ -11,18 +10,18 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 
-/// Tells the second process what it is.
+/// The environment variable that tells the second process that it is the second.
 const MARK: &str = "PGWEIR_IN_BACKGROUND";
 
-/// What the second process says when it is ready.
+/// What the second process writes when it is ready.
 const READY: &[u8] = b"ready\n";
 
-/// Whether this is the process in the background.
+/// Whether this process is the one in the background.
 pub(crate) fn is_second() -> bool {
     env::var_os(MARK).is_some()
 }
 
-/// Starts the second process with the arguments of this one and waits until it is ready.
+/// Starts the second process with the arguments of this one, and waits until it is ready.
 pub(crate) fn start_second() -> Result<(), StartError> {
     let program = env::current_exe().map_err(StartError::Daemon)?;
     let mut child = Command::new(program)
@@ -51,12 +50,12 @@ pub(crate) fn start_second() -> Result<(), StartError> {
     Err(StartError::DaemonEnded { status })
 }
 
-/// In the second process, at its start: leaves the terminal's session, so that its signals do not reach us.
+/// In the second process, at its start: leaves the terminal's session, so that the terminal's signals do not reach it.
 pub(crate) fn leave_session() {
     let _ = rustix::process::setsid();
 }
 
-/// In the second process, when clients can connect: tells the first, then lets go of the terminal.
+/// In the second process, when clients can connect: tells the first process, then closes the terminal's streams.
 pub(crate) fn tell_ready() -> Result<(), StartError> {
     let mut output = io::stdout();
     let _ = output.write_all(READY).and_then(|()| output.flush());

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Has the kernel hold accepted connections back until their first bytes are there, for about so many seconds.
+/// Makes the kernel keep new connections back until their first bytes have come, for about this many seconds.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(crate) fn set_defer_accept(socket: impl AsFd, seconds: u32) -> rustix::io::Result<()> {

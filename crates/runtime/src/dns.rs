@@ -1,7 +1,7 @@
-//! Names of servers to addresses, without holding up the data plane.
+//! Addresses of server names, without blocking the data plane.
 //!
-//! The system's resolver blocks, so it is called on threads of its own; answers come back through the inbox and are
-//! remembered. It tells no lifetimes, so `dns_max_ttl` and `dns_nxdomain_ttl` are the lifetimes.
+//! The system's resolver blocks, so it is called on threads of its own. Answers come back through the inbox and are
+//! kept. The resolver reports no lifetimes, so `dns_max_ttl` and `dns_nxdomain_ttl` are used as lifetimes.
 
 use crate::inbox::{InboxSender, Message};
 use crate::settings::DnsSettings;
@@ -12,34 +12,35 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Names looked up at the same time. A resolver that times out takes many seconds; others should not wait behind it.
+/// The most names that are looked up at the same time. One look-up that times out takes many seconds, and the others
+/// should not wait for it.
 const THREADS_MAX: usize = 4;
 
-/// Stack of a resolver thread, bytes: getaddrinfo with the modules of nsswitch.conf needs more than one would think.
+/// The stack of a resolver thread, bytes. getaddrinfo needs much of it for the modules of nsswitch.conf.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Outcome of [`Resolver::look_up`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LookUp {
-    /// Its addresses, each time beginning with another one.
+    /// The addresses of the name. Each time, another one is the first.
     Known(Vec<IpAddr>),
-    /// It has none.
+    /// The name has no address.
     Failed,
-    /// A [`Message::Resolved`] will come.
+    /// The answer will come as a [`Message::Resolved`].
     Asked,
 }
 
-/// An answer and how long it is believed.
+/// An answer, and when it expires.
 #[derive(Debug)]
 struct Answer {
-    /// `None` when there is no such name.
+    /// `None` if there is no such name.
     addresses: Option<Vec<IpAddr>>,
     until: Time,
-    /// The address that is first next time.
+    /// The address that comes first next time.
     turn: usize,
 }
 
-/// Answers remembered, and threads that bring new ones.
+/// The kept answers, and the threads that get new ones.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     settings: DnsSettings,
@@ -69,7 +70,7 @@ impl Resolver {
         self.settings = settings.clone();
     }
 
-    /// The addresses of `host` from memory, or a question to the system's resolver.
+    /// The addresses of `host`, from a kept answer or by asking the system's resolver.
     pub(crate) fn look_up(&mut self, host: &str, now: Time) -> LookUp {
         if let Some(answer) = self.answers.get_mut(host)
             && now <= answer.until
@@ -91,7 +92,7 @@ impl Resolver {
         LookUp::Asked
     }
 
-    /// Remembers an answer.
+    /// Keeps an answer.
     pub(crate) fn learn(&mut self, host: &str, addresses: Result<Vec<IpAddr>, String>, now: Time) {
         self.asked.remove(host);
         self.answers.retain(|_, answer| now <= answer.until);
@@ -130,10 +131,10 @@ impl Resolver {
     }
 }
 
-/// Looks names up until the event loop has ended.
+/// Looks up names until the event loop has ended.
 fn resolve(names: &Mutex<Receiver<String>>, inbox: &InboxSender) {
     loop {
-        // One thread waits for the next name, the others for the lock.
+        // One thread waits for the next name, and the others wait for the lock.
         let name = match names.lock() {
             Ok(names) => names.recv(),
             Err(_) => return,

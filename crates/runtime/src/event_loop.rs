@@ -1,12 +1,12 @@
 //! The data plane: one thread that waits for events and carries bytes between sockets and the core.
 //!
-//! One turn of the loop: wait; note the time once; handle every event; read the connections that are ready although no
-//! event will tell; run what is due; let those read again whose reader has caught up. Whatever is handled ends in
-//! [`EventLoop::settle`], which writes the core's outbox and does what it requests.
+//! One turn of the loop: wait for events; read the clock once; handle every event; read the connections that are ready
+//! although no event will come for them; run the timers that are due; read again connections whose peer has taken its
+//! output. Each step ends in [`EventLoop::settle`], which writes the core's outbox and carries out its requests.
 //!
-//! Registration is edge-triggered, so an event is told once. What it told is kept as [`Facts`] until a read comes up
-//! short; a connection that may not be read now (the core paused it, or the other end of its link is behind) keeps
-//! the fact, and is looked at again at [`Request::Resume`] or at the end of a turn.
+//! Registration is edge-triggered, so each event comes once. It is kept as [`Facts`] until a read returns fewer bytes
+//! than there was room for. A connection that may not be read now (the core paused it, or the other end of its link has
+//! too much output waiting) keeps the fact. It is looked at again at [`Request::Resume`] or at the end of a turn.
 //!
 //! [`Request::Resume`]: pgweir_core::Request::Resume
 
@@ -33,19 +33,20 @@ use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// Events taken per turn.
+/// The most events taken in one turn.
 const EVENTS_MAX: usize = 1024;
 
-/// Bytes read at once. The buffer belongs to the loop, not to a connection, so it can be large, yet stay in the cache.
+/// The most bytes of one read. The buffer belongs to the loop, not to a connection, so it can be large and still fit
+/// into the processor's cache.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Full reads from one connection before the others get their turn.
+/// Full reads from one connection before other connections get their turn.
 const READS_PER_TURN_MAX: usize = 4;
 
 /// A connection is not read while more than this many bytes wait for the other end of its link.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
-/// Time for output to go out when the process ends.
+/// The time that output has to be sent when the process ends.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// Whether to go on reading a connection.
@@ -53,7 +54,7 @@ const EXIT_WAIT: Duration = Duration::from_secs(1);
 enum AfterRead {
     /// There may be more.
     More,
-    /// All was read, it may not be read now, or it is gone.
+    /// All bytes were read, or the connection may not be read now, or it is gone.
     Enough,
 }
 
@@ -72,19 +73,19 @@ pub(crate) struct EventLoop {
     pub(crate) control: ControlSender,
     pub(crate) settings: Settings,
     pub(crate) log: Log,
-    /// Time of this turn.
+    /// The time of this turn.
     pub(crate) now: Time,
     started: Instant,
     scratch: Vec<u8>,
-    /// Connections with something to read whose reading waits for output of another to drain.
+    /// Connections that have input but are not read until another connection's output has drained.
     held_back: Vec<ConnectionId>,
-    /// Requests are being done further up the stack.
+    /// A function further up the stack is carrying out requests.
     does_requests: bool,
-    /// Set when the core asked for the end: wait for output until then at most.
+    /// Set when the core asked for the end of the process: the latest time until which output is waited for.
     exit_at: Option<Time>,
 }
 
-/// What an event loop is made of.
+/// The parts of an event loop.
 pub(crate) struct Parts {
     pub(crate) poll: Poll,
     pub(crate) pooler: Pooler,
@@ -95,7 +96,7 @@ pub(crate) struct Parts {
     pub(crate) control: ControlSender,
     pub(crate) settings: Settings,
     pub(crate) log: Log,
-    /// The instant that is [`Time`] zero.
+    /// The instant of [`Time`] zero.
     pub(crate) started: Instant,
 }
 
@@ -136,7 +137,7 @@ impl EventLoop {
                 other => other?,
             }
             self.look_at_clock();
-            // Servers first: what one says at its end is heard before a client is given that server.
+            // Servers come first: a server's last message is handled before a client can get that server.
             let of_server =
                 |event: &&Event| matches!(Subject::of(event.token()), Subject::Connection(ConnectionId::Server(_)));
             events
@@ -160,7 +161,7 @@ impl EventLoop {
         self.now = Time(self.started.elapsed().as_micros() as u64);
     }
 
-    /// How long the loop may sleep; `None` is for ever.
+    /// The longest time that the loop may sleep; `None` is no limit.
     fn sleep_max(&self) -> Option<Duration> {
         if !self.connections.ready.is_empty() || self.accepting.is_ready() {
             return Some(Duration::ZERO);
@@ -207,7 +208,7 @@ impl EventLoop {
         }
     }
 
-    /// Reads what a connection has, within the bounds of fairness.
+    /// Reads a connection's input, but not so much that other connections starve.
     fn read(&mut self, id: ConnectionId) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut reads = 0;
@@ -225,7 +226,7 @@ impl EventLoop {
         self.scratch = scratch;
     }
 
-    /// One read, and everything that follows from it.
+    /// One read, and its consequences.
     fn read_once(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
         if !self.connections.get(id).is_some_and(|c| c.facts.has(Facts::READABLE)) {
             return AfterRead::Enough;
@@ -269,7 +270,7 @@ impl EventLoop {
             }
         };
         connection.facts.clear(Facts::SPOKE_LAST);
-        // A short read has drained the socket (epoll(7), question 9), unless an end-of-file stands behind it.
+        // A short read has drained the socket (epoll(7), question 9), unless an end-of-file follows.
         let more = count == room || connection.facts.has(Facts::READ_CLOSED);
         if !more {
             connection.facts.clear(Facts::READABLE);
@@ -285,8 +286,9 @@ impl EventLoop {
         if more { AfterRead::More } else { AfterRead::Enough }
     }
 
-    /// One read behind the beginning of a message that must be whole: what comes is added to what is kept, and the core sees
-    /// it when all is there. A message that comes in small pieces is copied once, not once for each piece.
+    /// Reads more of a message that must be complete before the core sees it. The new bytes are added to the kept ones,
+    /// and the core gets the message when all of it is there. So a message that comes in small pieces is copied once,
+    /// not once for each piece.
     #[cold]
     fn read_more(&mut self, id: ConnectionId, scratch: &mut [u8], needed: usize) -> AfterRead {
         let Some(connection) = self.connections.get(id) else {
@@ -324,7 +326,7 @@ impl EventLoop {
         }
     }
 
-    /// The core lets a connection go on: it gets what was kept for it, and is read again if it has something.
+    /// The core lets a connection continue: it gets the kept bytes, and is read again if it has input.
     pub(crate) fn resume(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else {
             return;
@@ -342,15 +344,16 @@ impl EventLoop {
         }
     }
 
-    /// Back-pressure: whether the other end of the link, or a connection without a link itself, is too far behind.
+    /// Back-pressure: whether too much output waits for the other end of the link, or for the connection itself if it
+    /// has no link.
     #[inline]
     fn is_held_back(&mut self, id: ConnectionId) -> bool {
         let behind = self.pooler.linked(id).unwrap_or(id);
         self.connections.pending_bytes(behind) > PENDING_BYTES_MAX
     }
 
-    /// A connection that may not be read can still be found gone: a client that waits for a server and leaves must not
-    /// get one.
+    /// Finds out whether a connection that may not be read is gone: a client that waits for a server and leaves must
+    /// not get one.
     fn look_for_end(&mut self, id: ConnectionId) -> AfterRead {
         let Some(connection) = self.connections.get(id) else {
             return AfterRead::Enough;
@@ -379,20 +382,20 @@ impl EventLoop {
         self.settle();
     }
 
-    /// What follows every `handle_*` call that had no input: writes the outbox, then does what is requested.
+    /// Follows every `handle_*` call without input: writes the outbox, then carries out the requests.
     pub(crate) fn settle(&mut self) {
         self.write_outbox();
         self.do_requests();
     }
 
-    /// Writes an outbox that refers to no input.
+    /// Writes an outbox that does not refer to input.
     pub(crate) fn write_outbox(&mut self) {
         self.connections.write(self.pooler.outbox(), &[]);
         self.pooler.outbox().clear();
     }
 
-    /// Does what the core requests. What is done may call the core again; the requests of that are done by the same
-    /// loop, in their order, not by one inside it.
+    /// Carries out the core's requests. This may call the core again. The requests of such a call are carried out in
+    /// order by the same loop, not by a nested one.
     fn do_requests(&mut self) {
         if self.does_requests {
             return;
@@ -419,14 +422,15 @@ impl EventLoop {
                 self.read(id);
             }
         }
-        // Those made ready meanwhile go on in the other vector, and get their turn after the next events.
+        // Connections that became ready in the meantime are in the other vector, and get their turn after the next
+        // events.
         if self.connections.ready.is_empty() {
             self.connections.ready = ready;
         }
     }
 
-    /// Lets connections read again whose reader has caught up, has gone, or is no longer linked to them. Links change in
-    /// any step of the core, so all of them are looked at.
+    /// Reads connections again if the peer has taken its output, is gone, or is no longer linked to them. Links may
+    /// change in any step of the core, so all of these connections are looked at.
     fn release_held_back(&mut self) {
         let mut i = 0;
         while i < self.held_back.len() {
@@ -478,7 +482,7 @@ impl EventLoop {
         }
     }
 
-    /// Settings that can change while running.
+    /// Uses new values of the settings that can change while running.
     pub(crate) fn use_settings(&mut self, settings: Settings) {
         self.log.configure(&settings.log);
         self.accepting.use_tcp_settings(&settings.tcp);

@@ -1,4 +1,4 @@
-//! What the control plane tells the data plane.
+//! Messages from the control plane to the data plane.
 
 use crate::token::Subject;
 use mio::{Registry, Waker};
@@ -15,7 +15,7 @@ pub(crate) enum Message {
     Command(Command),
     /// The configuration was read again.
     Reloaded {
-        /// Who asked.
+        /// The console client that asked, or `None` for a signal.
         by: Option<ClientId>,
         outcome: ReloadOutcome,
     },
@@ -26,7 +26,7 @@ pub(crate) enum Message {
     },
 }
 
-/// The sending end; each thread of the control plane has one.
+/// The sending end. Each thread of the control plane has one.
 #[derive(Debug, Clone)]
 pub(crate) struct InboxSender {
     messages: Sender<Message>,
@@ -34,7 +34,7 @@ pub(crate) struct InboxSender {
 }
 
 impl InboxSender {
-    /// Leaves a message and wakes the event loop. Nothing happens when the event loop has ended.
+    /// Sends a message and wakes the event loop. Does nothing if the event loop has ended.
     pub(crate) fn send(&self, message: Message) {
         if self.messages.send(message).is_ok() {
             let _ = self.waker.wake();

@@ -1,10 +1,10 @@
 //! Sockets, the event loop, DNS, signals, log and process: the only crate of the pooler that calls the system.
 //!
-//! It decides nothing about clients, servers and pools. Bytes and events go into [`pgweir_core::Pooler`], and what comes
-//! out is written and done. The data plane ([`event_loop`](crate)) is one thread; what may block (name look-up, reading
-//! files) happens on others and comes back as a message.
+//! This crate decides nothing about clients, servers and pools. Bytes and events go into [`pgweir_core::Pooler`]; its
+//! output is written, and its requests are carried out. The data plane ([`event_loop`](crate)) is one thread. Work that
+//! may block (name look-up, reading files) runs on other threads, and its result comes back as a message.
 #![deny(unsafe_code)]
-// This is the crate that may: see clippy.toml.
+// This crate may call the system: see clippy.toml.
 #![allow(clippy::disallowed_methods)]
 
 mod accept;

@@ -2,16 +2,16 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limit before and after it was raised; `u64::MAX` is none.
+/// The limit before it was raised, and after; `u64::MAX` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpenFiles {
-    /// The soft limit we were started with.
+    /// The soft limit at the start of the process.
     pub(crate) given: u64,
-    /// What the process may open now.
+    /// The present limit.
     pub(crate) now: u64,
 }
 
-/// Raises the soft limit to the hard one: every client and server takes a descriptor.
+/// Raises the soft limit to the hard limit, because every client and server takes a descriptor.
 pub(crate) fn raise_open_files() -> OpenFiles {
     let limit = getrlimit(Resource::Nofile);
     let given = limit.current.unwrap_or(u64::MAX);

@@ -15,12 +15,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A socket that accepts clients. Closing it removes its file, where it has one.
+/// A socket that accepts clients. Closing it removes its file, if it has one.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: OwnedFd,
     pub(crate) place: ListenPlace,
-    /// Connections may be waiting: set by an event, cleared when accepting came up empty.
+    /// Connections may be waiting: set by an event, cleared when accept() finds none.
     pub(crate) readable: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn listen(settings: &ListenSettings, tcp: &TcpSettings) -> Result<Vec
             let place = SocketAddr::new(address, settings.port);
             match listen_tcp(place, settings, tcp) {
                 Ok(listener) => listeners.push(listener),
-                // A machine without IPv6 listens on IPv4 alone.
+                // On a machine without IPv6, it listens on IPv4 alone.
                 Err(e) if some_suffice && is_no_such_family(e) => refused = Some((place, e)),
                 Err(e) => return Err(cannot_listen(ListenPlace::Tcp(place), e.into())),
             }
@@ -158,7 +158,8 @@ pub(crate) fn unix_socket_path(dir: &str, port: u16) -> String {
     format!("{}/.s.PGSQL.{port}", dir.trim_end_matches('/'))
 }
 
-/// Removes the socket file of a process that is gone. A file that is no socket, or that somebody listens on, stays.
+/// Removes the socket file of a process that is gone. The file stays if it is not a socket, or if a process listens on
+/// it.
 fn remove_if_stale(path: &str, address: &SocketAddress) -> io::Result<()> {
     let Ok(status) = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) else {
         return Ok(());

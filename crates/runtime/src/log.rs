@@ -4,7 +4,7 @@
 //! 2026-07-14 09:30:00.123 UTC [4711] LOG process up: pgweir 0.1.0
 //! ```
 //!
-//! A line is one write, so a crash loses nothing and lines of several processes do not mix.
+//! A line is one write, so a crash loses no line, and lines of several processes do not mix.
 
 use crate::settings::LogSettings;
 use crate::start_error::StartError;
@@ -16,14 +16,14 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 
-/// Where lines go. Owned by the data plane; nothing else writes while the process runs.
+/// The log's destinations. The data plane owns them; nothing else writes while the process runs.
 #[derive(Debug)]
 pub(crate) struct Log {
     settings: LogSettings,
     zone: TimeZone,
-    /// Lines go to stderr as well.
+    /// Lines also go to stderr.
     stderr: bool,
-    /// `-v` of the command line: DEBUG lines whatever the configuration says.
+    /// `-v` on the command line: write DEBUG lines, whatever the configuration says.
     verbose: bool,
     file: Option<File>,
     syslog: Option<Syslog>,
@@ -44,7 +44,7 @@ impl Log {
         }
     }
 
-    /// Opens what `settings` names, for the first time.
+    /// Opens the destinations in `settings` for the first time.
     pub(crate) fn open(&mut self, settings: &LogSettings) -> Result<(), StartError> {
         self.settings = settings.clone();
         if !settings.logfile.is_empty() {
@@ -58,7 +58,7 @@ impl Log {
         Ok(())
     }
 
-    /// Uses new settings. A log file that cannot be opened leaves the old one in use.
+    /// Uses new settings. If a log file cannot be opened, the old one stays in use.
     pub(crate) fn configure(&mut self, settings: &LogSettings) {
         let old = std::mem::replace(&mut self.settings, settings.clone());
         if old.logfile != settings.logfile {
@@ -75,7 +75,7 @@ impl Log {
         }
     }
 
-    /// Opens the log file again: somebody may have moved it away.
+    /// Opens the log file again, because log rotation may have moved it away.
     pub(crate) fn reopen(&mut self) {
         if self.settings.logfile.is_empty() {
             self.file = None;
@@ -90,7 +90,7 @@ impl Log {
         }
     }
 
-    /// From now on nobody looks at stderr.
+    /// Writes no more to stderr.
     pub(crate) fn leave_stderr(&mut self) {
         self.stderr = false;
     }
@@ -100,7 +100,7 @@ impl Log {
         level < LogLevel::Debug || self.verbose || self.settings.verbose > 0
     }
 
-    /// Writes a line. A place that cannot be written to is passed over: the pooler goes on without its log.
+    /// Writes a line. A destination that cannot be written to is skipped: the pooler continues without its log.
     pub(crate) fn write(&mut self, level: LogLevel, text: &str) {
         if !self.takes(level) {
             return;
@@ -146,7 +146,8 @@ fn word(level: LogLevel) -> &'static str {
     }
 }
 
-/// One line. Line ends inside `text` become spaces: they come from names that clients chose, and must not forge lines.
+/// One line. Line ends inside `text` become spaces, because clients choose some of the names in it, and must not forge
+/// lines.
 fn compose(line: &mut String, at: Timestamp, zone: &TimeZone, level: LogLevel, text: &str) {
     let time = at.to_zoned(zone.clone());
     let _ = write!(

@@ -7,7 +7,7 @@
 ///         waiting       free
 /// ```
 ///
-/// Owns no memory while empty: the buffer of a burst is given back as soon as it has drained.
+/// It has no memory while it is empty: the buffer of a burst is freed when it has drained.
 ///
 /// Invariant: `sent < bytes.len()`, or both are 0.
 #[derive(Debug, Default)]
@@ -28,12 +28,12 @@ impl Pending {
         self.bytes.is_empty()
     }
 
-    /// What to send next.
+    /// The bytes to send next.
     pub(crate) fn waiting(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
-    /// Adds bytes behind those that wait. Room of bytes already sent is used again before the buffer grows.
+    /// Adds bytes after the waiting ones. The room of bytes already sent is used again before the buffer grows.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.sent > 0 && self.bytes.len() + bytes.len() > self.bytes.capacity() {
             self.bytes.drain(..self.sent);
@@ -42,7 +42,7 @@ impl Pending {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The socket took `count` of [`Pending::waiting`].
+    /// The socket has taken `count` bytes of [`Pending::waiting`].
     pub(crate) fn advance(&mut self, count: usize) {
         self.sent += count;
         debug_assert!(self.sent <= self.bytes.len());
@@ -51,7 +51,7 @@ impl Pending {
         }
     }
 
-    /// Forgets everything that waits: the socket will never take it.
+    /// Drops all waiting bytes, because the socket will never take them.
     pub(crate) fn discard(&mut self) {
         *self = Pending::default();
     }

@@ -5,14 +5,14 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// A pid file with our number in it; removed when dropped.
+/// A pid file with the id of this process. It is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
 }
 
 impl PidFile {
-    /// Writes our process id to `path`, unless a living process has its own there.
+    /// Writes the id of this process to `path`, unless the file names a process that is alive.
     pub(crate) fn create(path: &str) -> Result<Self, StartError> {
         let error = |source| StartError::PidFile {
             path: path.to_owned(),
@@ -26,7 +26,7 @@ impl PidFile {
                         pid,
                     });
                 }
-                // Stale, or not written to the end: its process is gone.
+                // Its process is gone, or the file was not written completely.
                 _ => fs::remove_file(path).map_err(error)?,
             },
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -38,7 +38,7 @@ impl PidFile {
             .open(path)
             .map_err(error)?;
         writeln!(file, "{}", own_pid()).map_err(error)?;
-        // The working directory may be another one when the file is removed.
+        // The working directory may have changed when the file is removed.
         let path = fs::canonicalize(path).map_err(error)?;
         Ok(PidFile { path })
     }
@@ -58,7 +58,7 @@ fn lives(pid: i32) -> bool {
     let Some(pid) = rustix::process::Pid::from_raw(pid) else {
         return false;
     };
-    // A process of another user lives, too.
+    // A process of another user is alive too.
     !matches!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH))
 }
 

@@ -5,7 +5,7 @@ use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
 use std::ffi::CString;
 use std::io;
 
-/// Becomes `user` where one is named, and refuses to go on as root. To be called while there is one thread.
+/// Changes to `user` if one is given, and refuses to continue as root. Call it while there is only one thread.
 pub(crate) fn drop_privileges(user: &str) -> Result<(), StartError> {
     if !user.is_empty() {
         change_user(user)?;
@@ -17,7 +17,7 @@ pub(crate) fn drop_privileges(user: &str) -> Result<(), StartError> {
     }
 }
 
-/// Becomes `user`, with its groups, for good. To be called while there is one thread.
+/// Changes to `user`, with its groups, for good. Call it while there is only one thread.
 pub fn change_user(user: &str) -> Result<(), StartError> {
     let entry = User::from_name(user).ok().flatten().or_else(|| {
         let number = user.parse().ok()?;

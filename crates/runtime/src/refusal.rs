@@ -1,7 +1,8 @@
-//! Telling a client that there is no file descriptor for it.
+//! Refusing a client because there is no file descriptor for it.
 //!
-//! The one place outside the core that speaks to a client: there is no descriptor for it to be a client with. Its
-//! startup packet must be read first, because closing a socket with unread input takes the answer away with it.
+//! This is the only code outside the core that sends a message to a client: without a descriptor, the client cannot be
+//! one of the core's. Its startup packet must be read first, because closing a socket with unread input loses the
+//! answer.
 
 use crate::transport::{Received, Sent, Transport};
 use pgweir_wire::StartupPacket;
@@ -16,7 +17,7 @@ const ERROR: ErrorText<'static> = ErrorText {
     hint: "Raise its limit on open files (LimitNOFILE= or ulimit -n), or lower max_client_conn.",
 };
 
-/// A client being refused.
+/// A client that is being refused.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     transport: Transport,
@@ -24,7 +25,7 @@ pub(crate) struct Refusal {
     is_told: bool,
 }
 
-/// Whether the refusal goes on.
+/// Whether the refusal continues.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Waits,
@@ -40,7 +41,7 @@ impl Refusal {
         }
     }
 
-    /// Reads what came and answers it.
+    /// Reads the client's input and answers it.
     pub(crate) fn step(&mut self) -> Outcome {
         let mut bytes = [0; 1024];
         loop {

@@ -1,4 +1,4 @@
-//! What the core asks for, done.
+//! Carrying out the core's requests.
 
 use crate::control::ControlRequest;
 use crate::event_loop::EventLoop;
@@ -6,8 +6,8 @@ use crate::settings::Settings;
 use pgweir_core::Request;
 
 impl EventLoop {
-    /// Does one thing. Where that leads to another `handle_*` call, its outbox is written before this returns, and
-    /// its requests stand in the core's queue behind those already there.
+    /// Carries out one request. If this leads to another `handle_*` call, that call's outbox is written before this
+    /// returns, and its requests are added to the core's queue.
     pub(crate) fn do_request(&mut self, request: Request) {
         match request {
             Request::Connect { server, endpoint } => self.connect(server, endpoint),
@@ -16,7 +16,7 @@ impl EventLoop {
             Request::Resume(id) => self.resume(id),
             Request::Log { level, text } => self.log.write(level, &text),
             Request::Reload { by } => {
-                // Log rotation moves the file away, then sends SIGHUP.
+                // Log rotation moves the file away and then sends SIGHUP.
                 self.log.reopen();
                 self.control.send(ControlRequest::Reload { by });
             }

@@ -1,9 +1,9 @@
-//! The settings that concern sockets, files and the log, taken from the configuration.
+//! The settings for sockets, files and the log, taken from the configuration.
 
 use pgweir_config::{Config, ListenAddress, UnixSocketDir};
 use std::time::Duration;
 
-/// What the runtime uses of the configuration.
+/// The part of the configuration that the runtime uses.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) listen: ListenSettings,
@@ -12,11 +12,11 @@ pub(crate) struct Settings {
     pub(crate) log: LogSettings,
     /// Path of the pid file; empty for none.
     pub(crate) pidfile: String,
-    /// System user to run as; empty to stay who we are.
+    /// The system user to run as; empty to keep the present one.
     pub(crate) user: String,
 }
 
-/// Where to listen; cannot change while running.
+/// Where to listen. This cannot change while running.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ListenSettings {
     pub(crate) addresses: Vec<ListenAddress>,
@@ -27,14 +27,14 @@ pub(crate) struct ListenSettings {
     pub(crate) unix_socket_dir: Option<String>,
     /// Access mode of the socket file.
     pub(crate) unix_socket_mode: u32,
-    /// Group of the socket file; empty for our own.
+    /// The group of the socket file; empty for the group of the process.
     pub(crate) unix_socket_group: String,
 }
 
 /// Options of TCP sockets; 0 leaves the system's value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct TcpSettings {
-    /// Seconds that the kernel holds an accepted connection back until its first bytes are there; 0 is off.
+    /// Seconds for which the kernel keeps a new connection back until its first bytes have come; 0 is off.
     pub(crate) defer_accept_seconds: u32,
     pub(crate) keepalive: bool,
     pub(crate) keepidle_seconds: u32,
@@ -44,14 +44,14 @@ pub(crate) struct TcpSettings {
     pub(crate) socket_buffer_bytes: usize,
 }
 
-/// How long answers of the resolver are believed.
+/// How long answers of the resolver are used.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DnsSettings {
     pub(crate) max_ttl: Duration,
     pub(crate) nxdomain_ttl: Duration,
 }
 
-/// Where log lines go.
+/// The destinations of log lines.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LogSettings {
     /// Path of the log file; empty for none.
@@ -59,7 +59,7 @@ pub(crate) struct LogSettings {
     pub(crate) syslog: bool,
     pub(crate) syslog_facility: String,
     pub(crate) syslog_ident: String,
-    /// Above 0: DEBUG lines too.
+    /// Above 0: DEBUG lines are written too.
     pub(crate) verbose: u32,
 }
 
@@ -111,7 +111,7 @@ impl Settings {
         }
     }
 
-    /// Takes over what can change while running; the rest needs a restart and stays.
+    /// Uses the new values of settings that can change while running. The others need a restart and keep their values.
     pub(crate) fn take_changeable(&mut self, new: Settings) {
         let Settings { tcp, dns, log, .. } = new;
         *self = Settings {

@@ -1,4 +1,4 @@
-//! Signals to commands.
+//! Turning signals into commands.
 
 use crate::inbox::{InboxSender, Message};
 use pgweir_core::Command;
@@ -13,11 +13,12 @@ pub enum Interrupt {
     /// As in PgBouncer: the first waits for servers (INT) or clients (TERM), the second ends at once.
     #[default]
     Graceful,
-    /// The first ends at once: nothing here outlives the process.
+    /// The first signal ends the process at once. For `pgweir try`, where nothing outlives the process.
     AtOnce,
 }
 
-/// Signals caught but not yet passed on. Caught from here on, so that one that comes during the start is not lost.
+/// Signals that were caught but not yet passed on. They are caught from this point on, so that a signal during the
+/// start is not lost.
 #[derive(Debug)]
 pub(crate) struct CaughtSignals(Signals);
 
@@ -29,7 +30,7 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
 }
 
 impl CaughtSignals {
-    /// Passes every signal on to the data plane, from a thread of its own.
+    /// Passes every signal on to the data plane, from its own thread.
     pub(crate) fn pass_on(mut self, interrupt: Interrupt, inbox: InboxSender) -> io::Result<()> {
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in self.0.forever() {
@@ -64,7 +65,7 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let (sender, inbox) = crate::inbox::inbox(poll.registry()).unwrap();
         let caught = catch().unwrap();
-        // Before anybody passes it on: it must not be lost.
+        // No thread passes signals on yet; this one must not be lost.
         signal_hook::low_level::raise(SIGUSR1).unwrap();
         caught.pass_on(Interrupt::Graceful, sender).unwrap();
         let message = inbox.recv_timeout(Duration::from_secs(10)).unwrap();

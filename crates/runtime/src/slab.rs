@@ -1,16 +1,16 @@
-//! Connections by the core's ids, and the driver's own things by ids of its own.
+//! Connections by the core's ids, and objects of the driver by its own ids.
 
 use crate::connection::Connection;
 use pgweir_core::ids::Slot;
 
-/// Open connections of one kind, at the place their id names.
+/// Open connections of one kind, each in the slot that its id names.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     places: Vec<Option<Connection>>,
 }
 
 impl Places {
-    /// The connection of this id; `None` when the id is dead.
+    /// The connection of this id; `None` if the id is no longer valid.
     #[inline]
     pub(crate) fn get(&mut self, slot: Slot) -> Option<&mut Connection> {
         match self.places.get_mut(slot.index as usize) {
@@ -19,7 +19,7 @@ impl Places {
         }
     }
 
-    /// Puts a connection where `slot` says. The place must be free: the core gives a place to one connection at a time.
+    /// Puts a connection into `slot`. The slot must be free: the core gives a slot to one connection at a time.
     pub(crate) fn insert(&mut self, slot: Slot, connection: Connection) {
         let index = slot.index as usize;
         if index >= self.places.len() {
@@ -29,7 +29,7 @@ impl Places {
         self.places[index] = Some(connection);
     }
 
-    /// Takes the connection of this id out.
+    /// Removes and returns the connection of this id.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Connection> {
         self.get(slot)?;
         self.places[slot.index as usize].take()
@@ -41,7 +41,7 @@ impl Places {
     }
 }
 
-/// Things the driver numbers itself: connections being closed, cancel requests on their way.
+/// Objects that the driver numbers itself: connections that are being closed, cancel requests under way.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
@@ -58,7 +58,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Stores `thing` and says under which id.
+    /// Stores `thing` and returns its id.
     pub(crate) fn insert(&mut self, thing: T) -> Slot {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
@@ -72,7 +72,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The thing of this id; `None` when it is gone.
+    /// The object of this id; `None` if it is gone.
     pub(crate) fn get(&mut self, slot: Slot) -> Option<&mut T> {
         match self.places.get_mut(slot.index as usize) {
             Some((generation, Some(thing))) if *generation == slot.generation => Some(thing),
@@ -80,7 +80,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes the thing of this id out.
+    /// Removes and returns the object of this id.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
         self.get(slot)?;
         let place = &mut self.places[slot.index as usize];
@@ -89,7 +89,7 @@ impl<T> Slab<T> {
         place.1.take()
     }
 
-    /// All of them.
+    /// All objects.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().filter_map(|place| place.1.as_ref())
     }

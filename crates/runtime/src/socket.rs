@@ -1,4 +1,4 @@
-//! Socket calls, with PostgreSQL's names for addresses.
+//! Socket calls, and addresses as the core names them.
 
 use crate::settings::TcpSettings;
 use pgweir_core::Address;
@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Every socket is non-blocking and not inherited by programs we start.
+/// Every socket is non-blocking, and programs that this process starts do not inherit it.
 pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// Where a socket is bound or connected to.
+/// An address to bind or connect a socket to.
 #[derive(Debug, Clone)]
 pub(crate) enum SocketAddress {
     Tcp(SocketAddr),
@@ -30,7 +30,7 @@ impl SocketAddress {
         Ok(SocketAddress::Unix(address))
     }
 
-    /// What a connected socket is connected to.
+    /// The address of the peer of a connected socket.
     pub(crate) fn of_peer(socket: impl AsFd) -> io::Result<Self> {
         let any = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
         Self::of(any).ok_or_else(|| io::Error::from(Errno::AFNOSUPPORT))
@@ -44,7 +44,7 @@ impl SocketAddress {
     }
 }
 
-/// The TCP address in `any`; for anything else, a Unix-domain socket of this port.
+/// The TCP address in `any`; for any other kind, a Unix-domain socket with this port.
 pub(crate) fn address_or_unix(any: Option<SocketAddrAny>, unix_port: u16) -> Address {
     match any.map(SocketAddr::try_from) {
         Some(Ok(address)) => Address::Tcp(plain_ipv4(address)),
@@ -52,17 +52,17 @@ pub(crate) fn address_or_unix(any: Option<SocketAddrAny>, unix_port: u16) -> Add
     }
 }
 
-/// An IPv4 client of an IPv6 socket appears under its IPv4 address, as PgBouncer shows it.
+/// Shows the IPv4 client of an IPv6 socket under its IPv4 address, as PgBouncer does.
 fn plain_ipv4(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Our end of a connected socket.
+/// The local address of a connected socket.
 pub(crate) fn local_address(socket: impl AsFd, unix_port: u16) -> Address {
     address_or_unix(rustix::net::getsockname(socket).ok(), unix_port)
 }
 
-/// An unconnected socket of the family of `address`, with the options of `tcp` where it is a TCP socket.
+/// An unconnected socket of the family of `address`. A TCP socket gets the options of `tcp`.
 pub(crate) fn open(address: &SocketAddress, tcp: &TcpSettings) -> rustix::io::Result<OwnedFd> {
     let family = match address {
         SocketAddress::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
@@ -76,7 +76,7 @@ pub(crate) fn open(address: &SocketAddress, tcp: &TcpSettings) -> rustix::io::Re
     Ok(socket)
 }
 
-/// Begins to connect; `INPROGRESS` where an event will tell.
+/// Begins to connect. `INPROGRESS` means that an event will report the outcome.
 pub(crate) fn connect(socket: impl AsFd, address: &SocketAddress) -> rustix::io::Result<()> {
     match address {
         SocketAddress::Tcp(address) => rustix::net::connect(socket, address),
@@ -84,7 +84,7 @@ pub(crate) fn connect(socket: impl AsFd, address: &SocketAddress) -> rustix::io:
     }
 }
 
-/// Binds a socket that will listen.
+/// Binds a socket, which will listen.
 pub(crate) fn bind(socket: impl AsFd, address: &SocketAddress) -> rustix::io::Result<()> {
     match address {
         SocketAddress::Tcp(address) => rustix::net::bind(socket, address),
@@ -105,7 +105,8 @@ pub(crate) fn error(socket: impl AsFd) -> Option<io::Error> {
     }
 }
 
-/// Options of PostgreSQL's and PgBouncer's TCP connections. On a listening socket the accepted ones inherit them.
+/// Sets the options of PostgreSQL's and PgBouncer's TCP connections. Accepted sockets inherit those of the listening
+/// one.
 pub(crate) fn set_tcp_options(socket: impl AsFd, tcp: &TcpSettings) -> rustix::io::Result<()> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;

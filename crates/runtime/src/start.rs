@@ -1,4 +1,4 @@
-//! From a command line to a running pooler, and to its end.
+//! The way from the command line to a running pooler, and to its end.
 
 use crate::accept::Accepting;
 use crate::configuration::{ConfigurationFile, log_line};
@@ -23,10 +23,10 @@ use pgweir_core::{LogLevel, Pooler, Surroundings, Time, WallClock};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Is told the places listened on.
+/// Called with the addresses that the pooler listens on.
 pub type OnReady = Box<dyn FnOnce(&[String])>;
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Default)]
 pub struct RunOptions {
     /// Path of the configuration file.
@@ -37,20 +37,20 @@ pub struct RunOptions {
     pub quiet: bool,
     /// `-v`: DEBUG lines.
     pub verbose: bool,
-    /// `-u`: run as this system user; goes before the setting.
+    /// `-u`: run as this system user; overrides the setting.
     pub user: Option<String>,
     /// `-R`: take over from a running process.
     pub reboot: bool,
-    /// What SIGINT and SIGTERM mean.
+    /// The effect of SIGINT and SIGTERM.
     pub interrupt: Interrupt,
     /// Called once clients can connect.
     pub on_ready: Option<OnReady>,
 }
 
-/// File descriptors of the process itself: standard streams, event loop, files, listening sockets.
+/// File descriptors that the process needs for itself: standard streams, event loop, files, listening sockets.
 const OWN_DESCRIPTORS: u64 = 20;
 
-/// Runs a pooler until it is told to end. Call it from the main thread, before there are others.
+/// Runs a pooler until it is told to end. Call it from the main thread, before there are other threads.
 pub fn run(options: RunOptions) -> Result<(), StartError> {
     if options.daemon && !daemon::is_second() {
         return daemon::start_second();
@@ -72,7 +72,7 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     }
     let outcome = start(options, file, config, settings, &mut log);
     if let Err(e) = &outcome {
-        // The caller says it on stderr.
+        // The caller prints the error on stderr.
         log.leave_stderr();
         log.write(LogLevel::Fatal, &e.to_string());
     }
@@ -91,7 +91,7 @@ fn start(
     if options.reboot {
         check_nobody_to_take_over_from(&settings, log)?;
     }
-    // Whoever sees our pid file or our sockets may send us signals.
+    // A process that sees the pid file or the sockets may send signals.
     let caught = signals::catch()?;
     let _pidfile = match settings.pidfile.as_str() {
         "" => None,
@@ -147,8 +147,8 @@ fn start(
     Ok(outcome?)
 }
 
-/// `-R`: PgBouncer takes sockets over from the process that listens. We start where there is none, and refuse where
-/// there is one.
+/// `-R`: PgBouncer takes over the sockets of the process that listens. pgweir starts if there is no such process, and
+/// fails if there is one.
 fn check_nobody_to_take_over_from(settings: &Settings, log: &mut Log) -> Result<(), StartError> {
     let Some(dir) = &settings.listen.unix_socket_dir else {
         return Ok(());
@@ -182,7 +182,8 @@ fn report_limits(log: &mut Log, config: &Config, open_files: OpenFiles) {
     }
 }
 
-/// Descriptors in use when every client is there and every pool of the users known by name is full.
+/// The number of descriptors in use when the number of clients is at its limit, and every pool of the users known by
+/// name is full.
 fn expected_descriptors(config: &Config) -> u64 {
     let users = config.auth_users.len().max(1) as u64;
     let pools = config.databases.values().chain(&config.autodb).map(|database| {
@@ -207,7 +208,7 @@ fn wall_clock() -> WallClock {
     }
 }
 
-/// Randomness of the operating system.
+/// Random bytes of the operating system.
 fn seed() -> Result<[u8; 32], StartError> {
     let mut seed = [0; 32];
     let mut filled = 0;

@@ -4,22 +4,22 @@ use pgweir_config::Problem;
 use std::io;
 use thiserror::Error;
 
-/// Every way in which starting, or running the event loop, fails.
+/// Every way in which starting, or running the event loop, can fail.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The configuration has errors; the warnings are among them.
+    /// The configuration has errors. The warnings are listed with them.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Configuration(Vec<Problem>),
     /// Running as root without a user to change to.
     #[error("pgweir should not run as root\n    hint: name an unprivileged user with -u USER or the setting user")]
     Root,
-    /// `-u` or the setting `user` names nobody.
+    /// `-u` or the setting `user` names no user of the system.
     #[error("no such system user: {user}")]
     UnknownUser {
         /// The name.
         user: String,
     },
-    /// Not allowed to become that user.
+    /// The process may not change to that user.
     #[error("could not change to user {user}: {source}\n    hint: only root can change the user")]
     ChangeUser {
         /// The name.
@@ -54,7 +54,7 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
-    /// The pid file names a process that lives.
+    /// The pid file names a process that is alive.
     #[error(
         "pidfile exists, another instance running? (process {pid}, {path})\n    hint: stop it first, or give this one a \
          pidfile of its own"
@@ -81,7 +81,7 @@ pub enum StartError {
         /// What the resolver said.
         source: io::Error,
     },
-    /// Somebody listens there already.
+    /// Another process listens there.
     #[error(
         "could not listen on {place}: it is in use\n    hint: is another pooler running? see who it is with \"ss -lntxp\", \
          or choose another listen_port"
@@ -90,7 +90,7 @@ pub enum StartError {
         /// Address and port, or the path of the socket.
         place: String,
     },
-    /// Listening failed otherwise.
+    /// Listening failed for another reason.
     #[error(
         "could not listen on {place}: {source}\n    hint: see the settings listen_addr, listen_port, unix_socket_dir"
     )]
@@ -103,7 +103,7 @@ pub enum StartError {
     /// No address and no Unix-domain socket.
     #[error("nowhere to listen on\n    hint: set listen_addr or unix_socket_dir")]
     NowhereToListen,
-    /// `-R` with a process to take over from.
+    /// `-R`, while a process listens that would have to be taken over from.
     #[error(
         "-R cannot take over from the process that listens on {place}\n    hint: to replace it without refusing \
          clients, set so_reuseport = 1 and unix_socket_dir of their own in both, start the new one, then send SIGTERM to \
@@ -116,13 +116,13 @@ pub enum StartError {
     /// The process could not be put into the background.
     #[error("could not start in the background: {0}")]
     Daemon(io::Error),
-    /// The process in the background ended before it was ready; it has said why.
+    /// The process in the background ended before it was ready. It has printed the reason.
     #[error("not started")]
     DaemonEnded {
         /// Its exit status.
         status: i32,
     },
-    /// A resource of the event loop could not be had, or waiting for events failed.
+    /// A resource of the event loop was not available, or waiting for events failed.
     #[error("event loop: {0}")]
     EventLoop(#[from] io::Error),
 }

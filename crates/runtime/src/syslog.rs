@@ -1,4 +1,5 @@
-//! The local syslog daemon, spoken to as syslog(3) does: one datagram per line to `/dev/log` (RFC 3164, section 5.4).
+//! The local syslog daemon. The protocol is that of syslog(3): one datagram for each line, to `/dev/log` (RFC 3164,
+//! section 5.4).
 
 use jiff::Zoned;
 use pgweir_core::LogLevel;
@@ -7,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 /// Where the daemon listens.
 const SOCKET: &str = "/dev/log";
 
-/// An identity at the daemon. Lines are lost while it cannot be reached, as with syslog(3).
+/// A connection to the daemon with its identity. Lines are lost while the daemon cannot be reached, as with syslog(3).
 #[derive(Debug)]
 pub(crate) struct Syslog {
     facility: u8,
@@ -24,7 +25,8 @@ impl Syslog {
         }
     }
 
-    /// Sends one line. The daemon may have been restarted since the last one, so a failure is tried once more.
+    /// Sends one line. The daemon may have been restarted since the last line, so after a failure it is tried once
+    /// more.
     pub(crate) fn send(&mut self, level: LogLevel, text: &str) {
         let packet = packet(self.facility, &self.ident, level, &Zoned::now(), text);
         for _ in 0..2 {
@@ -42,7 +44,7 @@ impl Syslog {
 fn connect() -> Option<UnixDatagram> {
     let socket = UnixDatagram::unbound().ok()?;
     socket.connect(SOCKET).ok()?;
-    // A full queue of the daemon must not hold up the pooler.
+    // A full queue of the daemon must not block the pooler.
     socket.set_nonblocking(true).ok()?;
     Some(socket)
 }
@@ -63,7 +65,7 @@ fn packet(facility: u8, ident: &str, level: LogLevel, at: &Zoned, text: &str) ->
     )
 }
 
-/// The number of a facility (RFC 3164, section 4.1.1); `daemon` for a name that is none.
+/// The number of a facility (RFC 3164, section 4.1.1); that of `daemon` for an unknown name.
 fn facility_number(name: &str) -> u8 {
     match name.to_ascii_lowercase().as_str() {
         "kern" => 0,

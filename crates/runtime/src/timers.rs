@@ -1,4 +1,4 @@
-//! The driver's own timers; all others are the core's.
+//! The timers of the driver. All other timers are the core's.
 
 use pgweir_core::ids::Slot;
 use pgweir_core::{ServerId, Time};
@@ -9,35 +9,35 @@ use std::time::Duration;
 /// Every timer of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A connection that the core has closed has had its time to take its output and go.
+    /// Ends the time that a connection has to take its last output after the core has closed it.
     Closing(Slot),
-    /// A cancel request that the server has neither taken nor refused.
+    /// Ends a cancel request that the server has neither taken nor refused.
     Cancel(Slot),
-    /// A Unix-domain socket had no room for another connection: try again.
+    /// Tries again to connect to a Unix-domain socket whose queue was full.
     ConnectAgain(ServerId),
-    /// The client being refused for want of file descriptors has had its time.
+    /// Ends the time for refusing a client for lack of file descriptors.
     Refusal,
-    /// No file descriptor could be had at all: look again whether there is one.
+    /// Looks again for a file descriptor, after none could be had.
     AcceptAgain,
 }
 
 impl Timer {
-    /// How long after it is set.
+    /// The time from setting a timer to its end.
     pub(crate) fn duration(self) -> Duration {
         match self {
-            // Long enough for a slow network to carry an error message, short enough not to pile up.
+            // Long enough for a slow network to carry an error message; short enough that connections do not pile up.
             Timer::Closing(_) => Duration::from_secs(5),
-            // The contract of Request::Cancel.
+            // As the documentation of Request::Cancel says.
             Timer::Cancel(_) => Duration::from_secs(10),
             Timer::ConnectAgain(_) => Duration::from_millis(20),
-            // A round trip for SSLRequest and one for the startup packet.
+            // One round trip for SSLRequest and one for the startup packet.
             Timer::Refusal => Duration::from_millis(250),
             Timer::AcceptAgain => Duration::from_millis(100),
         }
     }
 }
 
-/// Timers that are set. A timer whose subject is gone by then finds nobody under its id.
+/// Timers that are set. If the object of a timer is gone, its id finds nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     due: BinaryHeap<Reverse<(Time, Timer)>>,
@@ -48,12 +48,12 @@ impl Timers {
         self.due.push(Reverse((now + timer.duration(), timer)));
     }
 
-    /// When the first one is due.
+    /// When the next timer is due.
     pub(crate) fn next(&self) -> Option<Time> {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes one that is due.
+    /// Removes and returns a timer that is due.
     pub(crate) fn pop(&mut self, now: Time) -> Option<Timer> {
         if self.next()? > now {
             return None;

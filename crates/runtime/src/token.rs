@@ -1,4 +1,4 @@
-//! What an event of the poll is about.
+//! The subjects of poll events.
 
 use mio::Token;
 use pgweir_core::ConnectionId;
@@ -9,21 +9,21 @@ const _: () = assert!(
     "a connection id fits an event token only where a token has 64 bits"
 );
 
-/// Generations of the driver's own things have 24 bits: with the kind and the place they fit below bit 63.
+/// Generations of the driver's own objects have 24 bits, so that they fit below bit 63 together with kind and slot.
 pub(crate) const GENERATION_MASK: u32 = (1 << 24) - 1;
 
-/// Who an event is for.
+/// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// A client or server connection of the core; also a server whose socket is being opened.
+    /// A client or server connection of the core, or a server whose socket is being opened.
     Connection(ConnectionId),
     /// The inbox has messages.
     Inbox,
     /// Connections wait at the listening socket of this number.
     Listener(u32),
-    /// The connection that is being refused for want of file descriptors.
+    /// The connection that is being refused for lack of file descriptors.
     Refusal,
-    /// A connection that the core has closed and that still has output to take.
+    /// A connection that the core has closed and that still has output to send.
     Closing(Slot),
     /// The connection of a cancel request.
     Cancel(Slot),

@@ -1,11 +1,11 @@
-//! The bytes of a connection: a plain socket today, TLS records over one later.
+//! The bytes of a connection: a plain socket today, TLS records on a socket later.
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// An open, non-blocking connection. The core sees plaintext only; encryption is a variant of this type.
+/// An open, non-blocking connection. The core sees only plain text; encryption will be a variant of this type.
 #[derive(Debug)]
 pub(crate) enum Transport {
     /// A TCP or Unix-domain socket as it is.
@@ -15,20 +15,20 @@ pub(crate) enum Transport {
 /// Outcome of [`Transport::receive`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// So many bytes, at least one.
+    /// This many bytes were received, at least one.
     Bytes(usize),
-    /// Nothing there now; an event will tell when there is.
+    /// No bytes are there now. An event reports when there are.
     WouldBlock,
-    /// The peer closed the connection, or it broke: no byte will ever come again.
+    /// The peer closed the connection, or it broke: no more bytes will come.
     Closed,
 }
 
 /// Outcome of [`Transport::send`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// So many bytes were taken, all, some or none of them; where not all, an event will tell when there is room.
+    /// This many bytes were taken: all, some or none. If not all were taken, an event reports when there is room.
     Bytes(usize),
-    /// The connection is broken: no byte will ever be taken again.
+    /// The connection is broken: it will take no more bytes.
     Failed,
 }
 
@@ -47,7 +47,7 @@ impl Transport {
         }
     }
 
-    /// Takes what has arrived, at most what `into` holds; one system call.
+    /// Receives the bytes that have arrived, at most as many as `into` holds; one system call.
     #[inline]
     pub(crate) fn receive(&mut self, into: &mut [u8]) -> Received {
         debug_assert!(!into.is_empty());
@@ -64,7 +64,7 @@ impl Transport {
         }
     }
 
-    /// Whether the peer has closed or broken the connection and everything it sent before has been received.
+    /// Whether the peer has closed or broken the connection, and all its bytes have been received.
     pub(crate) fn is_at_end(&mut self) -> bool {
         match self {
             Transport::Plain(socket) => !matches!(
@@ -74,7 +74,7 @@ impl Transport {
         }
     }
 
-    /// Sends a prefix of `bytes`; one system call.
+    /// Sends the beginning of `bytes`; one system call.
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
         match self {
@@ -89,7 +89,7 @@ impl Transport {
         }
     }
 
-    /// Sends a prefix of the slices; one system call.
+    /// Sends the beginning of the slices; one system call.
     pub(crate) fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> Sent {
         match self {
             Transport::Plain(socket) => loop {

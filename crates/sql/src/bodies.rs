@@ -1,4 +1,4 @@
-//! What the source of a function may do to the session: the same judgement as of a statement's text.
+//! What the source of a function may do to the session. It is judged like the text of a statement.
 
 use crate::built_in::look_up;
 use crate::calls;
@@ -10,26 +10,26 @@ use crate::scan::effects;
 use crate::settings::{Argument, set_config_arguments};
 use crate::verbs::effects_of_verb;
 
-/// What a function is written in.
+/// The language of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     /// SQL: a text of statements.
     Sql,
-    /// SQL: the whole CREATE FUNCTION of one with BEGIN ATOMIC or RETURN.
+    /// SQL: the whole CREATE FUNCTION statement of a function with BEGIN ATOMIC or RETURN.
     SqlStandard,
     /// PL/pgSQL.
     Plpgsql,
-    /// `internal`: the name of a function of the server's own.
+    /// `internal`: the body is the name of a function built into the server.
     Internal,
 }
 
-/// Statements of PL/pgSQL's own that end with the word behind which another statement begins.
+/// Words of PL/pgSQL after which another statement begins without a semicolon before it.
 const OPENING: [&str; 8] = ["begin", "then", "else", "loop", "declare", "exception", "do", "atomic"];
 
-/// A body is read so many times at most.
+/// At most this many times the length of a body is read.
 const PARTS_READ_MAX: usize = 16;
 
-/// Commands that do what they do at the top.
+/// Commands that have the same effect in a body as at the top level.
 const COMMANDS: [&str; 24] = [
     "set",
     "reset",
@@ -57,31 +57,32 @@ const COMMANDS: [&str; 24] = [
     "import",
 ];
 
-/// What only asks: it matters where a transaction begins, and that is seen of statements alone.
+/// Effects that only ask. They matter at the beginning of a transaction, and there only statements are looked at.
 const ASKS: Effects = Effects::TEMPORARY_SCHEMA.union(Effects::CURRENT_SETTING);
 
-/// What the source of a routine tells.
+/// What the source of a routine shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Body {
     /// What running it may do to the session beyond its transaction; [`Effects::PASSES`] where `passes` is not 0.
     pub effects: Effects,
-    /// Its parameters whose value is the name of a setting that it makes: bit 0 is the first.
+    /// Its parameters whose values become the names of settings: bit 0 is the first parameter.
     pub passes: u64,
 }
 
-/// Judges a body; `parameters` are the names of what it is given, in order, as far as they have names. Dynamic SQL is code
-/// of which nothing is known, but for the names in its constants. What other routines do that it calls is not known here.
+/// Judges a body. `parameters` are the names of its parameters, in order, as far as they have names. Dynamic SQL counts
+/// as unread code, except for the names in its constants. The effects of other routines that the body calls are not
+/// included.
 pub fn judge_body(language: Language, body: &[u8], parameters: &[&[u8]]) -> Body {
     let found = names::search(body);
     let readable = match language {
-        // A name in C, often another than that in SQL.
+        // The name in C is often not the name in SQL.
         Language::Internal => return plain(found.public().without(ASKS) | internal(body)),
         // Queries only.
         Language::SqlStandard => found.public(),
         Language::Sql => effects(body),
         Language::Plpgsql => effects_of_plpgsql(body),
     };
-    // Of a statement that nobody knows it may be one of a later PostgreSQL.
+    // A statement that the parser does not know may be one of a later PostgreSQL.
     let unread = readable.contains(Effects::ALL) || readable.contains(calls::UNREAD);
     let dynamic = dynamic(language, body);
     let readable = if readable.contains(Effects::ALL) {
@@ -123,7 +124,7 @@ pub(crate) fn body_effects(language: Language, body: &[u8]) -> Effects {
     }
 }
 
-/// Functions in C that run SQL are not called by other names than in SQL.
+/// A function in C that runs SQL has the same name in C as in SQL.
 fn internal(name: &[u8]) -> Effects {
     let name = name.trim_ascii();
     let runs = name.windows(6).any(|part| part == b"to_xml")
@@ -137,7 +138,7 @@ fn internal(name: &[u8]) -> Effects {
     }
 }
 
-/// What the functions do that a body calls, under either reading of its strings.
+/// The effects of the functions that a body calls, under both readings of its strings.
 fn calls_of(body: &[u8]) -> Effects {
     let effects = calls::effects(body, false);
     match body.contains(&b'\\') {
@@ -146,8 +147,8 @@ fn calls_of(body: &[u8]) -> Effects {
     }
 }
 
-/// EXECUTE; FOR .. IN EXECUTE, OPEN .. FOR EXECUTE, RETURN QUERY EXECUTE. Of a lone constant it is known what runs: its
-/// effects; `None` of anything else, and of what cannot be read.
+/// The effects of EXECUTE, FOR .. IN EXECUTE, OPEN .. FOR EXECUTE and RETURN QUERY EXECUTE. If each of them executes a
+/// single constant, these are the effects of the constants; otherwise, and for a body that cannot be read, `None`.
 fn dynamic(language: Language, body: &[u8]) -> Option<Effects> {
     let mut found = Effects::NONE;
     let mut lexer = Lexer::new(body);
@@ -161,7 +162,7 @@ fn dynamic(language: Language, body: &[u8]) -> Option<Effects> {
             let ends = lexer
                 .peek()
                 .is_some_and(|t| t == Token::Byte(b';') || ["into", "using", "loop"].iter().any(|word| t.is(word)));
-            // Escapes and doubled quotes: it may be another text than it looks like.
+            // With escapes or doubled quotes, the text may differ from its spelling.
             let plain = !text.is_empty() && !text.contains(&b'\\') && !text.contains(&b'\'');
             let of_text = effects(text);
             if !ends || !plain || of_text.contains(Effects::ALL) {
@@ -173,7 +174,7 @@ fn dynamic(language: Language, body: &[u8]) -> Option<Effects> {
     Some(found.without(Effects::ROUTINES))
 }
 
-/// Parameters that name settings; `None` where a name of a setting cannot be told even by who calls.
+/// Parameters that name settings; `None` if even the caller cannot tell the name of some setting.
 fn passes(body: &[u8], parameters: &[&[u8]]) -> Option<u64> {
     let mut passes = 0;
     let mut names: Vec<Box<[u8]>> = Vec::new();
@@ -186,7 +187,7 @@ fn passes(body: &[u8], parameters: &[&[u8]]) -> Option<u64> {
         }
     }
     for name in &names {
-        // Who assigns to it, declares it again or has a column of its name makes another name of it.
+        // An assignment, a second declaration or a column of the same name may change the name's value.
         let mut used = 0;
         for token in Lexer::new(body) {
             used += usize::from(token.identifier().is_some_and(|n| n == *name));
@@ -216,8 +217,8 @@ fn effects_of_plpgsql(body: &[u8]) -> Effects {
     effects.public()
 }
 
-/// Calls `look` with every part of a PL/pgSQL body that may be one of [`COMMANDS`], up to its semicolon. Parts begin within
-/// parts (THEN stands in CASE, too); `false` where that would be more than [`PARTS_READ_MAX`] times the body.
+/// Calls `look` with every part of a PL/pgSQL body that may be one of [`COMMANDS`], up to its semicolon. A part may
+/// begin within another (THEN is also in CASE). `false` if this would read more than [`PARTS_READ_MAX`] times the body.
 fn each_command(body: &[u8], mut look: impl FnMut(&[u8])) -> bool {
     let mut lexer = Lexer::new(body);
     let mut begins = true;
@@ -241,7 +242,7 @@ fn each_command(body: &[u8], mut look: impl FnMut(&[u8])) -> bool {
             bytes_left = left;
             look(&body[start..end]);
         }
-        // `<<label>>` stands in front of a statement.
+        // `<<label>>` comes before a statement.
         begins = OPENING.iter().any(|word| token.is(word)) || matches!(token, Token::Byte(b';' | b'<' | b'>'));
     }
 }
@@ -317,7 +318,7 @@ mod tests {
                 ("begin raise 'open", calls::UNREAD),
             ],
         );
-        // Time that grows with the square of a body's length.
+        // Guards against a running time that grows with the square of the body's length.
         let body = format!("begin {} end", "then select 1 ".repeat(20_000));
         assert_eq!(body_effects(Language::Plpgsql, body.as_bytes()), calls::UNREAD);
     }

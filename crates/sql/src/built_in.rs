@@ -1,13 +1,13 @@
-//! What a name in front of a parenthesis is, as far as PostgreSQL itself knows it.
+//! What PostgreSQL's own lists say of a name before a parenthesis.
 
 use crate::harmless_names::{DOUBTFUL, FUNCTIONS, KEY_WORDS};
 
-/// A word of PostgreSQL's own: a set of the three.
+/// What PostgreSQL knows a word as: a set of the three kinds below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known(u16);
 
 impl Known {
-    /// Neither a function of PostgreSQL's own nor a word of the grammar.
+    /// Neither one of PostgreSQL's own functions nor a word of the grammar.
     pub(crate) const NOTHING: Known = Known(0);
     const HARMLESS: Known = Known(1 << 12);
     const DOUBTFUL: Known = Known(1 << 13);
@@ -32,23 +32,23 @@ impl Known {
 /// Slots of the table; less than half of them are in use.
 const SLOTS: usize = 8192;
 
-/// Bits of a slot that are the number of its word, from 1; the others say what it is.
+/// The bits of a slot that hold the number of its word, counted from 1. The other bits say what the word is.
 const NUMBER: u16 = (1 << 12) - 1;
 
-/// Words by their hash, each in the first free slot from there.
+/// Words by their hash. Each is in the first free slot from its hash on.
 struct Table {
     slots: [u16; SLOTS],
 }
 
 static TABLE: Table = Table::new();
 
-/// What this word is, in whatever case it is written.
+/// What this word is, in upper or lower case.
 #[inline]
 pub(crate) fn look_up(word: &[u8]) -> Known {
     look_up_by(word, hash_of(word))
 }
 
-/// The word at the end of a text, what precedes it, and what it is.
+/// The last word of a text, the text before it, and what the word is.
 #[inline]
 pub(crate) fn last_word(text: &[u8]) -> (&[u8], &[u8], Known) {
     let mut start = text.len();
@@ -95,7 +95,7 @@ fn look_up_by(word: &[u8], hash: u32) -> Known {
 
 const HASH_START: u32 = 0x811c_9dc5;
 
-/// FNV-1a of the letters, folded, from the last to the first.
+/// FNV-1a of the letters in lower case, from the last to the first.
 const fn hash_of(word: &[u8]) -> u32 {
     let mut hash = HASH_START;
     let mut at = word.len();

@@ -1,8 +1,9 @@
 //! The functions that a text calls by name.
 //!
-//! Harmless must be proven: in front of a parenthesis stands a word of the grammar, a function of PostgreSQL's own that is
-//! on the list of the harmless ([`crate::harmless_names`]) or has effects that are known ([`crate::names`]), the name of
-//! what a list of columns belongs to, or something else. The last is for the catalog of the database to judge.
+//! A call must be proven harmless. The word before a parenthesis is one of: a word of the grammar; one of PostgreSQL's
+//! own functions that is on the list of harmless ones ([`crate::harmless_names`]) or has known effects
+//! ([`crate::names`]); the name that a list of columns belongs to; something else. The catalog of the database judges
+//! the last kind.
 
 use crate::built_in::{Known, is_word_byte, last_word, look_up};
 use crate::effects::Effects;
@@ -10,10 +11,10 @@ use crate::lexer::{Lexer, Token};
 use crate::names;
 use memchr::{memchr_iter, memmem, memrchr};
 
-/// What code may do of which nothing is known. What it seeds and whose settings it makes no server tells afterwards.
+/// The effects of unread code. No server can tell afterwards which seed and which custom settings it has made.
 pub const UNREAD: Effects = Effects::CODE.union(Effects::UNTOLD).union(Effects::SEED);
 
-/// Words behind which the name of something else than a function stands, at a list of columns, arguments or options.
+/// Words before a name that is not a function's, although a parenthesis with columns, arguments or options follows.
 const NAMING: [&str; 24] = [
     "into",
     "as",
@@ -41,22 +42,22 @@ const NAMING: [&str; 24] = [
     "prepare",
 ];
 
-/// The same in a statement that begins with CREATE.
+/// Further such words in a statement that begins with CREATE.
 const NAMING_IN_CREATE: [&str; 2] = ["on", "using"];
 
-/// What a WITH query begins with, behind its parenthesis.
+/// The words that can follow the parenthesis of a WITH query.
 const QUERIES: [&str; 8] = [
     "select", "values", "insert", "update", "delete", "merge", "table", "with",
 ];
 
-/// Whether each parenthesis of this text stands behind what surely calls nothing that does harm: a quick look from each
-/// backwards. There is no `U&"` in the text. `false` means nothing.
+/// Whether the word before each parenthesis of this text is surely harmless. This is a quick look backwards from each
+/// parenthesis. The text contains no `U&"`. `false` proves nothing.
 pub(crate) fn surely_harmless(text: &[u8]) -> bool {
     memchr_iter(b'(', text).all(|at| {
         let (before, lines) = without_space(&text[..at]);
         let harmless = match before.last() {
             Some(b'"') => behind_into(before),
-            // The end of a comment, and white space that only some versions know.
+            // The end of a comment, or white space that only some versions know.
             Some(b'/' | 0x0b) => false,
             Some(b) if is_word_byte(*b) => {
                 let (rest, _, known) = last_word(before);
@@ -73,14 +74,14 @@ pub(crate) fn surely_harmless(text: &[u8]) -> bool {
             }
             _ => true,
         };
-        // Behind a line break the word may be the end of a comment.
+        // After a line break, the word may be the end of a comment.
         harmless && (!lines || memmem::find(&text[..at], b"--").is_none())
     })
 }
 
-/// Whether a name that ends here stands behind INTO.
+/// Whether the name that ends here follows INTO.
 fn behind_into(mut before: &[u8]) -> bool {
-    // A dollar sign may end a string, which INTO stands in.
+    // A dollar sign may end a string that contains this INTO.
     if before.contains(&b'$') {
         return false;
     }
@@ -93,7 +94,7 @@ fn behind_into(mut before: &[u8]) -> bool {
         } else {
             last_word(before).0
         };
-        // No name stands there, or a number in front of one.
+        // No name is there, or a digit comes before it.
         if before[rest.len()..].first().is_none_or(u8::is_ascii_digit) {
             return false;
         }
@@ -106,7 +107,7 @@ fn behind_into(mut before: &[u8]) -> bool {
     }
 }
 
-/// A text without the white space at its end, and whether there were line breaks in that.
+/// A text without its trailing white space, and whether that contained line breaks.
 fn without_space(text: &[u8]) -> (&[u8], bool) {
     let mut end = text.len();
     let mut lines = false;
@@ -117,8 +118,8 @@ fn without_space(text: &[u8]) -> (&[u8], bool) {
     (&text[..end], lines)
 }
 
-/// What a function of PostgreSQL's own does to the session that calls it, with arguments that nobody sees; that it draws
-/// from sequences, or asks for something, is left out.
+/// The effects of one of PostgreSQL's own functions on the session of its caller, for unknown arguments. Whether it
+/// calls nextval(), or only asks for something, is left out.
 pub fn effects_of_own(name: &[u8]) -> Effects {
     let found = names::search(name).public();
     let known = look_up(name);
@@ -133,28 +134,28 @@ pub fn effects_of_own(name: &[u8]) -> Effects {
     }
 }
 
-/// What a name stands behind.
+/// What comes before a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Front {
-    /// What makes it the name of something else than a function.
+    /// A word that shows that the name is not a function's.
     Naming,
-    /// A comma: of a list of expressions, or of WITH queries.
+    /// A comma in a list of expressions or of WITH queries.
     Comma,
     Other,
 }
 
-/// A call of something that is no function of PostgreSQL's own, as far as the text shows.
+/// A call of something that is not one of PostgreSQL's own functions, as far as the text shows.
 pub(crate) struct Foreign<'a> {
-    /// As the catalog would hold it; `None` where its letters are escapes.
+    /// The name as the catalog holds it; `None` if it is written with escapes.
     pub(crate) name: Option<Box<[u8]>>,
-    /// Behind the opening parenthesis.
+    /// The text after the opening parenthesis.
     pub(crate) arguments: Lexer<'a>,
-    /// Whether it must be a function: no list of columns can stand here.
+    /// Whether it must be a function, because no list of columns can stand here.
     pub(crate) is_call: bool,
 }
 
-/// What the functions of PostgreSQL's own that a text calls may do, their names in [`crate::names`] excepted, and
-/// [`Effects::ROUTINES`] where it calls others.
+/// The effects of PostgreSQL's own functions that a text calls, except those named in [`crate::names`]; and
+/// [`Effects::ROUTINES`] if the text calls other functions.
 pub(crate) fn effects(text: &[u8], backslashes: bool) -> Effects {
     let mut effects = Effects::NONE;
     each_foreign(text, backslashes, |doubtful, foreign| {
@@ -167,15 +168,15 @@ pub(crate) fn effects(text: &[u8], backslashes: bool) -> Effects {
     effects
 }
 
-/// Calls `look` with every name in front of a parenthesis that is neither a word of the grammar nor a harmless function of
-/// PostgreSQL's own, and with whether it is a doubtful one.
+/// Calls `look` with every name before a parenthesis that is neither a word of the grammar nor a harmless function of
+/// PostgreSQL's own. The first argument says whether the name is doubtful.
 pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl FnMut(bool, Foreign<'a>)) {
     let mut lexer = Lexer::with_backslashes(text, backslashes);
     let creates = lexer.peek().is_some_and(|t| t.is("create"));
     let mut last = Token::Number;
     let mut before_last = Token::Number;
     let mut front = Front::Other;
-    // Schema and name, with what they stand behind.
+    // Schema and name, with the token before each.
     let mut schema = None;
     let mut name: Option<Token<'a>> = None;
     let mut dotted = false;
@@ -220,7 +221,7 @@ pub(crate) fn each_foreign<'a>(text: &'a [u8], backslashes: bool, mut look: impl
     }
 }
 
-/// `None` for a word of the grammar and a harmless function; else whether it is a doubtful one, and its name.
+/// `None` for a word of the grammar and a harmless function; otherwise whether the name is doubtful, and the name.
 fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Box<[u8]>>)> {
     if name == Token::UnicodeQuoted || schema == Some(Token::UnicodeQuoted) {
         return Some((true, None));
@@ -232,7 +233,7 @@ fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Bo
     };
     let identifier = name.identifier()?;
     let known = match name {
-        // Quoted letters are not folded.
+        // Quoted letters keep their case.
         Token::Quoted(_) if identifier.iter().any(u8::is_ascii_uppercase) => Known::NOTHING,
         _ => look_up(&identifier),
     };
@@ -246,7 +247,7 @@ fn judged(schema: Option<Token<'_>>, name: Token<'_>) -> Option<(bool, Option<Bo
 fn front_of(last: Token<'_>, before_last: Token<'_>, creates: bool) -> Front {
     match last {
         Token::Byte(b',') => Front::Comma,
-        // A cast to a type with modifiers, an alias.
+        // A cast to a type with modifiers, or an alias.
         Token::Byte(b':') if before_last == Token::Byte(b':') => Front::Naming,
         Token::Byte(b')' | b']') | Token::Quoted(_) | Token::UnicodeQuoted => Front::Naming,
         Token::Word(word) => {
@@ -261,12 +262,12 @@ fn front_of(last: Token<'_>, before_last: Token<'_>, creates: bool) -> Front {
     }
 }
 
-/// Words of PL/pgSQL, and none of SQL, behind which an expression stands.
+/// Words of PL/pgSQL that SQL does not have, and that an expression follows.
 const CODE_WORDS: [&str; 10] = [
     "perform", "elsif", "elseif", "while", "assert", "raise", "exit", "slice", "reverse", "strict",
 ];
 
-/// Whether this, behind a parenthesis, is the list of columns of a WITH query: `a, b) AS (SELECT`.
+/// Whether the text after a parenthesis is the list of columns of a WITH query: `a, b) AS (SELECT`.
 fn is_query_s(mut lexer: Lexer<'_>) -> bool {
     loop {
         match lexer.next() {
@@ -287,7 +288,7 @@ fn is_query_s(mut lexer: Lexer<'_>) -> bool {
             .is_some_and(|t| t == Token::Byte(b'(') || QUERIES.iter().any(|q| t.is(q)))
 }
 
-/// Names of the routines that a text surely calls, as the catalog would hold them, each once.
+/// The names of the routines that a text surely calls, as the catalog holds them, each once.
 pub fn called(text: &[u8]) -> Vec<Box<[u8]>> {
     let mut names = Vec::new();
     for backslashes in [false, true] {
@@ -339,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Guards against a call that was taken for the columns behind INTO.
+    /// Guards against a call that was taken for the list of columns after INTO.
     #[test]
     fn an_into_in_a_dollar_quoted_string_is_none() {
         for text in ["$a$)into $a$query_to_xml(", "select $$ into $$query_to_xml('')"] {
@@ -421,7 +422,7 @@ mod tests {
         assert_eq!(named, [b"f"[..].into(), b"G"[..].into()]);
     }
 
-    /// White space, comments and quotes, wherever they may stand in a call.
+    /// White space, comments and quotes, wherever a call may contain them.
     fn between() -> impl Strategy<Value = String> {
         prop::sample::select(vec![
             "",
@@ -438,7 +439,7 @@ mod tests {
     }
 
     proptest! {
-        /// A call that slips through is state that is lost.
+        /// If a call is missed, its session state is lost.
         #[test]
         fn no_call_slips_through(
             front in prop::sample::select(vec![
@@ -455,7 +456,7 @@ mod tests {
             prop_assert!(of(&text).intersects(UNREAD | Effects::ROUTINES), "{}", text);
         }
 
-        /// The quick look and the long one agree.
+        /// The quick look finds nothing harmless that the full reading does not.
         #[test]
         fn the_quick_look_lets_nothing_through(text in "(select |into |f|abs|\\(|\\)|\"|'| |\n|--|/\\*|\\*/|\\.|,|1|query_to_xml|\\$a\\$){0,16}") {
             if surely_harmless(text.as_bytes()) {

@@ -1,19 +1,19 @@
-//! A text too long to keep, without its constants: what it does is read from the rest.
+//! The text of a statement that is too long to keep, without its constants. Its effects are read from the rest.
 //!
-//! Long texts are long by their constants, as a rule: rows of an INSERT. Each constant becomes [`CONSTANT`], constants in a
-//! row become one, and rows of constants one row. What is left does at least what the whole does, as far as
-//! [`crate::effects`] and [`crate::KnownNames`] tell, but that texts in constants are lost: functions that run such texts
-//! may do anything anyway.
+//! A long text usually consists mostly of constants: the rows of an INSERT. Each constant becomes [`CONSTANT`], several
+//! constants in a list become one, and several rows become one. The condensed text has at least the effects of the
+//! whole text, as far as [`crate::effects`] and [`crate::KnownNames`] can tell. The one exception are texts inside
+//! constants: these are lost, but functions that run them may do anything anyway.
 
 use crate::built_in::is_word_byte;
 
-/// The longest text that is left of a long one, bytes; of a longer one nothing is known.
+/// The longest condensed text, bytes. If it would be longer, nothing is known of the text.
 pub const CONDENSED_BYTES_MAX: usize = 64 * 1024;
 
-/// Stands for any constant. It has an escape, so that nobody takes it for a name.
+/// Replaces any constant. It contains an escape, so that it is never taken for a name.
 const CONSTANT: &[u8] = br"e'\\'";
 
-/// What comes in a row as one.
+/// Two constants in a list, which become one.
 const TWO: &[u8] = br"e'\\',e'\\'";
 const TWO_ROWS: &[u8] = br"(e'\\'),(e'\\')";
 
@@ -25,35 +25,35 @@ const CONSTANT_WORDS: [&[u8]; 4] = [b"null", b"true", b"false", b"default"];
 enum Place {
     /// Between tokens.
     Between,
-    /// In a word, number or parameter, which began here in what is left.
+    /// In a word, number or parameter, which begins at this offset of the condensed text.
     Word(usize),
     /// In a string constant; whether backslashes escape.
     Text(bool),
-    /// Behind a backslash in one.
+    /// After a backslash in a string constant.
     Escaped,
-    /// Behind a backslash in a plain one: whether it escapes, a setting of the session decides.
+    /// After a backslash in a plain string constant: a setting of the session decides whether it escapes.
     Backslash,
-    /// Behind a quote in one: it ends, or goes on if another quote follows.
+    /// After a quote in a string constant: the constant ends, or another quote follows and it goes on.
     Quote(bool),
     /// In a quoted identifier.
     Quoted,
-    /// Behind a minus sign.
+    /// After a minus sign.
     Minus,
     LineComment,
-    /// Behind a slash.
+    /// After a slash.
     Slash,
-    /// In a block comment so deep, and behind this byte.
+    /// In a block comment of this depth, after this byte.
     Block(u32, u8),
 }
 
-/// A long text on its way to be condensed.
+/// A long text that is being condensed.
 #[derive(Debug)]
 pub struct Condensed {
     left: Vec<u8>,
     place: Place,
-    /// What is left cannot be told, or is too long.
+    /// The condensed text cannot be made, or is too long.
     lost: bool,
-    /// A constant with escapes has ended, and goes on if a quote is next.
+    /// A constant with escapes has ended. It goes on if the next token is a quote.
     escaped_before: bool,
 }
 
@@ -80,7 +80,7 @@ impl Condensed {
         }
     }
 
-    /// What is left at the end of the text; `None` where that cannot be told.
+    /// The condensed text; `None` if it could not be made.
     pub fn finish(mut self) -> Option<Vec<u8>> {
         self.feed(b"\n");
         (!self.lost && self.place == Place::Between).then_some(self.left)
@@ -139,7 +139,7 @@ impl Condensed {
         };
     }
 
-    /// A byte behind a whole token.
+    /// Handles a byte that follows a whole token.
     fn between(&mut self, byte: u8) -> Place {
         // The message ends with a zero byte.
         let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0c | 0);
@@ -147,14 +147,14 @@ impl Condensed {
         self.escaped_before &= space;
         match byte {
             b'\'' => {
-                // A constant with escapes goes on in the next line.
+                // A constant with escapes may go on in the next line.
                 self.lost |= escaped_before;
                 return Place::Text(false);
             }
-            // Dollar quotes are not worth following.
+            // Dollar quotes are too rare to be followed.
             b'$' => self.lost = true,
             b'"' => {
-                // U&"..": any name may hide.
+                // U&"..": it may stand for any name.
                 self.lost |= self.left.ends_with(b"&");
                 self.left.push(byte);
                 return Place::Quoted;
@@ -184,7 +184,7 @@ impl Condensed {
         }
     }
 
-    /// `e'`, `x'`, `u&'`: a constant; the word was its prefix.
+    /// `e'`, `x'`, `u&'`: the word was the prefix of a constant.
     fn prefixed(&mut self, start: usize, byte: u8) -> Place {
         match (self.left[start..].to_ascii_lowercase().as_slice(), byte) {
             (b"e", b'\'') => {
@@ -219,7 +219,7 @@ impl Condensed {
     }
 
     fn constant(&mut self) {
-        // The sign of a number is a part of it.
+        // The sign of a number is part of it.
         let before = self.left.trim_ascii_end();
         if let Some(rest) = before
             .strip_suffix(b"-")
@@ -282,7 +282,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a text does must not be lost with its constants.
+        /// The effects of a text must not be lost with its constants.
         #[test]
         fn what_is_left_does_what_the_whole_does(
             parts in prop::collection::vec(prop::sample::select(vec![

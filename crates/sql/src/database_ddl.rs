@@ -1,12 +1,13 @@
 //! Statements that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE .. TEMPLATE.
 
-/// The longest statement that is looked at, bytes.
+/// The longest statement that is read, bytes.
 const STATEMENT_BYTES_MAX: usize = 2048;
 
-/// The database that CREATE DATABASE copies where it names none.
+/// The database that CREATE DATABASE copies if it names none.
 const DEFAULT_TEMPLATE: &[u8] = b"template1";
 
-/// Whether a text may be one of these statements: by its first letter, and the one with which DATABASE would begin.
+/// Whether a text may be one of these statements. Only its first letter, and the letter at which DATABASE would begin,
+/// are read.
 #[inline]
 pub fn may_need_database_alone(text: &[u8]) -> bool {
     let verb_bytes = match text.first() {
@@ -53,7 +54,7 @@ pub fn database_needed_alone(text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Names and words of a statement, folded as PostgreSQL folds them; `=` and what else stands between is left out.
+/// Names and words of a statement, folded as PostgreSQL folds them; `=` and other bytes between them are left out.
 struct Words<'a> {
     rest: &'a [u8],
 }

@@ -1,14 +1,14 @@
-//! Statements that make, change or drop what runs code: functions, triggers, views, extensions.
+//! Statements that make, change or drop objects that run code: functions, triggers, views, extensions.
 //!
-//! The words of the whole text are looked at, those of constants included: the body of a function is one.
+//! All words of a text are looked at, also those in constants, because the body of a function is a constant.
 
 use crate::effects::Effects;
 use crate::known_names::words;
 
-/// What such a statement begins with, at the top or in a body.
+/// The first words of such statements, at the top level or in a body.
 const VERBS: [&str; 3] = ["create", "alter", "drop"];
 
-/// What brings code into the database.
+/// Kinds of objects that bring code into the database.
 const CODE_KINDS: [&str; 13] = [
     "function",
     "procedure",
@@ -25,10 +25,10 @@ const CODE_KINDS: [&str; 13] = [
     "language",
 ];
 
-/// What may have code attached to it.
+/// Kinds of objects that code can be attached to.
 const TABLE_KINDS: [&str; 4] = ["table", "type", "index", "schema"];
 
-/// Words without which code does nothing to the session, but for those that [`crate::names`] knows.
+/// Without one of these words, or of the names in [`crate::names`], code does nothing to the session.
 const SUSPICIOUS: [&str; 15] = [
     "set",
     "reset",
@@ -47,16 +47,16 @@ const SUSPICIOUS: [&str; 15] = [
     "extension",
 ];
 
-/// What names may bring about, temporary objects excepted: a name in `pg_temp` runs nothing.
+/// The effects that a name may have, except temporary objects: a name in `pg_temp` runs nothing.
 const STATE: Effects = Effects::SETTINGS
     .union(Effects::LOCKS)
     .union(Effects::SEED)
     .union(Effects::SERVER_BOUND);
 
-/// Languages whose code is read.
+/// Languages whose source is read.
 const READ: [&str; 3] = ["sql", "plpgsql", "internal"];
 
-/// What the words of a text say.
+/// What the words of a text show.
 #[derive(Debug, Default)]
 struct Words {
     verb: bool,
@@ -84,12 +84,12 @@ fn look(text: &[u8]) -> Words {
     seen
 }
 
-/// [`Effects::DEFINES`] where what is made may do something to the session, and [`Effects::NATIVE`] where it is code in C.
-/// `found` are the names found in the text.
+/// [`Effects::DEFINES`] if the object that the text makes may do something to the session; [`Effects::NATIVE`] if it is
+/// a function in C. `found` are the names found in the text.
 pub(crate) fn effects(text: &[u8], found: Effects) -> Effects {
     let seen = look(text);
     let mut effects = Effects::NONE;
-    // Names are what a default or a check of a table may run.
+    // A default or a check of a table may run the functions with these names.
     let named = found.intersects(STATE);
     if seen.verb && (seen.code && seen.suspicious || (seen.code || seen.table) && named) {
         effects |= Effects::DEFINES;
@@ -100,7 +100,7 @@ pub(crate) fn effects(text: &[u8], found: Effects) -> Effects {
     effects
 }
 
-/// [`Effects::DEFINES`] where a body makes what runs code; tables made by it do not count.
+/// [`Effects::DEFINES`] if a body makes objects that run code. Tables that it makes do not count.
 pub(crate) fn effects_of_body(body: &[u8]) -> Effects {
     let seen = look(body);
     if seen.verb && seen.code {
@@ -110,8 +110,8 @@ pub(crate) fn effects_of_body(body: &[u8]) -> Effects {
     }
 }
 
-/// Whether a text may make, change or drop something that runs code or has code attached: what it mentions may then go
-/// under another name, or be run by something else.
+/// Whether a text may make, change or drop an object that runs code or has code attached. Afterwards the objects that
+/// it names may have another name, or may be run by another object.
 pub fn is_definition(text: &[u8]) -> bool {
     let seen = look(text);
     seen.verb && (seen.code || seen.table)

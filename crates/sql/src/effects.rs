@@ -5,71 +5,73 @@ use std::ops::{BitOr, BitOrAssign};
 
 /// What a text may do to the session beyond its transaction: a set of bits, empty for ordinary statements.
 ///
-/// A bit means *may*: one too many costs the pooler a probe, one too few costs the client its session.
+/// A bit means *may*: one bit too many costs the pooler a probe, a missing bit costs the client its session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Effects(u32);
 
 impl Effects {
     /// Nothing that outlives the transaction.
     pub const NONE: Effects = Effects(0);
-    /// A setting of the session may change: SET, RESET, `set_config()`, DISCARD ALL. Neither SET LOCAL nor the SET of other
-    /// statements (UPDATE, ALTER, SET TRANSACTION, SET CONSTRAINTS).
+    /// A setting of the session may change: SET, RESET, `set_config()`, DISCARD ALL. Not SET LOCAL, and not the SET of
+    /// other statements (UPDATE, ALTER, SET TRANSACTION, SET CONSTRAINTS).
     pub const SETTINGS: Effects = Effects(1);
     /// A setting may return to its startup value: RESET, SET .. TO DEFAULT, SET TIME ZONE LOCAL, DISCARD ALL.
     pub const RESETS: Effects = Effects(1 << 1);
-    /// Temporary objects may come into being: CREATE TEMP, SELECT INTO TEMP, anything in `pg_temp` (recording E11).
+    /// Temporary objects may be made: CREATE TEMP, SELECT INTO TEMP, anything in `pg_temp` (recording E11).
     pub const TEMPORARY: Effects = Effects(1 << 2);
-    /// Session-level advisory locks may be taken or released: `pg_advisory_lock()` and its kin, not the `_xact_` ones.
+    /// Session-level advisory locks may be taken or released: `pg_advisory_lock()` and similar functions, not the
+    /// `_xact_` ones.
     pub const LOCKS: Effects = Effects(1 << 3);
     /// A cursor that outlives its transaction: DECLARE .. WITH HOLD.
     pub const CURSORS: Effects = Effects(1 << 4);
     /// LISTEN, UNLISTEN.
     pub const LISTEN: Effects = Effects(1 << 5);
-    /// SQL-level prepared statements are made, used or ended: PREPARE, EXECUTE (EXPLAIN EXECUTE and CREATE TABLE .. AS
-    /// EXECUTE as well), DEALLOCATE, DISCARD.
+    /// Makes, uses or ends SQL-level prepared statements: PREPARE, EXECUTE (also EXPLAIN EXECUTE and CREATE TABLE .. AS
+    /// EXECUTE), DEALLOCATE, DISCARD.
     pub const PREPARE: Effects = Effects(1 << 6);
-    /// Runs code whose text is not here: DO, CALL.
+    /// Runs code that is not read here: DO, CALL.
     pub const CODE: Effects = Effects(1 << 7);
     /// Loads a library into the server process: LOAD.
     pub const LOAD: Effects = Effects(1 << 8);
     /// Seeds `random()`: `setseed()`, SET SEED (recording E18).
     pub const SEED: Effects = Effects(1 << 9);
-    /// Ties the session to its server process: temporary replication slots, `pg_backup_start()`, replication origins, dblink
-    /// connections.
+    /// Binds the session to its server process: temporary replication slots, `pg_backup_start()`, replication origins,
+    /// dblink connections.
     pub const SERVER_BOUND: Effects = Effects(1 << 10);
-    /// Asks for what this session last drew from a sequence: `currval()`, `lastval()`.
+    /// Asks for the value that this session's last nextval() returned: `currval()`, `lastval()`.
     pub const SEQUENCE: Effects = Effects(1 << 11);
-    /// May end what ties a client to its server: DROP, DISCARD, CLOSE, UNLISTEN, DEALLOCATE, ROLLBACK, ABORT, advisory
-    /// unlocks.
+    /// May end a reason for which a client is pinned to its server: DROP, DISCARD, CLOSE, UNLISTEN, DEALLOCATE,
+    /// ROLLBACK, ABORT, advisory unlocks.
     pub const ENDS: Effects = Effects(1 << 12);
-    /// Draws from a sequence by name, so that `currval()` may be asked for later: `nextval()`, `setval()`.
+    /// Calls `nextval()` or `setval()` by name, so that `currval()` may be called later.
     pub const DRAWS: Effects = Effects(1 << 13);
     /// Looks at the session's prepared statements: `pg_prepared_statements`, `pg_prepared_statement()`.
     pub const STATEMENTS: Effects = Effects(1 << 14);
-    /// Makes, changes or drops what runs code (functions, triggers, views, extensions, ...), and that code may do something
-    /// to the session.
+    /// Makes, changes or drops objects that run code (functions, triggers, views, extensions, ...), and that code may
+    /// do something to the session.
     pub const DEFINES: Effects = Effects(1 << 15);
-    /// Runs, or makes, a function in C of whose state nothing is known.
+    /// Runs, or makes, a function in C. Nothing is known of the state that it keeps.
     pub const NATIVE: Effects = Effects(1 << 16);
     /// May show whether the session has a schema for temporary objects: `pg_my_temp_schema()`, `current_schemas(true)`,
-    /// `pg_temp` anywhere but in a CREATE, `temp_buffers`. What functions of the database ask is not known.
+    /// `pg_temp` anywhere but in a CREATE, `temp_buffers`. Such questions in functions of the database are not found.
     pub const TEMPORARY_SCHEMA: Effects = Effects(1 << 17);
     /// Asks for a setting by name: `current_setting()`.
     pub const CURRENT_SETTING: Effects = Effects(1 << 18);
-    /// A setting may change until the transaction ends: SET LOCAL. What is parsed meanwhile may be read by it.
+    /// A setting may change until the transaction ends: SET LOCAL. A statement that is parsed in between may depend on
+    /// it.
     pub const LOCAL: Effects = Effects(1 << 19);
-    /// May make a setting whose name cannot be told from the text. A custom setting is in no view, so that a server can be
-    /// asked only for those whose names are known.
+    /// May make a setting whose name the text does not show. No view shows custom settings, so a server can be asked
+    /// only for those whose names are known.
     pub const UNTOLD: Effects = Effects(1 << 20);
-    /// Calls a routine that is none of PostgreSQL's own: the catalog of the database tells what it does. One that the
-    /// catalog does not know was made since it was read, or is a function of a later PostgreSQL.
+    /// Calls a routine that is not one of PostgreSQL's own: the catalog of the database tells its effects. A routine
+    /// that the catalog does not know was made after the catalog was read, or is a function of a later PostgreSQL.
     pub const ROUTINES: Effects = Effects(1 << 21);
-    /// Passes an argument on as the name of a setting (a routine only): whoever calls it names the setting.
+    /// For routines only: passes an argument on as the name of a setting, so the caller names the setting.
     pub const PASSES: Effects = Effects(1 << 22);
-    /// Everything: the verdict on text that cannot be read.
+    /// Every effect: the verdict on text that cannot be read.
     pub const ALL: Effects = Effects((1 << 23) - 1);
 
-    /// One of the bits that a caller never sees, for what is no effect by itself.
+    /// One of the bits that a caller never sees. They mark findings that are no effect by themselves.
     pub(crate) const fn private(number: u32) -> Effects {
         Effects(1 << (24 + number))
     }
@@ -79,27 +81,27 @@ impl Effects {
         Effects(self.0 & Effects::ALL.0)
     }
 
-    /// Nothing in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `other` is in it.
+    /// Whether all bits of `other` are in the set.
     pub const fn contains(self, other: Effects) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is in it.
+    /// Whether any bit of `other` is in the set.
     pub const fn intersects(self, other: Effects) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// What is in either.
+    /// The bits of both sets.
     pub const fn union(self, other: Effects) -> Effects {
         Effects(self.0 | other.0)
     }
 
-    /// What is in it and not in `other`.
+    /// The bits that are not in `other`.
     pub const fn without(self, other: Effects) -> Effects {
         Effects(self.0 & !other.0)
     }

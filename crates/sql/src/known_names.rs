@@ -1,7 +1,8 @@
-//! Looking in a text for names that are known to matter: functions, tables and views of one database.
+//! Search in a text for the names of one database that are known to matter: functions, tables and views.
 //!
-//! Names are compared by their ASCII words alone, without regard to case and wherever they stand, in constants and comments
-//! too: a word that is no name costs a probe, a name that is not seen costs the client its session.
+//! Names are compared by their ASCII words alone, in upper or lower case, wherever they are in the text, also in
+//! constants and comments. A word that only looks like such a name costs a probe; a missed name costs the client its
+//! session.
 
 use crate::calls;
 use crate::effects::Effects;
@@ -9,10 +10,10 @@ use crate::lexer::{Lexer, Token};
 use crate::settings::{Argument, argument};
 use std::collections::HashMap;
 
-/// Longer identifiers are cut (`NAMEDATALEN - 1`).
+/// Longer identifiers are cut to this length (`NAMEDATALEN - 1`).
 const WORD_BYTES_MAX: usize = 63;
 
-/// A name this long may have been cut within a letter, and then its last word is no word of the text's.
+/// A name of this length may have been cut within a character. Then its last word may not be a word of the text.
 const CUT_NAME_BYTES_MIN: usize = 60;
 
 /// The statement writes to tables.
@@ -23,39 +24,41 @@ const WRITING: [&str; 8] = [
     "insert", "update", "delete", "merge", "truncate", "copy", "create", "execute",
 ];
 
-/// What a mention of a name may bring about.
+/// The effects of a text that contains a name.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mention {
-    /// In any text.
+    /// Effects in any text.
     read: Effects,
-    /// In a text that may write.
+    /// Effects in a text that may write.
     written: Effects,
-    /// Of routines: the arguments that name settings, bit 0 is the first.
+    /// For routines: the arguments that name settings; bit 0 is the first.
     passes: u64,
 }
 
-/// Settings that a text names where it calls routines that pass the name on.
+/// The settings that a text names as arguments of routines that pass the name on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Names given as constants.
     pub names: Vec<Box<str>>,
     /// Numbers of the parameters (`$1` is 1) given as names.
     pub parameters: Vec<u16>,
-    /// Some name is neither, or the routine is called from elsewhere: a view, a constant, a default.
+    /// Some name is neither a constant nor a parameter, or the routine is called from elsewhere: by a view, a constant,
+    /// a default.
     pub untold: bool,
 }
 
-/// Names, and what a text that mentions them may do to the session.
+/// Names, and the effects of texts that contain them.
 #[derive(Debug)]
 pub struct KnownNames {
     words: HashMap<Box<[u8]>, Mention>,
-    /// For each first byte of a word, the lengths that words with it have: bit n is n bytes.
+    /// For each first byte of a word, the lengths of the words that begin with it: bit n is n bytes.
     lengths: [u64; 256],
-    /// Of names without an ASCII word: any text with a quoted identifier or a letter that is not ASCII may mention them.
+    /// The effects of names without an ASCII word. Any text with a quoted identifier or a letter that is not ASCII may
+    /// contain them.
     unreadable: Mention,
-    /// Of what runs without being named.
+    /// The effects of objects that run without being named.
     always: Effects,
-    /// All of them together.
+    /// The effects of all names together.
     all: Effects,
 }
 
@@ -81,15 +84,15 @@ impl KnownNames {
         known
     }
 
-    /// Every text has these effects, whatever it mentions.
+    /// Every text gets these effects, whatever names it contains.
     pub fn everything(effects: Effects) -> Self {
         let mut known = KnownNames::new();
         known.add_always(effects);
         known
     }
 
-    /// A name as the catalog holds it: `read` are the effects of a statement that mentions it, `written` those that come
-    /// in addition if it may write to tables.
+    /// Adds a name as the catalog holds it. `read` are the effects of a statement that contains it; `written` are added
+    /// if the statement may write to tables.
     pub fn add(&mut self, name: &[u8], read: Effects, written: Effects) {
         self.all |= read | written;
         match word_of(name) {
@@ -101,7 +104,7 @@ impl KnownNames {
         }
     }
 
-    /// A routine whose arguments, those of the bits in `passes`, name settings.
+    /// Adds a routine whose arguments in the bits of `passes` name settings.
     pub fn add_passing(&mut self, name: &[u8], passes: u64) {
         self.add(name, Effects::PASSES, Effects::NONE);
         match word_of(name) {
@@ -110,7 +113,8 @@ impl KnownNames {
         }
     }
 
-    /// The settings that this text names where it calls routines that pass a name on; it has [`Effects::PASSES`].
+    /// The settings that this text names as arguments of routines that pass the name on. Such a text has
+    /// [`Effects::PASSES`].
     pub fn passed_in(&self, text: &[u8]) -> Passed {
         let mut passed = Passed::default();
         let mut calls = 0;
@@ -129,7 +133,7 @@ impl KnownNames {
             calls += 1;
             passed.add(text, foreign.arguments, mention.passes);
         });
-        // A backslash may hide a call, a word that is no call may stand for one.
+        // A backslash may hide a call; a word that is not called may stand for a call elsewhere.
         let mentions = words(text).filter(|word| {
             let known = self.words.get(&*word.to_ascii_lowercase());
             known.is_some_and(|mention| mention.read.intersects(Effects::PASSES))
@@ -138,7 +142,7 @@ impl KnownNames {
         passed
     }
 
-    /// What every statement may bring about without naming it: operators, casts.
+    /// Adds the effects that every statement may have without naming their cause: operators, casts.
     pub fn add_always(&mut self, effects: Effects) {
         self.all |= effects;
         self.always |= effects;
@@ -156,17 +160,17 @@ impl KnownNames {
         self.all.is_empty()
     }
 
-    /// Names, those of one word once.
+    /// The number of names. Several names with the same word count once.
     pub fn len(&self) -> usize {
         self.words.len() - WRITING.len()
     }
 
-    /// What any of the names may bring about.
+    /// The effects of all names together.
     pub fn all(&self) -> Effects {
         self.all
     }
 
-    /// What the names in this text may bring about.
+    /// The effects of the names in this text.
     pub fn effects_in(&self, text: &[u8]) -> Effects {
         let mut found = Mention {
             read: self.always,
@@ -199,7 +203,7 @@ impl KnownNames {
                 }
             }
             if first == usize::from(b'u') && word.len() == 1 && text[at..].starts_with(b"&\"") {
-                // Letters are escapes: any name may hide.
+                // The letters are written as escapes, so the text may contain any name.
                 found.read |= self.all;
             }
         }
@@ -213,7 +217,7 @@ impl KnownNames {
 }
 
 impl Passed {
-    /// Adds what a call names by the arguments whose bits are set.
+    /// Adds the settings that a call names in the arguments whose bits are set.
     fn add(&mut self, text: &[u8], mut arguments: Lexer<'_>, passes: u64) {
         for number in 0..u64::BITS - passes.leading_zeros() {
             let wanted = passes & (1 << number) != 0;
@@ -228,7 +232,7 @@ impl Passed {
                 _ => {}
             }
             if !skip_argument(&mut arguments) {
-                // A default value names it, if anything does.
+                // If the argument is missing, its default value may name the setting.
                 self.untold |= passes >> number > 1;
                 return;
             }
@@ -236,7 +240,7 @@ impl Passed {
     }
 }
 
-/// Goes behind the comma that ends an argument; `false` where the call ends.
+/// Moves past the comma that ends an argument; `false` if the call ends.
 fn skip_argument(lexer: &mut Lexer<'_>) -> bool {
     let mut depth = 0usize;
     for token in lexer.by_ref() {
@@ -264,7 +268,7 @@ pub fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         .map(|word| &word[..word.len().min(WORD_BYTES_MAX)])
 }
 
-/// The word, in lower case, that every mention of this name has: its longest ASCII word. `None` where there is none.
+/// The word, in lower case, that every text with this name contains: its longest ASCII word. `None` if it has none.
 pub fn word_of(name: &[u8]) -> Option<Box<[u8]>> {
     let word = words(name).max_by_key(|word| word.len())?;
     if word.len() < name.len() && name.len() >= CUT_NAME_BYTES_MIN {
@@ -374,7 +378,7 @@ mod tests {
     }
 
     proptest! {
-        /// A name that slips through is state that is lost.
+        /// If a name is missed, session state is lost.
         #[test]
         fn no_name_slips_through(name in "[ -~äß]{1,63}", before in "([ -~]{0,9}[ .\"(])?", after in "[ .\"(,]?", upper: bool) {
             prop_assume!(name.len() <= WORD_BYTES_MAX);

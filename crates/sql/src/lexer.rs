@@ -1,10 +1,11 @@
-//! Tokens of SQL text, as far as it takes to tell words from what is quoted, and one statement from the next.
+//! Tokens of SQL text, detailed enough to tell words from quoted text, and one statement from the next.
 //!
-//! Rules: the PostgreSQL manual, section "Lexical Structure", and scan.l where the manual is silent (a string goes on in
-//! the next line, `--` inside an operator, identifiers that end at a dollar sign).
+//! Rules: the PostgreSQL manual, section "Lexical Structure", and scan.l where the manual says nothing (strings that go
+//! on in the next line, `--` inside an operator, identifiers that end at a dollar sign).
 //!
 //! Whether a backslash escapes in a plain string is a setting of the session (`standard_conforming_strings`), which the
-//! text does not show. A lexer is told, and notes whether it made a difference.
+//! text does not show. The caller of the lexer says which setting to assume, and the lexer records whether it made a
+//! difference.
 
 use memchr::{memchr, memchr2, memmem};
 
@@ -16,11 +17,11 @@ const IDENTIFIER_BYTES_MAX: usize = 63;
 pub(crate) enum Token<'a> {
     /// An unquoted identifier or key word, as written.
     Word(&'a [u8]),
-    /// A `"quoted"` identifier: what is between the quotes, doubled quotes still doubled.
+    /// A `"quoted"` identifier: the bytes between the quotes; doubled quotes are still doubled.
     Quoted(&'a [u8]),
     /// `U&"..."`, whose letters may be written as escapes.
     UnicodeQuoted,
-    /// A string constant of any kind: what is between its delimiters, nothing undone.
+    /// A string constant of any kind: the bytes between its delimiters, unchanged.
     Text(&'a [u8]),
     /// `$1`
     Parameter(u16),
@@ -28,17 +29,17 @@ pub(crate) enum Token<'a> {
     Number,
     /// Any other byte: operators, parentheses, semicolons.
     Byte(u8),
-    /// A comment, string or quoted identifier that does not end. Nothing follows it.
+    /// A comment, string or quoted identifier without an end. No token follows it.
     Unterminated,
 }
 
 impl Token<'_> {
-    /// Whether it is this key word; `word` in lower case.
+    /// Whether this token is the key word `word`, which is in lower case.
     pub(crate) fn is(&self, word: &str) -> bool {
         matches!(self, Token::Word(w) if w.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// The name an identifier stands for: folded or unquoted, and cut, as the catalog would hold it.
+    /// The name that an identifier stands for, as the catalog holds it: folded or unquoted, and cut.
     pub(crate) fn identifier(&self) -> Option<Box<[u8]>> {
         let mut name = match self {
             Token::Word(word) => word.to_ascii_lowercase(),
@@ -55,11 +56,11 @@ impl Token<'_> {
 #[derive(Debug, Clone)]
 pub(crate) struct Lexer<'a> {
     text: &'a [u8],
-    /// Start of what is not read yet, at most the length of the text.
+    /// Where the unread part begins; at most the length of the text.
     at: usize,
     /// Whether a backslash escapes in a plain string: `standard_conforming_strings = off`.
     backslashes: bool,
-    /// Whether a plain string was met that ends elsewhere under the other setting.
+    /// Whether a plain string was read that ends at another place under the other setting.
     ambiguous: bool,
 }
 
@@ -68,7 +69,7 @@ impl<'a> Lexer<'a> {
         Lexer::with_backslashes(text, false)
     }
 
-    /// For a session with `standard_conforming_strings = off`.
+    /// For a session with `standard_conforming_strings = off`, if `backslashes` is true.
     pub(crate) fn with_backslashes(text: &'a [u8], backslashes: bool) -> Self {
         Lexer {
             text,
@@ -83,17 +84,17 @@ impl<'a> Lexer<'a> {
         self.at
     }
 
-    /// Whether `standard_conforming_strings` decides what was read so far.
+    /// Whether the tokens read so far depend on `standard_conforming_strings`.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.ambiguous
     }
 
-    /// The next token, left where it is.
+    /// The next token, without taking it.
     pub(crate) fn peek(&self) -> Option<Token<'a>> {
         self.clone().next()
     }
 
-    /// Takes the next token if it is this key word; `word` in lower case.
+    /// Takes the next token if it is the key word `word`, which is in lower case.
     pub(crate) fn accept(&mut self, word: &str) -> bool {
         let mut ahead = self.clone();
         let accepted = ahead.next().is_some_and(|t| t.is(word));
@@ -103,7 +104,7 @@ impl<'a> Lexer<'a> {
         accepted
     }
 
-    /// Drops white space and comments; `false` where a block comment does not end.
+    /// Skips white space and comments; `false` if a block comment has no end.
     pub(crate) fn skip_space(&mut self) -> bool {
         loop {
             match self.rest() {
@@ -197,8 +198,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A string that is followed by white space with a line break and another quote goes on behind that quote. Only where
-    /// backslashes escape does it matter: the further part is read as the first.
+    /// If white space with a line break and another quote follow a string, the string goes on after that quote. This
+    /// matters only where backslashes escape: the further part is read like the first.
     fn continuation(&self, at: usize) -> Option<usize> {
         let mut at = at;
         let mut lines = false;
@@ -273,7 +274,7 @@ impl<'a> Iterator for Lexer<'a> {
     }
 }
 
-/// Halves doubled quotes.
+/// Makes one quote of each doubled one.
 fn unquote(raw: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(raw.len());
     let mut rest = raw;
@@ -287,7 +288,7 @@ fn unquote(raw: &[u8]) -> Vec<u8> {
     name
 }
 
-/// Cuts an identifier as the server does, between characters where it is UTF-8.
+/// Cuts an identifier as the server does; if it is UTF-8, between characters.
 fn cut(name: &mut Vec<u8>) {
     if name.len() > IDENTIFIER_BYTES_MAX {
         let mut end = IDENTIFIER_BYTES_MAX;
@@ -308,12 +309,12 @@ fn is_word_part(b: u8) -> bool {
     is_word_start(b) || b.is_ascii_digit() || b == b'$'
 }
 
-/// Bytes of the `--` comment at the front of `text`, without the line break.
+/// The length in bytes of the `--` comment at the beginning of `text`, without the line break.
 fn line_comment_bytes(text: &[u8]) -> usize {
     memchr2(b'\n', b'\r', text).unwrap_or(text.len())
 }
 
-/// Bytes of the block comment at the front of `text`, nested ones included; `None` where it does not end.
+/// The length in bytes of the block comment at the beginning of `text`, including nested ones; `None` if it has no end.
 fn block_comment_bytes(text: &[u8]) -> Option<usize> {
     let mut depth = 0;
     let mut at = 0;
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(tokens("a /* /* */"), [word("a"), Token::Unterminated]);
     }
 
-    /// An escape string goes on in the next line, escapes and all: a quote there must not end it early.
+    /// An escape string goes on in the next line, with escapes: a quote there must not end it early.
     #[test]
     fn an_escape_string_goes_on_in_the_next_line() {
         assert_eq!(tokens("e'a' -- x\n '\\';'"), [text("a' -- x\n '\\';")]);

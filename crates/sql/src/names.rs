@@ -1,7 +1,7 @@
-//! Names that tell what a text may do, wherever in it they stand: the functions a pooler must know, and `pg_temp`.
+//! Names that show what a text may do, wherever they are in it: functions that a pooler must know, and `pg_temp`.
 //!
-//! Names are looked for in the bytes of the text, in comments and constants too: the text of a query is often a constant
-//! of another (DO, EXECUTE, `query_to_xml()`).
+//! Names are searched for in all bytes of the text, also in comments and constants: the text of a query is often a
+//! constant of another one (DO, EXECUTE, `query_to_xml()`).
 
 use crate::effects::Effects;
 use aho_corasick::automaton::Automaton;
@@ -9,16 +9,17 @@ use aho_corasick::dfa::DFA;
 use aho_corasick::{Anchored, MatchKind};
 use std::sync::LazyLock;
 
-/// Found: TEMP or TEMPORARY behind white space or a comment, which is an effect only behind INTO or CREATE.
+/// Found: TEMP or TEMPORARY after white space or a comment. It is an effect only after INTO or CREATE.
 pub(crate) const TEMP_WORD: Effects = Effects::private(0);
 
-/// Found: `pg_settings`, which is an effect only in an UPDATE: its rule calls `set_config()`.
+/// Found: `pg_settings`. It is an effect only in an UPDATE, because its rule calls `set_config()`.
 pub(crate) const SETTINGS_VIEW: Effects = Effects::private(1);
 
-/// Found: `pg_temp`, which shows whether there is such a schema unless something is created in it.
+/// Found: `pg_temp`. It shows whether the session has a schema for temporary objects, except in a statement that
+/// creates something in it.
 pub(crate) const PG_TEMP: Effects = Effects::private(2);
 
-/// What any name may stand for.
+/// The effects that an unknown name may have.
 const ANY_NAME: Effects = Effects::SETTINGS
     .union(Effects::TEMPORARY)
     .union(Effects::LOCKS)
@@ -32,12 +33,14 @@ const ANY_NAME: Effects = Effects::SETTINGS
     .union(Effects::CURRENT_SETTING)
     .union(SETTINGS_VIEW);
 
-/// Parts of names, in lower case, short enough to stand for all variants and long enough for no others.
+/// Parts of names, in lower case. Each is short enough to occur in all variants of a name, and long enough to occur in
+/// no other name.
 ///
-/// `pg_advisory_xact_lock()` and its kin contain none of them: they end with the transaction.
+/// `pg_advisory_xact_lock()` and the other `_xact_` functions contain none of them: their locks end with the
+/// transaction.
 pub(crate) const NAMES: [(&str, Effects); 29] = [
     ("set_config", Effects::SETTINGS),
-    // Of pg_trgm: sets pg_trgm.similarity_threshold.
+    // Function of pg_trgm; it sets pg_trgm.similarity_threshold.
     ("set_limit", Effects::SETTINGS),
     ("pg_settings", SETTINGS_VIEW),
     ("current_setting", Effects::CURRENT_SETTING),
@@ -45,7 +48,7 @@ pub(crate) const NAMES: [(&str, Effects); 29] = [
     // pg_my_temp_schema() and pg_is_other_temp_schema().
     ("temp_schema", Effects::TEMPORARY_SCHEMA),
     ("temp_buffers", Effects::TEMPORARY_SCHEMA),
-    // current_schemas(false), which is frequent, leaves it out.
+    // The frequent call current_schemas(false) does not show that schema.
     ("current_schemas(t", Effects::TEMPORARY_SCHEMA),
     ("current_schemas('", Effects::TEMPORARY_SCHEMA),
     ("current_schemas($", Effects::TEMPORARY_SCHEMA),
@@ -59,11 +62,12 @@ pub(crate) const NAMES: [(&str, Effects); 29] = [
     ("nextval", Effects::DRAWS),
     ("setval", Effects::DRAWS),
     ("prepared_statement", Effects::STATEMENTS),
-    // pg_create_logical_replication_slot and pg_copy_logical_replication_slot, which may be temporary; physical ones too.
+    // pg_create_logical_replication_slot and pg_copy_logical_replication_slot, which may make temporary slots; also the
+    // physical ones.
     ("cal_replication_slot", Effects::SERVER_BOUND),
     ("drop_replication_slot", Effects::ENDS),
     ("replication_origin_session", Effects::SERVER_BOUND.union(Effects::ENDS)),
-    // Until PostgreSQL 14, and since.
+    // The names until PostgreSQL 14, and since 15.
     ("start_backup", Effects::SERVER_BOUND),
     ("backup_start", Effects::SERVER_BOUND),
     ("stop_backup", Effects::ENDS),
@@ -72,10 +76,10 @@ pub(crate) const NAMES: [(&str, Effects); 29] = [
     ("dblink_disconnect", Effects::ENDS),
 ];
 
-/// `u&"`, behind which letters are escapes and any name may hide.
+/// `u&"`: its letters may be escapes, so it may stand for any name.
 const ANY: [(&str, Effects); 1] = [("u&\"", ANY_NAME)];
 
-/// TEMP, behind what may stand between it and INTO.
+/// TEMP, after the bytes that may stand between it and INTO.
 const TEMP: [(&str, Effects); 7] = [
     (" temp", TEMP_WORD),
     ("\ttemp", TEMP_WORD),
@@ -86,7 +90,7 @@ const TEMP: [(&str, Effects); 7] = [
     ("/temp", TEMP_WORD),
 ];
 
-/// All of them, in one automaton that knows no case.
+/// All of them, in one automaton that ignores case.
 static AUTOMATON: LazyLock<DFA> = LazyLock::new(|| {
     let patterns = patterns().map(|(name, _)| *name);
     DFA::builder()
@@ -117,7 +121,7 @@ impl Search {
         }
     }
 
-    /// Reads on.
+    /// Reads the next piece.
     pub(crate) fn feed(&mut self, text: &[u8]) {
         let automaton = &*AUTOMATON;
         for &b in text {
@@ -131,13 +135,13 @@ impl Search {
         }
     }
 
-    /// What was found so far; includes [`TEMP_WORD`], [`SETTINGS_VIEW`] and [`PG_TEMP`].
+    /// The effects of the names found so far; includes [`TEMP_WORD`], [`SETTINGS_VIEW`] and [`PG_TEMP`].
     pub(crate) fn found(&self) -> Effects {
         self.found
     }
 }
 
-/// What the names in this text stand for; includes [`TEMP_WORD`], [`SETTINGS_VIEW`] and [`PG_TEMP`].
+/// The effects of the names in this text; includes [`TEMP_WORD`], [`SETTINGS_VIEW`] and [`PG_TEMP`].
 pub(crate) fn search(text: &[u8]) -> Effects {
     let mut search = Search::new();
     search.feed(text);

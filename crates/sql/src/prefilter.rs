@@ -1,8 +1,8 @@
-//! A look at the bytes of a text that lets nearly all ordinary statements pass.
+//! A quick look at the bytes of a text, which finds nearly all ordinary statements harmless.
 //!
-//! Of each name that matters six bytes in a row are taken, its core. Of four places in a row, one is the beginning of
-//! three of these: so every fourth place is looked at, three bytes there are the key into a small table, and where the key
-//! is known the bytes around it are compared with the core.
+//! Six consecutive bytes of each name that matters are its *core*. The look reads every fourth place of the text. Three
+//! bytes there are the key into a small table. A core has four places where three of its bytes begin, and one of these
+//! is a place that is read. If the key is in the table, the bytes around it are compared with the core.
 
 use crate::calls::surely_harmless;
 use memchr::{memchr, memmem};
@@ -13,27 +13,29 @@ const CORES: [&[u8; 6]; 15] = [
     b"d_stat", b"replic", b"backup", b"dblink", b"p_buff",
 ];
 
-/// A key that several cores share; nothing around it is compared.
+/// A key that several cores share; the bytes around it are not compared.
 const SHARED_KEY: [u8; 3] = *b"tva";
 
-/// Of `temp_schema` and `current_schemas`, where no six bytes are without the "em" of "temp": five, and the one before them.
+/// Special case of `temp_schema` and `current_schemas`, which have no six bytes without the "em" of "temp": five bytes,
+/// and the byte before them.
 const SCHEMA: (&[u8; 6], [&[u8; 6]; 2]) = (b"_schem", [b"p_sche", b"t_sche"]);
 
-/// What may stand between INTO and TEMP, right before TEMP: white space, the end of a comment.
+/// The bytes that may stand directly before TEMP, between it and INTO: white space, the end of a comment.
 const BEFORE_TEMP: &[u8] = b" \t\n\r\x0b\x0c/";
 
-/// What may follow TEMP: white space, a comment, a quoted name, the rest of TEMPORARY.
+/// The bytes that may follow TEMP: white space, a comment, a quoted name, the rest of TEMPORARY.
 const AFTER_TEMP: &[u8] = b" \t\n\r\x0b\x0c/-\"o";
 
-/// Sets the bit that tells small letters from capital ones.
+/// Sets the bit that makes a capital letter a small one.
 const FOLD: u64 = 0x2020_2020_2020_2020;
 
 const SLOTS: usize = 1024;
 
-/// Chosen so that no two keys share a slot, which [`Table::add`] checks, and few other letters that are frequent in SQL do.
+/// Chosen so that no two keys share a slot (which [`Table::add`] checks), and that few letters that are frequent in SQL
+/// hit one.
 const MULTIPLIER: u32 = 0x006b_2f85;
 
-/// Bytes to compare: of the four before the key's first byte but one, and the four behind them.
+/// What to compare with eight bytes of the text, of which the key is the fourth to the sixth.
 #[derive(Clone, Copy)]
 struct Entry {
     key: u32,
@@ -45,20 +47,20 @@ struct Table {
     /// Places in `entries`; 0 where there is none.
     slots: [u8; SLOTS],
     entries: [Entry; 256],
-    /// Entries in use, and the unused one in front.
+    /// The number of entries in use, including the unused one at the beginning.
     length: usize,
 }
 
 static TABLE: Table = Table::new();
 
-/// Whether this text is one statement, has no `U&"`, no name from [`crate::names::NAMES`], and calls only what is surely
-/// harmless; `temp` within a word does not count. `false` means nothing.
+/// Whether this text is one statement, contains no `U&"` and no name from [`crate::names::NAMES`], and calls only
+/// functions that are surely harmless. `temp` within a word does not count. `false` proves nothing.
 #[inline]
 pub(crate) fn is_harmless(text: &[u8]) -> bool {
     let statement = text.trim_ascii_end();
     let statement = statement.strip_suffix(b";").unwrap_or(statement);
     let Some(end) = statement.last_chunk::<8>() else {
-        // Too short for a name behind its verb.
+        // Too short for a verb and a name.
         return !statement.iter().any(|b| matches!(b, b';' | b'&' | b'('));
     };
     let (chunks, rest) = statement.as_chunks::<8>();
@@ -74,7 +76,7 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
         parentheses |= mark(now, b'(');
         before = now;
     }
-    // The rest, and spaces behind it.
+    // The rest of the text, filled up with spaces.
     let read_bits = 8 * (8 - rest.len() as u32);
     let now = u64::from_le_bytes(*end).checked_shr(read_bits).unwrap_or(0) | FOLD;
     if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) {
@@ -95,15 +97,15 @@ fn is_harmless_in_full(statement: &[u8]) -> bool {
     memchr(b';', statement).is_none() && memmem::find(statement, b"&\"").is_none()
 }
 
-/// Has a bit of [`HIGH`] if one of the bytes is `wanted`, which has the bit of [`FOLD`] set; perhaps, too, if one is not
-/// ASCII.
+/// Has a bit of [`HIGH`] set if one of the bytes is `wanted`, which must have the bit of [`FOLD`] set. A byte that is
+/// not ASCII may set one too.
 const fn mark(bytes: u64, wanted: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     (bytes ^ (ONES * wanted as u64)).wrapping_sub(ONES)
 }
 
-/// Where the three bytes from the fourth of eight are to be found: the fourth in the lowest byte of the key. What is above
-/// the key's 24 bits is lost in the product.
+/// The slot of the three bytes that begin at the fourth of eight; the fourth is the lowest byte of the key. The
+/// multiplication drops the bits above the key's 24.
 const fn slot_of(bytes: u64) -> usize {
     (((bytes >> 24) as u32).wrapping_mul(MULTIPLIER << 8) >> 22) as usize
 }
@@ -136,7 +138,7 @@ impl Table {
         while core < CORES.len() {
             let mut at = 0;
             while at < 4 {
-                // Those within "temp" are added below.
+                // Cores that contain "temp" are added below.
                 let (one, two, three) = (CORES[core][at], CORES[core][at + 1], CORES[core][at + 2]);
                 if one == SHARED_KEY[0] && two == SHARED_KEY[1] && three == SHARED_KEY[2] {
                     table.add(*CORES[core], at, at, at + 3);
@@ -169,7 +171,7 @@ impl Table {
         table
     }
 
-    /// Adds the key at `at` of six bytes, of which those from `from` up to `to` are compared.
+    /// Adds the key at `at` of six bytes; the bytes from `from` up to `to` are compared.
     const fn add(&mut self, bytes: [u8; 6], at: usize, from: usize, to: usize) {
         let key = (bytes[at] as u32 | (bytes[at + 1] as u32) << 8 | (bytes[at + 2] as u32) << 16) | 0x0020_2020;
         let mut entry = Entry { key, mask: 0, value: 0 };
@@ -226,7 +228,7 @@ mod tests {
     }
 
     proptest! {
-        /// A name that slips through is state that is lost.
+        /// If a name is missed, session state is lost.
         #[test]
         fn no_name_slips_through(which in 0..NAMES.len(), before in "[ -~]{0,12}", after in "[ -~]{0,12}", upper: bool) {
             let (name, _) = NAMES[which];

@@ -1,29 +1,29 @@
-//! Settings that a text returns to their startup values.
+//! Settings that a text resets to their startup values.
 
 use crate::{Effects, Statement};
 
-/// What a statement returns to its startup value.
+/// The settings that a statement resets to their startup values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returns {
     /// Every setting (RESET ALL, DISCARD ALL).
     All,
-    /// The setting of this name, which may be none that a client can give at startup.
+    /// The setting of this name. It may be one that a client cannot give at startup.
     One(Box<[u8]>),
-    /// What remains of these, in their order: statements of one Query.
+    /// The settings that these changes, in order, leave reset: the statements of one Query.
     Among(Vec<Change>),
 }
 
-/// What one of several statements does to settings.
+/// A change that one of several statements makes to settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It returns to its startup value.
+    /// A setting returns to its startup value.
     Returns(Returns),
     /// SET to a value.
     Sets(Box<[u8]>),
 }
 
 impl Returns {
-    /// What a statement may return to its startup value. A SET may do it (TO DEFAULT).
+    /// The settings that a statement may reset to their startup values. A SET may do so too (TO DEFAULT).
     pub fn of(verdict: &Statement, text: &[u8]) -> Option<Returns> {
         match verdict {
             Statement::ResetAll | Statement::DiscardAll => Some(Returns::All),
@@ -33,7 +33,7 @@ impl Returns {
         }
     }
 
-    /// The same of a text of several statements; `None` where something else in it decides about settings as well.
+    /// The same for a text of several statements; `None` if something else in it changes settings too.
     pub fn among(text: &[u8]) -> Option<Returns> {
         let mut changes = Vec::new();
         for text in crate::statements(text)? {
@@ -67,7 +67,7 @@ impl Returns {
     }
 }
 
-/// The most SET and RESET in one Query that are followed one by one; behind more of them, the server is asked.
+/// The most SET and RESET of one Query that are followed one by one. If there are more, the server is asked.
 const CHANGES_MAX: usize = 64;
 
 /// Whether the last word of a SET is DEFAULT or LOCAL.

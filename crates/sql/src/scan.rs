@@ -10,14 +10,15 @@ use crate::settings;
 use crate::split::Statements;
 use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
 
-/// What this text may do to the session beyond its transaction; empty for ordinary statements.
+/// The effects of this text on the session beyond its transaction; empty for ordinary statements.
 ///
-/// The text must be in an encoding in which bytes below 128 are ASCII: every server encoding is, and of the client encodings
-/// all but BIG5, GB18030, GBK, JOHAB, SJIS, SHIFT_JIS_2004 and UHC. For text in those that is not all ASCII, assume
-/// [`Effects::ALL`].
+/// The text must be in an encoding in which bytes below 128 are ASCII. This holds for every server encoding, and for
+/// all client encodings except BIG5, GB18030, GBK, JOHAB, SJIS, SHIFT_JIS_2004 and UHC. For text in these that is not
+/// all ASCII, assume [`Effects::ALL`].
 ///
-/// Text the server refuses does nothing, and may have any effects here. What functions of the database do is not known
-/// here, nor what runs later: the query of a cursor when it is fetched from, a prepared statement when it is executed.
+/// A text that the server refuses does nothing, but may have any effects here. Not included are the effects of the
+/// database's own functions, and of texts that run later: the query of a cursor when rows are fetched, a prepared
+/// statement when it is executed.
 #[inline]
 pub fn effects(text: &[u8]) -> Effects {
     if begins_ordinary(text) && is_harmless(text) {
@@ -36,7 +37,7 @@ pub fn is_plain(text: &[u8]) -> bool {
 #[cold]
 #[inline(never)]
 fn effects_of_statements(text: &[u8]) -> Effects {
-    // Comments in front of ordinary statements are frequent.
+    // Comments before ordinary statements are frequent.
     let mut lexer = Lexer::new(text);
     lexer.skip_space();
     let ordinary = begins_ordinary(&text[lexer.position()..]);
@@ -61,7 +62,7 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     if ordinary && single && !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
         return (effects | asking(found)).public();
     }
-    // Of a schema that something is created in, it does not show whether it was there.
+    // If a statement creates something in a schema, it does not show whether the schema existed before.
     effects |= if single && begins_create { found } else { asking(found) };
     for backslashes in [false, true] {
         let mut statements = Statements::new(text, backslashes);
@@ -75,7 +76,7 @@ fn effects_of_statements(text: &[u8]) -> Effects {
     (effects | definitions::effects(text, found)).public()
 }
 
-/// With what the mention of `pg_temp` in a statement that creates nothing in it means.
+/// Adds the effect of `pg_temp` in a statement that creates nothing in it.
 fn asking(found: Effects) -> Effects {
     match found.contains(PG_TEMP) {
         true => found | Effects::TEMPORARY_SCHEMA,

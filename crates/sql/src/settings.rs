@@ -1,10 +1,10 @@
-//! Which setting a SET, a RESET or a `set_config()` is about.
+//! Which setting a SET, a RESET or a `set_config()` changes.
 
 use crate::lexer::{Lexer, Token};
 use crate::split::Statements;
 use memchr::{memchr, memmem};
 
-/// Names found in one text; it is looked through all of them for each that is added.
+/// The most names that are collected from one text. Each new name is compared with all of them.
 const HIDDEN_NAMES_MAX: usize = 1024;
 
 /// How long a SET lasts.
@@ -16,25 +16,25 @@ pub(crate) enum Scope {
     Transaction,
 }
 
-/// What a SET sets.
+/// The object of a SET.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A setting, its name in lower case, the parts of a custom one joined by dots.
+    /// A setting, its name in lower case; the parts of a custom setting's name are joined by dots.
     Setting(Box<[u8]>),
-    /// SET TRANSACTION: the transaction it runs in.
+    /// SET TRANSACTION: the current transaction.
     Transaction,
-    /// SET SESSION CHARACTERISTICS AS TRANSACTION: the defaults of the transactions to come, several settings.
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION: the defaults of later transactions, which are several settings.
     Characteristics,
-    /// SET CONSTRAINTS: the transaction it runs in.
+    /// SET CONSTRAINTS: the current transaction.
     Constraints,
 }
 
-/// Names of the settings in the SET, RESET and `set_config('literal', ..)` of this text that `pg_settings` does not show:
-/// custom ones (with a dot), `role`, `session_authorization`. In lower case, each once, in order of appearance; those of
-/// SET LOCAL too, as they leave traces of custom settings (recording F2).
+/// Names of the settings that `pg_settings` does not show, in the SET, RESET and `set_config('literal', ..)` of this
+/// text: custom ones (with a dot), `role`, `session_authorization`. In lower case, each once, in order of appearance.
+/// Those of SET LOCAL are included, because custom settings leave traces (recording F2).
 ///
-/// `set_config()` is looked for in constants as well, and SET in the code of a DO and in the body of a function, whatever
-/// stands before it.
+/// `set_config()` is also searched for in constants; SET is also searched for in the code of a DO and in the body of a
+/// function, whatever comes before it.
 pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
     let mut names: Vec<Box<str>> = Vec::new();
     let mut add = |name: &[u8]| add_hidden(&mut names, name);
@@ -68,7 +68,7 @@ pub fn hidden_settings(text: &[u8]) -> Vec<Box<str>> {
     names
 }
 
-/// [`hidden_settings`] of the source of a function.
+/// [`hidden_settings`] for the source of a function.
 pub fn body_settings(body: &[u8]) -> Vec<Box<str>> {
     let mut names = hidden_settings(body);
     set_in_code(body, &mut |name| add_hidden(&mut names, name));
@@ -98,7 +98,7 @@ pub fn setting_parameters(text: &[u8]) -> Vec<u16> {
     numbers
 }
 
-/// Reads a SET behind its verb, up to the value; `None` where no name can be read.
+/// Reads a SET after its verb, up to the value; `None` if no name can be read.
 pub(crate) fn read_set(lexer: &mut Lexer<'_>) -> Option<(Scope, Target)> {
     let mut scope = Scope::Session;
     let before = lexer.clone();
@@ -113,7 +113,7 @@ pub(crate) fn read_set(lexer: &mut Lexer<'_>) -> Option<(Scope, Target)> {
     *lexer = before.clone();
     if lexer.accept("session") && !names_setting(lexer) {
         let rest = lexer.peek()?;
-        // SESSION is part of what is set in these two, and the scope in SET SESSION x.
+        // In these two, SESSION is part of the name. In SET SESSION x it is the scope.
         if rest.is("authorization") || rest.is("characteristics") {
             *lexer = before;
         }
@@ -123,18 +123,18 @@ pub(crate) fn read_set(lexer: &mut Lexer<'_>) -> Option<(Scope, Target)> {
     Some((scope, read_setting(lexer)?))
 }
 
-/// Whether what was just read, though a key word, is the name of a setting: what follows says so.
+/// Whether the key word that was just read is the name of a setting; the next token shows it.
 fn names_setting(lexer: &Lexer<'_>) -> bool {
     matches!(lexer.peek(), Some(Token::Byte(b'.' | b'='))) || lexer.peek().is_some_and(|t| t.is("to"))
 }
 
-/// Reads what SET or RESET is about, behind LOCAL or SESSION.
+/// Reads the name after SET or RESET, after LOCAL or SESSION.
 pub(crate) fn read_setting(lexer: &mut Lexer<'_>) -> Option<Target> {
     let first = lexer.next()?;
     let name = |name: &str| Some(Target::Setting(name.as_bytes().into()));
     if !names_setting(lexer) {
         if first.is("transaction") {
-            // RESET TRANSACTION ISOLATION LEVEL concerns the transaction as well.
+            // RESET TRANSACTION ISOLATION LEVEL also changes the current transaction.
             return Some(Target::Transaction);
         } else if first.is("session") && lexer.accept("authorization") {
             return name("session_authorization");
@@ -159,7 +159,7 @@ pub(crate) fn read_setting(lexer: &mut Lexer<'_>) -> Option<Target> {
     Some(Target::Setting(name.into()))
 }
 
-/// The settings of all SET and RESET in a piece of code. An UPDATE has a SET, too: its columns do no harm here.
+/// The settings of all SET and RESET in a piece of code. The SET of an UPDATE adds names of columns, which do no harm.
 fn set_in_code(code: &[u8], add: &mut impl FnMut(&[u8])) {
     let lower = code.to_ascii_lowercase();
     for at in memmem::find_iter(&lower, b"set") {
@@ -182,31 +182,33 @@ fn set_in_code(code: &[u8], add: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// First argument of a `set_config()`.
+/// The first argument of a `set_config()`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Argument {
     /// A constant, without escapes.
     Literal(Vec<u8>),
     /// `$n`
     Parameter(u16),
-    /// A lone identifier, folded: a parameter or a variable of a function.
+    /// A single identifier, folded: a parameter or a variable of a function.
     Name(Box<[u8]>),
     /// Any other expression.
     Untold,
-    /// Any, of a setting that ends with its transaction: the third argument is `true`.
+    /// Any argument, if the setting ends with its transaction: the third argument is `true`.
     Local,
 }
 
-/// Bytes behind the name of the function in which its first argument ends, or is not told: a text full of them stays cheap.
+/// The first argument must end within this many bytes after the function's name; otherwise it counts as unknown. So a
+/// text with many calls stays cheap.
 const ARGUMENT_BYTES_MAX: usize = 512;
 
-/// Whether some `set_config()` of this text makes a setting of the session whose name is neither a constant nor a parameter.
+/// Whether some `set_config()` of this text changes a setting of the session, and its name is neither a constant nor a
+/// parameter.
 pub(crate) fn is_untold(text: &[u8]) -> bool {
     set_config_arguments(text).any(|argument| matches!(argument, Argument::Untold | Argument::Name(_)))
 }
 
-/// The constants among the arguments of an EXECUTE, those that look like names of custom settings, in lower case; `None`
-/// where not all its arguments are constants.
+/// The constants among the arguments of an EXECUTE that look like names of custom settings, in lower case; `None` if
+/// some argument is not a constant.
 pub fn constant_arguments(text: &[u8]) -> Option<Vec<Box<str>>> {
     let mut lexer = Lexer::new(text);
     let mut names = Vec::new();
@@ -239,7 +241,7 @@ pub(crate) fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument
         let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
         let mut lexer = Lexer::new(rest);
         if lexer.next() != Some(Token::Byte(b'(')) {
-            // Part of another name, or in a comment; a name that is called has its parenthesis.
+            // It is part of another name, or in a comment. A name that is called has a parenthesis after it.
             return None;
         }
         let local = is_local(lexer.clone());
@@ -252,9 +254,9 @@ pub(crate) fn set_config_arguments(text: &[u8]) -> impl Iterator<Item = Argument
     called.chain(unreadable)
 }
 
-/// The first argument of a call, whose parenthesis has been read.
+/// The first argument of a call, after its opening parenthesis.
 pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
-    // The names of arguments may be given: set_config(setting_name => ..).
+    // Arguments may be named: set_config(setting_name => ..).
     let named = lexer.clone();
     if lexer.accept("setting_name") {
         let mut given = false;
@@ -270,7 +272,7 @@ pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
     let start = (*lexer).position();
     let argument = match lexer.next() {
         Some(Token::Parameter(number)) => Argument::Parameter(number),
-        // Within a constant quotes are doubled: set_config(''a.b'', ..).
+        // Within a constant, quotes are doubled: set_config(''a.b'', ..).
         Some(Token::Text([])) => {
             let name = &text[(*lexer).position()..];
             let Some(end) = memchr(b'\'', name) else {
@@ -283,7 +285,7 @@ pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
             *lexer = Lexer::new(&text[(*lexer).position() + end + 2..]);
             Argument::Literal(name.into())
         }
-        // With escapes it may be another name than it looks like.
+        // With escapes, the name may differ from its spelling.
         Some(Token::Text(name)) => match text[start] {
             b'\'' | b'$' | b'e' | b'E' | b'n' | b'N' if !name.contains(&b'\\') && !name.contains(&b'\'') => {
                 Argument::Literal(name.into())
@@ -313,7 +315,7 @@ pub(crate) fn argument<'a>(text: &'a [u8], lexer: &mut Lexer<'a>) -> Argument {
     }
 }
 
-/// Whether the third argument of a call, whose parenthesis has been read, is the word TRUE.
+/// Whether the third argument of a call is the word TRUE; its parenthesis has been read.
 fn is_local(mut lexer: Lexer<'_>) -> bool {
     let (mut depth, mut commas) = (0usize, 0);
     while let Some(token) = lexer.next() {
@@ -333,7 +335,7 @@ fn is_local(mut lexer: Lexer<'_>) -> bool {
                     return lexer.accept("true") && lexer.next() == Some(Token::Byte(b')'));
                 }
             }
-            // The names of arguments change their order.
+            // Named arguments may be in any order.
             Token::Byte(b'>') => return false,
             _ => {}
         }
@@ -417,7 +419,7 @@ mod tests {
         }
     }
 
-    /// Under one reading the string ends before the SET, under the other behind it.
+    /// Under one reading the string ends before the SET, under the other after it.
     #[test]
     fn a_set_that_only_one_reading_of_a_string_shows_is_found() {
         assert_eq!(hidden(r"select '\'; set a.b = 1 --'"), ["a.b"]);

@@ -1,9 +1,9 @@
-//! A statement that is nothing but a call of `pg_terminate_backend()` or `pg_cancel_backend()`.
+//! A statement that consists of one call of `pg_terminate_backend()` or `pg_cancel_backend()`.
 
-/// The longest statement that is taken for such a call, bytes.
+/// The longest statement that is recognised as such a call, bytes.
 const CALL_BYTES_MAX: usize = 128;
 
-/// What a call does.
+/// The function that is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// `pg_terminate_backend()`.
@@ -13,7 +13,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The statement that answers in its place.
+    /// The statement that gives the answer in its place.
     pub fn answer(self) -> &'static [u8] {
         match self {
             Signal::Terminate => b"SELECT true AS pg_terminate_backend",
@@ -22,7 +22,7 @@ impl Signal {
     }
 }
 
-/// Whom a call names.
+/// The process that a call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalTarget {
     /// This process id.
@@ -31,22 +31,22 @@ pub enum SignalTarget {
     Parameter,
 }
 
-/// A statement that is nothing but such a call.
+/// A statement that consists of such a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalCall {
-    /// What it does.
+    /// The function.
     pub kind: Signal,
-    /// To whom.
+    /// The process.
     pub target: SignalTarget,
 }
 
-/// Whether a text is such a call. Its eighth letter and those behind tell it from nearly all others.
+/// Whether a text may be such a call. The letters from the eighth on tell it from nearly all other texts.
 #[inline]
 pub fn is_signal(text: &[u8]) -> bool {
     text.get(7..10) == Some(b"pg_") && signal_call(text).is_some()
 }
 
-/// Reads a text that is nothing but such a call.
+/// Reads a text that consists of such a call.
 pub fn signal_call(text: &[u8]) -> Option<SignalCall> {
     let text = std::str::from_utf8(text).ok().filter(|t| t.len() <= CALL_BYTES_MAX)?;
     let text = text.trim();

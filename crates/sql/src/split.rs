@@ -3,7 +3,7 @@
 use crate::lexer::{Lexer, Token};
 use crate::statement::{Statement, classify};
 
-/// The statements of a Query, if the settings of the session do not decide where they end, and the text ends between two.
+/// The statements of a Query. `None` if the session's settings decide where they end, or if the text ends within one.
 pub fn statements(text: &[u8]) -> Option<Vec<&[u8]>> {
     let mut statements = Statements::new(text, false);
     let found = statements.by_ref().collect();
@@ -22,8 +22,8 @@ pub fn deallocated<C: FromIterator<Box<[u8]>>>(text: &[u8]) -> C {
 /// The statements of a text, each without the semicolon that ends it and without white space and comments around it;
 /// empty ones are left out.
 ///
-/// The server parses a whole text before it runs any of it, so what is split in the wrong place here is text that the
-/// server refuses.
+/// The server parses a whole text before it runs any of it. So a text that is split at a wrong place here is one that
+/// the server refuses.
 #[derive(Debug, Clone)]
 pub(crate) struct Statements<'a> {
     text: &'a [u8],
@@ -40,12 +40,13 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// Whether `standard_conforming_strings` decides what was read so far.
+    /// Whether the tokens read so far depend on `standard_conforming_strings`.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.lexer.is_ambiguous()
     }
 
-    /// Whether the text ends within a comment, a string, a quoted identifier or parentheses; known at the end.
+    /// Whether the text ends within a comment, a string, a quoted identifier or parentheses. It is known at the end of
+    /// the text.
     pub(crate) fn is_unterminated(&self) -> bool {
         self.unterminated
     }
@@ -56,7 +57,7 @@ impl<'a> Iterator for Statements<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
-            // A comment that does not end is a statement: what it hides is not known.
+            // A comment without an end counts as a statement, because its contents are not known.
             self.lexer.skip_space();
             let start = self.lexer.position();
             let mut nesting = Nesting::default();
@@ -84,8 +85,8 @@ impl<'a> Iterator for Statements<'a> {
     }
 }
 
-/// How deep a statement is in parentheses (the rules of CREATE RULE stand there) and in the BEGIN ATOMIC body of a
-/// function, where semicolons end no statement.
+/// How deep a statement is in parentheses (CREATE RULE has its commands there) and in the BEGIN ATOMIC body of a
+/// function. Semicolons there end no statement.
 #[derive(Debug, Clone, Default)]
 struct Nesting {
     parentheses: usize,
@@ -95,17 +96,17 @@ struct Nesting {
     routine: Routine,
 }
 
-/// What the last token means for the next.
+/// How the last token affects the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Last {
     #[default]
     Other,
     Begin,
-    /// AS or a dot: a label or a column follows, which may be called "end".
+    /// AS or a dot: the next token is a label or a column, which may be called "end".
     Label,
 }
 
-/// How much of CREATE [ OR REPLACE ] { FUNCTION | PROCEDURE } was read.
+/// The part of CREATE [ OR REPLACE ] { FUNCTION | PROCEDURE } that was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Routine {
     #[default]
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(split(&format!("{body}; set x = 1")), [body, "set x = 1"]);
     }
 
-    /// BEGIN is no reserved word: a function called so must not swallow what follows.
+    /// BEGIN is not a reserved word: a function of that name must not swallow the text after it.
     #[test]
     fn a_function_called_begin_has_no_body() {
         assert_eq!(

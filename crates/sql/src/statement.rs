@@ -1,13 +1,13 @@
-//! The statements a pooler must know from their text.
+//! The statements that a pooler must recognise by their text.
 
 use crate::lexer::{Lexer, Token};
 use crate::settings::{Scope, Target, read_set, read_setting};
 use crate::split::Statements;
 
-/// What a text is, as a whole. A text with two statements is [`Statement::Other`], whatever they are.
+/// What a text is as a whole. A text with two statements is always [`Statement::Other`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statement {
-    /// Nothing of ours.
+    /// No statement that the pooler must recognise.
     Other,
     /// BEGIN without modes.
     Begin,
@@ -29,7 +29,7 @@ pub enum Statement {
     DiscardTemp,
     /// DISCARD SEQUENCES.
     DiscardSequences,
-    /// PREPARE of a statement, whatever the rest of the text; the name as the catalog would hold it.
+    /// PREPARE of a statement; the name as the catalog would hold it. The rest of the text may be anything.
     Prepare(Box<[u8]>),
     /// EXECUTE of a statement; the name as the catalog would hold it.
     Execute(Box<[u8]>),
@@ -61,12 +61,12 @@ pub enum Statement {
     RollbackAndChain,
 }
 
-/// Longest text that can be a statement of ours, PREPARE and EXECUTE excepted: a DEALLOCATE with a long quoted name and room
-/// for comments. Longer texts are [`Statement::Other`] or one of the two, so a caller who treats those like any other need
-/// not wait for the rest of a longer message.
+/// The longest text that is recognised, bytes, except for PREPARE and EXECUTE: a DEALLOCATE with a long quoted name,
+/// and room for comments. A longer text is [`Statement::Other`], or one of the two. So a caller that treats these two
+/// like any other statement need not wait for the rest of a longer message.
 pub const STATEMENT_BYTES_MAX: usize = 512;
 
-/// Classifies a text. Ordinary statements cost a look at their first letters.
+/// Classifies a text. For ordinary statements only the first letters are read.
 #[inline]
 pub fn classify(text: &[u8]) -> Statement {
     if begins_otherwise(text) {
@@ -84,24 +84,25 @@ pub fn classify(text: &[u8]) -> Statement {
     }
 }
 
-/// Whether the first letters are those of no statement of ours: SELECT, INSERT, UPDATE, DELETE, WITH, VALUES and more.
+/// Whether the first letters belong to no statement that is recognised: SELECT, INSERT, UPDATE, DELETE, WITH, VALUES
+/// and others.
 fn begins_otherwise(text: &[u8]) -> bool {
     let Some(first) = text.first_chunk::<4>() else {
         return text.is_empty();
     };
     match first[0] | 0x20 {
         b'i' | b'w' | b'v' | b'm' | b't' | b'f' => true,
-        // SELECT and SHOW; of ours are SET, START and SAVEPOINT.
+        // SELECT and SHOW. SET, START and SAVEPOINT are recognised.
         b's' => matches!(first[2] | 0x20, b'l' | b'o'),
-        // UPDATE; UNLISTEN is ours.
+        // UPDATE. UNLISTEN is recognised.
         b'u' => first[1] | 0x20 == b'p',
-        // DELETE; DEALLOCATE and DISCARD are ours.
+        // DELETE. DEALLOCATE and DISCARD are recognised.
         b'd' => first[2] | 0x20 == b'l',
         _ => false,
     }
 }
 
-/// The statements that are sent most, as they are spelled most: they are not worth a lexer.
+/// The most frequent statements in their most frequent spellings, which need no lexer.
 fn one_word(text: &[u8]) -> Option<Statement> {
     let word = text.strip_suffix(b";").unwrap_or(text);
     let (spelled, statement) = match word.len() {
@@ -173,7 +174,7 @@ fn work(lexer: &mut Lexer<'_>) {
     let _ = lexer.accept("work") || lexer.accept("transaction");
 }
 
-/// AND CHAIN; AND NO CHAIN is the same as neither.
+/// AND CHAIN. AND NO CHAIN is the default.
 fn chain(lexer: &mut Lexer<'_>) -> bool {
     let before = lexer.clone();
     if lexer.accept("and") {
@@ -199,7 +200,8 @@ fn rollback(mut lexer: Lexer<'_>) -> Statement {
     }
 }
 
-/// Drops a key word that may be left out, unless it is itself the name that must follow: what is not reserved may be one.
+/// Skips a key word that may be left out. The key word may also be the name that must follow, because it is not
+/// reserved; then it is not skipped.
 fn optional(lexer: &mut Lexer<'_>, word: &str) {
     let before = lexer.clone();
     if lexer.accept(word) && !matches!(lexer.peek(), Some(Token::Word(_) | Token::Quoted(_))) {
@@ -215,7 +217,7 @@ fn named(mut lexer: Lexer<'_>, found: fn(Box<[u8]>) -> Statement) -> Statement {
     }
 }
 
-/// `found` if nothing but semicolons follows.
+/// `found` if only semicolons follow.
 fn end(mut lexer: Lexer<'_>, found: Statement) -> Statement {
     match lexer.all(|token| token == Token::Byte(b';')) {
         true => found,

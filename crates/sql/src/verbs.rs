@@ -1,4 +1,4 @@
-//! What one statement may do, from its first words.
+//! The effects of one statement that follow from its first words.
 
 use crate::bodies::{Language, body_effects};
 use crate::calls::UNREAD;
@@ -7,15 +7,15 @@ use crate::lexer::{Lexer, Token};
 use crate::names::{SETTINGS_VIEW, TEMP_WORD};
 use crate::settings::{Scope, Target, read_set};
 
-/// Whether a text begins with a verb that does nothing to the session by itself, and is a query or a short command; cheap
-/// and not exhaustive.
+/// Whether a text begins with a verb that does nothing to the session by itself, and is a query or a short command. It
+/// is a cheap test, and not exhaustive.
 ///
 /// Four letters decide: no other statement of the grammar begins with them.
 pub(crate) fn begins_ordinary(text: &[u8]) -> bool {
     let Some(first) = text.first_chunk::<4>() else {
         return false;
     };
-    // A letter in either case becomes the letter in lower case, and nothing else becomes a letter.
+    // A letter becomes its lower case, and no other byte becomes a letter.
     let folded = u32::from_le_bytes(*first) | 0x2020_2020;
     ORDINARY.iter().any(|verb| u32::from_le_bytes(**verb) == folded)
 }
@@ -39,11 +39,11 @@ pub(crate) fn begins_with_rows(text: &[u8]) -> bool {
 /// Those of [`ORDINARY`] that read or write rows.
 const ROWS: [&[u8; 4]; 8] = [b"sele", b"inse", b"upda", b"dele", b"with", b"valu", b"merg", b"tabl"];
 
-/// Whether what the statement means, and which rows it returns, depends on cursors and prepared statements of the session
-/// it is parsed in: FETCH, MOVE, EXECUTE, EXPLAIN EXECUTE.
+/// Whether the meaning of a statement, and the rows that it returns, depend on cursors and prepared statements of the
+/// session that parses it: FETCH, MOVE, EXECUTE, EXPLAIN EXECUTE.
 ///
-/// PostgreSQL crashes when a prepared FETCH is described in a session without the cursor
-/// (FetchStatementTargetList follows a null pointer), so such a statement must not be shared between sessions.
+/// PostgreSQL crashes when a prepared FETCH is described in a session without the cursor (FetchStatementTargetList
+/// follows a null pointer), so such a statement must not be shared between sessions.
 pub fn belongs_to_session(text: &[u8]) -> bool {
     let mut lexer = Lexer::new(text);
     let Some(Token::Word(word)) = lexer.next() else {
@@ -53,8 +53,8 @@ pub fn belongs_to_session(text: &[u8]) -> bool {
     verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb))
 }
 
-/// Whether a text begins with a statement that runs no code and for which PostgreSQL takes no snapshot: behind it a transaction
-/// may still be given its isolation level, and what it locks is locked in front of the snapshot.
+/// Whether a text begins with a statement that runs no code and for which PostgreSQL takes no snapshot. After it, a
+/// transaction may still be given its isolation level; and its locks are taken before the snapshot.
 pub fn begins_without_snapshot(text: &[u8]) -> bool {
     let verbs: [&[u8]; 15] = [
         b"set",
@@ -77,14 +77,14 @@ pub fn begins_without_snapshot(text: &[u8]) -> bool {
     matches!(first, Some(Token::Word(word)) if verbs.iter().any(|verb| word.eq_ignore_ascii_case(verb)))
 }
 
-/// What this statement may do by its verb and key words; `found` are the names found in the whole text.
+/// The effects of this statement that its verb and key words show. `found` are the names found in the whole text.
 pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effects) -> Effects {
     let mut lexer = Lexer::with_backslashes(statement, backslashes);
     let Some(first) = lexer.next() else {
         return Effects::NONE;
     };
     let Token::Word(word) = first else {
-        // `(SELECT ..)`, or no SQL.
+        // `(SELECT ..)`, or not SQL.
         return query(lexer, first, found);
     };
     // No verb is longer.
@@ -117,7 +117,7 @@ pub(crate) fn effects_of_verb(statement: &[u8], backslashes: bool, found: Effect
         | b"refresh" | b"truncate" | b"alter" | b"grant" | b"revoke" | b"comment" | b"security" | b"reassign"
         | b"import" => Effects::NONE,
         _ if begins_ordinary(verb) => Effects::NONE,
-        // A statement of a later PostgreSQL, or none.
+        // A statement of a later PostgreSQL, or not SQL.
         _ => Effects::ALL,
     }
 }
@@ -128,7 +128,7 @@ fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
     if !found.intersects(TEMP_WORD | SETTINGS_VIEW) {
         return effects;
     }
-    // What precedes: of INSERT INTO temp, "temp" is the table.
+    // The token before: in INSERT INTO temp, "temp" is the table.
     let mut last = first;
     let mut into = false;
     let mut updates = first.is("update");
@@ -151,7 +151,7 @@ fn query(lexer: Lexer<'_>, first: Token<'_>, found: Effects) -> Effects {
 
 fn set(mut lexer: Lexer<'_>) -> Effects {
     let Some((scope, target)) = read_set(&mut lexer) else {
-        // No name that can be read: U&"..", or an error.
+        // The name cannot be read: U&"..", or an error.
         return Effects::SETTINGS | Effects::RESETS | Effects::SEED;
     };
     let mut effects = match target {
@@ -161,7 +161,7 @@ fn set(mut lexer: Lexer<'_>) -> Effects {
         Target::Setting(name) if &*name == b"seed" => Effects::SETTINGS | Effects::SEED,
         Target::Setting(_) => Effects::SETTINGS,
     };
-    // SET NAMES alone resets.
+    // SET NAMES without a value resets.
     let mut last = None;
     for token in lexer {
         if token.is("default") || token.is("local") {
@@ -220,7 +220,7 @@ fn declare(mut lexer: Lexer<'_>, found: Effects) -> Effects {
     effects
 }
 
-/// EXPLAIN runs what it explains if ANALYZE is among its options.
+/// EXPLAIN runs its statement if ANALYZE is among its options.
 fn explain(lexer: Lexer<'_>) -> Effects {
     let mut effects = Effects::NONE;
     for token in lexer {
@@ -229,7 +229,7 @@ fn explain(lexer: Lexer<'_>) -> Effects {
         } else if token.is("temp") || token.is("temporary") {
             effects |= Effects::TEMPORARY;
         } else if token.is("update") {
-            // Perhaps of pg_settings; what it updates is not worth finding out.
+            // It may update pg_settings. To find out is not worth the cost.
             effects |= Effects::SETTINGS;
         }
     }
@@ -259,7 +259,7 @@ fn block(lexer: Lexer<'_>) -> Effects {
     let Some(code) = code.filter(|code| is_read && !code.contains(&b'\\')) else {
         return UNREAD;
     };
-    // Of a plain constant quotes are doubled; what is doubled in dollar quotes is an empty constant, or the same.
+    // In a plain constant, quotes are doubled. In dollar quotes, two quotes are an empty constant, or mean the same.
     let undoubled = code.windows(2).any(|pair| pair == b"''").then(|| undoubled(code));
     let mut effects = Effects::CODE | body_effects(Language::Plpgsql, code);
     if let Some(undoubled) = undoubled {
@@ -268,7 +268,7 @@ fn block(lexer: Lexer<'_>) -> Effects {
     effects.without(SEEN)
 }
 
-/// What is asked for behind any code.
+/// The effects that a probe asks for after any code.
 const SEEN: Effects = Effects::LISTEN
     .union(Effects::PREPARE)
     .union(Effects::RESETS)
@@ -279,7 +279,7 @@ const SEEN: Effects = Effects::LISTEN
     .union(Effects::DEFINES)
     .union(Effects::LOCKS);
 
-/// With single quotes for doubled ones.
+/// With one quote for each doubled one.
 fn undoubled(code: &[u8]) -> Vec<u8> {
     let mut single = Vec::with_capacity(code.len());
     let mut rest = code;

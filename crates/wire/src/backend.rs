@@ -48,7 +48,7 @@ pub enum BackendTag {
     ParameterStatus = b'S',
     /// ParseComplete.
     ParseComplete = b'1',
-    /// PortalSuspended: Execute met its row limit.
+    /// PortalSuspended: Execute reached its row limit.
     PortalSuspended = b's',
     /// ReadyForQuery with the transaction status.
     ReadyForQuery = b'Z',
@@ -57,7 +57,7 @@ pub enum BackendTag {
 }
 
 impl BackendTag {
-    /// The tag of a byte, if a server may send it.
+    /// The tag of this byte, if a server may send it.
     #[inline]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
@@ -132,7 +132,7 @@ pub fn command_tag(body: &[u8]) -> Result<&[u8], ReadError> {
     }
 }
 
-/// Body of DataRow as its column values in the order of the row; `None` is NULL.
+/// Body of DataRow: its column values in the order of the row; `None` is NULL.
 pub fn data_row(body: &[u8]) -> Result<Vec<Option<&[u8]>>, ReadError> {
     let mut r = Reader::new(body);
     let count = r.i16()?;

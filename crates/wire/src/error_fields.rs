@@ -4,25 +4,25 @@ use crate::read::{ReadError, Reader};
 
 /// The fields of an ErrorResponse or NoticeResponse that a pooler reads; absent fields are empty.
 ///
-/// A server may leave any of them out, SQLSTATE included (an old or hostile one does), so nothing here is required.
+/// A server may leave out any of them, even the SQLSTATE (an old or hostile server does), so none is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ErrorFields<'a> {
-    /// `V`, or `S` where a server before 9.6 sent no `V`: ERROR, FATAL, PANIC, WARNING, NOTICE, ...
+    /// `V`, or `S` if a server before 9.6 sent no `V`: ERROR, FATAL, PANIC, WARNING, NOTICE, ...
     pub severity: &'a [u8],
     /// `C`: SQLSTATE, five bytes.
     pub sqlstate: &'a [u8],
     /// `M`: the primary message.
     pub message: &'a [u8],
-    /// `R`: the function of the server's source that reports it.
+    /// `R`: the function in the server's source that reports the error.
     pub routine: &'a [u8],
-    /// Whether there is a `P`: it is about a place in the text that the client has sent.
+    /// Whether there is a `P`: the error is about a position in the client's text.
     pub has_position: bool,
-    /// Whether there is a `W` or a `q`: it comes from within a function, or from a text that one runs.
+    /// Whether there is a `W` or a `q`: the error comes from within a function, or from a text that a function runs.
     pub has_context: bool,
 }
 
 impl<'a> ErrorFields<'a> {
-    /// Reads a body as far as it goes: one that is cut off or malformed gives the fields in front of the fault.
+    /// Reads a body as far as possible. If it is cut off or malformed, the fields before the fault are returned.
     pub fn read_prefix(body: &'a [u8]) -> Self {
         let mut fields = ErrorFields::default();
         fields.fill(body).ok();
@@ -59,14 +59,14 @@ impl<'a> ErrorFields<'a> {
         }
     }
 
-    /// Whether it refuses a statement for what its text says: nothing of that statement has run.
+    /// Whether the server refuses a statement because of its text. Then no part of that statement has run.
     pub fn is_refusal(&self) -> bool {
         let of_text = self.has_position && self.sqlstate.starts_with(b"42");
-        // EXECUTE of a name that nobody has given.
+        // EXECUTE of an unknown name.
         !self.has_context && (of_text || self.sqlstate == b"26000")
     }
 
-    /// Whether it refuses a whole text, as none the grammar knows: nothing of any of its statements has run.
+    /// Whether the server refuses a whole text because of a syntax error. Then none of its statements has run.
     pub fn is_of_grammar(&self) -> bool {
         self.is_refusal() && self.has_position && self.routine == b"scanner_yyerror"
     }

@@ -37,7 +37,7 @@ pub enum FrontendTag {
 }
 
 impl FrontendTag {
-    /// The tag of a byte, if a client may send it.
+    /// The tag of this byte, if a client may send it.
     #[inline]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
@@ -60,7 +60,7 @@ impl FrontendTag {
     }
 }
 
-/// What Describe and Close name.
+/// The object that Describe and Close name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// `S`: a prepared statement.
@@ -88,14 +88,14 @@ impl<'a> Parse<'a> {
         let query = r.cstr()?;
         let types = r.rest();
         let count = r.i16()?;
-        // PostgreSQL reads the count as unsigned 16 bits in practice; negative counts end as "too short".
+        // PostgreSQL reads the count as unsigned 16 bits. So a count that was meant as negative ends as "too short".
         r.bytes(usize::from(count as u16) * 4)?;
         r.end()?;
         Ok(Parse { name, query, types })
     }
 }
 
-/// The two names at the front of Bind; the values behind them are of no interest to a pooler.
+/// The two names at the beginning of Bind. A pooler does not need the values after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindNames<'a> {
     /// Destination portal; empty is the unnamed one.
@@ -105,7 +105,7 @@ pub struct BindNames<'a> {
 }
 
 impl<'a> BindNames<'a> {
-    /// Reads the names; `body` may be cut off anywhere behind them.
+    /// Reads the names; `body` may be cut off anywhere after them.
     #[inline]
     pub fn read(body: &'a [u8]) -> Result<Self, ReadError> {
         let mut r = Reader::new(body);
@@ -115,7 +115,7 @@ impl<'a> BindNames<'a> {
         })
     }
 
-    /// Bytes of both names with their zeros.
+    /// The length in bytes of both names, including their zeros.
     pub fn wire_bytes(&self) -> usize {
         self.portal.len() + self.statement.len() + 2
     }

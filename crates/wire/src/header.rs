@@ -1,11 +1,12 @@
-//! The five bytes in front of every message after the startup packet.
+//! The five bytes before every message after the startup packet.
 
 use thiserror::Error;
 
 /// Bytes of a message header: one tag, four of length.
 pub const HEADER_BYTES: usize = 5;
 
-/// The longest message PostgreSQL sends or takes (`PQ_LARGE_MESSAGE_LIMIT` is `MaxAllocSize - 1`): 1 GB less two bytes.
+/// The longest message that PostgreSQL sends or accepts (`PQ_LARGE_MESSAGE_LIMIT` is `MaxAllocSize - 1`): 1 GB less two
+/// bytes.
 pub const MESSAGE_BYTES_MAX: u32 = 0x3fff_fffe;
 
 /// A message header, split from its body.
@@ -18,7 +19,7 @@ pub const MESSAGE_BYTES_MAX: u32 = 0x3fff_fffe;
 pub struct Header {
     /// The tag byte; its meaning depends on the direction.
     pub tag: u8,
-    /// Bytes of the whole message, header included: always at least [`HEADER_BYTES`].
+    /// The length in bytes of the whole message, including the header: always at least [`HEADER_BYTES`].
     pub message_bytes: u32,
 }
 
@@ -26,14 +27,14 @@ pub struct Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("invalid message length: expected 4 to {MESSAGE_BYTES_MAX}, got {length} in message {tag:?}", tag = char::from(*tag))]
 pub struct HeaderError {
-    /// The tag byte in front of it.
+    /// The tag byte before it.
     pub tag: u8,
-    /// The length field as it came.
+    /// The length field as received.
     pub length: u32,
 }
 
 impl Header {
-    /// The header at the front of `bytes`, or `None` where it is cut short.
+    /// The header at the beginning of `bytes`; `None` if it is not complete.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<Option<Header>, HeaderError> {
         let Some(&[tag, a, b, c, d]) = bytes.first_chunk::<HEADER_BYTES>() else {

@@ -1,8 +1,8 @@
 //! The PostgreSQL frontend/backend protocol, versions 3.0 and 3.2: bytes to messages and back.
 //!
-//! This crate knows the shape of every message and nothing else: it holds no state, reads no stream and decides
-//! nothing. A [`header::Header`] says how long a message is; the views in [`frontend`] and [`backend`] borrow a
-//! message's body; [`write::Writer`] appends messages to a caller's buffer. "Frontend" and "backend" name the
+//! This crate knows the shape of every message and nothing else: it keeps no state, reads no stream and decides
+//! nothing. A [`header::Header`] says how long a message is. The views in [`frontend`] and [`backend`] borrow a
+//! message's body. [`write::Writer`] appends messages to a caller's buffer. "Frontend" and "backend" name the
 //! *direction* of a message (client to server, server to client), never one of the pooler's two roles.
 //!
 //! Source: the PostgreSQL manual, chapter "Frontend/Backend Protocol", sections "Message Flow" and "Message Formats".

@@ -2,27 +2,27 @@
 
 use thiserror::Error;
 
-/// A body that does not hold what its tag promises.
+/// A body that does not have the fields of its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// The body ended early.
+    /// The body ended too early.
     #[error("message is too short: expected {expected} more bytes, got {got}")]
     Short {
-        /// Bytes the next field needs.
+        /// The bytes that the next field needs.
         expected: usize,
-        /// Bytes that are left.
+        /// The bytes that are left.
         got: usize,
     },
     /// A string without its terminating zero byte.
     #[error("invalid string in message: expected a terminating zero byte")]
     Unterminated,
-    /// A count or length that cannot be.
+    /// A count or length that is not allowed.
     #[error("invalid count in message: {got}")]
     Count {
-        /// The number as it came.
+        /// The number as received.
         got: i64,
     },
-    /// Bytes behind the last field.
+    /// Bytes after the last field.
     #[error("invalid message format: {got} bytes after the last field")]
     Trailing {
         /// How many.
@@ -30,7 +30,7 @@ pub enum ReadError {
     },
 }
 
-/// Reads fields off the front of a body; never panics and never allocates.
+/// Reads fields from the beginning of a body. It never panics and never allocates.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         Reader { rest: body }
     }
 
-    /// What has not been read yet.
+    /// The bytes that have not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         Ok(self.bytes(1)?[0])
     }
 
-    /// A two-byte signed integer, big endian as all numbers of the protocol.
+    /// A two-byte signed integer, big endian like all numbers of the protocol.
     pub fn i16(&mut self) -> Result<i16, ReadError> {
         let b = self.bytes(2)?;
         Ok(i16::from_be_bytes([b[0], b[1]]))
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// Fails unless the whole body has been read.
+    /// Fails if bytes are left.
     pub fn end(self) -> Result<(), ReadError> {
         if self.rest.is_empty() {
             Ok(())
@@ -101,8 +101,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where the first zero byte is. Most strings are names of portals and statements, so the first eight bytes are looked at
-/// together: a byte that is zero borrows from its highest bit, and the lowest such bit is the first zero's.
+/// The position of the first zero byte. Most strings are names of portals and statements, so the first eight bytes are
+/// tested together: the subtraction borrows from the highest bit of a zero byte, and the lowest such bit belongs to the
+/// first zero.
 #[inline]
 fn zero_in(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;

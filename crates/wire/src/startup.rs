@@ -3,7 +3,7 @@
 use crate::read::{ReadError, Reader};
 use thiserror::Error;
 
-/// The longest startup packet PostgreSQL takes (`MAX_STARTUP_PACKET_LENGTH`).
+/// The longest startup packet that PostgreSQL accepts (`MAX_STARTUP_PACKET_LENGTH`).
 pub const STARTUP_BYTES_MAX: u32 = 10_000;
 
 /// The longest cancel key of protocol 3.2, bytes.
@@ -13,7 +13,7 @@ const CANCEL_CODE: u32 = 1234 << 16 | 5678;
 const SSL_CODE: u32 = 1234 << 16 | 5679;
 const GSSENC_CODE: u32 = 1234 << 16 | 5680;
 
-/// A protocol version as the startup packet carries it.
+/// A protocol version as in the startup packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProtocolVersion(pub u32);
 
@@ -28,13 +28,13 @@ impl ProtocolVersion {
         self.0 >> 16
     }
 
-    /// The part behind the dot.
+    /// The part after the dot.
     pub fn minor(self) -> u32 {
         self.0 & 0xffff
     }
 }
 
-/// What names a running query to a CancelRequest: the process id and its secret.
+/// The key by which a CancelRequest names a running query: the process id and its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CancelKey {
     /// Process id of BackendKeyData.
@@ -44,7 +44,7 @@ pub struct CancelKey {
 }
 
 impl CancelKey {
-    /// Reads the body of BackendKeyData, and of CancelRequest behind its code: both have the same shape.
+    /// Reads the body of BackendKeyData, or of CancelRequest after its code: both have the same shape.
     pub fn read(body: &[u8]) -> Result<Self, ReadError> {
         let mut r = Reader::new(body);
         let process_id = r.u32()?;
@@ -64,34 +64,34 @@ impl CancelKey {
 /// The first packet of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartupPacket<'a> {
-    /// SSLRequest: answered with one byte, then another first packet follows.
+    /// SSLRequest: the answer is one byte, and another first packet follows.
     SslRequest,
-    /// GSSENCRequest: likewise.
+    /// GSSENCRequest: the same.
     GssEncRequest,
-    /// CancelRequest: no answer, the connection closes.
+    /// CancelRequest: there is no answer, and the connection closes.
     Cancel(CancelKey),
     /// StartupMessage.
     Startup {
-        /// The version that was asked for.
+        /// The version that the client asks for.
         version: ProtocolVersion,
-        /// Name and value pairs in the order they came; both are in no known encoding.
+        /// Name and value pairs in their order. Their encoding is not known.
         parameters: Vec<(&'a [u8], &'a [u8])>,
     },
 }
 
-/// Why a first packet is not one.
+/// Why bytes are not a valid first packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum StartupError {
     /// The length field is out of bounds.
     #[error("invalid length of startup packet: expected 8 to {STARTUP_BYTES_MAX}, got {got}")]
     Length {
-        /// The length field as it came.
+        /// The length field as received.
         got: u32,
     },
     /// A major version other than 3.
     #[error("unsupported frontend protocol {}.{}: server supports 3.0 to 3.2", version.major(), version.minor())]
     Version {
-        /// The version as it came.
+        /// The version as received.
         version: ProtocolVersion,
     },
     /// The parameter list is malformed.
@@ -100,7 +100,8 @@ pub enum StartupError {
 }
 
 impl<'a> StartupPacket<'a> {
-    /// Bytes of the packet at the front of `bytes`, its length field included, or `None` where that is cut short.
+    /// The length in bytes of the packet at the beginning of `bytes`, including its length field; `None` if the length
+    /// field is not complete.
     pub fn packet_bytes(bytes: &[u8]) -> Result<Option<usize>, StartupError> {
         let Some(length) = bytes.first_chunk::<4>() else {
             return Ok(None);
@@ -112,7 +113,7 @@ impl<'a> StartupPacket<'a> {
         Ok(Some(got as usize))
     }
 
-    /// Reads one whole packet, length field included.
+    /// Reads one complete packet, including its length field.
     pub fn read(packet: &'a [u8]) -> Result<Self, StartupError> {
         let mut r = Reader::new(packet);
         r.u32()?;
@@ -152,7 +153,7 @@ impl<'a> StartupPacket<'a> {
         to.extend_from_slice(&key.secret);
     }
 
-    /// Appends StartupMessage. Names and values must not hold zero bytes; where one does, it ends there.
+    /// Appends StartupMessage. A name or value ends at its first zero byte.
     pub fn write_startup<'p>(
         to: &mut Vec<u8>,
         version: ProtocolVersion,

@@ -4,8 +4,8 @@ use crate::backend::TransactionStatus;
 
 /// Appends messages, both directions, to a caller's buffer.
 ///
-/// Every message goes through [`Writer::message`], which fills in the length when the body is done, so a length can
-/// never disagree with its body.
+/// Every message goes through [`Writer::message`], which fills in the length when the body is complete, so the length
+/// is always that of the body.
 #[derive(Debug)]
 pub struct Writer<'a> {
     to: &'a mut Vec<u8>,
@@ -25,11 +25,11 @@ pub struct Column<'a> {
     pub name: &'a str,
     /// OID of its type.
     pub type_oid: u32,
-    /// `pg_type.typlen` of it; negative is variable.
+    /// `pg_type.typlen` of the type; negative is variable.
     pub type_bytes: i16,
 }
 
-/// Severity, SQLSTATE, message and the rest of an error or notice of our own.
+/// Severity, SQLSTATE, message and other fields of an error or notice that the pooler sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorText<'a> {
     /// ERROR, FATAL, WARNING, NOTICE.
@@ -38,7 +38,7 @@ pub struct ErrorText<'a> {
     pub sqlstate: &'a str,
     /// Primary message: lower case, no full stop.
     pub message: &'a str,
-    /// What was expected and what came; empty for none.
+    /// What was expected and what was received; empty for none.
     pub detail: &'a str,
     /// What to do; empty for none.
     pub hint: &'a str,
@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
         self.to[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// Parse; `types` is the count and the OIDs as they stand in the message.
+    /// Parse; `types` is the count and the OIDs as in the message.
     pub fn parse(&mut self, name: &[u8], query: &[u8], types: &[u8]) {
         self.message(b'P', |b| {
             put_cstr(b, name);
@@ -149,12 +149,12 @@ impl<'a> Writer<'a> {
         self.message(b'Q', |b| put_cstr(b, text));
     }
 
-    /// PasswordMessage, SASLInitialResponse or SASLResponse: the payload as it is.
+    /// PasswordMessage, SASLInitialResponse or SASLResponse, with the payload unchanged.
     pub fn password(&mut self, payload: &[u8]) {
         self.message(b'p', |b| b.extend_from_slice(payload));
     }
 
-    /// AuthenticationXXX: the payload, its four-byte code first.
+    /// AuthenticationXXX; the payload begins with its four-byte code.
     pub fn authentication(&mut self, payload: &[u8]) {
         self.message(b'R', |b| b.extend_from_slice(payload));
     }
@@ -175,7 +175,8 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// NegotiateProtocolVersion: the newest minor version we speak and the options we do not know.
+    /// NegotiateProtocolVersion: the newest minor version that the pooler supports, and the options that it does not
+    /// know.
     pub fn negotiate_protocol_version(&mut self, newest: u32, unknown: &[&[u8]]) {
         self.message(b'v', |b| {
             b.extend(newest.to_be_bytes());
@@ -206,8 +207,8 @@ impl<'a> Writer<'a> {
         self.error_or_notice(b'E', error, &[]);
     }
 
-    /// ErrorResponse as a certain place of the server's code would send it: clients tell errors of one SQLSTATE apart by the
-    /// routine (`R`). `more` are further fields, by their letters.
+    /// ErrorResponse as a certain function of the server's source would send it: clients tell errors of one SQLSTATE
+    /// apart by the routine (`R`). `more` are further fields, with their letters.
     pub fn error_with(&mut self, error: &ErrorText<'_>, more: &[(u8, &str)]) {
         self.error_or_notice(b'E', error, more);
     }

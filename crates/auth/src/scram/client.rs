@@ -1,4 +1,4 @@
-//! The client's side: we log in to a server.
+//! The client's side: the pooler logs in to a server.
 
 use subtle::ConstantTimeEq;
 
@@ -9,13 +9,13 @@ use crate::error::{ScramFault, ServerAuthError, shown};
 /// Waits for the server-first-message.
 pub struct AwaitServerFirst {
     client_first_bare: Vec<u8>,
-    /// Our half of the nonce, printable.
+    /// The client's half of the nonce, printable.
     nonce: Vec<u8>,
 }
 
 impl AwaitServerFirst {
-    /// Returns the first state and the client-first-message. PostgreSQL ignores the user name here (the startup packet
-    /// has said it) and libpq sends none; a name with `,` or `=` in it would have to be escaped.
+    /// Returns the first state and the client-first-message. PostgreSQL ignores the user name in this message, because
+    /// the startup packet contains it, and libpq sends none. A name with `,` or `=` in it would have to be escaped.
     pub fn start(user: &[u8], nonce: Vec<u8>) -> (Self, Vec<u8>) {
         let client_first_bare = [b"n=".as_slice(), user, b",r=", &nonce].concat();
         let message = [Gs2::NotSupported.header(), &client_first_bare].concat();
@@ -45,13 +45,13 @@ impl AwaitServerFirst {
     }
 }
 
-/// The server has named salt and iteration count; the keys for them are wanted.
+/// The server has sent salt and iteration count; the caller must give the keys for them.
 pub struct Challenge {
     salt: Vec<u8>,
     iterations: u32,
     client_first_bare: Vec<u8>,
     server_first: Vec<u8>,
-    /// Both halves.
+    /// Both halves of the nonce.
     nonce: Vec<u8>,
 }
 
@@ -83,7 +83,7 @@ impl Challenge {
 
 /// Waits for the server-final-message.
 pub struct AwaitServerFinal {
-    /// The signature of a server that knows the secret.
+    /// The signature that a server can make only if it knows the secret.
     expected: Key,
 }
 

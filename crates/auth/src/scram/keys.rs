@@ -1,4 +1,4 @@
-//! The keys that a password turns into, and a cache for them, because they are slow to make.
+//! The keys that are derived from a password, and a cache for them, because the derivation is slow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,17 +11,17 @@ use zeroize::{Zeroize, Zeroizing};
 use super::{ITERATIONS_MAX, KEY_BYTES, Key, ScramVerifier, hmac};
 use crate::saslprep::saslprep;
 
-/// What a password is worth under one salt and iteration count. Whoever has these can log in to every server that has
-/// this verifier, and nowhere else; they do not reveal the password.
+/// The keys of a password under one salt and iteration count. With them one can log in to every server that has the
+/// verifier of this password, salt and count, and to no other. They do not reveal the password.
 #[derive(Clone)]
 pub struct ScramKeys {
     /// The verifier's salt, raw.
     pub salt: Vec<u8>,
     /// The verifier's iteration count.
     pub iterations: u32,
-    /// ClientKey: lets us in.
+    /// ClientKey: with it one can log in.
     pub client_key: [u8; KEY_BYTES],
-    /// ServerKey: tells us whether the server knows the secret.
+    /// ServerKey: with it one can check whether the server knows the secret.
     pub server_key: [u8; KEY_BYTES],
 }
 
@@ -69,17 +69,17 @@ impl fmt::Debug for ScramKeys {
     }
 }
 
-/// Keys already derived, by password, salt and iteration count; the oldest leaves when it is full.
+/// Keys that were derived, by password, salt and iteration count. When the cache is full, the oldest entry is removed.
 ///
-/// A pool that opens many connections asks for the same keys each time, and so does a user with a plain text secret who
-/// logs in often. Only passwords from our own settings come in, and those that have proved right.
+/// A pool that opens many connections needs the same keys each time, and so does a user with a plain-text secret who
+/// logs in often. Only passwords from the pooler's own settings are kept, and those that have proved right.
 pub struct ScramKeyCache {
     entries_max: usize,
     /// Keyed by a hash of password, salt and iterations. Invariant: the same keys as in `by_age`, each once.
     entries: BTreeMap<Key, ScramKeys>,
-    /// The oldest in front.
+    /// The oldest first.
     by_age: VecDeque<Key>,
-    /// Iterations for passwords of clients, less what was forgiven.
+    /// Iterations spent on passwords of clients, minus those that were forgiven.
     spent: u64,
 }
 
@@ -94,7 +94,7 @@ impl ScramKeyCache {
         }
     }
 
-    /// The keys, derived now unless they were before.
+    /// The keys, from the cache or derived now.
     pub fn keys(&mut self, password: &[u8], salt: &[u8], iterations: u32) -> ScramKeys {
         let name = entry_name(password, salt, iterations);
         if let Some(keys) = self.entries.get(&name) {
@@ -105,7 +105,7 @@ impl ScramKeyCache {
         keys
     }
 
-    /// Whether a password is the one of a verifier. Only what proves right is kept, so that guesses drive out nothing.
+    /// Whether a password belongs to a verifier. Only right passwords are kept, so guesses do not remove other entries.
     pub(crate) fn proves(&mut self, password: &[u8], verifier: &ScramVerifier) -> bool {
         if verifier.iterations > ITERATIONS_MAX {
             return false;
@@ -123,22 +123,22 @@ impl ScramKeyCache {
         is_right
     }
 
-    /// Iterations spent on passwords that clients have sent in clear text, less those forgiven.
+    /// Iterations spent on passwords that clients have sent in clear text, minus those that were forgiven.
     pub fn iterations_spent(&self) -> u64 {
         self.spent
     }
 
-    /// Some time has passed.
+    /// Subtracts iterations from those spent, because time has passed.
     pub fn forgive_iterations(&mut self, iterations: u64) {
         self.spent = self.spent.saturating_sub(iterations);
     }
 
-    /// Entries held.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds nothing.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -165,7 +165,8 @@ impl fmt::Debug for ScramKeyCache {
     }
 }
 
-/// Lengths go in front, so that no password can run into a salt. Keyed by the salt, as keys of a hash table would be.
+/// Lengths come first, so that the end of a password cannot be taken for the beginning of a salt. The hash is keyed by
+/// the salt, like the keys of a hash table.
 fn entry_name(password: &[u8], salt: &[u8], iterations: u32) -> Key {
     let mut mac = Hmac::<Sha256>::new_from_slice(salt).expect("HMAC takes keys of any length");
     mac.update(&(salt.len() as u64).to_be_bytes());

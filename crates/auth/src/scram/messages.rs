@@ -24,7 +24,7 @@ pub enum Gs2 {
 }
 
 impl Gs2 {
-    /// The header that the client's `c=` attribute repeats.
+    /// The header that the client repeats in its `c=` attribute.
     pub fn header(self) -> &'static [u8] {
         match self {
             Self::NotSupported => b"n,,",
@@ -37,8 +37,8 @@ impl Gs2 {
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientFirst<'a> {
     pub gs2: Gs2,
-    /// The message without the channel binding header. The user name inside is ignored, as PostgreSQL does: the startup
-    /// packet has said it, and drivers send all sorts of things here.
+    /// The message without the channel binding header. The user name in it is ignored, as in PostgreSQL: the startup
+    /// packet contains it, and drivers send various names here.
     pub bare: &'a [u8],
     pub nonce: &'a [u8],
 }
@@ -114,7 +114,7 @@ pub struct ClientFinal<'a> {
     /// Decoded `c=`.
     pub channel_binding: Vec<u8>,
     pub nonce: &'a [u8],
-    /// The message up to `,p=`.
+    /// The message before `,p=`.
     pub without_proof: &'a [u8],
     pub proof: Key,
 }
@@ -146,7 +146,7 @@ impl<'a> ClientFinal<'a> {
 pub enum ServerFinal<'a> {
     /// `v=`: the server's signature.
     Signature(Key),
-    /// `e=`: why not, in one word.
+    /// `e=`: the reason of the refusal, in one word.
     Error(&'a [u8]),
 }
 
@@ -167,7 +167,7 @@ impl<'a> ServerFinal<'a> {
 struct Parts<'a>(std::slice::Split<'a, u8, fn(&u8) -> bool>);
 
 impl<'a> Parts<'a> {
-    /// Checks what holds for every message.
+    /// Checks the rules for every message.
     fn of(message: &'a [u8]) -> Result<Self, ScramFault> {
         if message.is_empty() || message.len() > SCRAM_MESSAGE_BYTES_MAX {
             return Err(ScramFault::Length {
@@ -181,7 +181,7 @@ impl<'a> Parts<'a> {
         Ok(Self(message.split(|byte| *byte == b',')))
     }
 
-    /// The next attribute's value; it must be this one.
+    /// The value of the next attribute, which must be this one.
     fn value(&mut self, letter: char) -> Result<&'a [u8], ScramFault> {
         let part = self.next();
         match part {
@@ -207,7 +207,7 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-/// Shows the letter alone of what came instead: the value might be a proof.
+/// Shows only the letter of the attribute that came instead: its value might be a proof.
 fn unexpected(expected: char, part: Option<&[u8]>) -> ScramFault {
     let got = match part {
         None => "end of message".to_owned(),
@@ -225,7 +225,7 @@ fn check_extension(part: &[u8]) -> Result<(), ScramFault> {
     }
 }
 
-/// Printable ASCII; a comma cannot be in it any more.
+/// A nonce: printable ASCII. It can no longer contain a comma.
 fn checked_nonce(nonce: &[u8]) -> Result<&[u8], ScramFault> {
     if !nonce.is_empty() && nonce.iter().all(u8::is_ascii_graphic) {
         Ok(nonce)
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    /// A server that names a huge count would stop us for minutes; one that overflows a number crashed others
+    /// A huge iteration count would block the pooler for minutes; one that overflows a number crashed other poolers
     /// (PgBouncer CVE-2026-6664).
     #[test]
     fn iteration_counts_are_bounded() {
@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    /// A fault goes to a log; what stood in a wrong place may be a proof.
+    /// A fault is logged; text in a wrong place may be a proof.
     #[test]
     fn faults_show_no_values() {
         let fault = ClientFirst::parse(b"n,,p=c2VjcmV0").unwrap_err().to_string();

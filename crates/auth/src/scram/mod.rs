@@ -32,7 +32,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// Name of the one mechanism that is spoken.
+/// The name of the only supported mechanism.
 pub const SCRAM_SHA_256: &str = "SCRAM-SHA-256";
 
 /// Bytes of every key, proof and signature: SHA-256's output.
@@ -41,15 +41,16 @@ pub const KEY_BYTES: usize = 32;
 /// Random bytes in a nonce, before base64: PostgreSQL's `SCRAM_RAW_NONCE_LEN`.
 pub const NONCE_RAW_BYTES: usize = 18;
 
-/// Bytes of a salt that we make: PostgreSQL's `SCRAM_DEFAULT_SALT_LEN`. A salt that we read may have any length.
+/// Bytes of a salt that the pooler makes: PostgreSQL's `SCRAM_DEFAULT_SALT_LEN`. A salt that it reads may have any
+/// length.
 pub const SALT_BYTES: usize = 16;
 
-/// Longest SCRAM message that is read, from either side: PostgreSQL's `PG_MAX_SASL_MESSAGE_LENGTH`. It bounds every
+/// The longest SCRAM message that is read, from either side: PostgreSQL's `PG_MAX_SASL_MESSAGE_LENGTH`. It limits every
 /// nonce, salt and proof inside.
 pub const SCRAM_MESSAGE_BYTES_MAX: usize = 1024;
 
-/// Most iterations that we will compute for a peer. PostgreSQL's default is 4096, advice of these years goes to 600,000;
-/// a million take most of a second, once for each password and salt.
+/// The most iterations that are computed for a peer. PostgreSQL's default is 4096, and recommendations go up to
+/// 600,000. A million take most of a second, once for each password and salt.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
 
 /// A key, a proof or a signature.
@@ -78,7 +79,7 @@ fn auth_message<'a>(client_first_bare: &'a [u8], server_first: &'a [u8], client_
     [client_first_bare, b",", server_first, b",", client_final]
 }
 
-/// A nonce as it travels. 18 bytes make 24 characters.
+/// A nonce as it is sent. 18 bytes make 24 characters.
 pub(crate) fn nonce_text(raw: &[u8; NONCE_RAW_BYTES]) -> Vec<u8> {
     encode(raw)
 }
@@ -87,7 +88,7 @@ fn encode(bytes: &[u8]) -> Vec<u8> {
     BASE64.encode(bytes).into_bytes()
 }
 
-/// Canonical base64 with padding; one text for each value, as a proof must not have several.
+/// Decodes canonical base64 with padding. Each value has only one text, because a proof must not have several.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }

@@ -1,4 +1,4 @@
-//! The server's side: a client logs in to us.
+//! The server's side: a client logs in to the pooler.
 
 use subtle::ConstantTimeEq;
 
@@ -9,7 +9,7 @@ use crate::error::ScramFault;
 /// Waits for the client-first-message.
 pub struct AwaitClientFirst {
     verifier: ScramVerifier,
-    /// Our half of the nonce, printable.
+    /// The server's half of the nonce, printable.
     nonce: Vec<u8>,
 }
 
@@ -49,15 +49,15 @@ pub struct AwaitClientFinal {
     gs2: Gs2,
     client_first_bare: Vec<u8>,
     server_first: Vec<u8>,
-    /// Both halves.
+    /// Both halves of the nonce.
     nonce: Vec<u8>,
 }
 
 /// A client that has proved that it knows the password.
 pub struct Proven {
-    /// The server-final-message, with which we prove the same.
+    /// The server-final-message, which proves that the pooler knows the secret too.
     pub server_final: Vec<u8>,
-    /// What logs in to a server that has the same verifier.
+    /// The keys to log in to a server that has the same verifier.
     pub keys: ScramKeys,
 }
 

@@ -1,4 +1,4 @@
-//! The stored form of a SCRAM secret: it can judge a proof, and cannot make one.
+//! The stored form of a SCRAM secret: it can check a proof, but not make one.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ pub struct ScramVerifier {
     pub iterations: u32,
     /// Raw salt, not empty.
     pub salt: Vec<u8>,
-    /// H(ClientKey): judges a proof.
+    /// H(ClientKey): checks a proof.
     pub stored_key: [u8; KEY_BYTES],
-    /// ServerKey: proves to the client that we know the secret.
+    /// ServerKey: proves to the client that the pooler knows the secret.
     pub server_key: [u8; KEY_BYTES],
 }
 
@@ -25,10 +25,10 @@ impl ScramVerifier {
     /// How every stored verifier begins.
     pub(crate) const PREFIX: &'static [u8] = b"SCRAM-SHA-256$";
 
-    /// Longest salt of a stored verifier. It must fit into a server-first-message with room for both nonces.
+    /// The longest salt of a stored verifier. It must fit into a server-first-message together with both nonces.
     const SALT_BYTES_MAX: usize = 256;
 
-    /// From its stored text.
+    /// Reads the stored text.
     pub fn parse(stored: &[u8]) -> Result<Self, SecretError> {
         let bad = |problem| SecretError::MalformedVerifier { problem };
         let rest = stored.strip_prefix(Self::PREFIX).ok_or(bad("unknown mechanism"))?;
@@ -48,7 +48,7 @@ impl ScramVerifier {
         })
     }
 
-    /// Its stored text: what `auth_file` holds, and what [`ScramVerifier::parse`] reads.
+    /// The stored text, as in `auth_file`; [`ScramVerifier::parse`] reads it.
     pub fn to_stored_text(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8(encode(bytes)).expect("base64 is ASCII");
         let (stored_key, server_key) = (text(&self.stored_key), text(&self.server_key));
@@ -59,7 +59,7 @@ impl ScramVerifier {
         )
     }
 
-    /// Whether these keys, derived with its salt and iterations, are those it was made of.
+    /// Whether the verifier was made from these keys, which were derived with its salt and iterations.
     pub(crate) fn is_of(&self, keys: &ScramKeys) -> bool {
         Self::from(keys) == *self
     }

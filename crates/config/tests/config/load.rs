@@ -105,12 +105,12 @@ fn times_are_floats_in_pgbouncer_and_integers_elsewhere() {
     assert_eq!(config.client_idle_timeout("u"), Some(Duration::from_secs(10)));
     let texts = warnings(text);
     assert!(
-        texts[0].contains("2:28: warning: server_lifetime: \"1.5\" is no whole number and is read as 1"),
+        texts[0].contains("2:28: warning: server_lifetime: \"1.5\" is not a whole number and is read as 1"),
         "{texts:#?}"
     );
     assert!(texts[0].contains("only section [pgbouncer] takes fractions"));
-    assert!(texts[1].contains("query_timeout: \"0.5\" is no whole number and is read as 0"));
-    assert!(texts[3].contains("client_idle_timeout: \"10s\" is no whole number and is read as 10"));
+    assert!(texts[1].contains("query_timeout: \"0.5\" is not a whole number and is read as 0"));
+    assert!(texts[3].contains("client_idle_timeout: \"10s\" is not a whole number and is read as 10"));
     assert_one(
         &errors("[pgbouncer]\nauth_file=users.txt\nquery_timeout = 5s\n[databases]\n*=\n"),
         &["write 5"],
@@ -171,7 +171,7 @@ fn ports_and_hosts_of_databases() {
     let text = "[pgbouncer]\nauth_file=users.txt\n[databases]\na = host=h,i port=5432,5433\n";
     assert_one(
         &warnings(text),
-        &["\"5432,5433\" is no whole number", "one number serves all hosts"],
+        &["\"5432,5433\" is not a whole number", "one number serves all hosts"],
     );
 }
 
@@ -367,7 +367,7 @@ fn names_that_stand_in_the_wrong_section_are_sent_to_theirs() {
     );
     assert_one(
         &errors(&sound("connect_query = x")),
-        &["belongs into a line of [databases]"],
+        &["belongs in a line of [databases]"],
     );
     assert_one(
         &errors("[PgBouncer]\n[databases]\n*=\n[pgbouncer]\nauth_file=users.txt"),

@@ -40,23 +40,23 @@ pub struct AdviseArguments {
     #[command(flatten)]
     server: ServerArguments,
 
-    /// Judge a running PgBouncer or pgweir, too: the connection string or URI of its console
+    /// Also judge a running PgBouncer or pgweir: connection string or URI of its console
     #[arg(long, value_name = "CONNINFO")]
     console: Option<String>,
 
-    /// Watch the server for so many seconds
+    /// Watch the server for this many seconds
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=60))]
     seconds: u64,
 
-    /// Memory of the server's machine in GB, where it cannot be seen from here
+    /// Memory of the server's machine in GB, if it cannot be seen from here
     #[arg(long, value_name = "GB")]
     ram: Option<f64>,
 
-    /// Processors of the server's machine, where they cannot be seen from here
+    /// Processors of the server's machine, if they cannot be seen from here
     #[arg(long, value_name = "COUNT")]
     cores: Option<u32>,
 
-    /// Disks that work side by side; 1 for an SSD, 0 where all data is in memory
+    /// Disks that work in parallel; 1 for an SSD, 0 if all data is in memory
     #[arg(long, default_value_t = 1)]
     spindles: u32,
 
@@ -64,7 +64,7 @@ pub struct AdviseArguments {
     #[arg(long)]
     json: bool,
 
-    /// Write a page, too
+    /// Also write a page with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

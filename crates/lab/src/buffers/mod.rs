@@ -45,7 +45,7 @@ pub struct Arguments {
     #[allow(missing_docs)]
     pub workload: WorkloadArguments,
 
-    /// Sizes of shared_buffers, such as 128MB,1GB; from a sixteenth of the data to all of it where they are not given
+    /// Sizes of shared_buffers, such as 128MB,1GB; by default from a sixteenth of the data to all of it
     #[arg(long, value_name = "SIZE,SIZE,...", value_delimiter = ',', value_parser = size::parse)]
     pub sizes: Vec<u64>,
 
@@ -53,7 +53,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: u32,
 
-    /// Data directory of the server, which is of this machine
+    /// Data directory of the server, which must be on this machine
     #[arg(
         long,
         value_name = "FOLDER",

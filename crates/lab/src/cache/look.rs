@@ -27,11 +27,11 @@ pub struct LookArguments {
     #[command(flatten)]
     server: ServerArguments,
 
-    /// Show so many relations, those with the most buffers first; 0 for all
+    /// Show this many relations, those with the most buffers first; 0 for all
     #[arg(long, default_value_t = 20, value_name = "COUNT")]
     top: usize,
 
-    /// Show PostgreSQL's own relations, too
+    /// Also show PostgreSQL's own relations
     #[arg(long)]
     system: bool,
 
@@ -39,15 +39,15 @@ pub struct LookArguments {
     #[arg(long)]
     json: bool,
 
-    /// Write a page with charts, too
+    /// Also write a page with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// The server's data directory, where it is on this machine and pgweir cannot tell
+    /// The server's data directory, if it is on this machine and pgweir cannot find it
     #[arg(long, value_name = "FOLDER")]
     data_directory: Option<PathBuf>,
 
-    /// Create the extension pg_buffercache without asking, where it is missing
+    /// Create the extension pg_buffercache without asking, if it is missing
     #[arg(long)]
     yes: bool,
 }

@@ -47,11 +47,11 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct CacheArguments {
-    /// What to do; without it, look.
+    /// What to do; by default, show.
     #[command(subcommand)]
     action: Option<Action>,
 
-    /// How to look.
+    /// What to show.
     #[command(flatten)]
     look: LookArguments,
 }

@@ -27,7 +27,7 @@ pub struct RestoreArguments {
     #[command(flatten)]
     server: ServerArguments,
 
-    /// The file that cache save has written
+    /// The file written by cache save
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

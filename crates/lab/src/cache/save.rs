@@ -26,11 +26,11 @@ pub struct SaveArguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Only blocks with this usage count or a higher one, 0 to 5
+    /// Save only blocks with at least this usage count, 0 to 5
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(i16).range(0..=5))]
     usage: i16,
 
-    /// Create the extension pg_buffercache without asking, where it is missing
+    /// Create the extension pg_buffercache without asking, if it is missing
     #[arg(long)]
     yes: bool,
 }

@@ -63,7 +63,7 @@ pub struct WarmArguments {
     #[command(flatten)]
     server: ServerArguments,
 
-    /// Only this table with its indexes; may be given several times
+    /// Read only this table and its indexes; may be repeated
     #[arg(short, long, value_name = "TABLE")]
     table: Vec<String>,
 
@@ -71,7 +71,7 @@ pub struct WarmArguments {
     #[arg(long, value_enum, default_value_t = Mode::Buffer)]
     mode: Mode,
 
-    /// Show the plan and do nothing
+    /// Show the plan and do nothing else
     #[arg(long)]
     plan: bool,
 

@@ -25,15 +25,15 @@ use std::path::{Path, PathBuf};
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// A folder of results, or its result.json: what is compared with
+    /// A folder of results, or its result.json: the base of the comparison
     #[arg(value_name = "A")]
     pub first: PathBuf,
 
-    /// Another of the same measurement: what is compared
+    /// Another result of the same measurement, to compare with the base
     #[arg(value_name = "B")]
     pub second: PathBuf,
 
-    /// Folder for a report.html, which must not exist
+    /// Folder for a report.html; it must not exist yet
     #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
 }

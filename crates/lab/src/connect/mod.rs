@@ -33,7 +33,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub clients: u32,
 
-    /// Server connections of the pool; twice the processors and one where it is not given
+    /// Server connections of the pool; by default twice the processors and one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub pool_size: Option<u32>,
 }

@@ -35,27 +35,27 @@ pub struct Arguments {
     #[allow(missing_docs)]
     pub workload: WorkloadArguments,
 
-    /// Most clients of the sweep
+    /// The largest number of clients to try
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=20_000))]
     pub clients_max: Option<u32>,
 
-    /// Numbers of clients to measure, in place of the sweep
+    /// Measure exactly these numbers of clients
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', conflicts_with = "clients_max", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub clients: Vec<u32>,
 
-    /// Pool sizes to measure through pgweir; around the peak where they are not given
+    /// Pool sizes to measure through pgweir; by default sizes around the peak
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub pool_sizes: Vec<u32>,
 
-    /// Measure without a pooler only
+    /// Measure only without a pooler
     #[arg(long, conflicts_with = "pool_sizes")]
     pub direct_only: bool,
 
-    /// Processors of the server, where it is another machine
+    /// Processors of the server, if it is another machine
     #[arg(long, value_name = "N")]
     pub cores: Option<u32>,
 
-    /// Disks of the server that work side by side
+    /// Disks of the server that work in parallel
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub spindles: u32,
 }

@@ -54,7 +54,7 @@ pub struct IdleArguments {
     #[allow(missing_docs)]
     pub common: CommonArguments,
 
-    /// Idle connections; 1,000 or what max_connections and the memory allow, where it is not given
+    /// Idle connections; by default 1,000, or as many as max_connections and the memory allow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub idle: Option<u32>,
 
@@ -66,7 +66,7 @@ pub struct IdleArguments {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub pool_size: u32,
 
-    /// Load to measure; all where it is not given; may be repeated
+    /// Load to measure; by default all; may be repeated
     #[arg(long = "row", value_enum, value_name = "ROW")]
     pub row: Vec<Row>,
 
@@ -78,7 +78,7 @@ pub struct IdleArguments {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: u32,
 
-    /// Measure without a pooler alone
+    /// Measure only without a pooler
     #[arg(long)]
     pub direct_only: bool,
 }

@@ -54,11 +54,11 @@ pub struct Arguments {
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_values_t = [64, 512, 2048, 8192, 19_900], value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub clients: Vec<u32>,
 
-    /// Most clients direct; what the server has room for where it is not given, and 2,048 on a throwaway server
+    /// The largest number of direct clients; by default as many as the server has room for, on a throwaway server 2,048
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub direct_max: Option<u32>,
 
-    /// Server connections of the pool; twice the processors and one where it is not given
+    /// Server connections of the pool; by default twice the processors and one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub pool_size: Option<u32>,
 }

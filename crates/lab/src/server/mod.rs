@@ -26,8 +26,8 @@ const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 /// How a server is named on the command line. Flatten it into a command's arguments.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ServerArguments {
-    /// The server, as psql takes it: a connection string or URI; what it leaves open comes from PGHOST and its like,
-    /// the service file and ~/.pgpass
+    /// The server as for psql: a connection string or URI; missing parameters come from PGHOST and the other
+    /// environment variables, the service file and ~/.pgpass
     #[arg(short, long, value_name = "CONNINFO", default_value = "", hide_default_value = true)]
     pub server: String,
 }

@@ -11,7 +11,7 @@ pub struct CommonArguments {
     #[allow(missing_docs)]
     pub server: ServerArguments,
 
-    /// Measure a temporary PostgreSQL of its own, which is removed afterwards
+    /// Measure a temporary PostgreSQL, which is removed afterwards
     #[arg(long, conflicts_with = "server")]
     pub throwaway: bool,
 
@@ -23,7 +23,7 @@ pub struct CommonArguments {
     #[arg(long, value_name = "NAME", default_value = "pgweir_lab")]
     pub database: String,
 
-    /// Use the database as it is: neither create, fill nor drop it
+    /// Use the database as it is: do not create, fill or drop it
     #[arg(long, conflicts_with = "throwaway")]
     pub existing: bool,
 
@@ -31,15 +31,15 @@ pub struct CommonArguments {
     #[arg(short, long)]
     pub yes: bool,
 
-    /// Measure although others use the server at the same time
+    /// Measure even if others use the server at the same time
     #[arg(long)]
     pub force: bool,
 
-    /// Folder for the results, which must not exist; ./pgweir-lab-COMMAND-TIME where it is not given
+    /// Folder for the results, which must not exist yet; by default ./pgweir-lab-COMMAND-TIME
     #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
 
-    /// How often everything is measured, in turn
+    /// How many rounds to measure
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
 

@@ -48,7 +48,7 @@ pub struct KeeperArguments {
     #[arg(long)]
     pub bin_dir: PathBuf,
 
-    /// Who PostgreSQL runs as; empty to stay who we are
+    /// User that PostgreSQL runs as; empty for the present user
     #[arg(long, default_value = "")]
     pub user: String,
 
@@ -56,7 +56,7 @@ pub struct KeeperArguments {
     #[arg(long = "set")]
     pub settings: Vec<String>,
 
-    /// Leave the folder behind
+    /// Keep the folder
     #[arg(long)]
     pub keep: bool,
 }

@@ -11,11 +11,11 @@ use std::process::{Command, ExitCode};
 /// Arguments of the launcher.
 #[derive(Debug, Args)]
 pub struct LaunchArguments {
-    /// Who to run as; empty to stay who we are
+    /// User to run as; empty for the present user
     #[arg(long, default_value = "")]
     pub user: String,
 
-    /// Process to end with
+    /// End when this process ends
     #[arg(long)]
     pub parent: u32,
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// What PostgreSQL keeps for others than the pool.
+/// Connections that PostgreSQL allows beyond the pool's.
 const SPARE_CONNECTIONS: u32 = 20;
 
 /// Runs until Ctrl-C.
@@ -81,7 +81,7 @@ fn run_try(arguments: &TryArguments) -> Result<(), String> {
     }
 }
 
-/// Ends the pooler, by SIGTERM to ourselves, when PostgreSQL ends by itself. The answer is true then.
+/// Ends the pooler, by SIGTERM to this process, when PostgreSQL ends by itself. The returned flag is true then.
 fn watch(cluster: &mut Cluster) -> Arc<AtomicBool> {
     let ending = Arc::new(AtomicBool::new(false));
     if let Some(mut said) = cluster.take_output() {

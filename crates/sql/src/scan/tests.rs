@@ -1,4 +1,4 @@
-//! The grammar's corners, one line each.
+//! Corner cases of the grammar, one line each.
 
 use super::*;
 use proptest::prelude::*;
@@ -281,7 +281,7 @@ fn settings_whose_names_cannot_be_told() {
     ] {
         assert!(!effects(text.as_bytes()).intersects(Effects::UNTOLD), "{text}");
     }
-    // What a block loads or seeds no probe tells.
+    // No probe shows what a block has loaded or seeded.
     assert!(effects(b"do $$begin load 'x'; perform setseed(0.5); end$$").contains(Effects::LOAD | Effects::SEED));
 }
 
@@ -292,7 +292,7 @@ fn unknown_verbs_may_do_anything() {
     assert_eq!(effects(b"averyveryverylongword"), Effects::ALL);
 }
 
-/// What a string hides depends on a setting of the session, so that neither reading may be left out.
+/// A setting of the session decides what is inside a string, so both readings count.
 #[test]
 fn both_readings_of_a_backslash_count() {
     check(&[
@@ -319,7 +319,7 @@ fn a_function_called_begin_hides_nothing() {
     )]);
 }
 
-/// Statements whose effects stand in their verb, and in front of which anything whole may stand.
+/// Statements whose effects follow from their verb; any whole statement may stand before them.
 const TELLING: [(&str, Effects); 6] = [
     ("set a = 1", Effects::SETTINGS),
     ("listen x", Effects::LISTEN),
@@ -376,11 +376,11 @@ proptest! {
         prop_assert!(effects(text.as_bytes()).contains(expected), "{}", text);
     }
 
-    /// The quick look and the long one agree.
+    /// The quick look and the full reading agree.
     #[test]
     fn the_quick_look_misses_nothing(text in "(select |insert |update |with )[a-zA-Z_&\"'(); =]{0,30}(into temp t|set_config|u&\"a\"|; set a = 1)?") {
         let quick = effects(text.as_bytes());
-        // Behind a comment in parentheses the quick look is not taken.
+        // After a comment in parentheses the quick look is not used.
         let long = effects(format!("(/**/{text}").as_bytes());
         if quick.is_empty() {
             prop_assert!(!long.intersects(Effects::LOCKS | Effects::SEED | Effects::TEMPORARY), "{}", text);
