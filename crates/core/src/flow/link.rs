@@ -391,7 +391,7 @@ impl Pooler {
         self.take_process_id(id);
         let client = self.clients.remove(id.0).expect("looked up above");
         if client.is_arriving() {
-            self.arrives_no_more();
+            self.arrivals.has_arrived();
         }
         self.admin.client_gone(id);
         if client.counted {

@@ -207,10 +207,8 @@ impl Reply<'_> {
 
     /// A row of auth_query.
     fn captured_row(&mut self, message: &[u8], whole: bool) {
-        if let Some((_, client)) = &mut self.client
-            && let crate::client::ClientPhase::Login(login) = &mut client.phase
-        {
-            login.captured_row(message, whole);
+        if let Some(login) = self.client().filter(|_| whole).and_then(|c| c.login_mut()) {
+            login.handle_lookup_message(message);
         }
     }
 

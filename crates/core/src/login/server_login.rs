@@ -402,7 +402,7 @@ impl Pooler {
         let text = format!("{} login finished", self.server_label(id));
         self.log(LogLevel::Debug, text);
         if self.pool_mut(pool_id).welcome.replace(base).is_none() {
-            self.welcome_known(now, pool_id);
+            self.welcome_known(pool_id);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
             return self.listener_logged_in(now, id);
@@ -506,7 +506,9 @@ impl Pooler {
             pool.next_endpoint = (pool.next_endpoint + 1) % pool.settings.endpoints.len();
         }
         pool.failure = Some(failure.clone());
-        self.note_absent_database(now, pool_id, &failure);
+        let until = now + retry_max;
+        let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
+        self.lookups.note_failure(pool, &failure, until);
         let pool = self.pool(pool_id);
         let nothing_left = pool.servers == pool.connecting;
         if !nothing_left || hosts_left {
