@@ -13,6 +13,7 @@ pub(crate) mod leaving;
 pub(crate) mod link;
 pub(crate) mod listener;
 pub(crate) mod logins;
+pub(crate) mod lost_servers;
 pub(crate) mod notifications;
 pub(crate) mod own_server;
 pub(crate) mod pools;

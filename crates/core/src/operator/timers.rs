@@ -10,8 +10,8 @@ use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::login::server_login::EVICTED;
 use crate::pooler::Pooler;
+use crate::server::EVICTED;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
