@@ -1,5 +1,6 @@
 //! A server connection.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
 use crate::base::pool_id::PoolId;
@@ -24,9 +25,6 @@ const CUSTOM_NAMES_MAX: usize = 1024;
 
 /// What may make a setting for the transaction at least.
 const MAY_SET_LOCALLY: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::CODE);
-
-/// Why a server ends that makes a place for another pool.
-pub(crate) const EVICTED: &str = "evicted";
 
 /// One server connection.
 #[derive(Debug)]
@@ -111,7 +109,7 @@ pub(crate) struct Server {
     /// The connections that have asked for the cancels above. They are closed when the signal has been sent.
     pub(crate) cancelled_by: Vec<ClientId>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
-    pub(crate) close_reason: Option<&'static str>,
+    pub(crate) close_reason: Option<CloseReason>,
     /// A Query came between an Execute and its Sync: in PostgreSQL 18 an implicit transaction block may be open until the
     /// client's next Sync, which no Sync of ours may end. It is closed when its client is done.
     pub(crate) queried_in_pipeline: bool,

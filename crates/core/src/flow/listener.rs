@@ -399,7 +399,7 @@ impl Pooler {
         if self.pool_takes_no_clients_now(server.pool) {
             self.close_server(now, server_id, "pause mode");
         } else if let Some(reason) = server.close_reason {
-            self.close_server(now, server_id, reason);
+            self.close_server(now, server_id, reason.text());
         }
     }
 

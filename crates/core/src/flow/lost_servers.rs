@@ -1,5 +1,6 @@
 //! A server connection is gone: what that means for its pool, its client, and whoever else it did something for.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
@@ -9,7 +10,7 @@ use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::login::opening::Hope;
 use crate::pooler::Pooler;
-use crate::server::{EVICTED, Server};
+use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 
 impl Pooler {
@@ -17,7 +18,7 @@ impl Pooler {
     pub(crate) fn server_lost(&mut self, now: Time, id: ServerId, reason: &str, failure: Option<LoginFailure>) {
         let Some(server) = self.servers.get(id.0) else { return };
         let reason = match server.phase {
-            ServerPhase::Closing => EVICTED,
+            ServerPhase::Closing => CloseReason::Evicted.text(),
             _ => reason,
         };
         if self.shared.settings.log_disconnections {

@@ -1,5 +1,6 @@
 //! The messages of a logged-in server, one by one: which of them go to the client.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Question;
 use crate::base::reasons::{Passed, Passing};
 use crate::reply::Reply;
@@ -274,9 +275,7 @@ impl Reply<'_> {
                 let entry = self.server.queue.pop().expect("looked at above");
                 if tag == BackendTag::ParseComplete && matches!(&entry.to, To::Replace(r) if r.sqlstate == *b"42P05") {
                     // It should have failed: what the server holds is not what we believe.
-                    self.server
-                        .close_reason
-                        .get_or_insert("prepared statements out of step");
+                    self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
                 }
                 if expect == Expect::Describe && entry.uses > 0 {
                     let rows = match tag {

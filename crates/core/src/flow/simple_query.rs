@@ -1,5 +1,6 @@
 //! Query messages.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::begins_code;
@@ -52,7 +53,7 @@ impl Exchange<'_> {
         // XX000, whoever sends it. Our own messages in front of the Query are no such case.
         let server = &mut *self.server;
         if tracked && server.queue.in_pipeline() {
-            server.close_reason.get_or_insert("a query inside a pipeline");
+            server.close_reason.get_or_insert(CloseReason::QueryInPipeline);
             server.queried_in_pipeline = true;
         }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));

@@ -1,12 +1,13 @@
 //! Opening servers for clients that wait, and making places for them under limits that pools share.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, share_a_limit};
 use crate::pooler::Pooler;
-use crate::server::{EVICTED, Server};
+use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 use rand_core::RngCore;
 
@@ -86,7 +87,7 @@ impl Pooler {
         let pool = server.pool;
         server.phase = ServerPhase::Closing;
         server.since = now;
-        server.close_reason = Some(EVICTED);
+        server.close_reason = Some(CloseReason::Evicted);
         self.pool_mut(pool).forget_idle(id);
         self.send(id, |w| w.terminate());
     }

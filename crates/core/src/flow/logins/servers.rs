@@ -131,7 +131,7 @@ impl Pooler {
             return self.close_server(now, id, "connect query left a transaction open");
         }
         if let Some(reason) = server.close_reason {
-            return self.close_server(now, id, reason);
+            return self.close_server(now, id, reason.text());
         }
         let pool_id = server.pool;
         if !std::mem::replace(&mut server.introduced, true) && self.must_ask_new_server(pool_id) {

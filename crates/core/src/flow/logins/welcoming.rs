@@ -1,5 +1,6 @@
 //! The end of a login: what a server must tell first, and the welcome.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
@@ -12,7 +13,6 @@ use crate::login::lookups;
 use crate::login::trial::{Trial, Verdict, first_shape};
 use crate::login::welcome::Welcome;
 use crate::pooler::Pooler;
-use crate::session::restoration::NOT_RESTORED;
 use crate::state::shape::Change;
 use pgweir_wire::Writer;
 
@@ -97,7 +97,7 @@ impl Pooler {
             }
             Verdict::AnotherServer => {
                 self.client_mut(id).waiting = Waiting::No;
-                self.close_linked(now, id, server_id, NOT_RESTORED);
+                self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
                 self.acquire(now, id);
             }
             Verdict::Over => self.trial_over(now, id, server_id, refused),
@@ -114,8 +114,8 @@ impl Pooler {
         {
             trial.teach(pool, &server.shape);
         }
-        if server.close_reason == Some(NOT_RESTORED) {
-            self.close_linked(now, id, server_id, NOT_RESTORED);
+        if server.close_reason == Some(CloseReason::NotRestored) {
+            self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
         } else {
             self.release(now, server_id);
         }
