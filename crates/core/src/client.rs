@@ -222,6 +222,24 @@ impl Client {
         }
     }
 
+    /// Whether it has not been authenticated.
+    pub(crate) fn is_arriving(&self) -> bool {
+        let phase = &self.phase;
+        !self.counted
+            && matches!(
+                phase,
+                ClientPhase::Startup | ClientPhase::Cancelling | ClientPhase::Login(_)
+            )
+    }
+
+    /// Its login in progress.
+    pub(crate) fn login_mut(&mut self) -> Option<&mut Login> {
+        match &mut self.phase {
+            ClientPhase::Login(login) => Some(login),
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_session(&self) -> bool {
         matches!(self.phase, ClientPhase::Session)
     }

@@ -153,7 +153,7 @@ impl Pooler {
         match id {
             ConnectionId::Server(_) => true,
             ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|c| match &c.phase {
-                ClientPhase::Login(login) => !login.waits_for_secret() && c.waiting == Waiting::No,
+                ClientPhase::Login(login) => login.reads() && c.waiting == Waiting::No,
                 ClientPhase::Console(console) => !console.is_busy(),
                 _ => c.waiting == Waiting::No,
             }),

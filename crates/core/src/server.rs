@@ -1,5 +1,6 @@
 //! A server connection.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
 use crate::base::pool_id::PoolId;
@@ -108,7 +109,7 @@ pub(crate) struct Server {
     /// The connections that have asked for the cancels above. They are closed when the signal has been sent.
     pub(crate) cancelled_by: Vec<ClientId>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
-    pub(crate) close_reason: Option<&'static str>,
+    pub(crate) close_reason: Option<CloseReason>,
     /// A Query came between an Execute and its Sync: in PostgreSQL 18 an implicit transaction block may be open until the
     /// client's next Sync, which no Sync of ours may end. It is closed when its client is done.
     pub(crate) queried_in_pipeline: bool,
@@ -118,8 +119,6 @@ pub(crate) struct Server {
     pub(crate) has_served: bool,
     /// It has told what it looks like, or need not.
     pub(crate) introduced: bool,
-    /// AuthenticationOk has come.
-    pub(crate) authenticated: bool,
     pub(crate) connect_time: Time,
     /// When it entered its present phase.
     pub(crate) since: Time,
@@ -133,6 +132,65 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// A server whose socket is being opened. `shape` is what nothing is known of.
+    pub(crate) fn new(now: Time, pool: PoolId, endpoint: Endpoint, shape: Arc<Shape>, expires: Time) -> Self {
+        Server {
+            pool,
+            phase: ServerPhase::Connecting,
+            link: None,
+            endpoint,
+            connected: None,
+            queue: ReplyQueue::default(),
+            passing: Passing::None,
+            status: TransactionStatus::Idle,
+            ignoring_to_sync: false,
+            copy_in: false,
+            sync_among_copy_data: false,
+            settings_in_doubt: false,
+            local_in_doubt: false,
+            copy_both: false,
+            fatal: None,
+            probe: None,
+            move_failed: false,
+            reading: None,
+            defines: false,
+            cleanup: Cleanup::Nothing,
+            last_client: None,
+            last_visit: 0,
+            visited_anew: false,
+            stranger: false,
+            forgets_sequences: false,
+            claimed: false,
+            custom_names: Default::default(),
+            restoration: None,
+            base: shape.clone(),
+            shape,
+            held: Held::new(),
+            lends_to: None,
+            temporary_schema: false,
+            leaves_traces: false,
+            unnamed: Unnamed::Nothing,
+            cancel_key: None,
+            cancels_in_flight: 0,
+            begin_owed: false,
+            begin_refused: false,
+            guarded: 0..0,
+            discarded_in: None,
+            cancel_wanted: None,
+            cancelled_by: Vec::new(),
+            close_reason: None,
+            queried_in_pipeline: false,
+            expires,
+            has_served: false,
+            introduced: false,
+            connect_time: now,
+            since: now,
+            request_time: now,
+            ready_time: now,
+            quiet_since: now,
+        }
+    }
+
     /// Nothing is owed and no transaction is open.
     pub(crate) fn is_clean(&self) -> bool {
         self.queue.is_empty()

@@ -8,18 +8,19 @@ use std::fs;
 use std::path::Path;
 
 /// From the lowest to the highest. `client` and `server` are compositions of what the layers below them define.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 13] = [
     &["base"],
     &["statements"],
     &["upstream"],
     &["state"],
     &["catalog", "notify"],
     &["pools"],
+    &["login"],
     &["client", "exchange", "reply", "server", "server_side", "shared"],
     &["preparing"],
     &["session"],
     &["contexts", "pooler"],
-    &["flow", "login", "operator"],
+    &["flow", "operator"],
     &["invariants", "weaknesses"],
 ];
 

@@ -1,6 +1,7 @@
 //! What everything else is made of: ids, time, the outbox, requests to the driver, errors, settings.
 
 pub(crate) mod access;
+pub(crate) mod close_reason;
 pub(crate) mod deeds;
 pub mod errors;
 pub mod ids;

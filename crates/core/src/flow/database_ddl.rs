@@ -4,15 +4,13 @@
 //! closed first. PostgreSQL itself waits up to five seconds for the last of them to be gone. Servers that clients have, and
 //! listeners that clients listen on, stay: a direct connection of those clients would be in the way, too.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
-
-/// Why servers end.
-const IN_THE_WAY: &str = "a statement needs its database without connections";
 
 /// For so long no server is opened there merely to be ready: as long as PostgreSQL waits, and some.
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
@@ -49,9 +47,9 @@ impl Pooler {
             match server.phase {
                 ServerPhase::Linked | ServerPhase::Connecting | ServerPhase::Login(_) => {}
                 ServerPhase::Listening if self.listeners.is_heard(id) => {}
-                ServerPhase::Idle | ServerPhase::Listening => self.close_server(now, id, IN_THE_WAY),
+                ServerPhase::Idle | ServerPhase::Listening => self.close_server(now, id, CloseReason::InTheWay.text()),
                 // It ends what it is at, and itself.
-                _ => drop(server.close_reason.get_or_insert(IN_THE_WAY)),
+                _ => drop(server.close_reason.get_or_insert(CloseReason::InTheWay)),
             }
         }
     }

@@ -3,6 +3,7 @@
 //! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
 //! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::secret_names::could_be_ours;
@@ -56,9 +57,7 @@ impl Exchange<'_> {
             self.client
                 .pin_by(self.now, PinReason::LongStatement, text, &mut self.shared.state_stats);
             let server = &mut *self.server;
-            server
-                .close_reason
-                .get_or_insert("a prepared statement too long to be tracked");
+            server.close_reason.get_or_insert(CloseReason::StatementTooLong);
             return self.plain(message, Expect::Parse);
         }
         if !message.is_whole() {

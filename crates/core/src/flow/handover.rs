@@ -16,6 +16,7 @@
 //! client                  a1 a2          a3 a4
 //! ```
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::pin_reason::PinReason;
@@ -212,7 +213,7 @@ impl Pooler {
                 at.done = true;
                 if failed {
                     let server = self.server_mut(server_id);
-                    server.close_reason.get_or_insert("what it listens to is not known");
+                    server.close_reason.get_or_insert(CloseReason::ChannelsUnknown);
                 }
                 // Its caller sees what becomes of the server.
                 self.moved(now, id);

@@ -1,5 +1,6 @@
 //! Linking clients to servers, and giving servers back.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pin_reason::{Cleanup, PinReason};
@@ -10,7 +11,6 @@ use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::flow::own_server::own_server;
-use crate::login::server_login::EVICTED;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::Likeness;
 use crate::state::pins::Pins;
@@ -18,9 +18,6 @@ use crate::state::sequences::Sequences;
 use crate::state::shape::{Shape, difference};
 use crate::upstream::phase::ServerPhase;
 use std::sync::Arc;
-
-/// Why a server is not used again after a client whose traces only its end removes.
-const TRACES: &str = "its client's session cannot be undone";
 
 impl Pooler {
     /// Gets a client a server: an idle one, or a place in the queue.
@@ -279,7 +276,7 @@ impl Pooler {
             return self.close_server(now, server_id, "replication client was closed");
         }
         if leaves_traces {
-            return self.close_server(now, server_id, TRACES);
+            return self.close_server(now, server_id, CloseReason::TracesLeft.text());
         }
         if discards {
             self.shared.state_stats.discards += 1;
@@ -308,11 +305,11 @@ impl Pooler {
             server.since = now;
             return;
         }
-        if server.close_reason == Some(EVICTED) {
+        if server.close_reason == Some(CloseReason::Evicted) {
             return self.close_and_wait(now, server_id);
         }
         if let Some(reason) = server.close_reason {
-            return self.close_server(now, server_id, reason);
+            return self.close_server(now, server_id, reason.text());
         }
         if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");
@@ -391,7 +388,7 @@ impl Pooler {
         self.take_process_id(id);
         let client = self.clients.remove(id.0).expect("looked up above");
         if client.is_arriving() {
-            self.arrives_no_more();
+            self.arrivals.has_arrived();
         }
         self.admin.client_gone(id);
         if client.counted {
@@ -405,7 +402,7 @@ impl Pooler {
             let server = self.server_mut(server_id);
             server.cleanup = cleanup.unwrap_or(Cleanup::Close);
             if server.cleanup == Cleanup::Close {
-                server.close_reason.get_or_insert(TRACES);
+                server.close_reason.get_or_insert(CloseReason::TracesLeft);
             }
             self.abandon(now, server_id, client.passing);
         }

@@ -33,9 +33,6 @@ pub(crate) const UNUSED_TIME_MAX: Duration = Duration::from_secs(30);
 const FOR_GOOD: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
     WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
 
-/// What a listener is called in pg_stat_activity.
-pub(crate) const LISTENER_NAME: &str = "pgweir listener";
-
 impl Pooler {
     /// The listener for a client, if it is there; else it is on its way.
     pub(crate) fn listener_of(&mut self, now: Time, id: ClientId) -> Option<ListenerId> {
@@ -402,7 +399,7 @@ impl Pooler {
         if self.pool_takes_no_clients_now(server.pool) {
             self.close_server(now, server_id, "pause mode");
         } else if let Some(reason) = server.close_reason {
-            self.close_server(now, server_id, reason);
+            self.close_server(now, server_id, reason.text());
         }
     }
 

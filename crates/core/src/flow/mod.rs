@@ -12,6 +12,8 @@ pub(crate) mod idle_limit;
 pub(crate) mod leaving;
 pub(crate) mod link;
 pub(crate) mod listener;
+pub(crate) mod logins;
+pub(crate) mod lost_servers;
 pub(crate) mod notifications;
 pub(crate) mod own_server;
 pub(crate) mod pools;

@@ -6,7 +6,7 @@ use crate::base::settings::PoolSettings;
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::pooler::Pooler;
-use crate::pools::databases::NoPool;
+use crate::pools::databases::{NoPool, may_start_otherwise};
 use crate::pools::pool::Pool;
 use pgweir_auth::Credential;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Pooler {
         if let Some(&id) = self.pool_index.get(&key) {
             return Ok(id);
         }
-        if !self.may_start_otherwise(&key) {
+        if !may_start_otherwise(&key, self.pool_index.keys()) {
             return Err(NoPool::TooManyStarts);
         }
         let mut settings = PoolSettings::new(&self.shared.config, &entry, pool_user);

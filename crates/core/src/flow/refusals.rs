@@ -1,5 +1,6 @@
 //! ErrorResponse: what the server has refused, what that undoes, and who is told.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Deed;
 use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::reasons::{Dropping, Passed};
@@ -7,7 +8,6 @@ use crate::base::request::LogLevel;
 use crate::base::secret_names::PREFIX;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::session::restoration::NOT_RESTORED;
 use crate::statements::prepared::OWN_ID_MAX;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, Replacement, To};
@@ -16,14 +16,6 @@ use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus, Writer};
 
 /// Bytes of an ErrorResponse that are looked at: its severity and SQLSTATE come first.
 const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
-
-/// Why a server is not used again after [`Server::sync_among_copy_data`].
-///
-/// [`Server::sync_among_copy_data`]: crate::server::Server::sync_among_copy_data
-const SYNC_AMONG_COPY_DATA: &str = "Sync among the data of a copy that failed";
-
-/// Why a server is not used again that does not hold the statements that it should.
-const OUT_OF_STEP: &str = "prepared statements out of step";
 
 /// An error as it came.
 struct Refusal<'a> {
@@ -154,7 +146,7 @@ impl Reply<'_> {
     /// An error outside any request: what the server makes of its next one is not known.
     fn error_outside_requests(&mut self, error: &Refusal<'_>) -> Passed {
         let text = format!("{}: error outside a query: {}", self.id, error.text());
-        self.server.close_reason.get_or_insert("error outside a query");
+        self.server.close_reason.get_or_insert(CloseReason::ErrorOutsideQuery);
         self.log(LogLevel::Warning, text);
         if !self.is_linked() {
             return self.misbehaves("an error that nothing asked for".into());
@@ -169,13 +161,14 @@ impl Reply<'_> {
     fn copy_failed(&mut self, error: &Refusal<'_>) -> Option<Passed> {
         if error.fields.sqlstate == b"57014" && self.is_linked() {
             // CopyFail, as a rule: everything in front of it had been swallowed. If it was a cancel, nobody else suffers.
-            self.server.close_reason.get_or_insert(SYNC_AMONG_COPY_DATA);
+            self.server.close_reason.get_or_insert(CloseReason::SyncAmongCopyData);
             return None;
         }
         let text = format!("{}: a copy failed: {}", self.id, error.text());
         self.log(LogLevel::Warning, text);
         self.flush();
-        self.deeds.push(Deed::Close(SYNC_AMONG_COPY_DATA.into()));
+        self.deeds
+            .push(Deed::Close(CloseReason::SyncAmongCopyData.text().into()));
         Some(Passed::Closed)
     }
 
@@ -195,7 +188,7 @@ impl Reply<'_> {
         let gains = front.effect().and_then(|e| e.server_gains.as_ref());
         if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_own()) {
             // It holds a statement that we believed it does not: what else it holds is not known either.
-            self.server.close_reason.get_or_insert(OUT_OF_STEP);
+            self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
         }
         Some(refused)
     }
@@ -271,7 +264,7 @@ impl Reply<'_> {
             // In a failed transaction nothing was reset, so there is nothing to make again. Otherwise a probe finds out.
             let asks = self.client().is_some_and(|client| client.suspicion.is_some());
             if sqlstate != b"25P02" && !asks {
-                self.server.close_reason.get_or_insert(NOT_RESTORED);
+                self.server.close_reason.get_or_insert(CloseReason::NotRestored);
             }
             return Passed::Skip;
         }
@@ -336,7 +329,7 @@ impl Reply<'_> {
         if !mentions_ours(error.bytes) {
             return Passed::Forward;
         }
-        self.server.close_reason.get_or_insert(OUT_OF_STEP);
+        self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
         self.say(|w| w.error(&TRANSACTION_FAILED));
         Passed::Skip
     }

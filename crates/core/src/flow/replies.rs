@@ -1,5 +1,6 @@
 //! The messages of a logged-in server, one by one: which of them go to the client.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Question;
 use crate::base::reasons::{Passed, Passing};
 use crate::reply::Reply;
@@ -207,10 +208,8 @@ impl Reply<'_> {
 
     /// A row of auth_query.
     fn captured_row(&mut self, message: &[u8], whole: bool) {
-        if let Some((_, client)) = &mut self.client
-            && let crate::client::ClientPhase::Login(login) = &mut client.phase
-        {
-            login.captured_row(message, whole);
+        if let Some(login) = self.client().filter(|_| whole).and_then(|c| c.login_mut()) {
+            login.handle_lookup_message(message);
         }
     }
 
@@ -276,9 +275,7 @@ impl Reply<'_> {
                 let entry = self.server.queue.pop().expect("looked at above");
                 if tag == BackendTag::ParseComplete && entry.replacement().is_some_and(|r| r.sqlstate == *b"42P05") {
                     // It should have failed: what the server holds is not what we believe.
-                    self.server
-                        .close_reason
-                        .get_or_insert("prepared statements out of step");
+                    self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
                 }
                 if expect == Expect::Describe && entry.uses > 0 {
                     let rows = match tag {

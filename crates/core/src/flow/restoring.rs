@@ -1,5 +1,6 @@
 //! What becomes of a client when its server has answered restored settings.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::{Acquired, Waiting};
@@ -7,7 +8,6 @@ use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
-use crate::session::restoration::NOT_RESTORED;
 use crate::state::restoration::Restoration;
 use crate::state::shape::difference_on;
 use pgweir_wire::TransactionStatus;
@@ -63,7 +63,7 @@ impl Pooler {
         if refused.is_none() || trusts {
             server.shape = target;
         } else if !are_tried {
-            server.close_reason.get_or_insert(NOT_RESTORED);
+            server.close_reason.get_or_insert(CloseReason::NotRestored);
         }
         if let Some(refused) = &refused {
             self.shared.state_stats.refused += 1;
@@ -102,7 +102,7 @@ impl Pooler {
         let elsewhere = client.servers_refused < SERVERS_TRIED_MAX && !client.pins.of_session();
         if elsewhere && client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
-            self.close_linked(now, id, server_id, NOT_RESTORED);
+            self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
             if let Acquired::Server(_) = self.acquire(now, id) {
                 self.shared.requests.push_back(Request::Resume(id.into()));
             }

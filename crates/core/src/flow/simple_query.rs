@@ -1,5 +1,6 @@
 //! Query messages.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::begins_code;
@@ -149,7 +150,7 @@ impl Exchange<'_> {
     fn notes_query_in_pipeline(&mut self) {
         let server = &mut *self.server;
         if server.queue.in_pipeline() {
-            server.close_reason.get_or_insert("a query inside a pipeline");
+            server.close_reason.get_or_insert(CloseReason::QueryInPipeline);
             server.queried_in_pipeline = true;
         }
     }

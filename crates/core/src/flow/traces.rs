@@ -17,7 +17,7 @@ use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::session::inspection::setting_name;
-use crate::state::shape::Shape;
+use crate::state::shape::{Shape, TEMP_BUFFERS};
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
@@ -26,9 +26,6 @@ use pgweir_wire::{FrontendTag, TransactionStatus};
 
 /// Why a server ends that another one replaces.
 const SCHEMA_WOULD_SHOW: &str = "its temporary schema would show";
-
-/// The setting that a server with temporary tables behind it refuses.
-const TEMP_BUFFERS: &str = "temp_buffers";
 
 /// Asks whether the session has a schema for temporary objects.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
@@ -39,11 +36,6 @@ const REMAINS_AND_FLUSH: &str =
 
 /// Messages looked at for what a transaction is going to ask.
 const MESSAGES_AHEAD_MAX: usize = 32;
-
-/// Whether a server with a temporary schema may refuse this setting.
-pub(crate) fn is_bound(setting: &str) -> bool {
-    setting.eq_ignore_ascii_case(TEMP_BUFFERS)
-}
 
 impl Pooler {
     /// An idle server with a temporary schema was chosen for a client: it, one without the schema where the client would

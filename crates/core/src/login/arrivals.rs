@@ -4,11 +4,7 @@
 //! ([`ARRIVALS_RESERVE`]), so that administrators and cancel requests get in when all places are taken. When still more
 //! come, the one that has taken longest is closed: whoever connects and says nothing keeps nobody out.
 
-use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
-use crate::base::time::Time;
-use crate::client::{Client, ClientPhase};
-use crate::pooler::Pooler;
 use std::collections::VecDeque;
 
 /// Connections that may be logging in when `max_client_conn` clients have logged in.
@@ -25,48 +21,59 @@ pub(crate) struct Arrivals {
     count: u32,
 }
 
-impl Client {
-    /// Whether it has not been authenticated.
-    pub(crate) fn is_arriving(&self) -> bool {
-        !self.counted
-            && matches!(
-                self.phase,
-                ClientPhase::Startup | ClientPhase::Cancelling | ClientPhase::Login(_)
-            )
-    }
-}
-
-impl Pooler {
-    /// A connection has come.
-    pub(crate) fn arrived(&mut self, now: Time, id: ClientId) {
-        let clients = &self.clients;
-        let arrivals = &mut self.arrivals;
-        arrivals.queue.push_back(id);
-        arrivals.count += 1;
-        if arrivals.queue.len() > SWEEP_MIN + 2 * arrivals.count as usize {
-            let arriving = |id: &ClientId| clients.get(id.0).is_some_and(Client::is_arriving);
-            arrivals.queue.retain(arriving);
+impl Arrivals {
+    /// A connection has come, with this many places left under `max_client_conn`. Returns the one that must go for it.
+    pub(crate) fn come(
+        &mut self,
+        id: ClientId,
+        places: u32,
+        is_arriving: impl Fn(ClientId) -> bool,
+    ) -> Option<ClientId> {
+        self.queue.push_back(id);
+        self.count += 1;
+        if self.queue.len() > SWEEP_MIN + 2 * self.count as usize {
+            self.queue.retain(|id| is_arriving(*id));
         }
-        let places = self.shared.settings.max_client_conn.saturating_sub(self.client_count);
-        if self.arrivals.count > places.saturating_add(ARRIVALS_RESERVE) {
-            self.turn_one_away(now);
+        if self.count <= places.saturating_add(ARRIVALS_RESERVE) {
+            return None;
         }
+        std::iter::from_fn(|| self.queue.pop_front()).find(|id| is_arriving(*id))
     }
 
     /// A connection has been authenticated, or is about to be forgotten without.
-    pub(crate) fn arrives_no_more(&mut self) {
-        self.arrivals.count -= 1;
+    pub(crate) fn has_arrived(&mut self) {
+        self.count -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::Slot;
+
+    fn id(index: u32) -> ClientId {
+        ClientId(Slot { index, generation: 0 })
     }
 
-    #[cold]
-    fn turn_one_away(&mut self, now: Time) {
-        while let Some(id) = self.arrivals.queue.pop_front() {
-            if self.clients.get(id.0).is_some_and(Client::is_arriving) {
-                let message = "no more connections allowed (max_client_conn)";
-                let detail = "more connections came than may be logging in, and this one has taken longest";
-                let hint = "Log in without delay, or raise max_client_conn.";
-                return self.fail_client(now, id, Trouble::TooManyClients, message, detail, hint);
-            }
+    #[test]
+    fn the_one_that_takes_longest_goes_when_too_many_log_in() {
+        let mut arrivals = Arrivals::default();
+        for n in 0..ARRIVALS_RESERVE {
+            assert_eq!(arrivals.come(id(n), 0, |_| true), None);
         }
+        // The first of them has gone meanwhile, without a word.
+        let is_there = |who| who != id(0);
+        assert_eq!(arrivals.come(id(100), 0, is_there), Some(id(1)));
+        assert_eq!(arrivals.come(id(101), 2, is_there), None, "there are places for it");
+    }
+
+    #[test]
+    fn those_who_are_through_are_swept_out() {
+        let mut arrivals = Arrivals::default();
+        for n in 0..1000 {
+            assert_eq!(arrivals.come(id(n), 1000, |who| who == id(n)), None);
+            arrivals.has_arrived();
+        }
+        assert!(arrivals.queue.len() <= SWEEP_MIN + 2);
     }
 }

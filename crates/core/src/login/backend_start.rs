@@ -3,8 +3,7 @@
 //! PostgreSQL refuses to change them later (55P02, recording E19), so a client that asks for one in its startup packet gets
 //! servers that were started with it: a pool of its own, shared with those who ask for the same.
 
-use crate::base::pool_id::{PoolKey, PoolKind, StartupValue};
-use crate::pooler::Pooler;
+use crate::base::pool_id::StartupValue;
 
 /// Their names: those whose `pg_settings.context` is `backend` or `superuser-backend`.
 const NAMES: [&str; 7] = [
@@ -16,10 +15,6 @@ const NAMES: [&str; 7] = [
     "log_disconnections",
     "post_auth_delay",
 ];
-
-/// The most pools that clients of one database and user can make by what they ask for here; each may have as many servers
-/// as the first.
-pub(crate) const START_POOLS_MAX: usize = 16;
 
 /// Takes these settings out of those that a client asks for. The last value of each counts; they come in one order.
 pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupValue]> {
@@ -34,16 +29,6 @@ pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupVal
     });
     taken.sort();
     taken.into()
-}
-
-impl Pooler {
-    /// Whether clients of this database and user may have one more pool for what they ask for here.
-    pub(crate) fn may_start_otherwise(&self, key: &PoolKey) -> bool {
-        let like = |k: &&PoolKey| {
-            k.database == key.database && k.user == key.user && k.kind == PoolKind::Clients && !k.start.is_empty()
-        };
-        key.start.is_empty() || self.pool_index.keys().filter(like).count() < START_POOLS_MAX
-    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,12 @@
 //! auth_query on behalf of clients that have not proven who they are: what they may cause is bounded, and what they are
 //! told does not say what went wrong.
 
-use crate::base::ids::ClientId;
-use crate::base::pool_id::{LoginFailure, PoolId, PoolKey, PoolKind};
-use crate::base::request::{LogLevel, Request};
+use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind};
 use crate::base::time::Time;
-use crate::client::ClientPhase;
-use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
-use pgweir_auth::{MockSecret, Secret};
+use pgweir_auth::{MockKey, MockSecret, Secret};
+use pgweir_config::Config;
 use std::collections::HashMap;
 
 /// Databases made from `*` of which no server has been seen yet, together with those that servers do not have, that
@@ -38,102 +35,109 @@ pub(crate) enum NoLookup {
     TooManyDatabases,
 }
 
-impl Pooler {
-    /// The pool that auth_query runs in for a user who is not in auth_file.
-    pub(crate) fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Result<PoolId, NoLookup> {
-        let config = self.shared.config.clone();
+/// Where auth_query runs, and as whom.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AskedAt {
+    pub(crate) database: String,
+    pub(crate) auth_user: String,
+    /// The database is made from `*`: whoever is not authenticated may name any.
+    pub(crate) is_made: bool,
+}
+
+impl AskedAt {
+    /// For a user who is not in auth_file and wants to use `database`.
+    pub(crate) fn new(config: &Config, database: &str, user: &str) -> Option<AskedAt> {
         let entry = config.database(database);
-        let global_user = config.global.auth_user.as_deref();
-        let auth_user = entry.as_ref().map_or(global_user, |e| config.auth_user(e));
-        let auth_user = auth_user.ok_or(NoLookup::Nowhere)?;
+        let global = &config.global;
+        let (auth_user, auth_dbname) = match &entry {
+            Some(entry) => (config.auth_user(entry), config.auth_dbname(entry)),
+            None => (global.auth_user.as_deref(), global.auth_dbname.as_deref()),
+        };
+        let auth_user = auth_user?;
         if auth_user == user && config.auth_users.contains_key(user) {
-            return Err(NoLookup::Nowhere);
+            return None;
         }
-        let auth_dbname = entry
-            .as_ref()
-            .map_or(config.global.auth_dbname.as_deref(), |e| config.auth_dbname(e));
-        let lookup_database = auth_dbname.unwrap_or(database);
-        if !config.databases.contains_key(lookup_database) {
-            self.may_try_database(now, lookup_database, auth_user)?;
-        }
-        let pool = self.pool_started_with(now, lookup_database, auth_user, PoolKind::AuthQuery, Box::default());
-        pool.map_err(|_| NoLookup::Nowhere)
+        let database = auth_dbname.unwrap_or(database).to_string();
+        Some(AskedAt {
+            is_made: !config.databases.contains_key(&database),
+            database,
+            auth_user: auth_user.into(),
+        })
     }
 
-    /// Whether a database made from `*` may be tried for somebody who is not authenticated.
-    fn may_try_database(&mut self, now: Time, database: &str, auth_user: &str) -> Result<(), NoLookup> {
-        self.lookups.absent.retain(|_, until| *until > now);
-        if self.lookups.absent.contains_key(database) {
-            return Err(NoLookup::Nowhere);
-        }
-        let key = PoolKey {
-            database: database.into(),
-            user: auth_user.into(),
+    /// Its pool.
+    pub(crate) fn pool_key(&self) -> PoolKey {
+        PoolKey {
+            database: self.database.as_str().into(),
+            user: self.auth_user.as_str().into(),
             kind: PoolKind::AuthQuery,
             start: Box::default(),
-        };
-        if self.pool_index.contains_key(&key) {
+        }
+    }
+}
+
+/// auth_query for a database.
+pub(crate) fn query(config: &Config, database: &str) -> String {
+    match config.database(database) {
+        Some(entry) => config.auth_query(&entry).to_string(),
+        None => config.global.auth_query.clone(),
+    }
+}
+
+impl Lookups {
+    /// Whether a database made from `*` may be tried for somebody who is not authenticated, beside the pools that there are.
+    /// `has_pool`: one of them is its pool for auth_query.
+    pub(crate) fn may_try<'p>(
+        &mut self,
+        now: Time,
+        database: &str,
+        has_pool: bool,
+        pools: impl Iterator<Item = &'p Pool>,
+    ) -> Result<(), NoLookup> {
+        self.absent.retain(|_, until| *until > now);
+        if self.absent.contains_key(database) {
+            return Err(NoLookup::Nowhere);
+        }
+        if has_pool {
             return Ok(());
         }
-        let unproven = self.live_pools().filter(|(_, pool)| pool.is_unproven()).count();
-        if unproven + self.lookups.absent.len() >= UNPROVEN_DATABASES_MAX {
+        let unproven = pools.filter(|pool| pool.is_unproven()).count();
+        if unproven + self.absent.len() >= UNPROVEN_DATABASES_MAX {
             return Err(NoLookup::TooManyDatabases);
         }
         Ok(())
     }
 
-    /// A server for auth_query could not be opened.
-    pub(crate) fn note_absent_database(&mut self, now: Time, pool_id: PoolId, failure: &LoginFailure) {
-        let pool = self.pool(pool_id);
+    /// A server for auth_query could not be opened: until then its database is believed to be absent, if that is why.
+    pub(crate) fn note_failure(&mut self, pool: &Pool, failure: &LoginFailure, until: Time) {
         if pool.is_unproven() && failure.sqlstate == NO_SUCH_DATABASE {
-            let until = now + self.shared.settings.server_login_retry;
-            let database = Box::from(&*pool.key.database);
-            self.lookups.absent.insert(database, until);
+            self.absent.insert(Box::from(&*pool.key.database), until);
         }
     }
 
-    /// The user cannot be looked up now. Whoever is not authenticated yet must not learn that: it would tell who is in
-    /// auth_file. The exchange goes on as for a user who does not exist.
-    pub(crate) fn lookup_failed(&mut self, now: Time, id: ClientId, why: &str) {
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        client.pool = None;
-        let ClientPhase::Login(login) = &mut client.phase else {
-            return;
-        };
-        let Some(auth) = login.take_lookup() else { return };
-        let label = self.clients.get(id.0).map(|c| self.client_label(id, c));
-        let text = format!("{} cannot look up the user: {why}", label.unwrap_or_default());
-        self.log(LogLevel::Warning, text);
-        self.secret_known(now, id, auth, None);
-        self.shared.requests.push_back(Request::Resume(id.into()));
-    }
-
     /// A user was found with this secret.
-    pub(crate) fn note_kind_of_secret(&mut self, secret: Option<&Secret>) {
+    pub(crate) fn note_kind_of_secret(&mut self, secret: &Secret) {
         match secret {
-            Some(Secret::Scram(_)) => self.lookups.scram += 1,
-            Some(_) => self.lookups.other += 1,
-            None => {}
+            Secret::Scram(_) => self.scram += 1,
+            Secret::Plain(_) | Secret::Md5(_) => self.other += 1,
         }
     }
 
     /// What a user who does not exist seems to have: each kind as often as real users have it, and always the same for the
     /// same name.
-    pub(crate) fn mock_secret(&self, user: &str, by_query: bool) -> MockSecret {
-        let users = &self.shared.config.auth_users;
+    pub(crate) fn mock_secret(&self, config: &Config, key: &MockKey, user: &str, by_query: bool) -> MockSecret {
+        let users = &config.auth_users;
         let is_scram = |s: &&pgweir_config::Secret| matches!(s, pgweir_config::Secret::Scram(_));
         let mut scram = users.values().filter(is_scram).count() as u64;
         let mut all = users.len() as u64;
         if by_query {
             // A PostgreSQL of these years, until something else has been seen.
-            let unseen = u64::from(self.lookups.scram + self.lookups.other == 0);
-            scram += self.lookups.scram + unseen;
-            all += self.lookups.scram + self.lookups.other + unseen;
+            let unseen = u64::from(self.scram + self.other == 0);
+            scram += self.scram + unseen;
+            all += self.scram + self.other + unseen;
         }
         let share = (u128::from(scram) << 64) / u128::from(all.max(1));
-        if u128::from(self.mock_key.lot(user.as_bytes())) < share {
+        if u128::from(key.lot(user.as_bytes())) < share {
             MockSecret::Scram
         } else {
             MockSecret::Md5

@@ -1,9 +1,14 @@
-//! Startup packets, and logging in on both sides.
+//! Startup packets, and logging in on both sides: rules and state machines without a connection, a pooler or a clock. What
+//! they decide is carried out by `flow/logins`.
 
+pub(crate) mod admission;
 pub(crate) mod arrivals;
 pub(crate) mod backend_start;
 pub(crate) mod client_login;
 pub(crate) mod lookups;
+pub(crate) mod opening;
 pub(crate) mod process_ids;
-pub(crate) mod server_login;
+pub(crate) mod rejection;
 pub(crate) mod startup;
+pub(crate) mod trial;
+pub(crate) mod welcome;

@@ -3,10 +3,6 @@
 //! They count up and come again only after all others have: drivers' pools tell connections apart by them. They begin above
 //! every process id of a PostgreSQL on Linux, so that a number in SQL is one or the other.
 
-use crate::base::ids::ClientId;
-use crate::base::slab::Slab;
-use crate::client::Client;
-use crate::pooler::Pooler;
 use hashbrown::HashTable;
 
 /// The least one: Linux gives no process an id above 2^22.
@@ -39,47 +35,30 @@ fn hash(process_id: u32) -> u64 {
         .rotate_left(32)
 }
 
-fn at(clients: &Slab<Client>, place: u32) -> u32 {
-    clients.at_index(place).map_or(0, |(_, client)| client.process_id)
-}
-
-impl Pooler {
-    /// The client that was told this process id.
-    pub(crate) fn client_of_process(&self, process_id: u32) -> Option<ClientId> {
-        let is_it = |&place: &u32| at(&self.clients, place) == process_id;
-        let place = self.process_ids.places.find(hash(process_id), is_it)?;
-        Some(ClientId(self.clients.at_index(*place)?.0))
+impl ProcessIds {
+    /// The place of the client that was told this process id. `told` says what the client at a place was told.
+    pub(crate) fn place_of(&self, process_id: u32, told: impl Fn(u32) -> u32) -> Option<u32> {
+        let found = self.places.find(hash(process_id), |&place| told(place) == process_id);
+        found.copied()
     }
 
-    /// What a client was told.
-    pub(crate) fn process_id_told(&self, id: ClientId) -> u32 {
-        self.clients.get(id.0).map_or(0, |client| client.process_id)
-    }
-
-    /// Gives a client that is let in its process id.
-    pub(crate) fn give_process_id(&mut self, id: ClientId) -> u32 {
+    /// A process id for the client at `place`, to be told to it.
+    pub(crate) fn give(&mut self, place: u32, told: impl Fn(u32) -> u32) -> u32 {
         let process_id = loop {
-            let process_id = CLIENT_IDS_FROM + self.process_ids.next;
-            self.process_ids.next = (self.process_ids.next + 1) % CLIENT_IDS;
-            if self.client_of_process(process_id).is_none() {
+            let process_id = CLIENT_IDS_FROM + self.next;
+            self.next = (self.next + 1) % CLIENT_IDS;
+            if self.place_of(process_id, &told).is_none() {
                 break process_id;
             }
         };
-        self.client_mut(id).process_id = process_id;
-        let clients = &self.clients;
-        let places = &mut self.process_ids.places;
-        places.insert_unique(hash(process_id), id.0.index, |&place| hash(at(clients, place)));
+        let hash_of = |&place: &u32| hash(told(place));
+        self.places.insert_unique(hash(process_id), place, hash_of);
         process_id
     }
 
-    /// A client is about to be forgotten.
-    pub(crate) fn take_process_id(&mut self, id: ClientId) {
-        let process_id = self.client_mut(id).process_id;
-        let found = self
-            .process_ids
-            .places
-            .find_entry(hash(process_id), |&place| place == id.0.index);
-        if let Ok(entry) = found {
+    /// The client at `place`, which was told this process id, is about to be forgotten.
+    pub(crate) fn take(&mut self, process_id: u32, place: u32) {
+        if let Ok(entry) = self.places.find_entry(hash(process_id), |&other| other == place) {
             entry.remove();
         }
     }
@@ -90,3 +69,23 @@ pub(crate) const SECRET_BYTES_V3_0: u8 = 4;
 
 /// Bytes of the secret under protocol 3.2.
 pub(crate) const SECRET_BYTES_V3_2: u8 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_again_only_when_all_others_have_been_told() {
+        let mut ids = ProcessIds::new(u64::from(CLIENT_IDS) - 1);
+        let mut told = Vec::new();
+        for place in 0..3 {
+            let given = ids.give(place, |place| told[place as usize]);
+            told.push(given);
+        }
+        assert_eq!(told, [i32::MAX as u32, CLIENT_IDS_FROM, CLIENT_IDS_FROM + 1]);
+        ids.take(told[1], 1);
+        assert_eq!(ids.place_of(told[1], |place| told[place as usize]), None);
+        assert_eq!(ids.place_of(told[2], |place| told[place as usize]), Some(2));
+        assert_eq!(ids.give(1, |place| told[place as usize]), CLIENT_IDS_FROM + 2);
+    }
+}

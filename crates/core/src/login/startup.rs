@@ -1,244 +1,193 @@
 //! The first packet of a client connection.
 
 use crate::base::errors::Trouble;
-use crate::base::ids::ClientId;
-use crate::base::request::{Address, LogLevel};
-use crate::base::time::Time;
-use crate::client::ClientPhase;
-use crate::login::client_login::Login;
-use crate::login::process_ids::{SECRET_BYTES_V3_0, SECRET_BYTES_V3_2};
-use crate::pooler::Pooler;
+use crate::base::pool_id::PoolKind;
+use crate::base::request::Address;
+use crate::base::settings::Settings;
+use crate::login::rejection::Rejection;
 use crate::state::shape::SETTINGS_MAX;
-use pgweir_config::CONSOLE_DATABASE;
 use pgweir_wire::startup::StartupError;
-use pgweir_wire::{ProtocolVersion, StartupPacket};
+use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket};
 
 /// The longest database and user name, bytes; PostgreSQL cuts them at 63.
 const NAME_BYTES_MAX: usize = 1024;
 
+/// What a connection begins with.
+#[derive(Debug)]
+pub(crate) enum FirstPacket<'a> {
+    /// More bytes of it must come.
+    NeedBytes,
+    /// SSLRequest or GSSENCRequest of this many bytes. The answer is no; another first packet follows.
+    Encryption(usize),
+    /// CancelRequest.
+    Cancel(CancelKey),
+    /// StartupMessage of this many bytes.
+    Startup {
+        bytes: usize,
+        version: ProtocolVersion,
+        parameters: Vec<(&'a [u8], &'a [u8])>,
+    },
+    /// The connection is told why it is closed.
+    Rejected(Rejection),
+    /// Not PostgreSQL's protocol at all: nothing is said, as PostgreSQL does.
+    Foreign,
+}
+
+impl<'a> FirstPacket<'a> {
+    /// Reads it off what has come.
+    pub(crate) fn read(input: &'a [u8]) -> Self {
+        Self::try_read(input).unwrap_or_else(|error| match error {
+            StartupError::Version { .. } => {
+                FirstPacket::Rejected(Rejection::new(Trouble::UnsupportedVersion, error.to_string(), ""))
+            }
+            StartupError::Length { .. } => FirstPacket::Foreign,
+            StartupError::Layout(_) => FirstPacket::Rejected(Rejection::protocol(error.to_string())),
+        })
+    }
+
+    fn try_read(input: &'a [u8]) -> Result<Self, StartupError> {
+        let bytes = match StartupPacket::packet_bytes(input)? {
+            Some(bytes) if bytes <= input.len() => bytes,
+            _ => return Ok(FirstPacket::NeedBytes),
+        };
+        Ok(match StartupPacket::read(&input[..bytes])? {
+            StartupPacket::SslRequest | StartupPacket::GssEncRequest if input.len() > bytes => {
+                FirstPacket::Rejected(Rejection::bytes_before_encryption())
+            }
+            StartupPacket::SslRequest | StartupPacket::GssEncRequest => FirstPacket::Encryption(bytes),
+            StartupPacket::Cancel(key) => FirstPacket::Cancel(key),
+            StartupPacket::Startup { version, parameters } => FirstPacket::Startup {
+                bytes,
+                version,
+                parameters,
+            },
+        })
+    }
+}
+
+/// NegotiateProtocolVersion, where the client has asked for more than we speak: the newest version that suits it, and the
+/// options of the protocol that we do not know.
+pub(crate) fn negotiation<'a>(
+    version: ProtocolVersion,
+    parameters: &[(&'a [u8], &'a [u8])],
+) -> Option<(u32, Vec<&'a [u8]>)> {
+    let names = parameters.iter().map(|(name, _)| *name);
+    let unknown: Vec<&[u8]> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
+    let is_due = version > ProtocolVersion::V3_2 || !unknown.is_empty();
+    is_due.then(|| (version.min(ProtocolVersion::V3_2).0, unknown))
+}
+
 /// What a startup packet asks for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Wishes {
     pub(crate) user: String,
     pub(crate) database: String,
     /// Settings in the order they came, those of `options` included.
     pub(crate) settings: Vec<(String, String)>,
-    /// `replication=...`: physical or not.
-    pub(crate) replication: Option<bool>,
+    /// Which kind of servers it needs: `replication=...` takes a kind of its own.
+    pub(crate) kind: PoolKind,
 }
 
-impl Pooler {
-    pub(crate) fn startup_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
-        let bytes = match StartupPacket::packet_bytes(input) {
-            Ok(Some(bytes)) if bytes <= input.len() => bytes,
-            Ok(_) => return 0,
-            Err(error) => {
-                self.refuse_startup(now, id, &error);
-                return input.len();
-            }
+impl Wishes {
+    /// Reads the parameters of a client at `peer`.
+    pub(crate) fn read(parameters: &[(&[u8], &[u8])], rules: &Settings, peer: Address) -> Result<Self, Rejection> {
+        let is_ignored = |name: &str| {
+            let mut ignored = rules.ignore_startup_parameters.iter();
+            ignored.any(|i| i.eq_ignore_ascii_case(name))
         };
-        match StartupPacket::read(&input[..bytes]) {
-            Ok(StartupPacket::SslRequest | StartupPacket::GssEncRequest) => {
-                if input.len() > bytes {
-                    // Somebody between us and the client put words in its mouth (CVE-2021-23214 and its kin).
-                    let message = "received unencrypted data after an encryption request";
-                    let hint = "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.";
-                    self.fail_client(now, id, Trouble::BytesBeforeEncryption, message, "", hint);
-                    return input.len();
-                }
-                self.shared.outbox.insert(id.into(), |to| to.push(b'N'));
-                bytes
-            }
-            Ok(StartupPacket::Cancel(key)) => {
-                self.cancel_request(now, id, &key);
-                input.len()
-            }
-            Ok(StartupPacket::Startup { version, parameters }) => {
-                self.startup(now, id, version, &parameters);
-                if bytes < input.len() {
-                    self.shared
-                        .requests
-                        .push_back(crate::base::request::Request::Resume(id.into()));
-                }
-                bytes
-            }
-            Err(error) => {
-                self.refuse_startup(now, id, &error);
-                input.len()
-            }
-        }
-    }
-
-    fn refuse_startup(&mut self, now: Time, id: ClientId, error: &StartupError) {
-        match error {
-            StartupError::Version { .. } => {
-                self.fail_client(now, id, Trouble::UnsupportedVersion, &error.to_string(), "", "");
-            }
-            // Not PostgreSQL's protocol at all: say nothing, as PostgreSQL does.
-            StartupError::Length { .. } => self.close_client(now, id, "bad packet header"),
-            StartupError::Layout(_) => {
-                self.fail_client(now, id, Trouble::ProtocolViolation, &error.to_string(), "", "")
-            }
-        }
-    }
-
-    fn startup(&mut self, now: Time, id: ClientId, version: ProtocolVersion, parameters: &[(&[u8], &[u8])]) {
-        let unknown: Vec<&[u8]> = parameters
-            .iter()
-            .map(|(n, _)| *n)
-            .filter(|n| n.starts_with(b"_pq_."))
-            .collect();
-        if version > ProtocolVersion::V3_2 || !unknown.is_empty() {
-            let newest = version.min(ProtocolVersion::V3_2).0;
-            self.send(id, |w| w.negotiate_protocol_version(newest, &unknown));
-        }
-        let client = self.client_mut(id);
-        client.cancel_key_bytes = if version >= ProtocolVersion::V3_2 {
-            SECRET_BYTES_V3_2
-        } else {
-            SECRET_BYTES_V3_0
+        let mut wishes = Wishes {
+            user: String::new(),
+            database: String::new(),
+            settings: Vec::new(),
+            kind: PoolKind::Clients,
         };
-        let wishes = match self.read_wishes(id, parameters) {
-            Ok(wishes) => wishes,
-            Err((trouble, message)) => return self.fail_client(now, id, trouble, &message, "", ""),
-        };
-        let console = wishes.database == CONSOLE_DATABASE;
-        if self.shared.settings.log_connections {
-            let replication = match wishes.replication {
-                None => "no",
-                Some(true) => "yes",
-                Some(false) => "database",
-            };
-            let label = format!(
-                "{id}: {}/{}@{}",
-                "(nodb)",
-                "(nouser)",
-                self.client_mut(id).accepted.peer
-            );
-            let (database, user) = (&wishes.database, &wishes.user);
-            self.log(
-                LogLevel::Log,
-                format!("{label} login attempt: db={database} user={user} tls=no replication={replication}"),
-            );
-        }
-        if self.admin.refuses_logins() && !console {
-            return self.fail_client(
-                now,
-                id,
-                Trouble::ShuttingDown,
-                "the pooler is shutting down",
-                "",
-                "Try again in a moment.",
-            );
-        }
-        if self.client_count >= self.shared.settings.max_client_conn && !console {
-            let message = "no more connections allowed (max_client_conn)";
-            let detail = format!("max_client_conn is {}", self.shared.settings.max_client_conn);
-            return self.fail_client(
-                now,
-                id,
-                Trouble::TooManyClients,
-                message,
-                &detail,
-                "Close idle clients, or raise max_client_conn.",
-            );
-        }
-        let login = Login::new(wishes, version);
-        self.client_mut(id).phase = ClientPhase::Login(Box::new(login));
-        self.begin_authentication(now, id);
-    }
-
-    fn read_wishes(&mut self, id: ClientId, parameters: &[(&[u8], &[u8])]) -> Result<Wishes, (Trouble, String)> {
-        let mut wishes = Wishes::default();
         for (name, value) in parameters {
-            let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
-                Ok(text) => Ok(text.to_string()),
-                Err(_) => Err((
-                    Trouble::ProtocolViolation,
-                    "invalid startup parameter: expected UTF-8".to_string(),
-                )),
-            };
             let (name, value) = (text(name)?, text(value)?);
             match &*name {
                 "user" => wishes.user = value,
                 "database" => wishes.database = value,
-                "replication" => wishes.replication = replication(&value)?,
-                "options" if self.ignores("options") => {}
+                "replication" => wishes.kind = replication(&value)?,
+                "options" if is_ignored("options") => {}
                 "options" => wishes.settings.extend(options(&value)?),
-                _ if name.starts_with("_pq_.") || self.ignores(&name) => {}
+                _ if name.starts_with("_pq_.") || is_ignored(&name) => {}
                 _ => wishes.settings.push((name, value)),
             }
         }
-        if wishes.user.is_empty() {
-            let message = "no PostgreSQL user name specified in startup packet";
-            return Err((Trouble::NotAllowed, message.into()));
-        }
-        if wishes.database.is_empty() {
-            wishes.database.clone_from(&wishes.user);
-        }
-        for (what, name) in [("user", &wishes.user), ("database", &wishes.database)] {
-            if name.len() > NAME_BYTES_MAX {
-                return Err((
-                    Trouble::ProtocolViolation,
-                    format!("{what} name is too long: expected at most {NAME_BYTES_MAX} bytes"),
-                ));
-            }
-        }
-        if wishes.settings.len() > SETTINGS_MAX {
-            return Err((
-                Trouble::ProtocolViolation,
-                format!("too many startup parameters: expected at most {SETTINGS_MAX}"),
-            ));
-        }
-        if self.shared.settings.application_name_add_host {
-            self.add_host(id, &mut wishes);
+        wishes.complete()?;
+        if rules.application_name_add_host {
+            wishes.add_host(peer);
         }
         Ok(wishes)
     }
 
-    fn ignores(&self, name: &str) -> bool {
-        self.shared
-            .settings
-            .ignore_startup_parameters
-            .iter()
-            .any(|i| i.eq_ignore_ascii_case(name))
+    /// The database is the user's where none is named. Nothing may be longer than it can be of use.
+    fn complete(&mut self) -> Result<(), Rejection> {
+        if self.user.is_empty() {
+            let message = "no PostgreSQL user name specified in startup packet";
+            return Err(Rejection::new(Trouble::NotAllowed, message, ""));
+        }
+        if self.database.is_empty() {
+            self.database.clone_from(&self.user);
+        }
+        for (what, name) in [("user", &self.user), ("database", &self.database)] {
+            if name.len() > NAME_BYTES_MAX {
+                let message = format!("{what} name is too long: expected at most {NAME_BYTES_MAX} bytes");
+                return Err(Rejection::protocol(message));
+            }
+        }
+        if self.settings.len() > SETTINGS_MAX {
+            let message = format!("too many startup parameters: expected at most {SETTINGS_MAX}");
+            return Err(Rejection::protocol(message));
+        }
+        Ok(())
     }
 
     /// `application_name_add_host`: who it is, behind what it calls itself.
-    fn add_host(&mut self, id: ClientId, wishes: &mut Wishes) {
-        let peer = match self.client_mut(id).accepted.peer {
-            Address::Tcp(a) => a.to_string(),
-            Address::Unix { port } => format!("unix:{port}"),
-        };
-        match wishes
-            .settings
-            .iter_mut()
-            .find(|(n, _)| n.eq_ignore_ascii_case("application_name"))
-        {
+    fn add_host(&mut self, peer: Address) {
+        let mut settings = self.settings.iter_mut();
+        match settings.find(|(n, _)| n.eq_ignore_ascii_case("application_name")) {
             Some((_, name)) => *name = format!("{name} - {peer}"),
-            None => wishes
-                .settings
-                .push(("application_name".into(), format!("app - {peer}"))),
+            None => {
+                let name = format!("app - {peer}");
+                self.settings.push(("application_name".into(), name));
+            }
+        }
+    }
+
+    /// How the log words `replication`.
+    pub(crate) fn replication_word(&self) -> &'static str {
+        match self.kind {
+            PoolKind::Replication { physical: true } => "yes",
+            PoolKind::Replication { physical: false } => "database",
+            PoolKind::Clients | PoolKind::AuthQuery | PoolKind::Listener => "no",
         }
     }
 }
 
+fn text(bytes: &[u8]) -> Result<String, Rejection> {
+    let text = std::str::from_utf8(bytes).map(str::to_string);
+    text.map_err(|_| Rejection::protocol("invalid startup parameter: expected UTF-8"))
+}
+
+fn bad_parameter(message: String) -> Rejection {
+    Rejection::new(Trouble::BadStartupParameter, message, "")
+}
+
 /// The value of `replication`, which PostgreSQL reads as a boolean or the word `database`.
-fn replication(value: &str) -> Result<Option<bool>, (Trouble, String)> {
+fn replication(value: &str) -> Result<PoolKind, Rejection> {
     match &*value.to_ascii_lowercase() {
-        "database" => Ok(Some(false)),
-        "true" | "on" | "yes" | "1" | "t" | "y" => Ok(Some(true)),
-        "false" | "off" | "no" | "0" | "f" | "n" => Ok(None),
-        _ => Err((
-            Trouble::BadStartupParameter,
-            format!("invalid value for parameter \"replication\": \"{value}\""),
-        )),
+        "database" => Ok(PoolKind::Replication { physical: false }),
+        "true" | "on" | "yes" | "1" | "t" | "y" => Ok(PoolKind::Replication { physical: true }),
+        "false" | "off" | "no" | "0" | "f" | "n" => Ok(PoolKind::Clients),
+        _ => Err(bad_parameter(format!(
+            "invalid value for parameter \"replication\": \"{value}\""
+        ))),
     }
 }
 
 /// Settings in `options`, as postgres(1) takes them: `-c name=value`, `-cname=value`, `--name=value`; a backslash keeps
 /// the character behind it.
-fn options(text: &str) -> Result<Vec<(String, String)>, (Trouble, String)> {
+fn options(text: &str) -> Result<Vec<(String, String)>, Rejection> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
     let mut characters = text.chars();
@@ -258,14 +207,14 @@ fn options(text: &str) -> Result<Vec<(String, String)>, (Trouble, String)> {
             Some(assignment) => assignment.to_string(),
             None => {
                 let message = format!("unsupported startup parameter in options: {word}");
-                return Err((Trouble::BadStartupParameter, message));
+                return Err(bad_parameter(message));
             }
         };
         match assignment.split_once('=') {
             Some((name, value)) if !name.is_empty() => settings.push((name.replace('-', "_"), value.to_string())),
             _ => {
                 let message = format!("invalid option: expected name=value, got \"{assignment}\"");
-                return Err((Trouble::BadStartupParameter, message));
+                return Err(bad_parameter(message));
             }
         }
     }
@@ -275,6 +224,67 @@ fn options(text: &str) -> Result<Vec<(String, String)>, (Trouble, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A packet of this code, its length in front.
+    fn packet(code: u32, rest: &[u8]) -> Vec<u8> {
+        let mut packet = (rest.len() as u32 + 8).to_be_bytes().to_vec();
+        packet.extend_from_slice(&code.to_be_bytes());
+        packet.extend_from_slice(rest);
+        packet
+    }
+
+    const SSL_REQUEST: u32 = 1234 << 16 | 5679;
+
+    #[test]
+    fn a_first_packet_is_read_when_it_is_whole() {
+        let whole = packet(ProtocolVersion::V3_0.0, b"user\0u\0\0");
+        for cut in 0..whole.len() {
+            assert!(
+                matches!(FirstPacket::read(&whole[..cut]), FirstPacket::NeedBytes),
+                "{cut}"
+            );
+        }
+        let mut more = whole.clone();
+        more.extend_from_slice(b"more");
+        let FirstPacket::Startup { bytes, parameters, .. } = FirstPacket::read(&more) else {
+            panic!("no startup packet");
+        };
+        assert_eq!(
+            (bytes, &parameters[..]),
+            (whole.len(), &[(&b"user"[..], &b"u"[..])][..])
+        );
+    }
+
+    #[test]
+    fn nothing_may_follow_a_request_for_encryption() {
+        let mut request = packet(SSL_REQUEST, b"");
+        assert!(matches!(FirstPacket::read(&request), FirstPacket::Encryption(8)));
+        request.push(0);
+        let FirstPacket::Rejected(why) = FirstPacket::read(&request) else {
+            panic!("bytes of somebody else are taken");
+        };
+        assert_eq!(why.trouble, Trouble::BytesBeforeEncryption);
+    }
+
+    #[test]
+    fn what_is_no_startup_packet_hears_nothing_and_another_version_why() {
+        assert!(matches!(FirstPacket::read(b"GET / HTTP/1.0"), FirstPacket::Foreign));
+        let FirstPacket::Rejected(why) = FirstPacket::read(&packet(2 << 16, b"\0")) else {
+            panic!("protocol 2.0 is taken");
+        };
+        assert_eq!(why.trouble, Trouble::UnsupportedVersion);
+    }
+
+    #[test]
+    fn a_newer_version_or_option_is_negotiated() {
+        let none: [(&[u8], &[u8]); 0] = [];
+        assert_eq!(negotiation(ProtocolVersion::V3_2, &none), None);
+        let newer = ProtocolVersion(ProtocolVersion::V3_2.0 + 1);
+        assert_eq!(negotiation(newer, &none), Some((ProtocolVersion::V3_2.0, vec![])));
+        let option: [(&[u8], &[u8]); 1] = [(b"_pq_.x", b"1")];
+        let expected = Some((ProtocolVersion::V3_0.0, vec![&b"_pq_.x"[..]]));
+        assert_eq!(negotiation(ProtocolVersion::V3_0, &option), expected);
+    }
 
     #[test]
     fn options_are_read_as_postgres_reads_them() {
@@ -296,9 +306,9 @@ mod tests {
 
     #[test]
     fn replication_takes_booleans_and_database() {
-        assert_eq!(replication("database"), Ok(Some(false)));
-        assert_eq!(replication("TRUE"), Ok(Some(true)));
-        assert_eq!(replication("off"), Ok(None));
+        assert_eq!(replication("database"), Ok(PoolKind::Replication { physical: false }));
+        assert_eq!(replication("TRUE"), Ok(PoolKind::Replication { physical: true }));
+        assert_eq!(replication("off"), Ok(PoolKind::Clients));
         assert!(replication("maybe").is_err());
     }
 }

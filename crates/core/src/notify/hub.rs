@@ -10,6 +10,9 @@ use rand_core::{RngCore, SeedableRng};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+/// What a listener is called in pg_stat_activity.
+pub(crate) const LISTENER_NAME: &str = "pgweir listener";
+
 /// A listener's place in the table.
 pub(crate) type ListenerId = usize;
 

@@ -5,13 +5,11 @@ mod pausing;
 mod reloading;
 mod shutting_down;
 
-use crate::base::access::Access;
 use crate::base::ids::{ClientId, ConnectionId};
 use crate::base::request::{Command, LogLevel, Request};
 use crate::base::stats::{Periods, Stats};
 use crate::base::time::Time;
 use crate::pooler::Pooler;
-use pgweir_config::AuthType;
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,17 +87,6 @@ impl Admin {
 }
 
 impl Pooler {
-    /// What a user may do on the console; `None` where it has no business there. Under `auth_type = any` names prove
-    /// nothing, so everyone is an administrator, as in PgBouncer.
-    pub(crate) fn console_access(&self, user: &str) -> Option<Access> {
-        let g = &self.shared.config.global;
-        if g.auth_type == AuthType::Any || g.admin_users.contains(user) {
-            Some(Access::Admin)
-        } else {
-            g.stats_users.contains(user).then_some(Access::Stats)
-        }
-    }
-
     /// Whether SUSPEND is about this connection: not the console's clients, nor those who log in, to it perhaps.
     pub(crate) fn is_suspendable(&self, id: ConnectionId) -> bool {
         match id {

@@ -3,6 +3,7 @@
 //! No timer is armed or disarmed on the forwarding path: a round every [`ROUND`] looks at servers (few), at the heads of
 //! queues, and every [`CLIENTS_ROUND`] at clients.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
@@ -10,7 +11,6 @@ use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::login::server_login::EVICTED;
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
@@ -163,7 +163,7 @@ impl Pooler {
         let server = self.servers.get(id.0).expect("looked up by the caller");
         let pool = self.pool(server.pool);
         let reason = if let Some(reason) = server.close_reason {
-            reason
+            reason.text()
         } else if server.is_expired(now) {
             "server lifetime over"
         } else if pool.settings.size > 0 && pool.servers > pool.settings.size && pool.waiting.is_empty() {
@@ -194,7 +194,7 @@ impl Pooler {
             server.is_clean(),
         ) {
             let hint = "The setting server_fast_close does not wait for the end of the session.";
-            return self.fail_client(now, client_id, Trouble::Killed, reason, "", hint);
+            return self.fail_client(now, client_id, Trouble::Killed, reason.text(), "", hint);
         }
         self.note_quiet(now, id);
         let Some((trouble, message, setting)) = self.limit_over(now, id) else {
@@ -411,7 +411,7 @@ impl Pooler {
         let already = self
             .servers
             .iter()
-            .any(|(_, s)| s.pool == largest && s.close_reason == Some(EVICTED));
+            .any(|(_, s)| s.pool == largest && s.close_reason == Some(CloseReason::Evicted));
         let victim = self
             .servers
             .iter()
@@ -419,7 +419,7 @@ impl Pooler {
             .map(|(s, _)| s);
         if let (false, Some(slot)) = (already, victim) {
             let server = self.servers.get_mut(slot).expect("found above");
-            server.close_reason = Some(EVICTED);
+            server.close_reason = Some(CloseReason::Evicted);
             if server.is_idle() {
                 self.close_and_wait(now, ServerId(slot));
             }

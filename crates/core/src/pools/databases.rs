@@ -1,5 +1,6 @@
 //! Which pool a client belongs to, and the counts that the limits are about.
 
+use crate::base::pool_id::{PoolKey, PoolKind};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -52,12 +53,25 @@ impl Databases {
     }
 }
 
+/// The most pools that clients of one database and user can make by what they ask for in [`PoolKey::start`]; each may have as
+/// many servers as the first.
+pub(crate) const START_POOLS_MAX: usize = 16;
+
 /// Why there is no pool for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoPool {
     NoSuchDatabase,
-    /// See [`crate::login::backend_start::START_POOLS_MAX`].
+    /// See [`START_POOLS_MAX`].
     TooManyStarts,
+}
+
+/// Whether clients of this database and user may have one more pool beside `pools`, for what they want its servers to be
+/// started with.
+pub(crate) fn may_start_otherwise<'k>(key: &PoolKey, pools: impl Iterator<Item = &'k PoolKey>) -> bool {
+    let like = |k: &&PoolKey| {
+        k.database == key.database && k.user == key.user && k.kind == PoolKind::Clients && !k.start.is_empty()
+    };
+    key.start.is_empty() || pools.filter(like).count() < START_POOLS_MAX
 }
 
 #[cfg(test)]

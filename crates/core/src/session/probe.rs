@@ -9,6 +9,7 @@
 //! unnamed statement of the client's matters; it runs without a statement timeout and under no deferrable default
 //! (recording F3).
 
+use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Deed;
 use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::reasons::Waiting;
@@ -613,9 +614,7 @@ impl ServerSide<'_> {
             return;
         }
         if probe.failed.is_some() || probe.unreadable {
-            server
-                .close_reason
-                .get_or_insert("the state of its session is not known");
+            server.close_reason.get_or_insert(CloseReason::StateUnknown);
             return;
         }
         let shape = server.shape.clone();

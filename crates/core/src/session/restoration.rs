@@ -17,9 +17,6 @@ use crate::upstream::reply_queue::{Entry, Expect, Ready};
 use pgweir_wire::{Writer, backend};
 use std::sync::Arc;
 
-/// Why a server is closed that did not become what it should.
-pub(crate) const NOT_RESTORED: &str = "invalid server parameter";
-
 impl ServerSide<'_> {
     /// Begins a segment that [`ServerSide::send_settings`] ends, unless it has begun. Nothing precedes a BEGIN in it: a BEGIN is
     /// refused once anything has taken a snapshot, as Parse may.

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The most settings a shape may hold; a client that asks for more at startup is refused.
 pub(crate) const SETTINGS_MAX: usize = 256;
 
+/// The setting that a server with temporary tables behind it refuses.
+pub(crate) const TEMP_BUFFERS: &str = "temp_buffers";
+
 /// A setting's value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Setting {

@@ -2,3 +2,4 @@
 
 pub(crate) mod phase;
 pub(crate) mod reply_queue;
+pub(crate) mod server_login;

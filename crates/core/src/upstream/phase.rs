@@ -1,12 +1,14 @@
 //! Where a server connection stands.
 
+use crate::upstream::server_login::ServerLogin;
+
 /// Where a server connection stands.
 #[derive(Debug)]
 pub(crate) enum ServerPhase {
     /// Its socket is being opened.
     Connecting,
-    /// It logs in; `exchange` is the authentication, until AuthenticationOk.
-    Login(Box<pgweir_auth::ServerAuth>),
+    /// It lets us in, until its first ReadyForQuery.
+    Login(Box<ServerLogin>),
     /// Logged in: runs connect_query, and tells what it looks like then.
     ConnectQuery,
     /// In the pool's idle list.

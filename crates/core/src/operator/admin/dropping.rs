@@ -1,5 +1,6 @@
 //! RECONNECT, KILL, KILL_CLIENT.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
@@ -8,19 +9,18 @@ use crate::operator::console::refusal::Refusal;
 use crate::pooler::Pooler;
 use std::sync::Arc;
 
-/// Why servers are closed after RECONNECT; PgBouncer's words.
-const CLOSE_NEEDED: &str = "close_needed";
-
-/// What clients hear after KILL and KILL_CLIENT; PgBouncer's words.
-const FORCED: &str = "admin forced disconnect";
+/// What clients hear after KILL and KILL_CLIENT.
+const FORCED: &str = CloseReason::Killed.text();
 
 impl Pooler {
     /// RECONNECT: servers are closed as they become free; new ones may be opened at once.
     pub(crate) fn reconnect(&mut self, now: Time, database: Option<&str>) {
-        self.replace_servers(now, CLOSE_NEEDED, |pooler, pool| pooler.is_within(pool, database));
+        self.replace_servers(now, CloseReason::Reconnect, |pooler, pool| {
+            pooler.is_within(pool, database)
+        });
     }
 
-    pub(super) fn replace_servers(&mut self, now: Time, reason: &'static str, of: impl Fn(&Pooler, PoolId) -> bool) {
+    pub(super) fn replace_servers(&mut self, now: Time, reason: CloseReason, of: impl Fn(&Pooler, PoolId) -> bool) {
         self.doubt_catalogs(now, &of);
         for slot in self.servers.slots() {
             let Some(server) = self.servers.get(slot) else { continue };
@@ -28,7 +28,7 @@ impl Pooler {
                 continue;
             }
             if server.is_idle() {
-                self.close_server(now, ServerId(slot), reason);
+                self.close_server(now, ServerId(slot), reason.text());
             } else if let Some(server) = self.servers.get_mut(slot) {
                 server.close_reason.get_or_insert(reason);
             }
@@ -102,7 +102,7 @@ impl Pooler {
         let link = self.clients.get(id.0).and_then(|client| client.link);
         if let Some(server) = link.and_then(|server| self.servers.get_mut(server.0)) {
             // Nobody else gets it.
-            server.close_reason.get_or_insert(FORCED);
+            server.close_reason.get_or_insert(CloseReason::Killed);
         }
         self.fail_client(now, id, Trouble::Killed, FORCED, "", "");
         if let Some(server) = link {

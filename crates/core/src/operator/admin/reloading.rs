@@ -1,5 +1,6 @@
 //! RELOAD and SET: what another configuration means for everything that runs.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
 use crate::base::pool_id::{PoolId, PoolKind};
@@ -12,9 +13,6 @@ use crate::pooler::Pooler;
 use pgweir_auth::Credential;
 use pgweir_config::{Changes, Config};
 use std::sync::Arc;
-
-/// Why servers are closed after a RELOAD; PgBouncer's words.
-const DATABASE_CHANGED: &str = "database configuration changed";
 
 impl Pooler {
     /// The configuration has been read again. A bad one changes nothing.
@@ -95,7 +93,8 @@ impl Pooler {
         };
         if key.kind != PoolKind::AuthQuery && elsewhere {
             // Its clients belong to the pool of another user now.
-            self.drop_connections(now, Trouble::Killed, DATABASE_CHANGED, |_, pool| pool == pool_id);
+            let message = CloseReason::DatabaseChanged.text();
+            self.drop_connections(now, Trouble::Killed, message, |_, pool| pool == pool_id);
             return self.drop_pool(pool_id);
         }
         let mut settings = PoolSettings::new(&self.shared.config, &entry, &key.user);
@@ -114,7 +113,7 @@ impl Pooler {
             pool.welcome = None;
             pool.known_startup_values.clear();
             pool.next_endpoint = 0;
-            self.replace_servers(now, DATABASE_CHANGED, |_, pool| pool == pool_id);
+            self.replace_servers(now, CloseReason::DatabaseChanged, |_, pool| pool == pool_id);
         }
         if other_servers || secret_changed {
             self.forget_failures(pool_id);

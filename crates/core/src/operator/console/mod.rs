@@ -27,6 +27,7 @@ use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::ClientPhase;
+use crate::login::welcome::Welcome;
 use crate::pooler::Pooler;
 use actions::Done;
 use foldhash::fast::RandomState;
@@ -117,20 +118,18 @@ impl Pooler {
             statements: HashMap::default(),
             portals: HashMap::default(),
         }));
-        self.arrives_no_more();
+        self.arrivals.has_arrived();
         self.give_process_id(id);
         let key = self.cancel_key_of(id, self.clients.get(id.0).map_or(4, |c| c.cancel_key_bytes));
         self.admin.console_stats.client_login_count += 1;
         self.send(id, |w| {
-            if let Some(closing) = &closing {
-                w.authentication(closing);
-            }
-            w.authentication(&0u32.to_be_bytes());
-            for (name, value) in parameters(access) {
-                w.parameter_status(name.as_bytes(), value.as_bytes());
-            }
-            w.backend_key_data(key.process_id, &key.secret);
-            w.ready_for_query(TransactionStatus::Idle);
+            let welcome = Welcome {
+                closing: closing.as_deref(),
+                key: &key,
+                notice: "",
+                status: TransactionStatus::Idle,
+            };
+            welcome.write(w, parameters(access).iter().map(|(name, value)| (*name, &**value)));
         });
     }
 

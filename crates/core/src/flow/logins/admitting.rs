@@ -1,0 +1,101 @@
+//! A client has proven who it is: whether it is let in, into which pool, and under which process id.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::ClientId;
+use crate::base::pool_id::PoolId;
+use crate::base::time::Time;
+use crate::login::admission;
+use crate::login::client_login::Destination;
+use crate::login::rejection::Rejection;
+use crate::pooler::Pooler;
+use crate::pools::databases::NoPool;
+use pgweir_auth::{Credential, Learned};
+use pgweir_config::CONSOLE_DATABASE;
+
+impl Pooler {
+    /// The client is who it says. What follows may tell it about databases.
+    pub(crate) fn admit(&mut self, now: Time, id: ClientId, learned: Learned) {
+        let Some(login) = self.login_mut(id) else { return };
+        let user = login.user().to_string();
+        if login.database() == CONSOLE_DATABASE {
+            return match admission::console_access(&self.shared.config, &user) {
+                Some(access) => self.open_console(now, id, &user, access),
+                None => self.reject(now, id, &Rejection::not_on_console()),
+            };
+        }
+        let destination = login.destination();
+        match self.place_at(now, id, destination) {
+            Ok(pool_id) => {
+                self.client_count += 1;
+                self.arrivals.has_arrived();
+                self.learn_credential(id, pool_id, &user, learned);
+                self.begin_welcome(now, id, pool_id);
+            }
+            Err(why) => self.reject(now, id, &why),
+        }
+    }
+
+    /// Gives a client a place in its pool and counts it there, unless something forbids it.
+    fn place_at(&mut self, now: Time, id: ClientId, to: Destination) -> Result<PoolId, Rejection> {
+        let (database, user) = (&*to.database, &*to.user);
+        let pool_id = match self.pool_started_with(now, database, user, to.kind, to.start) {
+            Ok(pool_id) => pool_id,
+            Err(NoPool::NoSuchDatabase) => return Err(Rejection::no_such_database(database)),
+            Err(NoPool::TooManyStarts) => return Err(Rejection::too_many_starts()),
+        };
+        admission::may_use(&self.shared.config, &self.databases, database)?;
+        if self.client_count >= self.shared.settings.max_client_conn {
+            return Err(Rejection::limit_reached(Trouble::TooManyClients, "max_client_conn"));
+        }
+        let counted = self.count_client_in(pool_id, user);
+        counted.map_err(|(trouble, limit)| Rejection::limit_reached(trouble, limit))?;
+        let is_forced = *self.pool(pool_id).key.user != *user;
+        let client = self.client_mut(id);
+        client.pool = Some(pool_id);
+        client.login_user = is_forced.then(|| user.into());
+        client.counted = true;
+        Ok(pool_id)
+    }
+
+    /// What the login has taught us is the best way into the servers, unless the configuration names a password.
+    fn learn_credential(&mut self, id: ClientId, pool_id: PoolId, user: &str, learned: Learned) {
+        let found = self.login_mut(id).and_then(|login| login.found().cloned());
+        let Some(credential) = admission::credential_learned(learned, found.as_ref()) else {
+            return;
+        };
+        let pool = self.pool(pool_id);
+        let configured = self.stored_credential(&pool.key.database, user);
+        if *pool.key.user == *user && !matches!(configured, Credential::Password(_)) {
+            self.pool_mut(pool_id).credential = credential;
+        }
+    }
+
+    /// The client that was told this process id.
+    pub(crate) fn client_of_process(&self, process_id: u32) -> Option<ClientId> {
+        let place = self.process_ids.place_of(process_id, |place| self.told_at(place))?;
+        Some(ClientId(self.clients.at_index(place)?.0))
+    }
+
+    /// The process id that the client at a place of the slab was told.
+    fn told_at(&self, place: u32) -> u32 {
+        self.clients.at_index(place).map_or(0, |(_, client)| client.process_id)
+    }
+
+    /// What a client was told.
+    pub(crate) fn process_id_told(&self, id: ClientId) -> u32 {
+        self.clients.get(id.0).map_or(0, |client| client.process_id)
+    }
+
+    /// Gives a client that is let in its process id.
+    pub(crate) fn give_process_id(&mut self, id: ClientId) {
+        let clients = &self.clients;
+        let told = |place| clients.at_index(place).map_or(0, |(_, client)| client.process_id);
+        let process_id = self.process_ids.give(id.0.index, told);
+        self.client_mut(id).process_id = process_id;
+    }
+
+    /// A client is about to be forgotten.
+    pub(crate) fn take_process_id(&mut self, id: ClientId) {
+        self.process_ids.take(self.process_id_told(id), id.0.index);
+    }
+}

@@ -1,0 +1,225 @@
+//! What a client's login says is carried out here: from the first packet to the proof of who it is.
+
+use crate::base::access::Access;
+use crate::base::ids::ClientId;
+use crate::base::reasons::Waiting;
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::client::{Client, ClientPhase};
+use crate::login::admission;
+use crate::login::client_login::{ITERATIONS_PER_ROUND, Login, LoginStep, SecretSource};
+use crate::login::lookups::NoLookup;
+use crate::login::process_ids::{SECRET_BYTES_V3_0, SECRET_BYTES_V3_2};
+use crate::login::rejection::Rejection;
+use crate::login::startup::{FirstPacket, Wishes, negotiation};
+use crate::pooler::Pooler;
+use pgweir_auth::{ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, Secret};
+use pgweir_config::CONSOLE_DATABASE;
+use pgweir_wire::ProtocolVersion;
+use rand_core::RngCore;
+
+impl Pooler {
+    /// A connection has come.
+    pub(crate) fn arrived(&mut self, now: Time, id: ClientId) {
+        let places = self.shared.settings.max_client_conn.saturating_sub(self.client_count);
+        let clients = &self.clients;
+        let is_arriving = |id: ClientId| clients.get(id.0).is_some_and(Client::is_arriving);
+        if let Some(slowest) = self.arrivals.come(id, places, is_arriving) {
+            self.reject(now, slowest, &Rejection::too_slow());
+        }
+    }
+
+    /// Tells a client why it is not let in.
+    pub(crate) fn reject(&mut self, now: Time, id: ClientId, why: &Rejection) {
+        self.fail_client(now, id, why.trouble, &why.message, &why.detail, why.hint);
+    }
+
+    pub(crate) fn login_mut(&mut self, id: ClientId) -> Option<&mut Login> {
+        self.clients.get_mut(id.0)?.login_mut()
+    }
+
+    pub(crate) fn startup_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
+        match FirstPacket::read(input) {
+            FirstPacket::NeedBytes => return 0,
+            FirstPacket::Encryption(bytes) => {
+                self.shared.outbox.insert(id.into(), |to| to.push(b'N'));
+                return bytes;
+            }
+            FirstPacket::Cancel(key) => self.cancel_request(now, id, &key),
+            FirstPacket::Startup {
+                bytes,
+                version,
+                parameters,
+            } => {
+                self.startup(now, id, version, &parameters);
+                if bytes < input.len() {
+                    self.shared.requests.push_back(Request::Resume(id.into()));
+                }
+                return bytes;
+            }
+            FirstPacket::Rejected(why) => self.reject(now, id, &why),
+            FirstPacket::Foreign => self.close_client(now, id, "bad packet header"),
+        }
+        input.len()
+    }
+
+    fn startup(&mut self, now: Time, id: ClientId, version: ProtocolVersion, parameters: &[(&[u8], &[u8])]) {
+        if let Some((newest, unknown)) = negotiation(version, parameters) {
+            self.send(id, |w| w.negotiate_protocol_version(newest, &unknown));
+        }
+        let client = self.client_mut(id);
+        client.cancel_key_bytes = if version >= ProtocolVersion::V3_2 {
+            SECRET_BYTES_V3_2
+        } else {
+            SECRET_BYTES_V3_0
+        };
+        let peer = client.accepted.peer;
+        let wishes = match Wishes::read(parameters, &self.shared.settings, peer) {
+            Ok(wishes) => wishes,
+            Err(why) => return self.reject(now, id, &why),
+        };
+        if self.shared.settings.log_connections {
+            let (database, user, replication) = (&wishes.database, &wishes.user, wishes.replication_word());
+            let text = format!(
+                "{id}: (nodb)/(nouser)@{peer} login attempt: db={database} user={user} tls=no replication={replication}"
+            );
+            self.log(LogLevel::Log, text);
+        }
+        if let Some(why) = self.refuses_at_once(&wishes) {
+            return self.reject(now, id, &why);
+        }
+        let login = Login::new(wishes, version);
+        self.client_mut(id).phase = ClientPhase::Login(Box::new(login));
+        self.begin_authentication(now, id);
+    }
+
+    /// The console is open to administrators though all places are taken or the pooler shuts down.
+    fn refuses_at_once(&self, wishes: &Wishes) -> Option<Rejection> {
+        let max_client_conn = self.shared.settings.max_client_conn;
+        if wishes.database == CONSOLE_DATABASE {
+            None
+        } else if self.admin.refuses_logins() {
+            Some(Rejection::shutting_down())
+        } else {
+            (self.client_count >= max_client_conn).then(|| Rejection::no_place(max_client_conn))
+        }
+    }
+
+    fn begin_authentication(&mut self, now: Time, id: ClientId) {
+        let own_uid = self.surroundings.own_uid;
+        let client = self.client_mut(id);
+        let accepted = client.accepted;
+        let Some(login) = client.login_mut() else { return };
+        let (user, database) = (login.user().to_string(), login.database().to_string());
+        if admission::is_own_user(&login.wishes, &accepted, own_uid) {
+            return self.open_console(now, id, &user, Access::Admin);
+        }
+        let mut nonces = ClientAuthNonces {
+            md5_salt: [0; 4],
+            scram: [0; 18],
+        };
+        self.random.fill_bytes(&mut nonces.md5_salt);
+        self.random.fill_bytes(&mut nonces.scram);
+        let source = match self.source_of_secret(now, id, &database, &user) {
+            Ok(source) => source,
+            Err(why) => return self.reject(now, id, &why),
+        };
+        let by_query = matches!(source, SecretSource::AuthQuery);
+        let config = &self.shared.config;
+        let rules = ClientAuthRules {
+            mock_key: self.mock_key,
+            mock_secret: self.lookups.mock_secret(config, &self.mock_key, &user, by_query),
+            scram_iterations: config.global.scram_iterations,
+        };
+        let auth = ClientAuth::new(admission::method(config), user.as_bytes(), nonces, rules);
+        if let Some(login) = self.login_mut(id) {
+            let step = login.begin(auth, source);
+            self.follow_login(now, id, step);
+        }
+    }
+
+    /// Where the secret of a user is to be had. The client belongs to the pool of auth_query while that is asked.
+    fn source_of_secret(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        database: &str,
+        user: &str,
+    ) -> Result<SecretSource, Rejection> {
+        let config = &self.shared.config;
+        if let Some(secret) = config.auth_users.get(user) {
+            return Ok(SecretSource::Known(Secret::parse(secret.text().as_bytes()).ok()));
+        }
+        if admission::method(config) == ClientAuthMethod::Any {
+            return Ok(SecretSource::Known(None));
+        }
+        match self.auth_query_pool(now, database, user) {
+            Ok(pool) => {
+                self.client_mut(id).pool = Some(pool);
+                Ok(SecretSource::AuthQuery)
+            }
+            Err(NoLookup::Nowhere) => Ok(SecretSource::Known(None)),
+            Err(NoLookup::TooManyDatabases) => Err(Rejection::too_many_unknown_databases()),
+        }
+    }
+
+    pub(crate) fn login_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(login) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()) {
+            let (bytes, step) = login.handle_bytes(&input[at..], &mut self.scram_keys);
+            at += bytes;
+            let stops = matches!(step, LoginStep::Wait | LoginStep::WaitForTurn);
+            self.follow_login(now, id, step);
+            if stops {
+                return at;
+            }
+        }
+        if self.clients.get(id.0).is_none() {
+            return input.len();
+        }
+        // Logged in on the way: the rest belongs to the session.
+        if at < input.len() {
+            self.shared.requests.push_back(Request::Resume(id.into()));
+        }
+        at
+    }
+
+    /// Does what a login says.
+    pub(crate) fn follow_login(&mut self, now: Time, id: ClientId, step: LoginStep) {
+        match step {
+            LoginStep::Wait => {}
+            LoginStep::Ask(request) => {
+                let payload = request.payload();
+                self.send(id, |w| w.authentication(&payload));
+            }
+            LoginStep::WaitForTurn => {
+                self.client_mut(id).waiting = Waiting::ForTurn;
+                self.turns.push(id);
+            }
+            LoginStep::LookUp => drop(self.acquire(now, id)),
+            LoginStep::Accept(learned) => self.admit(now, id, learned),
+            LoginStep::Refuse(refused) => {
+                if let Some(client) = self.clients.get(id.0) {
+                    let text = format!("{} {}", self.client_label(id, client), refused.reason);
+                    self.log(LogLevel::Debug, text);
+                }
+                self.reject(now, id, &Rejection::not_authenticated(&refused));
+            }
+            LoginStep::Reject(why) => self.reject(now, id, &why),
+            LoginStep::Leave => self.close_client(now, id, "client close request"),
+        }
+    }
+
+    /// A new round: logins that waited for their turn go on.
+    pub(crate) fn next_turns(&mut self) {
+        self.scram_keys.forgive_iterations(ITERATIONS_PER_ROUND);
+        for id in std::mem::take(&mut self.turns) {
+            if let Some(client) = self.clients.get_mut(id.0)
+                && client.waiting == Waiting::ForTurn
+            {
+                client.waiting = Waiting::No;
+                self.shared.requests.push_back(Request::Resume(id.into()));
+            }
+        }
+    }
+}

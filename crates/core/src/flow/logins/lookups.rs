@@ -1,0 +1,72 @@
+//! auth_query, asked for clients that are logging in.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::login::lookups::{AskedAt, NoLookup};
+use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::reply_queue::{Entry, Expect};
+
+impl ServerSide<'_> {
+    /// Asks for a user's secret.
+    pub(crate) fn ask_secret(&mut self, query: &str, user: &str) {
+        self.server.unnamed = Unnamed::Foreign;
+        for expect in [Expect::ParseUnnamed, Expect::Bind, Expect::Execute, Expect::Sync] {
+            self.server.queue.push(Entry::skip(expect));
+        }
+        self.send(|w| {
+            w.parse(b"", query.as_bytes(), &[0, 0]);
+            w.bind_text(b"", &[Some(user.as_bytes())]);
+            w.execute();
+            w.sync();
+        });
+    }
+}
+
+impl Pooler {
+    /// The pool that auth_query runs in for a user who is not in auth_file.
+    pub(crate) fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Result<PoolId, NoLookup> {
+        let asked_at = AskedAt::new(&self.shared.config, database, user).ok_or(NoLookup::Nowhere)?;
+        if asked_at.is_made {
+            let has_pool = self.pool_index.contains_key(&asked_at.pool_key());
+            let pools = self.pools.iter().flatten();
+            self.lookups.may_try(now, &asked_at.database, has_pool, pools)?;
+        }
+        let (database, auth_user) = (&asked_at.database, &asked_at.auth_user);
+        let pool = self.pool_for(now, database, auth_user, PoolKind::AuthQuery);
+        pool.ok_or(NoLookup::Nowhere)
+    }
+
+    /// auth_query is through.
+    pub(crate) fn auth_query_done(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        self.release(now, server_id);
+        let client = self.client_mut(id);
+        client.pool = None;
+        let Some(login) = client.login_mut() else { return };
+        let Some(step) = login.lookup_over() else { return };
+        if let Some(secret) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()?.found()) {
+            self.lookups.note_kind_of_secret(secret);
+        }
+        self.follow_login(now, id, step);
+        self.shared.requests.push_back(Request::Resume(id.into()));
+    }
+
+    /// The user cannot be looked up now.
+    pub(crate) fn lookup_failed(&mut self, now: Time, id: ClientId, why: &str) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        client.pool = None;
+        let Some(step) = client.login_mut().and_then(|login| login.lookup_failed()) else {
+            return;
+        };
+        let label = self.clients.get(id.0).map(|c| self.client_label(id, c));
+        let text = format!("{} cannot look up the user: {why}", label.unwrap_or_default());
+        self.log(LogLevel::Warning, text);
+        self.follow_login(now, id, step);
+        self.shared.requests.push_back(Request::Resume(id.into()));
+    }
+}

@@ -1,0 +1,8 @@
+//! Carries out what logins say, of clients and to servers: they themselves stand in [`crate::login`].
+
+mod admitting;
+mod clients;
+mod lookups;
+mod opening;
+mod servers;
+mod welcoming;

@@ -1,0 +1,129 @@
+//! Opening servers for clients that wait, and making places for them under limits that pools share.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::ids::ServerId;
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, share_a_limit};
+use crate::pooler::Pooler;
+use crate::server::Server;
+use crate::upstream::phase::ServerPhase;
+use rand_core::RngCore;
+
+impl Pooler {
+    /// Opens as many servers as waiting clients can use and limits allow.
+    pub(crate) fn open_servers_for_waiters(&mut self, now: Time, pool_id: PoolId) {
+        loop {
+            let pool = self.pool(pool_id);
+            let opening = pool.connecting as usize + self.servers_soon_free(pool_id);
+            if pool.waiting.len() <= opening || pool.connecting >= OPENING_AT_ONCE_MAX {
+                return;
+            }
+            if self.pool_takes_no_clients_now(pool_id) || !self.open_server(now, pool_id, false) {
+                return;
+            }
+        }
+    }
+
+    /// Servers that are being tested for a waiter, or read the catalog before they serve.
+    fn servers_soon_free(&self, pool_id: PoolId) -> usize {
+        // Tests are rare: the count of servers is small, and clients that wait have time.
+        let soon = |s: &Server| {
+            let reads_first = matches!(s.phase, ServerPhase::Reading) && !s.has_served;
+            s.pool == pool_id && (reads_first || matches!(s.phase, ServerPhase::Testing))
+        };
+        if self.shared.settings.server_check_query.is_none() && !self.shared.catalogs.any_is_read() {
+            0
+        } else {
+            self.servers.iter().filter(|(_, s)| soon(s)).count()
+        }
+    }
+
+    /// Opens one more server, if the limits allow it. `reserve`: the reserve pool may be used.
+    pub(crate) fn open_server(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
+        let may = self.may_open(now, pool_id, reserve);
+        if may {
+            self.connect(now, pool_id);
+        }
+        may
+    }
+
+    /// Whether the limits allow one more server now. Where a shared limit does not, a place is made under it: it goes to
+    /// whoever waits longest there, see [`Pooler::open_where_waited_longest`].
+    pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
+        match self.pool(pool_id).may_open(now, &self.databases, reserve) {
+            MayOpen::Yes => true,
+            MayOpen::No => false,
+            MayOpen::Instead(limit) => {
+                self.evict(now, pool_id, limit);
+                false
+            }
+        }
+    }
+
+    /// Closes the longest idle server of another pool that shares a limit.
+    fn evict(&mut self, now: Time, for_pool: PoolId, limit: SharedLimit) {
+        let key = &self.pool(for_pool).key;
+        let is_closing =
+            |s: &Server| matches!(s.phase, ServerPhase::Closing) && limit.is_shared(&self.pool(s.pool).key, key);
+        if self.servers.iter().any(|(_, s)| is_closing(s)) {
+            return;
+        }
+        let idle_longest = self
+            .live_pools()
+            .filter(|(id, pool)| *id != for_pool && limit.is_shared(&pool.key, key))
+            .filter(|(_, pool)| pool.servers > pool.settings.min_size)
+            .filter_map(|(_, pool)| pool.idle.front())
+            .min_by_key(|id| self.servers.get(id.0).map(|s| s.since));
+        if let Some(id) = idle_longest {
+            self.close_and_wait(now, id);
+        }
+    }
+
+    /// Ends an idle server and counts it until PostgreSQL has closed its end, so that a limit holds there, too.
+    pub(crate) fn close_and_wait(&mut self, now: Time, id: ServerId) {
+        let server = self.server_mut(id);
+        let pool = server.pool;
+        server.phase = ServerPhase::Closing;
+        server.since = now;
+        server.close_reason = Some(CloseReason::Evicted);
+        self.pool_mut(pool).forget_idle(id);
+        self.send(id, |w| w.terminate());
+    }
+
+    /// Begins to open a server of a pool.
+    pub(crate) fn connect(&mut self, now: Time, pool_id: PoolId) -> ServerId {
+        let shape = self.shared.shapes.empty();
+        let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
+        let endpoint = pool.take_endpoint();
+        pool.last_used = now;
+        let expires = now + pool.lifetime(|| self.random.next_u64());
+        let server = Server::new(now, pool_id, endpoint.clone(), shape, expires);
+        let id = ServerId(self.servers.insert_with(|_| server));
+        self.count_server_in(pool_id);
+        self.shared
+            .requests
+            .push_back(Request::Connect { server: id, endpoint });
+        id
+    }
+
+    /// A server of this pool has made a place under the limits it shares with others: it goes to whoever waits longest.
+    pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
+        let key = &self.pool(pool_id).key;
+        let mut waited: Vec<(Time, PoolId)> = self
+            .live_pools()
+            .filter(|(_, pool)| share_a_limit(&pool.key, key))
+            .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
+            .collect();
+        waited.sort_unstable();
+        for (_, id) in waited {
+            self.open_servers_for_waiters(now, id);
+        }
+    }
+
+    /// Whether a pool's servers serve clients.
+    pub(crate) fn serves_clients(&self, pool_id: PoolId) -> bool {
+        self.pool(pool_id).key.kind == PoolKind::Clients
+    }
+}

@@ -1,0 +1,172 @@
+//! The end of a login: what a server must tell first, and the welcome.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::Waiting;
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::client::ClientPhase;
+use crate::login::client_login::ServerUse;
+use crate::login::lookups;
+use crate::login::trial::{Trial, Verdict, first_shape};
+use crate::login::welcome::Welcome;
+use crate::pooler::Pooler;
+use crate::state::shape::Change;
+use pgweir_wire::Writer;
+
+impl Pooler {
+    /// Welcomes the client if everything is known, else gets it a server to learn it from.
+    pub(crate) fn begin_welcome(&mut self, now: Time, id: ClientId, pool_id: PoolId) {
+        let pool = self.pools[pool_id as usize].as_ref().expect("the caller looked it up");
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let Some(login) = client.login_mut() else { return };
+        let Some(trial) = Trial::needed(pool, &login.wishes.settings) else {
+            return self.welcome(id);
+        };
+        let minds_traces = trial.minds_traces();
+        login.begin_trial(trial);
+        client.minds_traces = minds_traces;
+        self.acquire(now, id);
+    }
+
+    /// The pool's first server has logged in: clients that only waited to hear what it looks like can go on.
+    pub(crate) fn welcome_known(&mut self, pool_id: PoolId) {
+        let waiting: Vec<ClientId> = self.pool(pool_id).waiting.iter().map(|(id, _)| id).collect();
+        for id in waiting {
+            let trial = self.login_mut(id).and_then(|login| login.trial());
+            if trial.is_some_and(|trial| trial.values.is_empty()) {
+                self.stop_waiting(id);
+                self.welcome_late(id);
+            }
+        }
+    }
+
+    /// A login has been linked to a server.
+    pub(crate) fn login_has_server(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        self.server_mut(server_id).request_time = now;
+        let Some(login) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()) else {
+            return;
+        };
+        match login.server_use() {
+            ServerUse::AskSecret { user, database } => {
+                let query = lookups::query(&self.shared.config, database);
+                let user = user.to_string();
+                self.at(server_id).ask_secret(&query, &user);
+            }
+            ServerUse::TryValues => {
+                let server = self.server_mut(server_id);
+                let (shape, base) = (server.shape.clone(), server.base.clone());
+                let trial = self.login_mut(id).and_then(|login| login.trial_mut());
+                if let Some(changes) = trial.map(|trial| trial.begin_on(&shape, &base)) {
+                    self.make_for_trial(now, id, server_id, &changes);
+                }
+            }
+            ServerUse::Nothing => {
+                self.release(now, server_id);
+                self.welcome_late(id);
+            }
+        }
+    }
+
+    /// Sends a server settings of a trial, and waits for its word.
+    fn make_for_trial(&mut self, now: Time, id: ClientId, server_id: ServerId, changes: &[Change]) {
+        let shape = self.server_mut(server_id).shape.clone();
+        let target = self.shared.shape_with(&shape, changes);
+        self.between(now, id, server_id).confirm_first(changes, target);
+    }
+
+    /// A server has said what it makes of settings of a trial.
+    pub(crate) fn login_validated(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        refused: Option<(String, String)>,
+    ) {
+        let Some(trial) = self.login_mut(id).and_then(|login| login.trial_mut()) else {
+            return;
+        };
+        match trial.answered(refused.is_some()) {
+            Verdict::TryNow => {
+                let changes = trial.try_values();
+                self.make_for_trial(now, id, server_id, &changes);
+            }
+            Verdict::AnotherServer => {
+                self.client_mut(id).waiting = Waiting::No;
+                self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
+                self.acquire(now, id);
+            }
+            Verdict::Over => self.trial_over(now, id, server_id, refused),
+        }
+    }
+
+    fn trial_over(&mut self, now: Time, id: ClientId, server_id: ServerId, refused: Option<(String, String)>) {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        client.waiting = Waiting::No;
+        let server = self.servers.get(server_id.0).expect("a linked server lives");
+        let pool = self.pools[server.pool as usize].as_mut();
+        if let (None, Some(login), Some(pool)) = (&refused, client.login_mut(), pool)
+            && let Some(trial) = login.trial()
+        {
+            trial.teach(pool, &server.shape);
+        }
+        if server.close_reason == Some(CloseReason::NotRestored) {
+            self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
+        } else {
+            self.release(now, server_id);
+        }
+        match refused {
+            None => self.welcome_late(id),
+            Some((sqlstate, message)) => self.refuse_values(now, id, &sqlstate, &message),
+        }
+    }
+
+    /// Tells a client what the server said about its startup parameters.
+    fn refuse_values(&mut self, now: Time, id: ClientId, sqlstate: &str, message: &str) {
+        let mut text = Trouble::BadStartupParameter.text(message, "", "");
+        if sqlstate.len() == 5 {
+            text.sqlstate = sqlstate;
+        }
+        self.send(id, |w| w.error(&text));
+        self.close_client(now, id, message);
+    }
+
+    /// Welcomes a client that had to wait for it, and takes up what it has sent meanwhile.
+    fn welcome_late(&mut self, id: ClientId) {
+        self.welcome(id);
+        self.shared.requests.push_back(Request::Resume(id.into()));
+    }
+
+    /// The client is in.
+    fn welcome(&mut self, id: ClientId) {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let ClientPhase::Login(mut login) = std::mem::replace(&mut client.phase, ClientPhase::Session) else {
+            return;
+        };
+        let pool = client.pool.and_then(|id| self.pools[id as usize].as_mut());
+        let pool = pool.expect("a client that is let in has a pool");
+        pool.stats.client_login_count += 1;
+        let welcome = pool.welcome.clone().expect("the caller checked");
+        client.shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
+        client.base = client.shape.clone();
+        let (shape, bytes, status) = (client.shape.clone(), client.cancel_key_bytes, client.idle_status());
+        self.give_process_id(id);
+        let key = self.cancel_key_of(id, bytes);
+        let notice = self.shared.settings.login_notify_message.clone();
+        let closing = login.take_closing();
+        self.shared.outbox.insert(id.into(), |to| {
+            let welcome = Welcome {
+                closing: closing.as_deref(),
+                key: &key,
+                notice: &notice,
+                status,
+            };
+            let reported = shape.settings().iter().filter(|s| s.reported);
+            welcome.write(&mut Writer::new(to), reported.map(|s| (&*s.name, &*s.value)));
+        });
+    }
+}

@@ -1,0 +1,114 @@
+//! A server connection is gone: what that means for its pool, its client, and whoever else it did something for.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
+use crate::base::reasons::{Passing, Waiting};
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::client::ClientPhase;
+use crate::login::opening::Hope;
+use crate::pooler::Pooler;
+use crate::server::Server;
+use crate::upstream::phase::ServerPhase;
+
+impl Pooler {
+    /// A server connection is gone, for whatever reason. `failure` says why it could not be opened, where that is known.
+    pub(crate) fn server_lost(&mut self, now: Time, id: ServerId, reason: &str, failure: Option<LoginFailure>) {
+        let Some(server) = self.servers.get(id.0) else { return };
+        let reason = match server.phase {
+            ServerPhase::Closing => CloseReason::Evicted.text(),
+            _ => reason,
+        };
+        if self.shared.settings.log_disconnections {
+            let age = (now - server.connect_time).as_secs();
+            let text = format!("{} closing because: {reason} (age={age}s)", self.server_label(id));
+            self.log(LogLevel::Log, text);
+        }
+        let mut server = self.servers.remove(id.0).expect("looked up above");
+        self.count_out(now, id, &server, reason, failure);
+        if server.defines {
+            self.doubt_catalog(now, server.pool);
+        }
+        if let Some(reading) = server.reading.take() {
+            self.catalog_lost(now, server.pool, *reading);
+        }
+        if let Some(client) = server.link.take() {
+            self.client_lost_its_server(now, client, &server, reason);
+        }
+        // Only now: with the last of them the process may end, and with it whoever still seems linked to this server.
+        self.close_cancelling(now, std::mem::take(&mut server.cancelled_by));
+        self.pause_progress(now);
+        self.shutdown_progress(now);
+        if !self.admin.is_ending() {
+            self.open_where_waited_longest(now, server.pool);
+        }
+    }
+
+    /// Its pool has one server less.
+    fn count_out(&mut self, now: Time, id: ServerId, server: &Server, reason: &str, failure: Option<LoginFailure>) {
+        let pool_id = server.pool;
+        let connecting = matches!(server.phase, ServerPhase::Connecting | ServerPhase::Login(_));
+        self.count_server_out(pool_id, connecting);
+        if server.is_idle() {
+            self.pool_mut(pool_id).forget_idle(id);
+        }
+        if connecting {
+            let lost = || LoginFailure {
+                sqlstate: String::new(),
+                message: "server closed the connection during login".into(),
+                temporary: true,
+            };
+            self.opening_failed(now, pool_id, failure.unwrap_or_else(lost));
+        }
+        if self.pool(pool_id).key.kind == PoolKind::Listener {
+            self.listener_lost(now, id, reason);
+            let failure = self.pool(pool_id).failure.clone();
+            if let Some(failure) = failure.filter(|f| connecting && !f.temporary) {
+                self.listener_refused(now, pool_id, &failure);
+            }
+        }
+    }
+
+    /// A server could not be opened. Clients that are not logged in yet are told at once, if nothing else gives them a
+    /// server; others wait, where waiting may help.
+    fn opening_failed(&mut self, now: Time, pool_id: PoolId, failure: LoginFailure) {
+        let retry_max = self.shared.settings.server_login_retry;
+        let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+        let hope = pool.note_failure(now, &failure, retry_max);
+        self.lookups.note_failure(pool, &failure, now + retry_max);
+        if hope != Hope::None {
+            return;
+        }
+        let waiting: Vec<_> = pool.waiting.iter().map(|(id, _)| id).collect();
+        for id in waiting {
+            let Some(client) = self.clients.get(id.0) else { continue };
+            if matches!(client.phase, ClientPhase::Login(_)) || !failure.temporary {
+                self.stop_waiting(id);
+                self.refuse_for_login_failure(now, id, &failure);
+            }
+        }
+    }
+
+    /// The linked server is gone. A client that was told why by the server itself needs no words of ours.
+    fn client_lost_its_server(&mut self, now: Time, id: ClientId, server: &Server, reason: &str) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        client.link = None;
+        // Who has been told the server's last words is at its end.
+        if client.may_go_elsewhere() && server.fatal.is_none() {
+            // Once: a server that ends by the settings themselves would be followed by the next.
+            client.went_elsewhere = true;
+            client.waiting = Waiting::No;
+            return self.shared.requests.push_back(Request::Resume(id.into()));
+        }
+        if server.fatal.is_some() || matches!(server.passing, Passing::Forward(_)) {
+            return self.close_client(now, id, "server connection closed");
+        }
+        let message = "server closed the connection unexpectedly";
+        let hint = "The transaction that was open is lost; whether its COMMIT took effect is not known if it was sent.";
+        self.fail_client(now, id, Trouble::ServerConnectionLost, message, reason, hint);
+    }
+}

@@ -1,0 +1,65 @@
+//! Who may be let in, and where to: what can be said of a client before and after it has proven who it is.
+
+use crate::base::access::Access;
+use crate::base::request::{Accepted, Address};
+use crate::login::rejection::Rejection;
+use crate::login::startup::Wishes;
+use crate::pools::databases::Databases;
+use pgweir_auth::{ClientAuthMethod, Credential, Learned, Secret};
+use pgweir_config::{AuthType, CONSOLE_DATABASE, Config};
+
+/// How clients prove who they are.
+pub(crate) fn method(config: &Config) -> ClientAuthMethod {
+    match config.global.auth_type {
+        AuthType::Any => ClientAuthMethod::Any,
+        AuthType::Trust => ClientAuthMethod::Trust,
+        AuthType::Plain => ClientAuthMethod::Plain,
+        AuthType::Md5 => ClientAuthMethod::Md5,
+        AuthType::ScramSha256 => ClientAuthMethod::ScramSha256,
+        // Refused when the configuration is read.
+        AuthType::Cert | AuthType::Hba | AuthType::Pam | AuthType::Ldap => ClientAuthMethod::ScramSha256,
+    }
+}
+
+/// Whether the pooler's own operating system user comes to the console as user `pgbouncer`, over a Unix-domain socket. It is
+/// an administrator without a password.
+pub(crate) fn is_own_user(wishes: &Wishes, accepted: &Accepted, own_uid: u32) -> bool {
+    wishes.database == CONSOLE_DATABASE
+        && wishes.user == CONSOLE_DATABASE
+        && matches!(accepted.peer, Address::Unix { .. })
+        && accepted.peer_uid == Some(own_uid)
+}
+
+/// What a user may do on the console; `None` where it has no business there. Under `auth_type = any` names prove nothing, so
+/// everyone is an administrator, as in PgBouncer.
+pub(crate) fn console_access(config: &Config, user: &str) -> Option<Access> {
+    let g = &config.global;
+    if g.auth_type == AuthType::Any || g.admin_users.contains(user) {
+        Some(Access::Admin)
+    } else {
+        g.stats_users.contains(user).then_some(Access::Stats)
+    }
+}
+
+/// Whether clients may use a database that there is.
+pub(crate) fn may_use(config: &Config, databases: &Databases, database: &str) -> Result<(), Rejection> {
+    if databases.disabled.contains(database) {
+        return Err(Rejection::database_disabled(database));
+    }
+    let has_no_forced_user = || config.database(database).is_some_and(|d| d.user.is_none());
+    if config.global.auth_type == AuthType::Any && has_no_forced_user() {
+        return Err(Rejection::needs_forced_user());
+    }
+    Ok(())
+}
+
+/// What a login has taught us for logging in to servers as the same user. `found` is what auth_query had to say.
+pub(crate) fn credential_learned(learned: Learned, found: Option<&Secret>) -> Option<Credential> {
+    let credential = match (learned, found) {
+        (Learned::Password(password), _) => Credential::Password(password),
+        (Learned::ScramKeys(keys), _) => Credential::ScramKeys(keys),
+        (Learned::Nothing, Some(secret)) => Credential::from_secret(secret),
+        (Learned::Nothing, None) => Credential::Nothing,
+    };
+    (credential != Credential::Nothing).then_some(credential)
+}

@@ -1,0 +1,169 @@
+//! Opening server connections: when one may be opened, what it says first, and what a failure means for the next.
+
+use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind};
+use crate::base::request::Endpoint;
+use crate::base::time::Time;
+use crate::notify::hub::LISTENER_NAME;
+use crate::pools::databases::Databases;
+use crate::pools::pool::Pool;
+use pgweir_wire::{ProtocolVersion, StartupPacket};
+use std::time::Duration;
+
+/// The first pause after a failed connection; it doubles with each failure up to `server_login_retry`.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
+
+/// Doublings of the pause after which it is as long as it may become, whatever `server_login_retry` is.
+const DOUBLINGS_MAX: u32 = 16;
+
+/// Connections of one pool that are opened at the same time.
+pub(crate) const OPENING_AT_ONCE_MAX: u32 = 16;
+
+/// A server's lifetime varies by up to this part of it, so that servers opened together do not end together.
+const LIFETIME_JITTER_DIVISOR: u64 = 5;
+
+/// Whether one more server may be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MayOpen {
+    Yes,
+    No,
+    /// A limit is reached that pools share: an idle server of another pool must give way first.
+    Instead(SharedLimit),
+}
+
+/// A limit on the servers of several pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SharedLimit {
+    /// `max_db_connections`
+    Database,
+    /// `max_user_connections`
+    User,
+}
+
+impl SharedLimit {
+    /// Whether two pools share it.
+    pub(crate) fn is_shared(self, one: &PoolKey, other: &PoolKey) -> bool {
+        match self {
+            SharedLimit::Database => one.database == other.database,
+            SharedLimit::User => one.user == other.user,
+        }
+    }
+}
+
+/// Whether pools share any limit.
+pub(crate) fn share_a_limit(one: &PoolKey, other: &PoolKey) -> bool {
+    SharedLimit::Database.is_shared(one, other) || SharedLimit::User.is_shared(one, other)
+}
+
+/// What becomes of a pool after a failed connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hope {
+    /// It has another host to try at once.
+    OtherHost,
+    /// The servers that it has go on serving.
+    Servers,
+    /// None: no client gets a server before `retry_at`.
+    None,
+}
+
+impl Pool {
+    /// Whether the limits allow one more server now. `reserve`: the reserve pool may be used.
+    pub(crate) fn may_open(&self, now: Time, databases: &Databases, reserve: bool) -> MayOpen {
+        let settings = &self.settings;
+        if settings.endpoints.is_empty() {
+            return MayOpen::No;
+        }
+        let size = settings.size + if reserve { settings.reserve_size } else { 0 };
+        if settings.size > 0 && self.servers >= size || self.retry_at.is_some_and(|t| t > now) {
+            return MayOpen::No;
+        }
+        // While nothing works, one attempt at a time is enough.
+        if self.failures_in_a_row > 0 && self.connecting > 0 {
+            return MayOpen::No;
+        }
+        let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
+        if reached(
+            settings.max_db_connections,
+            databases.of_database(&self.key.database).servers,
+        ) {
+            return MayOpen::Instead(SharedLimit::Database);
+        }
+        if reached(settings.max_user_connections, databases.of_user(&self.key.user).servers) {
+            return MayOpen::Instead(SharedLimit::User);
+        }
+        MayOpen::Yes
+    }
+
+    /// Where the next connection goes.
+    pub(crate) fn take_endpoint(&mut self) -> Endpoint {
+        let endpoint = self.settings.endpoints[self.next_endpoint % self.settings.endpoints.len()].clone();
+        if self.settings.round_robin_hosts {
+            self.use_next_endpoint();
+        }
+        endpoint
+    }
+
+    fn use_next_endpoint(&mut self) {
+        self.next_endpoint = (self.next_endpoint + 1) % self.settings.endpoints.len();
+    }
+
+    /// How long a server may live that is opened now. `random` draws a number.
+    pub(crate) fn lifetime(&self, random: impl FnOnce() -> u64) -> Duration {
+        let lifetime = self.settings.server_lifetime;
+        let jitter = lifetime.as_micros() as u64 / LIFETIME_JITTER_DIVISOR;
+        lifetime - Duration::from_micros(if jitter > 0 { random() % jitter } else { 0 })
+    }
+
+    /// The packet with which a connection to its server begins.
+    pub(crate) fn startup_packet(&self) -> Vec<u8> {
+        let settings = &self.settings;
+        let mut parameters: Vec<(&[u8], &[u8])> = vec![
+            (b"user", settings.server_user.as_bytes()),
+            (b"database", settings.server_database.as_bytes()),
+        ];
+        if let PoolKind::Replication { physical } = self.key.kind {
+            let mode: &[u8] = if physical { b"true" } else { b"database" };
+            parameters.push((b"replication", mode));
+        }
+        parameters.extend(settings.startup.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        parameters.extend(self.key.start.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        if self.key.kind == PoolKind::Listener {
+            parameters.retain(|(name, _)| *name != b"application_name");
+            parameters.push((b"application_name", LISTENER_NAME.as_bytes()));
+        }
+        let mut packet = Vec::new();
+        StartupPacket::write_startup(&mut packet, ProtocolVersion::V3_0, parameters);
+        packet
+    }
+
+    /// A server has let us in.
+    pub(crate) fn note_success(&mut self) {
+        self.connecting -= 1;
+        self.failures_in_a_row = 0;
+        self.failure = None;
+        self.retry_at = None;
+    }
+
+    /// A connection could not be opened, or the server did not let us in. `pause_max` is `server_login_retry`.
+    pub(crate) fn note_failure(&mut self, now: Time, failure: &LoginFailure, pause_max: Duration) -> Hope {
+        self.failures_in_a_row += 1;
+        let doubled = RETRY_PAUSE_MIN * 2u32.saturating_pow(self.failures_in_a_row.min(DOUBLINGS_MAX) - 1);
+        let pause = if failure.temporary {
+            doubled.min(pause_max)
+        } else {
+            pause_max
+        };
+        let hosts_left = failure.temporary && (self.failures_in_a_row as usize) < self.settings.endpoints.len();
+        self.retry_at = if hosts_left { None } else { Some(now + pause) };
+        if !self.settings.round_robin_hosts && !self.settings.endpoints.is_empty() {
+            self.use_next_endpoint();
+        }
+        self.failure = Some(failure.clone());
+        if self.servers != self.connecting {
+            Hope::Servers
+        } else if hosts_left {
+            Hope::OtherHost
+        } else {
+            Hope::None
+        }
+    }
+}

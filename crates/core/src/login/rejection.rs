@@ -1,0 +1,114 @@
+//! What a client hears that is not let in: one entry for each reason.
+
+use crate::base::errors::Trouble;
+use crate::pools::databases::START_POOLS_MAX;
+use pgweir_auth::Refused;
+use std::borrow::Cow;
+
+/// The words for one client. `trouble` says what becomes of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) trouble: Trouble,
+    pub(crate) message: Cow<'static, str>,
+    pub(crate) detail: Cow<'static, str>,
+    pub(crate) hint: &'static str,
+}
+
+impl Rejection {
+    pub(crate) fn new(trouble: Trouble, message: impl Into<Cow<'static, str>>, hint: &'static str) -> Self {
+        Rejection {
+            trouble,
+            message: message.into(),
+            detail: Cow::Borrowed(""),
+            hint,
+        }
+    }
+
+    fn with_detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
+        Rejection {
+            detail: detail.into(),
+            ..self
+        }
+    }
+
+    /// Bytes that are no message of the protocol, or one at the wrong time.
+    pub(crate) fn protocol(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Trouble::ProtocolViolation, message, "")
+    }
+
+    /// Bytes behind a request for encryption: somebody between us and the client may have put them there
+    /// (CVE-2021-23214 and its kin).
+    pub(crate) fn bytes_before_encryption() -> Self {
+        let hint = "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.";
+        let message = "received unencrypted data after an encryption request";
+        Self::new(Trouble::BytesBeforeEncryption, message, hint)
+    }
+
+    /// Authentication has failed. The words depend on the conversation alone, so they do not tell whether the user exists.
+    pub(crate) fn not_authenticated(refused: &Refused) -> Self {
+        Self::new(Trouble::AuthenticationFailed, refused.told, "")
+    }
+
+    /// SHUTDOWN has been ordered.
+    pub(crate) fn shutting_down() -> Self {
+        let message = "the pooler is shutting down";
+        Self::new(Trouble::ShuttingDown, message, "Try again in a moment.")
+    }
+
+    /// All places of `max_client_conn` are taken.
+    pub(crate) fn no_place(max_client_conn: u32) -> Self {
+        let message = "no more connections allowed (max_client_conn)";
+        let hint = "Close idle clients, or raise max_client_conn.";
+        Self::new(Trouble::TooManyClients, message, hint).with_detail(format!("max_client_conn is {max_client_conn}"))
+    }
+
+    /// It has been logging in for longest when too many were: see [`crate::login::arrivals`].
+    pub(crate) fn too_slow() -> Self {
+        let message = "no more connections allowed (max_client_conn)";
+        let hint = "Log in without delay, or raise max_client_conn.";
+        let detail = "more connections came than may be logging in, and this one has taken longest";
+        Self::new(Trouble::TooManyClients, message, hint).with_detail(detail)
+    }
+
+    /// A limit on clients is reached; `limit` is its setting.
+    pub(crate) fn limit_reached(trouble: Trouble, limit: &str) -> Self {
+        let message = format!("no more connections allowed ({limit})");
+        Self::new(trouble, message, "Close idle clients, or raise the limit.")
+    }
+
+    /// See [`crate::login::lookups::NoLookup::TooManyDatabases`].
+    pub(crate) fn too_many_unknown_databases() -> Self {
+        let message = "too many logins to databases that are not known yet";
+        Self::new(Trouble::TooManyClients, message, "Try again in a moment.")
+    }
+
+    /// A user who has no business on the console.
+    pub(crate) fn not_on_console() -> Self {
+        let hint = "Add the user to admin_users or stats_users.";
+        Self::new(Trouble::NotAllowed, "not allowed", hint)
+    }
+
+    pub(crate) fn no_such_database(database: &str) -> Self {
+        Self::new(Trouble::NoSuchDatabase, format!("no such database: {database}"), "")
+    }
+
+    /// A database under DISABLE.
+    pub(crate) fn database_disabled(database: &str) -> Self {
+        let message = format!("database \"{database}\" is disabled");
+        Self::new(Trouble::DatabaseDisabled, message, "An administrator has disabled it.")
+    }
+
+    /// Under `auth_type = any` a name proves nothing: servers are logged in to as a user that the configuration names.
+    pub(crate) fn needs_forced_user() -> Self {
+        let message = "auth_type = any requires a database with a forced user";
+        Self::new(Trouble::NotAllowed, message, "Add user= to the database's line.")
+    }
+
+    /// See [`START_POOLS_MAX`].
+    pub(crate) fn too_many_starts() -> Self {
+        let message = "too many different values of settings that only a new connection can have";
+        let hint = "log_connections and post_auth_delay are such settings; they need not be given at startup.";
+        let detail = format!("expected at most {START_POOLS_MAX} for a database and user");
+        Self::new(Trouble::BadStartupParameter, message, hint).with_detail(detail)
+    }
+}
