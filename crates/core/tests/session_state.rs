@@ -575,6 +575,19 @@ const WITHOUT_ROLE: Session = Session {
     ..NOTHING
 };
 
+/// Guards against SET ROLE NONE being taken for RESET ROLE where the startup packet names a role.
+#[test]
+fn who_gives_up_the_role_of_its_startup_packet_does_not_get_it_back() {
+    let mut rig = full("");
+    let (client, server) = client_without_its_startup_role(&mut rig);
+    rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(answers(&mut rig, server, WITHOUT_ROLE), ["Query select 1"]);
+    rig.says(client, |w| w.query(b"reset role"));
+    let told = answers_all(&mut rig, server, WITHOUT_ROLE);
+    let makes = |line: &&String| line.starts_with("Bind pgweir_portal ");
+    assert_eq!(told.iter().filter(makes).count(), 1, "{told:?}");
+}
+
 /// Guards against the role of the startup packet being made again behind RESET ALL, which leaves the role as it is.
 #[test]
 fn reset_all_leaves_the_role() {

@@ -45,6 +45,8 @@ pub(crate) struct Suspicion {
     pub(crate) statement: Box<str>,
     /// What the session looked like before it.
     before: Option<Arc<Shape>>,
+    /// Whether the last text that names the role sets it; it may return to that of the startup packet instead.
+    sets_role: Option<bool>,
     /// Probes that were to tell and failed.
     probes_failed: u8,
 }
@@ -327,6 +329,9 @@ impl Exchange<'_> {
         });
         suspicion.effects |= effects;
         suspicion.texts += 1;
+        if hidden.iter().any(|name| &**name == ROLE) {
+            suspicion.sets_role = Some(!effects.intersects(Effects::RESETS));
+        }
         suspicion.single = text
             .iter()
             .position(|b| *b == b';')
@@ -536,7 +541,7 @@ impl Pooler {
                 .rows
                 .retain(|(name, _)| probe.lifted.iter().all(|(lifted, _)| lifted != name));
             probe.rows.append(&mut probe.lifted);
-            self.settings_found(id, server_id, &probe.rows, probe.about.before.as_ref());
+            self.settings_found(id, server_id, &probe.rows, &probe.about);
         }
     }
 
@@ -569,6 +574,7 @@ impl Pooler {
         let client = self.client_mut(id);
         if let Some(newer) = client.suspicion.take() {
             about.effects |= newer.effects;
+            about.sets_role = newer.sets_role.or(about.sets_role);
             let known = about.hidden.len();
             let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
             about.hidden.extend(new.collect::<Vec<_>>());
@@ -609,16 +615,20 @@ impl Pooler {
         id: ClientId,
         server_id: ServerId,
         rows: &[(Box<str>, Option<Box<str>>)],
-        before: Option<&Arc<Shape>>,
+        about: &Suspicion,
     ) {
         let server = self.servers.get(server_id.0).expect("looked up by the caller");
         let client = self.clients.get(id.0).expect("a linked client lives");
         let now = server.shape.clone();
-        // No role is the same as none set, unless the server has logged in with one.
+        let before = about.before.as_ref().unwrap_or(&client.shape);
+        // No role is the same as none set, unless the server has logged in with one, or the client has given up its own.
+        let had_none = client.shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
+        let gave_up_role = client.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
         let starts_with_role = server.base.get(ROLE).is_some();
+        let tells_none = starts_with_role || gave_up_role;
         let is_made = |name: &str| {
             let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
-                let says = |v: &str| starts_with_role || (name, v) != (ROLE, NO_ROLE);
+                let says = |v: &str| tells_none || (name, v) != (ROLE, NO_ROLE);
                 n.eq_ignore_ascii_case(name) && v.as_deref().is_some_and(says)
             };
             rows.iter().any(made)
@@ -650,7 +660,6 @@ impl Pooler {
         // its own startup value, and the client must go back to its. A value that was the server's own all along was never
         // made there.
         let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
-        let before = before.unwrap_or(&client.shape);
         let was_made = |name: &str| {
             let value = value_in(before, name);
             // What connect_query makes is the server's own, and somebody's RESET may have taken it away long ago.
