@@ -624,7 +624,7 @@ impl Pooler {
         // No role is the same as none set, unless the server has logged in with one, or the client has given up its own.
         let had_none = client.shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
         let gave_up_role = client.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
-        let starts_with_role = server.base.get(ROLE).is_some();
+        let starts_with_role = server.base.get(ROLE).is_some() && !self.is_weak(Weakness::ForgetsDefaultRole);
         let tells_none = starts_with_role || gave_up_role;
         let is_made = |name: &str| {
             let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
