@@ -558,6 +558,50 @@ fn reset_returns_to_the_startup_value_and_one_ready_for_query_is_told() {
     assert!(answers_all(&mut rig, server, made).contains(&"Query select 1".to_string()));
 }
 
+/// A client whose startup packet names a role and work_mem, and that has given up the role.
+fn client_without_its_startup_role(rig: &mut Rig) -> (ClientId, ServerId) {
+    let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "8MB"), ("role", "bob")]);
+    let server = rig.connects.pop_front().expect("a server for the login");
+    rig.server_logs_in(server);
+    answers_all(rig, server, NOTHING);
+    rig.told(client);
+    rig.says(client, |w| w.query(b"set role none"));
+    answers_all(rig, server, WITHOUT_ROLE);
+    (client, server)
+}
+
+const WITHOUT_ROLE: Session = Session {
+    settings: &[("work_mem", "8192"), ("role", "none")],
+    ..NOTHING
+};
+
+/// Guards against SET ROLE NONE being taken for RESET ROLE where the startup packet names a role.
+#[test]
+fn who_gives_up_the_role_of_its_startup_packet_does_not_get_it_back() {
+    let mut rig = full("");
+    let (client, server) = client_without_its_startup_role(&mut rig);
+    rig.says(client, |w| w.query(b"select 1"));
+    assert_eq!(answers(&mut rig, server, WITHOUT_ROLE), ["Query select 1"]);
+    rig.says(client, |w| w.query(b"reset role"));
+    let told = answers_all(&mut rig, server, WITHOUT_ROLE);
+    let makes = |line: &&String| line.starts_with("Bind pgweir_portal ");
+    assert_eq!(told.iter().filter(makes).count(), 1, "{told:?}");
+}
+
+/// Guards against the role of the startup packet being made again behind RESET ALL, which leaves the role as it is.
+#[test]
+fn reset_all_leaves_the_role() {
+    let mut rig = full("");
+    let (client, server) = client_without_its_startup_role(&mut rig);
+    rig.says(client, |w| w.query(b"reset all"));
+    let told = answers_all(&mut rig, server, WITHOUT_ROLE);
+    let makes = |line: &&String| line.starts_with("Bind pgweir_portal ");
+    assert_eq!(told.iter().filter(makes).count(), 1, "work_mem alone: {told:?}");
+    rig.says(client, |w| w.query(b"discard all"));
+    let told = answers_all(&mut rig, server, WITHOUT_ROLE);
+    assert_eq!(told.iter().filter(makes).count(), 2, "the role, too: {told:?}");
+}
+
 /// Guards against the server's own value being told to the client, and against a setting that the client had made equal to
 /// the server's own being taken for one that was never made.
 #[test]

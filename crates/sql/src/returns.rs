@@ -5,8 +5,10 @@ use crate::{Effects, Statement};
 /// The settings that a statement resets to their startup values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returns {
-    /// Every setting (RESET ALL, DISCARD ALL).
+    /// Every setting (DISCARD ALL).
     All,
+    /// Every setting but those that say who acts (RESET ALL).
+    AllButWho,
     /// The setting of this name. It may be one that a client cannot give at startup.
     One(Box<[u8]>),
     /// The settings that these changes, in order, leave reset: the statements of one Query.
@@ -26,7 +28,8 @@ impl Returns {
     /// The settings that a statement may reset to their startup values. A SET may do so too (TO DEFAULT).
     pub fn of(verdict: &Statement, text: &[u8]) -> Option<Returns> {
         match verdict {
-            Statement::ResetAll | Statement::DiscardAll => Some(Returns::All),
+            Statement::DiscardAll => Some(Returns::All),
+            Statement::ResetAll => Some(Returns::AllButWho),
             Statement::Reset(name) => Some(Returns::One(name.clone())),
             Statement::Set(name) if ends_with_default(text) => Some(Returns::One(name.clone())),
             _ => None,
@@ -54,6 +57,7 @@ impl Returns {
     pub fn includes(&self, name: &str) -> bool {
         match self {
             Returns::All => true,
+            Returns::AllButWho => !WHO.iter().any(|n| n.eq_ignore_ascii_case(name)),
             Returns::One(one) => one.eq_ignore_ascii_case(name.as_bytes()),
             Returns::Among(changes) => changes
                 .iter()
@@ -66,6 +70,9 @@ impl Returns {
         }
     }
 }
+
+/// Settings that RESET ALL leaves (`GUC_NO_RESET_ALL`).
+const WHO: [&str; 2] = ["role", "session_authorization"];
 
 /// The most SET and RESET of one Query that are followed one by one. If there are more, the server is asked.
 const CHANGES_MAX: usize = 64;
@@ -85,7 +92,7 @@ mod tests {
     #[test]
     fn what_a_text_returns_to_its_startup_value() {
         let of = |text: &str| Returns::of(&crate::classify(text.as_bytes()), text.as_bytes());
-        assert_eq!(of("reset all"), Some(Returns::All));
+        assert_eq!(of("reset all"), Some(Returns::AllButWho));
         assert_eq!(of("discard all;"), Some(Returns::All));
         assert_eq!(of("RESET DateStyle"), Some(Returns::One(b"datestyle"[..].into())));
         assert_eq!(
@@ -106,6 +113,8 @@ mod tests {
         assert_eq!(includes(text, "TimeZone"), Some(false));
         assert_eq!(includes(text, "IntervalStyle"), Some(false));
         assert_eq!(includes("set a to 1; reset all", "a"), Some(true));
+        assert_eq!(includes("set role a; reset all", "role"), Some(false));
+        assert_eq!(includes("reset role; reset all", "role"), Some(true));
         assert_eq!(includes("reset a; begin", "a"), None);
         assert_eq!(includes("reset a; select set_config('a', 'b', false)", "a"), None);
         assert_eq!(includes("reset a; do $$begin end$$", "a"), None);

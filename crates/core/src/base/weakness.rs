@@ -18,6 +18,8 @@ pub enum Weakness {
     ClosesCancelEarly,
     /// A question that failed is not asked again, and the client goes on without what it has made.
     ForgetsFailedProbe,
+    /// RESET ROLE is believed to take no role, as if no server began with one.
+    ForgetsDefaultRole,
 }
 
 /// What the pooler does with a server in its own name, for the simulation to disturb.
@@ -32,12 +34,13 @@ pub enum OwnWork {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 6] = [
+    pub const ALL: [Weakness; 7] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
         Weakness::AsksUnderCancel,
         Weakness::ForgetsFailedProbe,
         Weakness::ClosesCancelEarly,
+        Weakness::ForgetsDefaultRole,
     ];
 }

@@ -286,6 +286,9 @@ impl Exchange<'_> {
         });
         suspicion.effects |= effects;
         suspicion.texts += 1;
+        if hidden.iter().any(|name| &**name == ROLE) {
+            suspicion.sets_role = Some(!effects.intersects(Effects::RESETS));
+        }
         suspicion.single = text
             .iter()
             .position(|b| *b == b';')
@@ -445,7 +448,7 @@ impl Exchange<'_> {
             let is_lifted = |name: &str| probe.lifted.iter().any(|(lifted, _)| **lifted == *name);
             probe.rows.retain(|(name, _)| !is_lifted(name));
             probe.rows.append(&mut probe.lifted);
-            self.settings_found(&probe.rows, probe.about.before.as_ref());
+            self.settings_found(&probe.rows, &probe.about);
         }
     }
 
@@ -511,6 +514,7 @@ impl Exchange<'_> {
     fn suspect_again(&mut self, mut about: Suspicion) {
         if let Some(newer) = self.client.suspicion.take() {
             about.effects |= newer.effects;
+            about.sets_role = newer.sets_role.or(about.sets_role);
             let known = about.hidden.len();
             let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
             about.hidden.extend(new.collect::<Vec<_>>());
@@ -519,13 +523,18 @@ impl Exchange<'_> {
     }
 
     /// The settings that the session has made, as the server tells them.
-    fn settings_found(&mut self, rows: &[(Box<str>, Option<Box<str>>)], before: Option<&Arc<Shape>>) {
+    fn settings_found(&mut self, rows: &[(Box<str>, Option<Box<str>>)], about: &Suspicion) {
         let now = self.server.shape.clone();
-        // No role is the same as none set, unless the server has logged in with one.
-        let starts_with_role = self.server.base.get(ROLE).is_some();
+        let before = about.before.as_ref().unwrap_or(&self.client.shape);
+        // No role is the same as none set, unless the server has logged in with one, or the client has given up its own.
+        let had_none = self.client.shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
+        let gave_up_role = self.client.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
+        let starts_with_role =
+            self.server.base.get(ROLE).is_some() && !self.shared.is_weak(Weakness::ForgetsDefaultRole);
+        let tells_none = starts_with_role || gave_up_role;
         let is_made = |name: &str| {
             let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
-                let says = |v: &str| starts_with_role || (name, v) != (ROLE, NO_ROLE);
+                let says = |v: &str| tells_none || (name, v) != (ROLE, NO_ROLE);
                 n.eq_ignore_ascii_case(name) && v.as_deref().is_some_and(says)
             };
             rows.iter().any(made)
@@ -557,7 +566,6 @@ impl Exchange<'_> {
         // its own startup value, and the client must go back to its. A value that was the server's own all along was never
         // made there.
         let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
-        let before = before.unwrap_or(&self.client.shape);
         let was_made = |name: &str| {
             let value = value_in(before, name);
             // What connect_query makes is the server's own, and somebody's RESET may have taken it away long ago.

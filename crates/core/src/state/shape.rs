@@ -365,6 +365,12 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
     }
     let back = WHO.iter().zip(&from).filter(|(_, user)| user.is_some());
     let mut all: Vec<Change> = back.map(|(name, _)| ((*name).into(), None)).collect();
+    if let (Some((name, value)), [Some(_), _]) = (all.first_mut(), &to)
+        && **name == *WHO[0]
+    {
+        // RESET ROLE takes the role that the user who logged in has by default, if there is one.
+        *value = Some("none".into());
+    }
     all.append(&mut set);
     for (name, user) in WHO.iter().zip(&to).rev() {
         if let Some(user) = user {
@@ -507,7 +513,7 @@ mod tests {
         assert_eq!(
             names,
             [
-                ("role", None),
+                ("role", Some("none")),
                 ("log_statement", Some("all")),
                 ("session_authorization", Some("eve")),
                 ("role", Some("bob"))

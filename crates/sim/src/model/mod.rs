@@ -11,6 +11,7 @@
 
 pub mod audit;
 mod copy;
+mod defaults;
 mod error;
 mod execute;
 mod expression;
@@ -29,6 +30,7 @@ pub mod statement;
 mod transaction;
 mod views;
 
+pub use defaults::RoleDefault;
 pub use error::ServerError;
 pub use objects::Ties;
 pub use pace::Pace;

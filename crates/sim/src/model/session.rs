@@ -2,6 +2,7 @@
 
 use super::audit::Ran;
 use super::copy::CopyIn;
+use super::defaults::RoleDefault;
 use super::error::ServerError;
 use super::execute::{Cursor, Plan};
 use super::objects::{HeldCursor, Locks};
@@ -68,6 +69,8 @@ pub struct Session {
     pub(super) phase: Phase,
     /// An extended message failed: everything up to Sync is passed over.
     pub(super) skip_to_sync: bool,
+    /// What sessions of its user and database begin with.
+    pub(super) defaults: Rc<[RoleDefault]>,
     pub(super) settings: Settings,
     pub(super) transaction: Transaction,
     pub(super) unnamed: Option<Rc<Prepared>>,
@@ -169,6 +172,7 @@ impl Session {
             out: Output::default(),
             phase: Phase::Startup,
             skip_to_sync: false,
+            defaults: Rc::default(),
             settings: Settings::new(version),
             transaction: Transaction::new(),
             unnamed: None,
@@ -188,6 +192,11 @@ impl Session {
     /// The same, at another pace.
     pub fn at_pace(self, pace: Pace) -> Self {
         Session { pace, ..self }
+    }
+
+    /// The same, of a server with such defaults.
+    pub fn with_defaults(self, defaults: Rc<[RoleDefault]>) -> Self {
+        Session { defaults, ..self }
     }
 
     /// Whom it serves: database and user, empty before login.

@@ -1,5 +1,6 @@
 //! The start of a connection.
 
+use super::defaults;
 use super::error::ServerError;
 use super::session::{Phase, Session};
 use pgweir_wire::{ProtocolVersion, StartupPacket};
@@ -99,8 +100,14 @@ impl Session {
         }
         self.settings.set_user(&user);
         (self.user, self.database) = (user, database);
-        for (name, value) in settings {
-            self.settings.set_at_startup(&name, &value).map_err(fatal)?;
+        for (name, value) in &settings {
+            self.settings.set_at_startup(name, value).map_err(fatal)?;
+        }
+        // They come later and count less. So `DateStyle=ISO` of a startup packet does not keep their order of day and month.
+        let is_named = |name: &str| settings.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        let defaults = defaults::for_session(&self.defaults, &self.user, &self.database);
+        for (name, value) in defaults.filter(|(name, _)| !is_named(name)) {
+            self.settings.set_at_startup(name, value).map_err(fatal)?;
         }
         for (name, value) in self.settings.changes_to_tell() {
             self.out

@@ -31,13 +31,15 @@ pub enum Canary {
     DropPin,
     /// The DISCARD ALL behind a client that left does nothing.
     SkipCleanup,
+    /// A server begins without the defaults of its role and database.
+    ForgetDefaults,
     /// A defect of the core that was mended is back.
     Weak(Weakness),
 }
 
 impl Canary {
     /// Those that break the driver.
-    pub const OF_DRIVER: [Canary; 12] = [
+    pub const OF_DRIVER: [Canary; 13] = [
         Canary::Misroute,
         Canary::FalseIdle,
         Canary::ForgetKept,
@@ -50,6 +52,7 @@ impl Canary {
         Canary::ForgetSetting,
         Canary::DropPin,
         Canary::SkipCleanup,
+        Canary::ForgetDefaults,
     ];
 
     /// All of them.
@@ -71,7 +74,7 @@ impl Canary {
         match self {
             Canary::ForgetSetting => 1,
             Canary::DropPin | Canary::SkipCleanup => 4,
-            Canary::MisdirectCancel | Canary::EarlyCancelEnd | Canary::LeaveOpen => 2,
+            Canary::MisdirectCancel | Canary::EarlyCancelEnd | Canary::LeaveOpen | Canary::ForgetDefaults => 2,
             Canary::ForgetResume => 10,
             _ => 40,
         }

@@ -200,6 +200,11 @@ impl Client {
                 }
             }
         }
+        // Who acts is another where the startup packet says so, and RESET ALL leaves it.
+        let has_roles = topology.role_defaults.iter().any(|d| d.name == "role");
+        if topology.startup_settings && has_roles && self.random.percent(40) {
+            self.settings.push(("role", "captain".into()));
+        }
         self.abandons = topology.startup_settings && self.random.below(100) < topology.abandoned_percent;
         if self.abandons {
             self.rubbish = true;
@@ -217,7 +222,7 @@ impl Client {
             ProtocolVersion::V3_0,
             parameters.map(|(n, v)| (n.as_bytes(), v.as_bytes())),
         );
-        let mut oracle = Oracle::new(topology.version, &packet, topology.servers_may_die());
+        let mut oracle = Oracle::new(topology, &packet);
         // What the client names itself counts more.
         let named = |name: &str| self.settings.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         for setting in topology.connect_settings.iter().filter(|(name, _)| !named(name)) {

@@ -34,10 +34,14 @@ pub struct Author {
     reserved_names: bool,
     /// It runs no code, so that the servers it is on may go without.
     avoids_code: bool,
+    /// It begins by giving up the role that it may have by default.
+    gives_up_role: bool,
     /// It has sent its first flight.
     has_begun: bool,
     /// There is a connect_query.
     connect_query: bool,
+    /// Settings that roles and databases have defaults of.
+    defaults: Vec<&'static str>,
     /// Messages longer than 64 KiB that it may still send.
     long_messages: u64,
     /// First of the keys this session uses.
@@ -85,12 +89,17 @@ const UNREPORTED: [(&str, &[&str]); 6] = [
 /// Settings of the user's own.
 const CUSTOM: [&str; 2] = ["app.tenant", "app.user"];
 
+/// The one that no view shows and no report tells of.
+const ROLE: &str = "role";
+
 /// One that connect_query may make.
 const OF_THE_POOL: &str = "app.pool";
 
 impl Author {
     /// For session `session_number` of the whole run.
     pub fn new(random: Random, topology: &Topology, session_number: u64) -> Self {
+        let defaults: Vec<&str> = topology.role_defaults.iter().map(|d| d.name).collect();
+        let may_give_up_role = topology.has_sessions() && defaults.contains(&ROLE);
         Author {
             random,
             mode: topology.mode,
@@ -104,8 +113,10 @@ impl Author {
             large_rows_max: topology.large_rows_max,
             reserved_names: topology.reserved_names,
             avoids_code: topology.reserved_names && !session_number.is_multiple_of(3),
+            gives_up_role: may_give_up_role && session_number.is_multiple_of(3),
             has_begun: false,
             connect_query: !topology.connect_settings.is_empty(),
+            defaults,
             long_messages: if topology.long_messages { 2 } else { 0 },
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
@@ -232,6 +243,8 @@ impl Author {
                 self.reserved_name()
             } else if self.connect_query && self.random.percent(10) {
                 self.setting_of_the_pool()
+            } else if !self.defaults.is_empty() && self.random.percent(50) {
+                self.setting_of_the_role()
             } else {
                 self.any_session_statement()
             };
@@ -366,6 +379,44 @@ impl Author {
             _ => shows,
         };
         statements[self.random.between(range.start, range.end - 1) as usize].clone()
+    }
+
+    /// Makes, resets or shows a setting of which a role or a database has a default.
+    fn setting_of_the_role(&mut self) -> String {
+        self.may_be_tied = true;
+        let (value, mut name) = (self.value(), *self.random.pick(&self.defaults));
+        if self.defaults.contains(&ROLE) && self.random.percent(50) {
+            name = ROLE;
+        }
+        let made = match name {
+            ROLE => self.pick(&["none", "none", "team", &self.token.clone()]),
+            "app.tenant" | "app.user" | "application_name" => value.clone(),
+            _ => {
+                let known = SETTINGS
+                    .iter()
+                    .chain(&UNREPORTED)
+                    .find(|(n, _)| n.eq_ignore_ascii_case(name));
+                let values = known.map_or(&["on"][..], |(_, values)| values);
+                self.pick(values)
+            }
+        };
+        let makes = [
+            format!("set {name} = '{made}'"),
+            format!("set local {name} = '{made}'"),
+            format!("select set_config('{name}', '{made}', false)"),
+            format!("do $$begin perform set_config('{name}', '{made}', false); end$$"),
+        ];
+        let resets = [
+            format!("set {name} to default"),
+            format!("reset {name}"),
+            "reset all".into(),
+            "discard all".into(),
+        ];
+        match self.random.below(10) {
+            0..=3 => self.random.pick(&makes).clone(),
+            4..=5 if self.resets_settings => self.random.pick(&resets).clone(),
+            _ => format!("select '{value}', nullif(current_setting('{name}', true), '')"),
+        }
     }
 
     /// A role or a schema of this session's own.
@@ -638,7 +689,13 @@ impl Author {
 
     /// The next flight.
     pub fn flight(&mut self) -> Flight {
-        if self.reserved_names && !std::mem::replace(&mut self.has_begun, true) {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        if is_first && self.gives_up_role {
+            self.may_be_tied = true;
+            self.push("Query \"set role none\"");
+            return Flight::of(vec![self.take_bytes()]);
+        }
+        if is_first && self.reserved_names {
             let value = self.value();
             let text = match self.avoids_code {
                 true => format!("set plpgsql.no_such = '{value}'"),

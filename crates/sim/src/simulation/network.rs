@@ -198,7 +198,8 @@ impl World {
                 us_max: self.topology.slow_us_max,
             },
         };
-        let process_id = self.postgres.accept(pace);
+        let forgets = self.sings(Canary::ForgetDefaults);
+        let process_id = self.postgres.accept(pace, forgets);
         self.open(server.into(), Peer::Server(process_id));
         let connected = Connected {
             remote: address(5432),

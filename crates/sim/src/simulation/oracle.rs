@@ -1,7 +1,8 @@
 //! What a private server would have answered.
 
+use super::topology::Topology;
 use crate::model::audit::Ran;
-use crate::model::{Pace, Session, Shared, Snapshot, Version};
+use crate::model::{Pace, Session, Shared, Snapshot};
 use crate::transcript::split_messages;
 use pgweir_wire::{CancelKey, ErrorFields, TransactionStatus};
 use std::collections::{HashMap, VecDeque};
@@ -58,19 +59,21 @@ pub enum Verdict {
 }
 
 impl Oracle {
-    /// A private server behind a login with these parameters; `loses_notifications` where listeners may die.
-    pub fn new(version: Version, startup: &[u8], loses_notifications: bool) -> Self {
+    /// A private server behind a login with these parameters.
+    pub fn new(topology: &Topology, startup: &[u8]) -> Self {
         let key = CancelKey {
             process_id: 1,
             secret: vec![0; 4].into(),
         };
         let mut oracle = Oracle {
-            session: Session::new(version, key).at_pace(Pace::StepByStep),
+            session: Session::new(topology.version, key)
+                .at_pace(Pace::StepByStep)
+                .with_defaults(topology.role_defaults.as_slice().into()),
             shared: Shared::new(),
             segments: VecDeque::new(),
             expected: VecDeque::new(),
             early: VecDeque::new(),
-            loses_notifications,
+            loses_notifications: topology.servers_may_die(),
             transaction_failed: false,
             cancelled: false,
             fell_into_step: false,
@@ -351,8 +354,10 @@ impl Oracle {
             // One Query ends a failed transaction and uses a statement, which could not be prepared again before.
             return Verdict::CannotDescribe;
         }
-        if self.cancelled && self.transaction_failed && is_missing_portal_error(message) {
-            // A Query that was cancelled has taken the place of the unnamed portal, or has not got that far.
+        let in_doubt = self.cancelled || self.session.met_undefined();
+        if in_doubt && self.transaction_failed && is_missing_portal_error(message) {
+            // A Query that was cancelled, or failed in front of its own, has taken the place of the unnamed portal, or has not got
+            // that far.
             return Verdict::CannotDescribe;
         }
         Verdict::Wrong(Some(expected))

@@ -1,13 +1,16 @@
 //! The model PostgreSQL as a process with many connections.
 
-use crate::model::{Pace, Session, Shared, Version};
+use crate::model::{Pace, RoleDefault, Session, Shared, Version};
 use pgweir_wire::CancelKey;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// One server.
 #[derive(Debug)]
 pub struct Postgres {
     version: Version,
+    /// What sessions begin with.
+    defaults: Rc<[RoleDefault]>,
     /// By database, of which there are few.
     shared: Vec<(String, Shared)>,
     sessions: BTreeMap<u32, Session>,
@@ -17,10 +20,11 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// A server without connections.
-    pub fn new(version: Version) -> Self {
+    /// A server without connections, whose sessions have such defaults.
+    pub fn new(version: Version, defaults: &[RoleDefault]) -> Self {
         Postgres {
             version,
+            defaults: defaults.into(),
             shared: Vec::new(),
             sessions: BTreeMap::new(),
             next_process_id: 1,
@@ -28,15 +32,16 @@ impl Postgres {
         }
     }
 
-    /// Accepts a connection; its process id.
-    pub fn accept(&mut self, pace: Pace) -> u32 {
+    /// Accepts a connection; its process id. `forgets` leaves out what its role and database have as defaults.
+    pub fn accept(&mut self, pace: Pace, forgets: bool) -> u32 {
         let process_id = self.next_process_id;
         self.next_process_id += 1;
         let key = CancelKey {
             process_id,
             secret: (process_id ^ 0x5a5a_5a5a).to_be_bytes().into(),
         };
-        let session = Session::new(self.version, key).at_pace(pace);
+        let defaults = if forgets { Rc::default() } else { self.defaults.clone() };
+        let session = Session::new(self.version, key).at_pace(pace).with_defaults(defaults);
         self.sessions.insert(process_id, session);
         process_id
     }

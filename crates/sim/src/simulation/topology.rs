@@ -1,6 +1,6 @@
 //! What the seed decides before anything happens.
 
-use crate::model::Version;
+use crate::model::{RoleDefault, Version};
 use crate::random::Random;
 use std::fmt;
 
@@ -106,6 +106,8 @@ pub struct Topology {
     pub connect_settings: Vec<(&'static str, &'static str)>,
     /// It makes them by set_config().
     pub connects_by_function: bool,
+    /// What ALTER ROLE .. SET and ALTER DATABASE .. SET have made before anybody came.
+    pub role_defaults: Vec<RoleDefault>,
     /// Clients in a hundred that flood, stop in the midst of a message and guess the pooler's own names.
     pub hostile_percent: u64,
     /// query_timeout, client_idle_timeout and idle_transaction_timeout, seconds; 0 is off.
@@ -121,6 +123,29 @@ const CONNECT_SETTINGS: [(&str, &str); 5] = [
     ("app.tenant", "nobody"),
     ("TimeZone", "Europe/Paris"),
     ("search_path", "pool"),
+];
+
+/// What roles and databases may have as defaults: PostgreSQL's own values are among them, and those that clients give at startup.
+const ROLE_DEFAULTS: [(&str, &str); 19] = [
+    ("role", "team"),
+    ("role", "team"),
+    ("role", "team"),
+    ("role", "team"),
+    ("role", "none"),
+    ("app.tenant", "the role's"),
+    ("app.user", "the role's"),
+    ("application_name", "the role's"),
+    ("DateStyle", "ISO, DMY"),
+    ("DateStyle", "SQL, YMD"),
+    ("IntervalStyle", "iso_8601"),
+    ("TimeZone", "Asia/Tokyo"),
+    ("TimeZone", "UTC"),
+    ("work_mem", "2MB"),
+    ("extra_float_digits", "0"),
+    ("search_path", "a"),
+    ("statement_timeout", "60s"),
+    ("lock_timeout", "5s"),
+    ("default_transaction_deferrable", "on"),
 ];
 
 impl Topology {
@@ -188,6 +213,7 @@ impl Topology {
             reserved_names: added.percent(10),
             connect_settings: Vec::new(),
             connects_by_function: false,
+            role_defaults: Vec::new(),
             hostile_percent: 0,
             client_limits_s: 0,
             long_messages: false,
@@ -227,7 +253,38 @@ impl Topology {
             topology.held_back_bytes = topology.held_back_bytes.max(20_000);
             topology.latency_us_max = topology.latency_us_max.min(500);
         }
+        if added.percent(20) {
+            if added.percent(50) {
+                // Clients that take turns on servers meet what others have made of the defaults.
+                topology.mode = Mode::Transaction;
+                topology.keeps_sessions = true;
+                topology.max_prepared_statements = topology.max_prepared_statements.max(1);
+                topology.clients = topology.clients.max(4);
+                topology.flights = topology.flights.max(6);
+                topology.max_client_conn = 100;
+            }
+            topology.role_defaults = topology.some_role_defaults(&mut added);
+        }
         topology
+    }
+
+    /// At most one for each setting of a user, a database, or a user in a database.
+    fn some_role_defaults(&self, r: &mut Random) -> Vec<RoleDefault> {
+        let mut all: Vec<RoleDefault> = Vec::new();
+        for _ in 0..r.between(1, 4) {
+            let (name, value) = *r.pick(&ROLE_DEFAULTS);
+            let (user, database) = *r.pick(&[(true, false), (true, false), (false, true), (true, true)]);
+            let (user_number, database_number) = (r.below(self.users), r.below(self.databases));
+            let default = RoleDefault {
+                user: user.then(|| format!("user{user_number}")),
+                database: database.then(|| format!("db{database_number}")),
+                name,
+                value,
+            };
+            all.retain(|d| (d.name, &d.user, &d.database) != (name, &default.user, &default.database));
+            all.push(default);
+        }
+        all
     }
 
     /// The configuration file.

@@ -145,7 +145,7 @@ impl World {
         if let Some(Canary::Weak(weakness)) = canary {
             pooler.weaken(weakness);
         }
-        let postgres = Postgres::new(topology.version);
+        let postgres = Postgres::new(topology.version, &topology.role_defaults);
         let mut world = World {
             now_us: 0,
             events: BinaryHeap::new(),
