@@ -130,7 +130,7 @@ def test_transactions(pg, make_pooler):
 
 
 def test_own_notifications_come_before_ready(pg, make_pooler):
-    """E17: also when they come through a listener; and with the process id that the client knows."""
+    """Recording E17, also when they come through a listener; and with the process id that the client knows."""
     pooler = make_pooler(pg, settings={"default_pool_size": 2})
     with connect(pooler) as client:
         client.execute("listen own")

@@ -1,15 +1,15 @@
-//! Why a command could not do what was asked.
+//! Errors of the laboratory's commands.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Short for the results of this crate.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a command ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// It failed. In PostgreSQL's style: lower case, no full stop.
+    /// It failed. The message is in PostgreSQL's style: lower case, no full stop.
     Failed {
         /// What went wrong.
         message: String,
@@ -24,7 +24,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A failure with nothing to advise.
+    /// A failure without advice.
     pub fn new(message: impl Into<String>) -> Self {
         Error::Failed {
             message: message.into(),
@@ -32,7 +32,7 @@ impl Error {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds advice: what to do about the failure.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         if let Error::Failed { hints, .. } = &mut self {
@@ -41,7 +41,7 @@ impl Error {
         self
     }
 
-    /// Says what was being done: `context: message`.
+    /// Adds what was being done: `context: message`.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         if let Error::Failed { message, .. } = &mut self {
@@ -50,7 +50,7 @@ impl Error {
         self
     }
 
-    /// Status of a process that ended so: 128 and the number after a signal, as shells have it.
+    /// The exit status of a process that ended like this: after a signal 128 and its number, as in shells.
     pub fn exit_status(&self) -> ExitCode {
         match self {
             Error::Failed { .. } => ExitCode::FAILURE,

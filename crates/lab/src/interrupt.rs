@@ -1,4 +1,4 @@
-//! Ctrl-C and its like: a command is told, ends in order, and leaves nothing behind.
+//! Ctrl-C and similar signals: a command notices them, ends in order, and leaves nothing behind.
 
 use crate::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -9,18 +9,18 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a sleep may go on after the signal.
+/// The longest time that a sleep may go on after a signal.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Whether the user has asked the command to end. Clones tell the same.
+/// Whether the user has asked the command to end. All clones share the answer.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
-    /// The signal that came last; 0: none.
+    /// The last signal; 0 for none.
     signal: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
-    /// From now on SIGINT, SIGTERM and SIGHUP do not end the process; they are seen by [`Interrupt::check`].
+    /// From now on SIGINT, SIGTERM and SIGHUP do not end the process; [`Interrupt::check`] sees them.
     pub fn install() -> Result<Self> {
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -30,7 +30,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Fails with [`Error::Interrupted`] after a signal. To be called between steps, at least every tenth of a second.
+    /// Fails with [`Error::Interrupted`] after a signal. Call it between steps, at least every tenth of a second.
     pub fn check(&self) -> Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -40,7 +40,7 @@ impl Interrupt {
         }
     }
 
-    /// The outcome of a step; where it failed after a signal, the signal's error, which is the reason.
+    /// The outcome of a step. If it failed after a signal, the error is the signal's, because that is the cause.
     pub fn instead_of<T>(&self, outcome: Result<T>) -> Result<T> {
         if outcome.is_err() {
             self.check()?;
@@ -48,10 +48,10 @@ impl Interrupt {
         outcome
     }
 
-    /// A line from standard input; a signal ends the waiting.
+    /// Reads a line from standard input. A signal ends the wait.
     pub fn read_line(&self) -> Result<String> {
         let (sender, answer) = channel();
-        // Left behind where nobody answers: it ends with the process.
+        // If nobody answers, this thread stays until the process ends.
         thread::spawn(move || {
             let mut line = String::new();
             let _ = std::io::stdin().lock().read_line(&mut line);

@@ -1,11 +1,12 @@
-//! The laboratory: measures a user's own PostgreSQL, and advises from what it saw.
+//! The laboratory: it measures a user's own PostgreSQL, and gives advice from the results.
 //!
-//! It decides what to measure, in which order and how often, and what the figures mean. It does not pool, and it makes no
-//! load of its own: the load generator is PostgreSQL's pgbench, the pooler is this same program run as one, and every
+//! It decides what to measure, in which order and how often, and what the figures mean. It does not pool, and it makes
+//! no load itself: the load generator is PostgreSQL's pgbench, the pooler is this program as another process, and every
 //! figure about the server comes from PostgreSQL's views and extensions or from the operating system.
 //!
-//! Like the runtime, it may call the system (clippy.toml); what judges figures (`maths`, `server::conninfo`) does not.
-// Allowed in cache/resident.rs alone, which says why.
+//! Like the runtime, it may call the system (clippy.toml). The code that judges figures (`maths`, `server::conninfo`)
+//! does not.
+// Allowed only in cache/resident.rs, which says why.
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods)]
 

@@ -5,21 +5,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::fs;
 
-/// What is told of the machine beside every result.
+/// The facts about the machine that go with every result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processors that this process may use.
     pub cpus: usize,
-    /// What the processor calls itself; empty where the system does not tell.
+    /// The name of the processor; empty if the system does not tell.
     pub cpu_model: String,
-    /// Memory in bytes; 0 where the system does not tell.
+    /// Memory in bytes; 0 if the system does not tell.
     pub memory_bytes: u64,
     /// Kernel and its release.
     pub system: String,
 }
 
 impl Machine {
-    /// This one.
+    /// The machine that this process runs on.
     pub fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo
@@ -40,7 +40,7 @@ impl Machine {
     }
 }
 
-/// A line of /proc/meminfo, such as `MemAvailable`, in bytes; `None` where there is none.
+/// A line of /proc/meminfo, such as `MemAvailable`, in bytes; `None` if there is no such line.
 pub fn meminfo_bytes(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -50,7 +50,7 @@ pub fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// The limit of open files that a process may give itself; `None` where there is none.
+/// The highest limit of open files that a process may set for itself; `None` if there is none.
 pub fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum
 }
@@ -61,7 +61,7 @@ pub fn raise_open_files(wanted: u64) -> Result<()> {
     if limit.current.is_none_or(|now| now >= wanted) {
         return Ok(());
     }
-    // Only root may go beyond the hard limit.
+    // Only root may exceed the hard limit.
     let maximum = limit.maximum.map(|hard| hard.max(wanted));
     let raised = Rlimit {
         current: Some(wanted),

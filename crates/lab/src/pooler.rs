@@ -1,4 +1,4 @@
-//! A pooler in front of the server for the time of a run: this same program, as a process of its own.
+//! A pooler in front of the server, for the time of a run: the same program, as another process.
 
 use crate::server::Server;
 use crate::throwaway::{give_to, launched, unprivileged_user};
@@ -13,38 +13,38 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Who clients of the pooler log in as.
+/// The user that clients of the pooler log in as.
 const USER: &str = "pgweir_lab";
 
-/// Under this name the database has a pool of its own, of one server, where the settings ask for that.
+/// The name under which the database has a second pool, of one server, if the settings ask for it.
 const OWN_POOL: &str = "pgweir_lab_own_pool";
 
-/// Time to start listening, and to end.
+/// The time that it has to start listening, and to end.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// How often to look whether it listens.
+/// The time between two checks whether it listens.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Open files beside those of clients and servers.
+/// Open files besides those of clients and servers.
 const SPARE_FILES: u64 = 64;
 
-/// What the pooler is to be like.
+/// The settings of the pooler.
 #[derive(Debug, Clone)]
 pub struct PoolerSettings {
     /// Server connections.
     pub pool_size: u32,
-    /// Client connections at most.
+    /// The largest number of client connections.
     pub clients_max: u32,
-    /// How clients prove who they are, by a password made for the run: `plain` or `scram-sha-256`.
+    /// How clients prove who they are, with a password that is made for the run: `plain` or `scram-sha-256`.
     pub auth_type: &'static str,
     /// `session`, `transaction` or `statement`.
     pub pool_mode: &'static str,
-    /// Whether the database of the server has a second pool, of one server, which [`Pooler::server_by_own_pool`] uses.
+    /// Whether the server's database has a second pool, of one server, which [`Pooler::server_by_own_pool`] uses.
     pub own_pool: bool,
 }
 
 impl PoolerSettings {
-    /// A pool of so many servers for so many clients, in transaction mode.
+    /// A pool of this many servers for this many clients, in transaction mode.
     pub fn new(pool_size: u32, clients_max: u32) -> Self {
         PoolerSettings {
             pool_size,
@@ -56,11 +56,11 @@ impl PoolerSettings {
     }
 }
 
-/// A running pooler; ended and removed when dropped.
+/// A running pooler. It is ended and removed when dropped.
 #[derive(Debug)]
 pub struct Pooler {
     process: Child,
-    /// Its configuration; readable by its user alone, because a password may stand in it.
+    /// Its configuration file. Only its user may read it, because it may contain a password.
     folder: TempDir,
     port: u16,
     password: String,
@@ -73,7 +73,7 @@ impl Pooler {
             u64::from(settings.clients_max) + u64::from(settings.pool_size) + SPARE_FILES,
         )?;
         refuse_what_needs_tls(server)?;
-        // Like PgBouncer it refuses to be root.
+        // Like PgBouncer, it refuses to run as root.
         let user = unprivileged_user()?;
         let folder = tempfile::Builder::new().prefix("pgweir-lab-pooler-").tempdir()?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
@@ -95,7 +95,7 @@ impl Pooler {
             command.arg("--user").arg(&user.name);
         }
         command.arg("--quiet").arg(folder.path().join("pgweir.ini"));
-        // Ctrl-C at the terminal is for us: what ends the pooler is that we end it.
+        // Ctrl-C at the terminal is meant for this process. The pooler ends because this process ends it.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(fs::File::create(folder.path().join("stderr"))?);
         let process = command
@@ -111,7 +111,7 @@ impl Pooler {
         Ok(pooler)
     }
 
-    /// The server as seen through the pooler.
+    /// The server, reached through the pooler.
     pub fn server(&self, behind: &Server) -> Result<Server> {
         let mut parameters = behind.only_of_session();
         for (name, value) in [
@@ -127,17 +127,18 @@ impl Pooler {
         Server::new(parameters)
     }
 
-    /// The same by a pool that the others do not use; only of a pooler whose settings ask for it.
+    /// The server, reached through the second pool, which the other clients do not use. Only if the settings ask for
+    /// it.
     pub fn server_by_own_pool(&self, behind: &Server) -> Result<Server> {
         Ok(self.server(behind)?.in_database(OWN_POOL))
     }
 
-    /// The process, for those who look at its memory and processor time.
+    /// The id of its process, for measuring memory and processor time.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Its resident memory; `None` where the system does not tell.
+    /// Its resident memory; `None` if the system does not tell.
     pub fn memory_bytes(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -150,7 +151,7 @@ impl Pooler {
         self.port
     }
 
-    /// A connection to its admin console, which speaks the simple protocol alone.
+    /// A connection to its admin console, which supports only the simple protocol.
     pub fn console(&self, behind: &Server) -> Result<Server> {
         Ok(self.server(behind)?.in_database("pgbouncer"))
     }
@@ -175,7 +176,7 @@ impl Pooler {
         }
     }
 
-    /// What it wrote before it ended.
+    /// The output that it wrote before it ended.
     fn complaints(&self) -> String {
         let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
         let text = read("stderr") + &read("log");
@@ -188,7 +189,7 @@ impl Pooler {
 impl Drop for Pooler {
     fn drop(&mut self) {
         if let Ok(None) = self.process.try_wait() {
-            // At once: whoever is still connected is ours.
+            // At once: all connected clients belong to the lab.
             let pid = i32::try_from(self.process.id())
                 .ok()
                 .and_then(rustix::process::Pid::from_raw);
@@ -236,7 +237,7 @@ fn configuration(server: &Server, settings: &PoolerSettings, port: u16, folder: 
     )
 }
 
-/// The pooler speaks no TLS yet, so a server that is only to be spoken to so cannot be pooled.
+/// The pooler has no TLS yet, so it cannot pool a server that requires it.
 fn refuse_what_needs_tls(server: &Server) -> Result<()> {
     match server.get("sslmode") {
         Some(mode @ ("require" | "verify-ca" | "verify-full")) => Err(Error::new(format!(

@@ -1,22 +1,23 @@
-//! What runs, how long still, and how it goes: lines on standard error, at a terminal one that is refreshed.
+//! Progress on standard error: which step runs, how it goes, and the time left. At a terminal this is one line, which
+//! is refreshed.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// So much time is supposed to have gone as planned, before anything was done.
+/// This much time counts as having gone as planned, before any step has run.
 const PACE_SUPPOSED_FOR: Duration = Duration::from_secs(3);
 
 /// The progress of a command, step by step.
 #[derive(Debug)]
 pub struct Progress {
     terminal: bool,
-    /// Steps, and the time that each should take; what comes unplanned is added.
+    /// The steps, and the time that each should take. Steps that were not planned are added.
     planned: usize,
     left: Duration,
     step: usize,
-    /// What the steps done were planned to take, and took.
+    /// The planned and the actual time of the steps that have ended.
     done: (Duration, Duration),
-    /// The step that runs: its words, its planned time, its start.
+    /// The running step: its words, its planned time, its start.
     running: Option<(String, Duration, Instant)>,
 }
 
@@ -39,25 +40,25 @@ impl Progress {
         }
     }
 
-    /// So many more steps will come, which take so long together.
+    /// Adds this many steps to the plan, which take this long together.
     pub fn plan(&mut self, steps: usize, time: Duration) {
         self.planned += steps;
         self.left += time;
     }
 
-    /// From now on so many steps will come, which take so long together, whatever was planned before.
+    /// Replaces the plan: this many steps will come, which take this long together.
     pub fn plan_rest(&mut self, steps: usize, time: Duration) {
         self.planned = self.step + steps;
         self.left = time;
     }
 
-    /// Some of what was planned will not come.
+    /// Removes steps from the plan that will not come.
     pub fn unplan(&mut self, steps: usize, time: Duration) {
         self.planned = self.planned.saturating_sub(steps).max(self.step);
         self.left = self.left.saturating_sub(time);
     }
 
-    /// A step begins; `planned` is what it should take.
+    /// A step begins; `planned` is the time that it should take.
     pub fn begin(&mut self, what: &str, planned: Duration) {
         self.step += 1;
         self.planned = self.planned.max(self.step);
@@ -70,7 +71,7 @@ impl Progress {
         }
     }
 
-    /// How the step goes right now, such as `12,345 TPS`. Not shown where no line can be refreshed.
+    /// How the step goes now, such as `12,345 TPS`. Shown only where the line can be refreshed.
     pub fn live(&mut self, how: &str) {
         if self.terminal && self.running.is_some() {
             let gap = if how.is_empty() { "" } else { "  " };
@@ -79,7 +80,7 @@ impl Progress {
         }
     }
 
-    /// The step has ended so.
+    /// The step has ended, in this way.
     pub fn done(&mut self, result: &str) {
         let Some((what, planned, started)) = self.running.take() else {
             return;
@@ -107,8 +108,8 @@ impl Progress {
         )
     }
 
-    /// How long steps have taken for each second planned: starting programs, connecting and vacuuming take their time on
-    /// this machine and server. The first steps alone do not decide it.
+    /// The actual time of steps for each second planned: starting programs, connecting and vacuuming take their own
+    /// time on each machine and server. The first steps alone do not decide it.
     fn pace(&self) -> f64 {
         let (planned, taken) = self.done;
         (taken + PACE_SUPPOSED_FOR).as_secs_f64() / (planned + PACE_SUPPOSED_FOR).as_secs_f64()
@@ -152,20 +153,20 @@ pub fn number_words(number: f64) -> String {
 mod tests {
     use super::*;
 
-    /// The seconds that the line tells.
+    /// The seconds that the line shows.
     fn left(progress: &Progress) -> u64 {
         let line = progress.line();
         let (_, told) = line.split_once("(about ").unwrap();
         told.strip_suffix(" s left)").unwrap().parse().unwrap()
     }
 
-    /// Guards against an estimate that stays wrong where every step takes longer than planned.
+    /// Guards against an estimate that stays wrong if every step takes longer than planned.
     #[test]
     fn the_time_left_follows_what_the_steps_take() {
         let mut progress = Progress::new();
         progress.plan(3, Duration::from_secs(30));
         progress.begin("one", Duration::from_secs(10));
-        // The clock goes on meanwhile.
+        // The clock moves in the meantime.
         assert!((25..=30).contains(&left(&progress)));
         progress.running.as_mut().unwrap().2 = Instant::now().checked_sub(Duration::from_secs(23)).unwrap();
         assert!((15..=20).contains(&left(&progress)));

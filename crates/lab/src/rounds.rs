@@ -1,4 +1,4 @@
-//! Interleaved rounds: everything once, then everything again, so that what changes with time meets all alike.
+//! Interleaved rounds: all cases once, then all cases again, so that a drift of the machine affects all cases alike.
 
 use crate::pgbench::{Load, Measured};
 use crate::pooler::{Pooler, PoolerSettings};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How a load reaches the server.
 #[derive(Debug, Clone)]
 pub enum Path {
-    /// By connections of its own.
+    /// Over direct connections.
     Direct,
     /// Through a pooler that is started for this run.
     Pooled(PoolerSettings),
@@ -21,18 +21,18 @@ pub enum Path {
 /// A case, and how it is measured.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// The case, which the figures are added to.
+    /// The case. The figures are added to it.
     pub case: Case,
-    /// The way to the server.
+    /// Direct or through a pooler.
     pub path: Path,
-    /// What pgbench does.
+    /// The load of pgbench.
     pub load: Load,
-    /// Another way to the same server than the session's, such as with TLS.
+    /// Another server address than the session's, such as one with TLS.
     pub server: Option<Server>,
 }
 
 impl Planned {
-    /// pgbench straight to the server.
+    /// pgbench directly on the server.
     pub fn direct(load: Load) -> Self {
         let case = Case::new(
             format!("direct, {}", clients_words(load.clients)),
@@ -64,14 +64,14 @@ impl Planned {
         }
     }
 
-    /// The same under another name.
+    /// The same case under another name.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.case.name = name.into();
         self
     }
 
-    /// How long a run of it should take.
+    /// The time that a run of it should take.
     pub fn time(&self) -> Duration {
         Duration::from_secs(u64::from(self.load.seconds + self.load.connecting_seconds)) + Duration::from_millis(300)
     }
@@ -114,7 +114,7 @@ impl Planned {
         }
     }
 
-    /// Runs the load, and looks at the pooler's memory meanwhile.
+    /// Runs the load, and measures the pooler's memory in the meantime.
     fn load_on(
         &mut self,
         session: &mut Session,
@@ -138,7 +138,7 @@ impl Planned {
     }
 }
 
-/// Measures all of them `rounds` times in turn. With nothing but failures the first of them is the error.
+/// Measures all cases `rounds` times in turn. If all of them fail, the first failure is the error.
 pub fn run(session: &mut Session, planned: &mut [Planned], rounds: u32) -> Result<()> {
     for number in 0..rounds {
         round(session, planned, number)?;
@@ -146,7 +146,7 @@ pub fn run(session: &mut Session, planned: &mut [Planned], rounds: u32) -> Resul
     fail_if_all_failed(planned)
 }
 
-/// Measures all of them once, from the other end every second time. One that has failed is left out from then on.
+/// Measures all cases once, every second time in the opposite order. A case that has failed is left out from then on.
 pub fn round(session: &mut Session, planned: &mut [Planned], number: u32) -> Result<()> {
     let mut order: Vec<usize> = (0..planned.len()).collect();
     if number % 2 == 1 {
@@ -166,7 +166,7 @@ pub fn round(session: &mut Session, planned: &mut [Planned], number: u32) -> Res
     Ok(())
 }
 
-/// The failure of the first, where all have failed.
+/// The failure of the first case, if all have failed.
 pub fn fail_if_all_failed(planned: &[Planned]) -> Result<()> {
     match planned.iter().find_map(|p| p.case.failure.clone()) {
         Some(failure) if planned.iter().all(|p| p.case.failure.is_some()) => Err(Error::new(failure)),
@@ -174,7 +174,7 @@ pub fn fail_if_all_failed(planned: &[Planned]) -> Result<()> {
     }
 }
 
-/// Whether nothing more can be measured.
+/// Whether all cases have failed.
 pub fn server_is_gone(session: &Session) -> bool {
     session.target.connect().is_err()
 }
@@ -202,8 +202,8 @@ pub fn add_figures(case: &mut Case, measured: &Measured) {
     }
 }
 
-/// The line of a failure that says most: what the server said, or else the first of pgbench's own complaints, which
-/// come after a line of ours.
+/// The most informative line of a failure: the server's message, otherwise pgbench's first complaint, which comes after
+/// a line of the lab's own.
 fn gist(message: &str) -> &str {
     let server = message.lines().find(|line| line.contains("FATAL:"));
     let line = server.or(message.lines().nth(1)).unwrap_or(message);
@@ -227,7 +227,7 @@ pub fn clients_words(clients: u32) -> String {
     }
 }
 
-/// For a file: letters, digits and dashes.
+/// A name for a file: letters, digits and dashes.
 fn file_name(name: &str) -> String {
     let words = name
         .split(|c: char| !c.is_ascii_alphanumeric())

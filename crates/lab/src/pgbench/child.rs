@@ -1,4 +1,4 @@
-//! One run of pgbench as a child process, which does not outlive us.
+//! One run of pgbench as a child process, which ends at the latest with this process.
 
 use super::output::{Live, progress_of};
 use crate::interrupt::Interrupt;
@@ -15,13 +15,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often to look for a signal.
+/// How often to check for a signal.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Lines of its complaints that are shown.
+/// The most lines of its complaints that are shown.
 const COMPLAINTS_MAX: usize = 3;
 
-/// After all its clients are connected it works so long before its first line of progress (`--progress=1`).
+/// After all its clients are connected, it works this long before its first progress line (`--progress=1`).
 const FIRST_PROGRESS_AFTER: Duration = Duration::from_secs(1);
 
 /// A running pgbench, killed when dropped.
@@ -32,16 +32,16 @@ pub struct Child {
     output: Option<JoinHandle<String>>,
 }
 
-/// What pgbench wrote, once it has ended well.
+/// pgbench's output after it has ended without an error.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) output: String,
-    /// Standard error, the progress lines among it.
+    /// Standard error, including the progress lines.
     pub(super) errors: Vec<String>,
 }
 
 impl Child {
-    /// Starts it, from a thread that lasts as long as it shall run. The server is named by environment and last argument.
+    /// Starts it, from a thread that lasts as long as it should run. Environment and last argument name the server.
     pub(super) fn start(program: &Path, arguments: &[OsString], server: &Server) -> Result<Self> {
         let error = |e: std::io::Error| Error::new(format!("could not run {}: {e}", program.display()));
         let mut command = launched("", program.as_os_str()).map_err(error)?;
@@ -50,7 +50,7 @@ impl Child {
             .envs(server.libpq_environment())
             .env("LC_ALL", "C")
             .env_remove("PGCLIENTENCODING");
-        // Ctrl-C at the terminal is for us: what ends pgbench is that we end it.
+        // Ctrl-C at the terminal is meant for this process. pgbench ends because this process ends it.
         command.process_group(0);
         command
             .stdin(Stdio::null())
@@ -105,7 +105,7 @@ impl Child {
         }
     }
 
-    /// Fails where it has ended, with what it complained about.
+    /// Fails if it has ended, with its complaints.
     pub fn check_at_work(&mut self) -> Result<()> {
         match self.process.try_wait()? {
             None => Ok(()),
@@ -116,8 +116,8 @@ impl Child {
         }
     }
 
-    /// Waits for its end, at most `time_max`, and passes on its progress. Once all its clients have been connected for
-    /// `work_time`, where that is given, it is told that its time is up.
+    /// Waits for its end, at most `time_max`, and passes on its progress. If `work_time` is given, pgbench is told to
+    /// end when all its clients have been connected for that time.
     pub(super) fn finish(
         mut self,
         time_max: Duration,
@@ -173,11 +173,11 @@ impl Child {
 }
 
 impl Child {
-    /// By the signal that its own timer sends it (`-T`), which began before its clients were connected.
+    /// Sends the signal of pgbench's own timer (`-T`), which began before its clients were connected.
     fn tell_that_time_is_up(&self) {
         let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // Where it has ended there is nobody to tell.
+            // If it has ended, there is no process to signal.
             let _ = kill_process(pid, Signal::ALARM);
         }
     }
@@ -192,7 +192,7 @@ impl Drop for Child {
     }
 }
 
-/// The first lines that are no progress, without repetitions of one kind for many clients.
+/// The first lines that are not progress lines. Lines that repeat for many clients are shown once.
 fn complaints(lines: &[String]) -> String {
     let mut found: Vec<&str> = Vec::new();
     for line in lines {

@@ -7,13 +7,13 @@ use crate::server::Server;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// Longest time for filling, per unit of scale, and on top of that.
+/// The longest time for filling: for each unit of scale, and in addition.
 const SECONDS_MAX: (u64, u64) = (30, 600);
 
-/// Bytes that tables and indexes take for each unit of scale: 100,000 accounts, as measured on PostgreSQL 15 and 18.
+/// The size in bytes of tables and indexes for each unit of scale (100,000 accounts), measured on PostgreSQL 15 and 18.
 pub const BYTES_PER_SCALE: u64 = 16 << 20;
 
-/// Makes and fills pgbench's tables in the server's database; `live` hears how far it is.
+/// Makes and fills pgbench's tables in the server's database, and reports its progress to `live`.
 pub fn fill(
     pgbench: &Pgbench,
     server: &Server,

@@ -24,7 +24,7 @@ impl Latencies {
         Ok(Latencies::from_us(latencies))
     }
 
-    /// Of these, in microseconds.
+    /// Latencies from these values, in microseconds.
     pub fn from_us(mut latencies: Vec<u64>) -> Self {
         latencies.sort_unstable();
         Latencies { sorted_us: latencies }
@@ -46,18 +46,19 @@ impl Latencies {
         Some(ms)
     }
 
-    /// How many they are.
+    /// The number of latencies.
     pub fn len(&self) -> usize {
         self.sorted_us.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no latencies.
     pub fn is_empty(&self) -> bool {
         self.sorted_us.is_empty()
     }
 }
 
-/// `client_id transaction_no time_us script_no ...`; the time is `failed` or `skipped` for what did not run to its end.
+/// `client_id transaction_no time_us script_no ...`; the time is `failed` or `skipped` for transactions that did not
+/// complete.
 fn latency_us_of(line: &str) -> Option<u64> {
     line.split(' ').nth(2)?.parse().ok()
 }

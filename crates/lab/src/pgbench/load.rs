@@ -1,4 +1,4 @@
-//! What pgbench shall do in one run, and what came of it.
+//! The load of one run of pgbench, and its result.
 
 use super::latencies::Latencies;
 use super::output::{Live, Summary, summary_of};
@@ -11,30 +11,30 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Transactions of which the latency is kept at most; more are sampled. A line of the log has about 40 bytes.
+/// The most transactions whose latency is kept; of more, a sample is kept. A line of the log has about 40 bytes.
 const LATENCIES_MAX: f64 = 500_000.0;
 
-/// A server is supposed to make no more transactions per second than this, for the size of the log.
+/// The most transactions per second that the size of the log is planned for.
 const TPS_SUPPOSED_MAX: f64 = 100_000.0;
 
-/// Open files of pgbench beside its connections and the log of each thread.
+/// Open files of pgbench besides its connections and the log of each thread.
 const SPARE_FILES: u64 = 64;
 
-/// Clients of a thread of pgbench at most. Before each wait a thread asks the kernel about all its connections (ppoll),
-/// so that thousands of them in one thread take more time than what they do: with 8,192 clients of a pool and `SELECT`s
-/// two threads made 10,500 transactions per second on two processors, sixty-four 18,600.
+/// The most clients of one pgbench thread. Before each wait a thread asks the kernel about all its connections (ppoll).
+/// With thousands of connections this takes more time than the work itself: with 8,192 clients of a pool and `SELECT`s,
+/// on two processors, two threads made 10,500 transactions per second, and sixty-four made 18,600.
 const CLIENTS_PER_THREAD_MAX: u32 = 128;
 
-/// pgbench's `-T` begins before its clients are connected. Where they are many it gets this much time for it, and so many
-/// times what it should take, and is told when to end.
+/// pgbench's `-T` begins before its clients are connected. With many clients it gets this many seconds for connecting,
+/// or this many times the expected time, and is told when to end.
 const CONNECTING_MAX: (u32, u32) = (60, 10);
 
-/// Time beyond the planned one after which a run counts as stuck, and for each hundred clients: at the end pgbench waits
-/// until each of them has ended its transaction.
+/// A run that exceeds its planned time by this counts as stuck; in addition for each hundred clients, because at the
+/// end pgbench waits until each of them has ended its transaction.
 const OVERDUE: Duration = Duration::from_secs(60);
 const OVERDUE_PER_HUNDRED_CLIENTS: Duration = Duration::from_secs(1);
 
-/// Which load: pgbench's options of the same names. Flatten it into a command's arguments.
+/// The load: pgbench's options of the same names. Flatten it into a command's arguments.
 #[derive(Debug, Clone, Args)]
 pub struct WorkloadArguments {
     /// A script of pgbench: tpcb-like, simple-update, select-only; with a weight as NAME@WEIGHT; may be repeated
@@ -89,11 +89,11 @@ impl Protocol {
 pub struct Script {
     /// Where it comes from.
     pub source: ScriptSource,
-    /// NAME or FILE, with `@WEIGHT` where it has one.
+    /// NAME or FILE, with `@WEIGHT` if it has one.
     pub name: String,
 }
 
-/// Where a script comes from.
+/// The origin of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptSource {
     /// It is in pgbench.
@@ -103,7 +103,7 @@ pub enum ScriptSource {
 }
 
 impl WorkloadArguments {
-    /// The scripts asked for; pgbench's default where there are none.
+    /// The scripts that the user asked for; by default pgbench's default script.
     pub fn scripts(&self) -> Vec<Script> {
         let named = |source, names: &[String]| -> Vec<Script> {
             names
@@ -147,27 +147,26 @@ pub struct Load {
     pub clients: u32,
     /// Measured time.
     pub seconds: u32,
-    /// What the connecting of all clients should take, seconds; it comes before the measured time. 0 where it takes no
-    /// time that matters.
+    /// The expected seconds for connecting all clients, which come before the measured time. 0 if they do not matter.
     pub connecting_seconds: u32,
     /// A new connection for each transaction.
     pub connect_each: bool,
-    /// Have pgbench vacuum its tables and empty its history before, so that each run finds them alike.
+    /// Let pgbench vacuum its tables and empty its history before the run, so that all runs find the same tables.
     pub vacuum: bool,
 }
 
-/// What came of one run.
+/// The result of one run.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// The figures that pgbench sums up.
+    /// The figures of pgbench's summary.
     pub summary: Summary,
-    /// Latencies of single transactions, or of a sample; empty with `-C` before any transaction ended.
+    /// Latencies of single transactions, or of a sample. Empty with `-C`, or if no transaction has ended.
     pub latencies: Latencies,
     /// The progress lines.
     pub intervals: Vec<Live>,
     /// The command, for a shell.
     pub command: String,
-    /// Everything that pgbench wrote.
+    /// The whole output of pgbench.
     pub raw: String,
 }
 
@@ -189,7 +188,7 @@ impl Load {
         }
     }
 
-    /// The load of the arguments with so many clients, for so many seconds.
+    /// The load of the arguments, with this many clients, for this many seconds.
     pub fn new(workload: &WorkloadArguments, clients: u32, seconds: u32) -> Self {
         Load {
             scripts: workload.scripts(),
@@ -203,14 +202,15 @@ impl Load {
         }
     }
 
-    /// Threads of pgbench. More of them than processors only disturb, unless each would have many clients; fewer clients
-    /// than threads it refuses.
+    /// Threads of pgbench. More threads than processors only disturb, unless each would have many clients. pgbench
+    /// refuses more threads than clients.
     ///
-    /// A thread waits for an answer inside PREPARE (pgbench, `prepareCommand`) and lets its other clients wait
-    /// meanwhile, some of which may hold what that answer needs: through a pool smaller than the clients of a thread,
-    /// with transactions of several statements, it would stand still. [`Load::run`] gives each client its own thread then.
+    /// pgbench waits for an answer inside PREPARE (`prepareCommand`), and the thread's other clients wait in the
+    /// meantime. Some of them may have the server that PREPARE needs: with fewer servers than clients in a thread, and
+    /// transactions of several statements, pgbench would stop for ever. In that case [`Load::run`] gives each client
+    /// its own thread.
     fn threads(&self, own_thread_each: bool) -> u32 {
-        // A transaction of one statement holds nothing that another client waits for.
+        // In a transaction of one statement, no client has a server that another client waits for.
         let one_statement = self
             .scripts
             .iter()
@@ -225,7 +225,7 @@ impl Load {
             .max(self.clients.div_ceil(CLIENTS_PER_THREAD_MAX))
     }
 
-    /// The same, fewer where the limit of open files leaves no room for the log of each.
+    /// The same, but fewer if the limit of open files leaves no room for the log of each.
     fn threads_that_files_allow(&self, own_thread_each: bool) -> Result<u32> {
         let wanted = self.threads(own_thread_each);
         let connections = u64::from(self.clients) + SPARE_FILES;
@@ -239,7 +239,7 @@ impl Load {
         Ok(threads)
     }
 
-    /// Seconds for connecting at most, where it takes time.
+    /// The most seconds for connecting, if connecting takes time.
     fn connecting_max(&self) -> u32 {
         match self.connecting_seconds {
             0 => 0,
@@ -247,7 +247,7 @@ impl Load {
         }
     }
 
-    /// Starts it to go on behind another measurement, for `seconds` at most; nothing is kept of what it measures.
+    /// Starts it as a background load for another measurement, for `seconds` at most. Its figures are not kept.
     pub fn start_behind(&self, pgbench: &Pgbench, server: &Server, own_thread_each: bool) -> Result<Child> {
         let threads = self.threads_that_files_allow(own_thread_each)?;
         let mut arguments: Vec<OsString> = vec!["--progress=1".into()];
@@ -255,7 +255,7 @@ impl Load {
         Child::start(&pgbench.path, &arguments, server)
     }
 
-    /// Runs it. `own_thread_each`: a pooler with fewer servers than clients stands in between.
+    /// Runs it. `own_thread_each`: a pooler with fewer servers than clients is in between.
     pub fn run(
         &self,
         pgbench: &Pgbench,
@@ -376,8 +376,8 @@ mod tests {
         );
     }
 
-    /// Guards against pgbench standing still: while one client of a thread waits in PREPARE for a server of a small pool,
-    /// its other clients, which hold the servers, are not looked at.
+    /// Guards against a pgbench that stops for ever: while one client of a thread waits in PREPARE for a server of a
+    /// small pool, the thread does not serve its other clients, which have the servers.
     #[test]
     fn prepared_clients_of_a_small_pool_have_threads_of_their_own() {
         assert_eq!(load(300, Protocol::Prepared).threads(true), 300);
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(load(100, Protocol::Simple).threads(true), cpus.min(100));
     }
 
-    /// Guards against a load generator that is slower than what it measures.
+    /// Guards against a load generator that is slower than the server that it measures.
     #[test]
     fn many_clients_have_many_threads() {
         let cpus = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();

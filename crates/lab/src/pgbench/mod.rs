@@ -1,4 +1,4 @@
-//! The load generator: PostgreSQL's own pgbench, found, run, listened to and ended.
+//! The load generator, PostgreSQL's own pgbench: finding it, running it, reading its output, ending it.
 
 mod child;
 mod fill;
@@ -27,7 +27,7 @@ pub struct Pgbench {
 }
 
 impl Pgbench {
-    /// The one in `bin_dir`, or else in PATH, or else the newest in the package folders.
+    /// The pgbench in `bin_dir`, otherwise in PATH, otherwise the newest in the package folders.
     pub fn find(bin_dir: Option<&Path>) -> Result<Self> {
         let in_path = || {
             let folders = std::env::var_os("PATH")?;
@@ -41,7 +41,7 @@ impl Pgbench {
                 .flat_map(|pattern| installation::expand(pattern));
             folders.map(|folder| folder.join("pgbench")).find(|file| file.is_file())
         };
-        // A folder of server programs does not always hold pgbench.
+        // A folder of server programs may lack pgbench.
         let named = || {
             bin_dir
                 .map(|folder| folder.join("pgbench"))

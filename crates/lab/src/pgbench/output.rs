@@ -1,4 +1,5 @@
-//! What pgbench says: its progress lines and its summary (PostgreSQL manual, pgbench, "--progress" and the sample output).
+//! pgbench's output: its progress lines and its summary (PostgreSQL manual, pgbench, "--progress" and the sample
+//! output).
 
 use crate::{Error, Result};
 
@@ -7,20 +8,20 @@ use crate::{Error, Result};
 pub struct Live {
     /// Seconds since the start.
     pub seconds: f64,
-    /// Transactions per second since the line before.
+    /// Transactions per second since the previous line.
     pub tps: f64,
-    /// Mean latency since the line before; `None` where there was no transaction.
+    /// Mean latency since the previous line; `None` if there was no transaction.
     pub latency_ms: Option<f64>,
 }
 
 /// The figures of the summary.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Summary {
-    /// Transactions that counted.
+    /// The transactions that count.
     pub transactions: u64,
     /// Transactions that failed by serialization errors and deadlocks, after retries; 0 before version 15.
     pub failed: u64,
-    /// Per second; without the time of the first connections, and with the connecting of `-C`.
+    /// Transactions per second: without the time of the first connections, and with the connecting of `-C`.
     pub tps: f64,
     /// Mean latency.
     pub latency_mean_ms: f64,
@@ -30,7 +31,8 @@ pub struct Summary {
     pub connection_ms: Option<f64>,
 }
 
-/// `progress: 1.0 s, 12345.6 tps, lat 0.645 ms stddev 0.213, 0 failed`; `lat -nan ms` or `NaN` where nothing happened.
+/// `progress: 1.0 s, 12345.6 tps, lat 0.645 ms stddev 0.213, 0 failed`; `lat -nan ms` or `NaN` if there was no
+/// transaction.
 pub(super) fn progress_of(line: &str) -> Option<Live> {
     let mut fields = line.strip_prefix("progress: ")?.split(", ");
     let seconds = fields.next()?.strip_suffix(" s")?.parse().ok()?;
@@ -79,12 +81,12 @@ pub(super) fn summary_of(text: &str) -> Result<Summary> {
         } else if let Some(n) = number("average connection time = ") {
             summary.connection_ms = Some(n);
         } else if let Some(n) = number("tps = ") {
-            // Before version 14 there are two such lines, and the second is without connections.
+            // Before version 14 there are two such lines; the second one excludes connecting.
             summary.tps = n;
             seen.1 = true;
         }
     }
-    // Where no transaction has ended it prints no more than that.
+    // If no transaction has ended, pgbench prints no more than that.
     if seen == (true, true) || (seen.0 && summary.transactions == 0) {
         Ok(summary)
     } else {
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(summary_of(&each).unwrap().connection_ms, Some(2.5));
     }
 
-    /// Guards against a complaint about pgbench where all its time went to connecting.
+    /// Guards against a complaint about pgbench if all its time was used for connecting.
     #[test]
     fn a_run_without_transactions_has_a_short_summary() {
         let text = "pgbench (15.18)\nduration: 13 s\nnumber of transactions actually processed: 0\n\

@@ -1,4 +1,4 @@
-//! A running query ends when the user wants the command to end.
+//! Cancels a running query when the user asks the command to end.
 
 use super::{Server, tls};
 use crate::Result;
@@ -9,11 +9,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How often to look for a signal, and after one how often to cancel: what is cancelled may be between two queries.
+/// How often to check for a signal, and after one how often to cancel: the connection may be between two queries.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// While it lives, a signal cancels what its connection runs. That query fails with `query_canceled`;
-/// [`Interrupt::instead_of`] tells the reason.
+/// While this value exists, a signal cancels the running query of its connection. The query fails with
+/// `query_canceled`; [`Interrupt::instead_of`] gives the cause.
 #[derive(Debug)]
 pub struct CancelOnSignal {
     /// Dropped to end the thread.
@@ -22,7 +22,7 @@ pub struct CancelOnSignal {
 }
 
 impl Server {
-    /// Has a signal cancel what this connection to the server runs.
+    /// From now on a signal cancels the running query of this connection.
     pub fn cancel_on_signal(&self, client: &Client, interrupt: &Interrupt) -> Result<CancelOnSignal> {
         let tls = MakeRustlsConnect::new(tls::config(&self.resolved)?);
         let token = client.cancel_token();
@@ -31,7 +31,7 @@ impl Server {
         let thread = thread::spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK_INTERVAL) {
                 if interrupt.check().is_err() {
-                    // A server that cannot be reached any more has nothing to cancel.
+                    // If the server cannot be reached any more, there is nothing to cancel.
                     let _ = token.cancel_query(tls.clone());
                 }
             }

@@ -1,4 +1,4 @@
-//! A connection to the server by resolved parameters.
+//! Opening a connection to the server with resolved parameters.
 
 use super::conninfo::Parameters;
 use super::tls;
@@ -17,7 +17,7 @@ pub(super) fn connect(parameters: &Parameters) -> Result<Client> {
     let tls = MakeRustlsConnect::new(tls::config(parameters)?);
     let first = config.connect(tls);
     let outcome = match first {
-        // sslmode=allow: without TLS first, and with it where that is refused.
+        // sslmode=allow: first without TLS, and with TLS if that is refused.
         Err(_) if parameters.get("sslmode") == Some("allow") => {
             let mut config = config.clone();
             config.ssl_mode(SslMode::Require);
@@ -28,7 +28,7 @@ pub(super) fn connect(parameters: &Parameters) -> Result<Client> {
     outcome.map_err(|e| readable(&e, parameters))
 }
 
-/// What libpq would say: where, and what the server or the system answered.
+/// The message that libpq would give: the address, and the answer of the server or the system.
 pub(super) fn readable(error: &postgres::Error, parameters: &Parameters) -> Error {
     let place = place(parameters);
     let Some(answer) = error.as_db_error() else {
@@ -135,7 +135,7 @@ pub(super) fn config(parameters: &Parameters) -> Result<Config, String> {
             .map(|n| n.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0))
     };
     if let Some(time) = seconds("connect_timeout")? {
-        // libpq waits for two seconds at least.
+        // libpq waits at least two seconds.
         config.connect_timeout(Duration::from_secs(time.max(2)));
     }
     if let Some(time) = seconds("tcp_user_timeout")? {

@@ -1,4 +1,4 @@
-//! What the server tells about itself.
+//! Facts that the server reports about itself.
 
 use crate::{Error, Result};
 use postgres::Client;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
-/// Settings that are told beside every result.
+/// The settings that go with every result.
 const TOLD_SETTINGS: [&str; 14] = [
     "max_connections",
     "superuser_reserved_connections",
@@ -27,19 +27,19 @@ const TOLD_SETTINGS: [&str; 14] = [
 /// The server's version, state and settings.
 #[derive(Debug, Clone, Serialize)]
 pub struct Facts {
-    /// As it writes it, such as `15.18 (Debian 15.18-1)`.
+    /// As the server writes it, such as `15.18 (Debian 15.18-1)`.
     pub version: String,
     /// As a number, such as 150018.
     pub version_number: u32,
-    /// Whether it is a standby or recovers.
+    /// Whether it is a standby or in recovery.
     pub in_recovery: bool,
-    /// Whether our role is a superuser.
+    /// Whether the lab's role is a superuser.
     pub superuser: bool,
-    /// Whether our role may see what other sessions do.
+    /// Whether the lab's role may see the activity of other sessions.
     pub sees_all_activity: bool,
-    /// Connections that our role can open at most.
+    /// The largest number of connections that the lab's role can open.
     pub connections_max: u32,
-    /// Client connections that were there, ours included.
+    /// The client connections that were open, including the lab's.
     pub connections_used: u32,
     /// Settings, as `SHOW` writes them.
     pub settings: BTreeMap<String, String>,
@@ -86,14 +86,14 @@ impl Facts {
         self.version_number / 10_000
     }
 
-    /// Connections that are still free for us.
+    /// The number of connections that the lab can still open.
     pub fn connections_free(&self) -> u32 {
         self.connections_max.saturating_sub(self.connections_used)
     }
 }
 
-/// Whether the server has gone away: it closed the connection, or the system says so of the socket, whichever is seen
-/// first.
+/// Whether the server has gone away: it closed the connection, or the system reports an error of the socket, whichever
+/// is seen first.
 pub fn is_connection_lost(error: &postgres::Error) -> bool {
     let system = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
     error.is_closed()
@@ -108,7 +108,7 @@ pub fn is_connection_lost(error: &postgres::Error) -> bool {
         })
 }
 
-/// What the server answered to a query, with its hint.
+/// The server's answer to a query, with its hint.
 pub fn query_error(error: &postgres::Error) -> Error {
     let Some(answer) = error.as_db_error() else {
         let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);

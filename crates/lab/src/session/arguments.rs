@@ -1,4 +1,4 @@
-//! What every measurement takes on its command line.
+//! The command line arguments that all measurements share.
 
 use crate::server::ServerArguments;
 use clap::Args;

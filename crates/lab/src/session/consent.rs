@@ -1,4 +1,4 @@
-//! Asking before anything intrusive.
+//! Asking the user before a measurement changes anything.
 
 use super::Target;
 use crate::interrupt::Interrupt;
@@ -7,16 +7,16 @@ use crate::{Error, Result};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// What a measurement will do to the server.
+/// The plan of a measurement: what it will do to the server.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// One thing each, such as `open up to 64 connections`.
+    /// One action each, such as `open up to 64 connections`.
     pub actions: Vec<String>,
-    /// How long it should take.
+    /// The time that it should take.
     pub time: Duration,
 }
 
-/// Tells the plan and waits for a yes.
+/// Shows the plan and waits for a yes.
 pub(super) fn ask(command: &str, plan: &Plan, target: &Target, yes: bool, interrupt: &Interrupt) -> Result<()> {
     if yes {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The lab's own database: created, and dropped however the measurement ends.
+//! The lab's own database: it is created, and dropped however the measurement ends.
 
 use crate::server::{Server, query_error};
 use crate::{Error, Result};
@@ -7,17 +7,17 @@ use postgres::error::SqlState;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The comment by which the lab knows its own.
+/// The comment that marks a database as the lab's own.
 const MARK: &str = "made by pgweir lab, which drops it when it ends";
 
-/// How long to wait for a server that does not answer when the database is to be dropped, and how often to ask.
+/// How long to try to drop the database while the server does not answer, and how often.
 const SERVER_BACK_MAX: Duration = Duration::from_secs(5);
 const ASK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A database that is dropped with this.
+/// A database that is dropped together with this value.
 #[derive(Debug)]
 pub struct LabDatabase {
-    /// The server, in a database that was there before.
+    /// The server, connected to a database that existed before.
     server: Server,
     name: String,
     /// The server's major version.
@@ -25,7 +25,7 @@ pub struct LabDatabase {
 }
 
 impl LabDatabase {
-    /// Creates it. One that a killed run of the lab has left is taken down first; any other is left alone.
+    /// Creates it. A database that a killed run of the lab has left is dropped first; any other is not touched.
     pub fn create(server: &Server, name: &str, major: u32) -> Result<Self> {
         if server.get("dbname") == Some(name) {
             return Err(Error::new(format!(
@@ -51,7 +51,7 @@ impl LabDatabase {
             }
             drop_database(&mut client, name, major)?;
         }
-        // The guard stands before the deed: a signal may come in between.
+        // The guard exists before the database, because a signal may come in between.
         let database = LabDatabase {
             server: server.clone(),
             name: name.to_owned(),
@@ -78,7 +78,7 @@ impl LabDatabase {
         Ok(database)
     }
 
-    /// From now on its server is reached in another way.
+    /// From now on the server is reached at this address.
     pub(super) fn reach_by(&mut self, changes: &[(&str, &str)]) -> Result<()> {
         self.server = self.server.with(changes)?;
         Ok(())
@@ -123,12 +123,12 @@ fn drop_database(client: &mut Client, name: &str, major: u32) -> Result<()> {
     if major >= 13 {
         let forced = client.batch_execute(&format!("drop database if exists {name_quoted} with (force)"));
         match forced {
-            // With an autovacuum worker in it, which belongs to nobody, only a superuser may say "force".
+            // If an autovacuum worker is connected, which belongs to no user, only a superuser may use "force".
             Err(e) if e.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {}
             outcome => return outcome.map_err(|e| query_error(&e)),
         }
     }
-    // Without "force" PostgreSQL sends autovacuum away itself, and waits five seconds for everybody else.
+    // Without "force", PostgreSQL ends autovacuum workers itself, and waits five seconds for other sessions.
     let ended = client.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and usename = current_user",
         &[&name],

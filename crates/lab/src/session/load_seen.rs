@@ -1,4 +1,4 @@
-//! Whether others use the server: a short look at its activity.
+//! Whether other sessions use the server: a short look at its activity.
 
 use crate::interrupt::Interrupt;
 use crate::server::{Facts, query_error};
@@ -6,17 +6,17 @@ use crate::{Error, Result};
 use postgres::Client;
 use std::time::{Duration, Instant};
 
-/// Looks, and the time between them.
+/// The number of looks, and the time between two.
 const LOOKS: usize = 6;
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// In how many looks somebody may be active: one query of a monitoring system is no load.
+/// In how many looks other sessions may be active: one query of a monitoring system is no load.
 const ACTIVE_LOOKS_MAX: usize = 1;
 
-/// Transactions per second of others that count as none, where their activity cannot be seen.
+/// Up to this many transactions per second of other sessions count as no load, if their activity cannot be seen.
 const TPS_MAX: f64 = 20.0;
 
-/// Fails where others are at work.
+/// Fails if other sessions are at work.
 pub(super) fn refuse_foreign_load(client: &mut Client, facts: &Facts, interrupt: &Interrupt) -> Result<()> {
     let started = Instant::now();
     let (mut active_looks, mut active_max, mut hidden_max) = (0, 0, 0);
@@ -46,7 +46,7 @@ pub(super) fn refuse_foreign_load(client: &mut Client, facts: &Facts, interrupt:
     if !facts.sees_all_activity && hidden_max > 0 {
         #[expect(clippy::cast_precision_loss, reason = "a count of a second")]
         let tps = (transactions(client)? - before) as f64 / started.elapsed().as_secs_f64();
-        // Statistics arrive with a delay of up to a second; each of our looks is a transaction, too.
+        // Statistics arrive up to a second late. Each look is a transaction too.
         if tps > TPS_MAX {
             return Err(busy(&format!("others made {tps:.0} transactions per second")));
         }

@@ -1,4 +1,4 @@
-//! What every measurement has in common: the server, the consent, a database of its own, the results.
+//! The parts that all measurements share: server, consent, the lab's own database, results.
 
 mod arguments;
 mod consent;
@@ -20,15 +20,15 @@ use crate::server::query_error;
 use crate::{Error, Result};
 use std::time::Duration;
 
-/// Time for filling that is told beforehand, seconds per unit of scale.
+/// The time for filling the tables that the plan announces, seconds per unit of scale.
 const FILL_SECONDS_PER_SCALE: f64 = 0.35;
 
-/// A measurement under way. Dropped, it takes with it what the lab has made; the results stay only if
+/// A measurement under way. When it is dropped, everything that the lab has made is removed; the results stay only if
 /// [`Results::finish`] was called.
 pub struct Session {
-    /// What the user sees.
+    /// The progress that the user sees.
     pub progress: Progress,
-    /// Whether the user wants to end it.
+    /// Whether the user has asked to end it.
     pub interrupt: Interrupt,
     /// The load generator.
     pub pgbench: Pgbench,
@@ -36,13 +36,13 @@ pub struct Session {
     pub results: Results,
     /// The server and the lab's database in it.
     pub target: Target,
-    /// Where we run.
+    /// The machine that the lab runs on.
     pub machine: Machine,
 }
 
 impl Session {
-    /// Finds what is needed, asks for consent, and makes the database. `command` names the measurement, such as
-    /// `connections`; `throwaway_settings` are for PostgreSQL where it is a throwaway one.
+    /// Finds the programs, asks for consent, and makes the database. `command` names the measurement, such as
+    /// `connections`. `throwaway_settings` are for a throwaway PostgreSQL.
     pub fn open(
         command: &str,
         common: &CommonArguments,
@@ -51,8 +51,8 @@ impl Session {
     ) -> Result<Self> {
         let pgbench = Pgbench::find(common.bin_dir.as_deref())?;
         let mut target = Target::open(common, throwaway_settings)?;
-        // Not before: nothing looks for signals while a connection is opened, so they end the process then. A throwaway
-        // server's keeper cleans up all the same.
+        // Not earlier: while a connection is opened nothing checks for signals, so they end the process. The keeper of
+        // a throwaway server cleans up even then.
         let interrupt = Interrupt::install()?;
         let plan = plan(&target)?;
         if !target.is_throwaway() {
@@ -72,7 +72,7 @@ impl Session {
         })
     }
 
-    /// Makes the tables of the load: pgbench's own, and those of the user's scripts.
+    /// Makes the tables of the load: pgbench's, and those of the user's scripts.
     pub fn fill(&mut self, workload: &WorkloadArguments) -> Result<()> {
         let planned = fill_time(workload.scale);
         self.progress
@@ -100,7 +100,7 @@ impl Session {
     }
 }
 
-/// What filling should take.
+/// The time that filling the tables should take.
 pub fn fill_time(scale: u32) -> Duration {
     Duration::from_secs_f64(1.0 + f64::from(scale) * FILL_SECONDS_PER_SCALE)
 }

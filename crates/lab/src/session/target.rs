@@ -9,15 +9,15 @@ use crate::throwaway::{Cluster, Options, SERVER_PORT};
 use crate::{Error, Result};
 use postgres::Client;
 
-/// The server, and what the lab has made in it.
+/// The server, and everything that the lab has made in it.
 pub struct Target {
-    /// The lab's database, dropped with this. Stands before the cluster, which ends after it.
+    /// The lab's database, dropped with this value. The field comes before the cluster, which must end after it.
     database: Option<LabDatabase>,
-    /// The server, in the lab's database once that is made.
+    /// The server; once the lab's database is made, connected to that.
     pub server: Server,
-    /// What it told about itself at the beginning.
+    /// The facts that it reported at the beginning.
     pub facts: Facts,
-    /// Its cluster, where it is a throwaway one.
+    /// Its cluster, if it is a throwaway server.
     pub cluster: Option<Cluster>,
 }
 
@@ -50,7 +50,7 @@ impl Target {
         self.cluster.is_some()
     }
 
-    /// Fails where it must not be measured.
+    /// Fails if the server must not be measured.
     pub(super) fn refuse_if_unfit(&self, force: bool, interrupt: &Interrupt) -> Result<()> {
         if self.facts.in_recovery {
             return Err(Error::new("the server is in recovery, so nothing can be created in it")
@@ -62,7 +62,7 @@ impl Target {
         load_seen::refuse_foreign_load(&mut self.server.connect()?, &self.facts, interrupt)
     }
 
-    /// Makes the lab's database, and from now on looks at that.
+    /// Makes the lab's database, and connects to it from now on.
     pub(super) fn make_database(&mut self, common: &CommonArguments) -> Result<()> {
         let inside = self.server.in_database(&common.database);
         if common.existing {
@@ -74,7 +74,7 @@ impl Target {
         Ok(())
     }
 
-    /// Drops the lab's database now, and tells if that failed.
+    /// Drops the lab's database now, and reports a failure.
     pub fn close(mut self) -> Result<()> {
         self.database.take().map_or(Ok(()), LabDatabase::drop_now)
     }
@@ -84,7 +84,7 @@ impl Target {
         self.server.connect()
     }
 
-    /// From now on the server is reached in another way, after its settings have changed.
+    /// From now on the server is reached at this address, because its settings have changed.
     pub fn reach_by(&mut self, changes: &[(&str, &str)]) -> Result<()> {
         self.server = self.server.with(changes)?;
         match &mut self.database {
@@ -93,7 +93,7 @@ impl Target {
         }
     }
 
-    /// Stops the throwaway PostgreSQL and starts it with these settings in place of all that it had.
+    /// Stops the throwaway PostgreSQL and starts it with these settings in place of the previous ones.
     pub fn restart(&mut self, settings: &[String]) -> Result<()> {
         match &mut self.cluster {
             Some(cluster) => cluster.restart(settings),
@@ -102,7 +102,7 @@ impl Target {
     }
 }
 
-/// How to reach a throwaway cluster.
+/// The address of a throwaway cluster.
 fn server_of(cluster: &Cluster) -> Result<Server> {
     let mut parameters = Parameters::default();
     let folder = cluster.folder().to_string_lossy();

@@ -31,7 +31,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// The one in `bin_dir`, or else in PATH, or else the newest in the package folders.
+    /// The installation in `bin_dir`, otherwise in PATH, otherwise the newest in the package folders.
     pub fn find(bin_dir: Option<&Path>) -> Result<Self, String> {
         let found = match bin_dir {
             Some(folder) if holds_programs(folder) => folder.to_owned(),
@@ -68,7 +68,7 @@ fn in_path() -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .filter(|f| f.is_absolute())
         .find_map(|folder| {
-            // A link to one program is as good as its folder.
+            // A link to one program is enough to find the folder.
             let initdb = fs::canonicalize(folder.join(PROGRAMS[0])).ok()?;
             let folder = initdb.parent()?.to_owned();
             holds_programs(&folder).then_some(folder)
@@ -82,7 +82,7 @@ fn holds_programs(folder: &Path) -> bool {
     })
 }
 
-/// The folders that a pattern with at most one `*` stands for, newest version first.
+/// The folders that match a pattern with at most one `*`, newest version first.
 pub(crate) fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else {
         return vec![PathBuf::from(pattern)];

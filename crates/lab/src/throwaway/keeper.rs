@@ -1,7 +1,7 @@
-//! The process that holds the throwaway PostgreSQL, and cleans up however its parent ends.
+//! The process that owns the throwaway PostgreSQL, and removes it however its parent ends.
 //!
-//! It says `ready` on standard output once PostgreSQL runs, or what went wrong. On standard input it takes lines
-//! `restart` with settings after it, tabs between them, and says `ready` again; when that input ends, it ends.
+//! It writes `ready` to standard output when PostgreSQL runs, or an error. On standard input it reads lines of
+//! `restart` and settings, separated by tabs, and writes `ready` again. When its standard input ends, it ends.
 
 use super::launch::launched;
 use super::{SERVER_PORT, path_text};
@@ -19,22 +19,22 @@ use std::time::{Duration, Instant};
 /// The cluster, in the temporary folder.
 pub const DATA_FOLDER: &str = "data";
 
-/// What the keeper says when PostgreSQL runs.
+/// The line that the keeper writes when PostgreSQL runs.
 pub(super) const READY: &str = "ready";
 
-/// Time for PostgreSQL to accept connections.
+/// The time that PostgreSQL has to accept connections.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Time for PostgreSQL to end after SIGINT, and then again after SIGQUIT.
+/// The time that PostgreSQL has to end after SIGINT, and then again after SIGQUIT.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// How often to look whether PostgreSQL has come up, or has ended.
+/// How often to check whether PostgreSQL runs, or has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How much of a failed program's output is shown, lines.
+/// The most lines of a failed program's output that are shown.
 const SHOWN_LINES_MAX: usize = 10;
 
-/// The order to stop PostgreSQL and start it with the settings that follow, tabs between them.
+/// The command to stop PostgreSQL and start it with the settings that follow, separated by tabs.
 pub(super) const RESTART: &str = "restart";
 
 /// Arguments of the keeper.
@@ -61,9 +61,9 @@ pub struct KeeperArguments {
     pub keep: bool,
 }
 
-/// Makes and runs the cluster until standard input ends; removes it.
+/// Makes and runs the cluster until standard input ends, and removes it.
 pub fn keep(arguments: &KeeperArguments) -> ExitCode {
-    // Ctrl-C is for our parent; we end when it has ended.
+    // Ctrl-C is meant for the parent. The keeper ends when the parent has ended.
     let _ = rustix::process::setsid();
     let parent = watch_parent();
     let outcome = run(arguments, &parent);
@@ -79,7 +79,7 @@ pub fn keep(arguments: &KeeperArguments) -> ExitCode {
     }
 }
 
-/// Lines of standard input; the other end disconnects when that ends.
+/// The lines of standard input. The channel disconnects when standard input ends.
 fn watch_parent() -> Receiver<String> {
     let (orders, parent) = channel();
     thread::spawn(move || {
@@ -159,7 +159,7 @@ impl Server {
         child.map(Server).map_err(|e| format!("postgres: {e}"))
     }
 
-    /// Waits until PostgreSQL says in its pid file that it is ready; false where our parent has ended meanwhile.
+    /// Waits until PostgreSQL's pid file says that it is ready. False if the parent has ended in the meantime.
     fn wait_until_ready(&mut self, arguments: &KeeperArguments, parent: &Receiver<String>) -> Result<bool, String> {
         let started = Instant::now();
         let pid_file = arguments.folder.join(DATA_FOLDER).join("postmaster.pid");
@@ -181,7 +181,7 @@ impl Server {
         ))
     }
 
-    /// Fails where PostgreSQL has ended.
+    /// Fails if PostgreSQL has ended.
     fn check(&mut self, arguments: &KeeperArguments) -> Result<(), String> {
         match self.0.try_wait() {
             Ok(Some(status)) => Err(format!(
@@ -224,12 +224,12 @@ impl Drop for Server {
     }
 }
 
-/// One of PostgreSQL's programs, to be run as the unprivileged user and to end with us.
+/// One of PostgreSQL's programs, run as the unprivileged user. It ends together with this process.
 fn program(arguments: &KeeperArguments, name: &str) -> Result<Command, String> {
     let path = arguments.bin_dir.join(name);
     let mut command = launched(&arguments.user, path.as_os_str()).map_err(|e| e.to_string())?;
     command.current_dir(&arguments.folder);
-    // Settings of the user's environment are not for this cluster.
+    // Settings of the user's environment must not affect this cluster.
     for variable in ["PGDATA", "PGPORT", "PGHOST", "PGOPTIONS"] {
         command.env_remove(OsStr::new(variable));
     }

@@ -24,8 +24,8 @@ pub struct LaunchArguments {
     pub program: Vec<String>,
 }
 
-/// A command that runs `program` by this very program's launcher: as `user` (empty: as we are), and ended by SIGINT when
-/// the thread that spawns it ends (prctl(2), `PR_SET_PDEATHSIG`), so spawn it from a thread that lasts.
+/// A command that runs `program` through this program's launcher, as `user` (empty: the present user). SIGINT ends it
+/// when the thread that spawns it ends (prctl(2), `PR_SET_PDEATHSIG`), so spawn it from a thread that lasts.
 pub fn launched(user: &str, program: &OsStr) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("throwaway-launch").arg("--user").arg(user);
@@ -34,11 +34,11 @@ pub fn launched(user: &str, program: &OsStr) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Becomes the unprivileged user, arranges to get SIGINT (PostgreSQL's fast shutdown) when the parent ends, and
-/// becomes the program.
+/// Changes to the unprivileged user, asks for SIGINT (PostgreSQL's fast shutdown) when the parent ends, and executes
+/// the program.
 pub fn launch(arguments: &LaunchArguments) -> ExitCode {
     let why = match prepare(arguments) {
-        // Where it succeeds, exec does not return.
+        // If exec succeeds, it does not return.
         Ok(()) => Command::new(&arguments.program[0])
             .args(&arguments.program[1..])
             .exec()
@@ -53,9 +53,9 @@ fn prepare(arguments: &LaunchArguments) -> Result<(), String> {
     if !arguments.user.is_empty() {
         change_user(&arguments.user).map_err(|e| e.to_string())?;
     }
-    // Changing the user forgets the signal, so this comes after it (prctl(2), PR_SET_PDEATHSIG).
+    // Changing the user resets the signal, so it is set afterwards (prctl(2), PR_SET_PDEATHSIG).
     set_parent_process_death_signal(Some(Signal::INT)).map_err(|e| e.to_string())?;
-    // The parent may have ended before that.
+    // The parent may already have ended.
     match getppid() {
         Some(parent) if parent.as_raw_nonzero().get().cast_unsigned() == arguments.parent => Ok(()),
         _ => Err("the parent process has ended".to_owned()),

@@ -1,6 +1,6 @@
-//! A throwaway PostgreSQL: a cluster in a temporary folder, gone when the command that asked for it ends.
+//! A throwaway PostgreSQL: a cluster in a temporary folder, removed when the command that asked for it ends.
 //!
-//! Three processes, so that nothing is left behind however any of them ends:
+//! There are three processes, so that nothing is left behind however one of them ends:
 //!
 //! ```text
 //! pgweir try, pgweir lab      asks for the cluster
@@ -23,30 +23,31 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Port in the name of the throwaway PostgreSQL's socket; it listens on TCP only where its settings say so.
+/// The port in the name of the throwaway PostgreSQL's socket. It listens on TCP only if its settings say so.
 pub const SERVER_PORT: u16 = 5432;
 
-/// Settings of a cluster whose durability is of no use to anybody.
+/// Settings of a cluster that need not be durable.
 pub const NOT_DURABLE: [&str; 3] = ["fsync=off", "synchronous_commit=off", "full_page_writes=off"];
 
-/// The system users to run PostgreSQL as when we are root.
+/// The system users that PostgreSQL may run as when this process is root.
 const UNPRIVILEGED_USERS: [&str; 2] = ["postgres", "nobody"];
 
 /// The longest path of a Unix-domain socket, bytes, with its closing zero (`sun_path`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// What kind of cluster is wanted.
+/// The options of a throwaway cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Folder of PostgreSQL's programs; found where it is not given.
+    /// Folder of PostgreSQL's programs; by default it is searched for.
     pub bin_dir: Option<PathBuf>,
-    /// Settings, NAME=VALUE. Authentication is trust; it listens on a Unix-domain socket, and on TCP as these say.
+    /// Settings, NAME=VALUE. Authentication is trust. The cluster listens on a Unix-domain socket, and on TCP if these
+    /// settings say so.
     pub settings: Vec<String>,
-    /// Leave the folder behind.
+    /// Keep the folder.
     pub keep: bool,
 }
 
-/// A running throwaway PostgreSQL, seen from who asked for it. Dropping it stops and removes it.
+/// A running throwaway PostgreSQL, as its user sees it. Dropping it stops and removes it.
 #[derive(Debug)]
 pub struct Cluster {
     installation: Installation,
@@ -57,7 +58,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Begins to make one; it can be used after [`Cluster::wait_until_ready`].
+    /// Starts to make a cluster. It can be used after [`Cluster::wait_until_ready`].
     pub fn begin(options: &Options) -> Result<Self> {
         let installation = Installation::find(options.bin_dir.as_deref())?;
         let user = unprivileged_user()?;
@@ -78,7 +79,7 @@ impl Cluster {
         })
     }
 
-    /// Makes one and waits until it runs.
+    /// Makes a cluster and waits until it runs.
     pub fn start(options: &Options) -> Result<Self> {
         let mut cluster = Cluster::begin(options)?;
         cluster.wait_until_ready()?;
@@ -100,7 +101,7 @@ impl Cluster {
         Err(Error::new(format!("could not start PostgreSQL: {}", said.trim_end())))
     }
 
-    /// Stops PostgreSQL and starts it with these settings in place of all that it had.
+    /// Stops PostgreSQL and starts it with these settings in place of the previous ones.
     pub fn restart(&mut self, settings: &[String]) -> Result<()> {
         let order = [&[keeper::RESTART.to_owned()], settings].concat().join("\t");
         if let Some(input) = &mut self.keeper.stdin {
@@ -111,27 +112,28 @@ impl Cluster {
         self.wait_until_ready()
     }
 
-    /// What the keeper says from now on, for a thread that waits for PostgreSQL's end. No restart after that.
+    /// The further output of the keeper, for a thread that waits for PostgreSQL's end. After this call, no restart is
+    /// possible.
     pub fn take_output(&mut self) -> Option<impl Read + Send + 'static> {
         self.said.take()
     }
 
-    /// The PostgreSQL that it was made from.
+    /// The installation that it was made with.
     pub fn installation(&self) -> &Installation {
         &self.installation
     }
 
-    /// The temporary folder: the socket is in it, and the cluster in its [`DATA_FOLDER`].
+    /// The temporary folder. It contains the socket, and the cluster in its [`DATA_FOLDER`].
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Who it runs as, where that is not who we are; a pooler beside it does, too.
+    /// The user that it runs as, if that is not the present one. A pooler beside it runs as the same user.
     pub fn user(&self) -> Option<&User> {
         self.user.as_ref()
     }
 
-    /// Has everything stopped and removed, and waits for that.
+    /// Stops and removes everything, and waits for that.
     pub fn stop(&mut self) {
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
@@ -144,7 +146,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Who PostgreSQL and the pooler, which refuse root, run as; `None`: as we are.
+/// The user for PostgreSQL and the pooler, which refuse to run as root; `None` for the present user.
 pub fn unprivileged_user() -> Result<Option<User>> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(None);
@@ -159,7 +161,7 @@ pub fn unprivileged_user() -> Result<Option<User>> {
     })
 }
 
-/// Makes `user`, where it is one, the owner of a file or folder.
+/// Makes `user`, if there is one, the owner of a file or folder.
 pub fn give_to(user: Option<&User>, path: &Path) -> io::Result<()> {
     match user {
         Some(user) => std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
@@ -186,7 +188,7 @@ fn start_keeper(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
 }
 
-/// A folder for one user alone, short enough for a socket in it.
+/// A folder that only one user may read. Its path is short enough for a socket in it.
 fn make_folder(user: Option<&User>) -> io::Result<PathBuf> {
     let make = |parent: &Path| tempfile::Builder::new().prefix("pgweir-throwaway-").tempdir_in(parent);
     let mut folder = make(&std::env::temp_dir())?;
