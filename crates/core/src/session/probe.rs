@@ -624,8 +624,8 @@ impl Pooler {
         // No role is the same as none set, unless the server has logged in with one, or the client has given up its own.
         let had_none = client.shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
         let gave_up_role = client.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
-        let starts_with_role = server.base.get(ROLE).is_some() && !self.is_weak(Weakness::ForgetsDefaultRole);
-        let tells_none = starts_with_role || gave_up_role;
+        let starts_with_role = server.base.get(ROLE).is_some();
+        let tells_none = (starts_with_role || gave_up_role) && !self.is_weak(Weakness::ForgetsDefaultRole);
         let is_made = |name: &str| {
             let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
                 let says = |v: &str| tells_none || (name, v) != (ROLE, NO_ROLE);
@@ -711,6 +711,7 @@ impl Pooler {
                 .link
                 .and_then(|s| self.servers.get(s.0))
                 .is_some_and(|s| s.probe.is_some());
+        let in_doubt = in_doubt && !self.is_weak(Weakness::TrustsUnanswered);
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
         let suspected = client.suspicion.iter().flat_map(|s| s.pins_for_good());
         let least = suspected.map(PinReason::cleanup).fold(least, Cleanup::max);

@@ -16,7 +16,7 @@ use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
-use crate::session::session_state::{Change, Shape, difference_on};
+use crate::session::session_state::{Change, Shape, difference_on, unhurried};
 use crate::upstream::reply_queue::{Entry, Expect, Ready};
 use pgweir_wire::{TransactionStatus, Writer, backend};
 use std::sync::Arc;
@@ -124,6 +124,11 @@ impl Pooler {
         };
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
+        let mut set = set;
+        if !self.is_weak(Weakness::HurriesRestorations) {
+            let server = self.servers.get(server_id.0).expect("a linked server lives");
+            set = unhurried(&server.shape, &target, set);
+        }
         self.between(now, id, server_id).confirm_first(&set, target);
         if self.is_weak(Weakness::SharesUnconfirmed) {
             self.client_mut(id).waiting = Waiting::No;
