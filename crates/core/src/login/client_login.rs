@@ -607,6 +607,13 @@ impl Pooler {
         }
         match refused {
             None => self.welcome_late(now, id),
+            // Nothing was judged: a limit that the server's user has by default has ended the wait for a lock.
+            Some((sqlstate, _)) if TIME_LIMITS.contains(&&*sqlstate) => {
+                if let Some(login) = self.login_mut(id) {
+                    login.stage = Some(Stage::Welcome(unknown));
+                }
+                self.acquire(now, id);
+            }
             Some((sqlstate, message)) => {
                 let row = Trouble::BadStartupParameter.row();
                 let sqlstate = if sqlstate.len() == 5 { &*sqlstate } else { row.sqlstate };
@@ -706,6 +713,9 @@ impl Pooler {
         });
     }
 }
+
+/// SQLSTATEs of statements that lock_timeout, statement_timeout or a cancel has ended.
+const TIME_LIMITS: [&str; 2] = ["55P03", "57014"];
 
 /// What a role or a session authorization changes beside itself.
 const BROUGHT_BY_ROLE: [&str; 2] = ["is_superuser", "session_authorization"];
