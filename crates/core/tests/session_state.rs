@@ -516,6 +516,26 @@ fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
     );
 }
 
+/// Guards against a login that is refused because its server's user has a time limit by default, and somebody holds a lock.
+#[test]
+fn a_time_limit_does_not_judge_startup_settings() {
+    let mut rig = full("");
+    let other = rig.client();
+    let server = does(&mut rig, other, "select 1");
+    answers_all(&mut rig, server, NOTHING);
+    let client = client_begins_with_work_mem(&mut rig);
+    assert!(rig.told(server).contains(&"Bind  pgweir_1".to_string()));
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.error(&error("55P03", "canceling statement due to lock timeout"));
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(rig.told(client), [""; 0], "it goes on waiting");
+    answers_all(&mut rig, server, NOTHING);
+    assert!(rig.told(client).ends_with(&["ReadyForQuery I".into()]));
+}
+
 fn client_begins_with_work_mem(rig: &mut Rig) -> ClientId {
     rig.client_begins(&[("user", "u"), ("database", "db"), ("work_mem", "8MB")])
 }

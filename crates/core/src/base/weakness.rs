@@ -20,6 +20,10 @@ pub enum Weakness {
     ForgetsFailedProbe,
     /// RESET ROLE is believed to take no role, as if no server began with one.
     ForgetsDefaultRole,
+    /// A client that leaves before a question about its session is answered leaves its server as it is.
+    TrustsUnanswered,
+    /// Settings are made under the time limits of the session.
+    HurriesRestorations,
 }
 
 /// What the pooler does with a server in its own name, for the simulation to disturb.
@@ -34,7 +38,7 @@ pub enum OwnWork {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 7] = [
+    pub const ALL: [Weakness; 9] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -42,5 +46,7 @@ impl Weakness {
         Weakness::ForgetsFailedProbe,
         Weakness::ClosesCancelEarly,
         Weakness::ForgetsDefaultRole,
+        Weakness::TrustsUnanswered,
+        Weakness::HurriesRestorations,
     ];
 }

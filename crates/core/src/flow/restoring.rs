@@ -9,7 +9,7 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::state::restoration::Restoration;
-use crate::state::shape::difference_on;
+use crate::state::shape::{difference_on, unhurried};
 use pgweir_wire::TransactionStatus;
 
 /// Servers that a client's settings are tried on before the client is told that they cannot be restored. One may refuse for
@@ -40,6 +40,10 @@ impl Pooler {
         };
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
+        let mut set = set;
+        if !self.is_weak(Weakness::HurriesRestorations) {
+            set = unhurried(&self.server_mut(server_id).shape, &target, set);
+        }
         self.between(now, id, server_id).confirm_first(&set, target);
         if self.is_weak(Weakness::SharesUnconfirmed) {
             self.client_mut(id).waiting = Waiting::No;

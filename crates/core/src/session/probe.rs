@@ -529,9 +529,8 @@ impl Exchange<'_> {
         // No role is the same as none set, unless the server has logged in with one, or the client has given up its own.
         let had_none = self.client.shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
         let gave_up_role = self.client.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
-        let starts_with_role =
-            self.server.base.get(ROLE).is_some() && !self.shared.is_weak(Weakness::ForgetsDefaultRole);
-        let tells_none = starts_with_role || gave_up_role;
+        let starts_with_role = self.server.base.get(ROLE).is_some();
+        let tells_none = (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole);
         let is_made = |name: &str| {
             let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
                 let says = |v: &str| tells_none || (name, v) != (ROLE, NO_ROLE);
@@ -606,6 +605,7 @@ impl Exchange<'_> {
     /// What must be done to the server, whose client leaves, before anyone else gets it.
     pub(crate) fn cleanup_after(&self) -> Cleanup {
         let in_doubt = self.client.suspicion.is_some() || self.server.probe.is_some();
+        let in_doubt = in_doubt && !self.shared.is_weak(Weakness::TrustsUnanswered);
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
         let suspected = self.client.suspicion.iter().flat_map(|s| s.pins_for_good());
         let least = suspected.map(PinReason::cleanup).fold(least, Cleanup::max);

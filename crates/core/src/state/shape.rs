@@ -71,6 +71,9 @@ const CHANGE_PARSING: [&str; 11] = [
     "xmloption",
 ];
 
+/// Time limits that could end a statement of the pooler's own while it waits for a lock on a catalog.
+const LIMITS: [&str; 3] = ["statement_timeout", "transaction_timeout", "lock_timeout"];
+
 /// Settings that say who acts, innermost first. `pg_settings` shows neither.
 const WHO: [&str; 2] = ["role", "session_authorization"];
 
@@ -156,8 +159,11 @@ impl Shape {
 
     /// Whether statements of the pooler's own could meet a time limit of the client's.
     pub(crate) fn is_hurried(&self) -> bool {
-        let limits = ["statement_timeout", "transaction_timeout", "lock_timeout"];
-        limits.iter().any(|n| self.get(n).is_some_and(|s| &*s.value != "0"))
+        LIMITS.iter().any(|name| self.is_limited_by(name))
+    }
+
+    fn is_limited_by(&self, limit: &str) -> bool {
+        self.get(limit).is_some_and(|s| &*s.value != "0")
     }
 
     /// Role and session authorization, where they are not those of the user who logged in.
@@ -380,6 +386,29 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
     all
 }
 
+/// The same settings, with the time limits lifted in front of them and made behind them: a limit is for the client's
+/// statements, which do not wait for what a restoration reads.
+pub(crate) fn unhurried(server: &Shape, client: &Shape, set: Vec<Change>) -> Vec<Change> {
+    let is_limit = |name: &str| LIMITS.iter().any(|limit| limit.eq_ignore_ascii_case(name));
+    let is_hurried = server.is_hurried() || client.is_hurried();
+    if !is_hurried || set.iter().all(|(name, _)| is_limit(name)) {
+        return set;
+    }
+    let lifted = LIMITS.iter().filter(|limit| server.is_limited_by(limit));
+    let mut all: Vec<Change> = lifted.map(|limit| ((*limit).into(), Some("0".into()))).collect();
+    let (limits, others): (Vec<Change>, Vec<Change>) = set.into_iter().partition(|(name, _)| is_limit(name));
+    all.extend(others);
+    for limit in LIMITS {
+        match limits.iter().find(|(name, _)| name.eq_ignore_ascii_case(limit)) {
+            Some(change) => all.push(change.clone()),
+            // It is the same for both.
+            None if server.is_limited_by(limit) => all.push((limit.into(), client.get(limit).map(|s| s.value.clone()))),
+            None => {}
+        }
+    }
+    all
+}
+
 /// The way from one shape to another of the same user.
 pub(crate) fn difference(server: &Shape, client: &Shape) -> Vec<Change> {
     difference_on(server, client, &server.home())
@@ -524,6 +553,29 @@ mod tests {
         assert_eq!(
             names,
             [("role", None), ("session_authorization", None), ("log_statement", None)]
+        );
+    }
+
+    /// Guards against restorations that fail by their own client's time limit, while somebody holds a lock.
+    #[test]
+    fn no_time_limit_holds_while_settings_are_made() {
+        let (mut table, base) = table_and_base();
+        let limit = |value| ("lock_timeout", Some(value), false);
+        let server = table.change(&base, [limit("1s"), ("statement_timeout", Some("2s"), false)]);
+        let client = table.change(&base, [limit("1s"), ("role", Some("bob"), false)]);
+        let way = |from: &Shape, to: &Shape| unhurried(from, to, difference_on(from, to, "app"));
+        let shown = |set: &[Change]| {
+            let one = |(name, value): &Change| format!("{name}={}", value.as_deref().unwrap_or("default"));
+            set.iter().map(one).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            shown(&way(&server, &client)),
+            "statement_timeout=0 lock_timeout=0 role=bob statement_timeout=default lock_timeout=1s"
+        );
+        assert_eq!(shown(&way(&base, &client)), "role=bob lock_timeout=1s");
+        assert_eq!(
+            shown(&way(&server, &base)),
+            "lock_timeout=default statement_timeout=default"
         );
     }
 

@@ -7,6 +7,7 @@ use super::parser::{analyse, parse};
 use super::session::{Caller, Portal, PortalState, Session};
 use super::statement::{Prepared, Statement};
 use super::transaction::{Block, Shared};
+use super::views;
 use pgweir_wire::Reader;
 use std::rc::Rc;
 
@@ -43,15 +44,17 @@ impl Session {
                 oid => Some(Type::from_oid(oid).ok_or_else(|| ServerError::unmodelled(format!("type {oid}")))?),
             });
         }
-        let prepared = match statement {
+        let mut prepared = match statement {
             Some(statement) => analyse(statement, &declared, &self.catalog())?,
             None => Prepared {
                 statement: None,
                 params: declared.into_iter().map(|of| of.unwrap_or(Type::Text)).collect(),
                 columns: None,
                 from_sql: false,
+                is_of_pooler: false,
             },
         };
+        prepared.is_of_pooler = views::is_of_pooler(text);
         if name.is_empty() {
             self.unnamed = Some(Rc::new(prepared));
         } else if self.statements.contains_key(name) {

@@ -10,6 +10,7 @@
 //! transcripts; where they differ the model is wrong.
 
 pub mod audit;
+mod catalog_locks;
 mod copy;
 mod defaults;
 mod error;
@@ -30,6 +31,7 @@ pub mod statement;
 mod transaction;
 mod views;
 
+pub use catalog_locks::CatalogLocks;
 pub use defaults::RoleDefault;
 pub use error::ServerError;
 pub use objects::Ties;

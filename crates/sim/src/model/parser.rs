@@ -138,6 +138,7 @@ pub(super) fn analyse(
         params,
         columns,
         from_sql: false,
+        is_of_pooler: false,
     })
 }
 

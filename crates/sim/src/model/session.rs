@@ -1,6 +1,7 @@
 //! One server process.
 
 use super::audit::Ran;
+use super::catalog_locks::{CatalogLocks, Wait};
 use super::copy::CopyIn;
 use super::defaults::RoleDefault;
 use super::error::ServerError;
@@ -63,8 +64,11 @@ pub struct Session {
     pub(super) pace: Pace,
     /// It pauses in front of the first message of its input until then.
     pausing: Option<u64>,
+    /// Why the message fails when the pause is over.
+    pause_ends_with: Option<ServerError>,
     /// It has paused in front of it.
     has_paused: bool,
+    pub(super) catalog_locks: Option<CatalogLocks>,
     pub(super) out: Output,
     pub(super) phase: Phase,
     /// An extended message failed: everything up to Sync is passed over.
@@ -140,6 +144,7 @@ impl Portal {
             params: Vec::new(),
             columns: None,
             from_sql: false,
+            is_of_pooler: false,
         };
         Portal {
             prepared: prepared.unwrap_or_else(|| Rc::new(empty())),
@@ -168,7 +173,9 @@ impl Session {
             input: Vec::new(),
             pace: Pace::AtOnce,
             pausing: None,
+            pause_ends_with: None,
             has_paused: false,
+            catalog_locks: None,
             out: Output::default(),
             phase: Phase::Startup,
             skip_to_sync: false,
@@ -197,6 +204,14 @@ impl Session {
     /// The same, of a server with such defaults.
     pub fn with_defaults(self, defaults: Rc<[RoleDefault]>) -> Self {
         Session { defaults, ..self }
+    }
+
+    /// The same, where others lock catalogs now and then.
+    pub fn with_catalog_locks(self, locks: Option<CatalogLocks>) -> Self {
+        Session {
+            catalog_locks: locks,
+            ..self
+        }
     }
 
     /// Whom it serves: database and user, empty before login.
@@ -320,7 +335,12 @@ impl Session {
             self.out.flush();
         }
         if self.busy_until().is_some_and(|until| until <= now_us) {
-            self.has_paused |= self.pausing.take().is_some();
+            if self.pausing.take().is_some() {
+                match self.pause_ends_with.take() {
+                    Some(e) => self.fail_first_message(shared, e),
+                    None => self.has_paused = true,
+                }
+            }
             if let Phase::Sleeping(..) = self.phase
                 && let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready)
             {
@@ -341,7 +361,9 @@ impl Session {
             self.fail(shared, &e, extended);
             self.work(shared, now_us);
         } else if self.pausing.take().is_some() {
-            self.cancel_first_message(shared);
+            self.pause_ends_with = None;
+            let e = ServerError::error("57014", "canceling statement due to user request");
+            self.fail_first_message(shared, e);
             self.work(shared, now_us);
         }
     }
@@ -365,8 +387,8 @@ impl Session {
         self.pausing.is_some() && prepared.and_then(|p| p.statement.as_ref()).is_some_and(asks)
     }
 
-    /// The message in front of which it pauses is cancelled before anything has come of it.
-    fn cancel_first_message(&mut self, shared: &mut Shared) {
+    /// The message in front of which it pauses is ended before anything has come of it.
+    fn fail_first_message(&mut self, shared: &mut Shared, ended: ServerError) {
         let Ok(Some(header)) = Header::read(&self.input) else {
             return;
         };
@@ -377,8 +399,7 @@ impl Session {
         }
         self.input.drain(..header.message_bytes as usize);
         let extended = !matches!(header.tag, b'Q' | b'F');
-        let cancelled = ServerError::error("57014", "canceling statement due to user request");
-        let e = self.start_command().err().unwrap_or(cancelled);
+        let e = self.start_command().err().unwrap_or(ended);
         self.fail(shared, &e, extended);
     }
 
@@ -439,7 +460,7 @@ impl Session {
                         if rest.len() < bytes {
                             break;
                         }
-                        if self.pauses(header.tag, now_us) {
+                        if self.pauses(header.tag, &rest[..bytes], now_us) {
                             break;
                         }
                         at += bytes;
@@ -453,14 +474,20 @@ impl Session {
     }
 
     /// Whether it pauses now, in front of a message that has come in full.
-    fn pauses(&mut self, tag: u8, now_us: u64) -> bool {
+    fn pauses(&mut self, tag: u8, message: &[u8], now_us: u64) -> bool {
         if std::mem::take(&mut self.has_paused) || self.skip_to_sync || !matches!(self.phase, Phase::Ready) {
             return false;
         }
-        let tag = FrontendTag::from_byte(tag);
-        self.pausing = tag
-            .and_then(|tag| self.pace.pause_us(tag))
-            .map(|us| now_us.saturating_add(us));
+        let Some(tag) = FrontendTag::from_byte(tag) else {
+            return false;
+        };
+        let pause = match self.wait_for_lock(tag, message, now_us) {
+            Some(wait) => Some(wait),
+            None => self.pace.pause_us(tag).map(|us| Wait { us, ends_with: None }),
+        };
+        if let Some(Wait { us, ends_with }) = pause {
+            (self.pausing, self.pause_ends_with) = (Some(now_us.saturating_add(us)), ends_with);
+        }
         self.pausing.is_some()
     }
 

@@ -349,6 +349,11 @@ impl Settings {
             .unwrap_or_default())
     }
 
+    /// A time limit, milliseconds.
+    pub(super) fn milliseconds(&self, name: &str) -> Option<u64> {
+        units(&self.get(name).ok()?, &MILLISECONDS)
+    }
+
     /// The application's name.
     pub(super) fn application_name(&self) -> &str {
         &self.values.0.known[0].current

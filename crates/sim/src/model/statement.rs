@@ -250,6 +250,8 @@ pub(super) struct Prepared {
     pub(super) columns: Option<Vec<Column>>,
     /// Made by SQL-level PREPARE.
     pub(super) from_sql: bool,
+    /// Its text is one that only the pooler sends.
+    pub(super) is_of_pooler: bool,
 }
 
 impl Prepared {

@@ -62,6 +62,20 @@ pub(super) fn in_other_words(text: &str) -> &str {
     if is_catalog { NO_FUNCTIONS } else { text }
 }
 
+/// How the pooler makes settings.
+const SET_CONFIG: &str = "SELECT pg_catalog.set_config($1, $2, false)";
+
+/// What it cleans sessions with: clients write it in small letters.
+const DISCARD_ALL: &str = "DISCARD ALL";
+
+/// Whether only the pooler sends such a text, and it may read any catalog.
+pub(super) fn is_of_pooler(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| {
+        let reads = CATALOG.iter().any(|begin| text.starts_with(begin)) || question(text).is_some();
+        reads || text == SET_CONFIG || text == DISCARD_ALL
+    })
+}
+
 /// The statement of a text, if it is one of these.
 pub(super) fn question(text: &str) -> Option<Statement> {
     match text {

@@ -125,7 +125,9 @@ fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -
         b"57P05" => topology.pin_idle_timeout_ms > 0,
         // Several servers in a row have refused the settings.
         b"55000" => {
-            (topology.refusal_percent > 0 || topology.reserved_names && is_of_reserved_name(body))
+            (topology.refusal_percent > 0
+                || topology.has_unseen_limits()
+                || topology.reserved_names && is_of_reserved_name(body))
                 && fields.message == b"cannot restore the session's settings"
         }
         b"08006" if copy_in_doubt => true,

@@ -34,8 +34,8 @@ pub struct Author {
     reserved_names: bool,
     /// It runs no code, so that the servers it is on may go without.
     avoids_code: bool,
-    /// It begins by giving up the role that it may have by default.
-    gives_up_role: bool,
+    /// What it makes first, to be restored from then on.
+    begins_with: Option<String>,
     /// It has sent its first flight.
     has_begun: bool,
     /// There is a connect_query.
@@ -81,8 +81,8 @@ const UNREPORTED: [(&str, &[&str]); 6] = [
     ("work_mem", &["1MB", "100kB", "4MB"]),
     ("extra_float_digits", &["0", "3", "99"]),
     ("search_path", &["public", "a"]),
-    ("statement_timeout", &["60s", "0"]),
-    ("lock_timeout", &["5s", "0"]),
+    ("statement_timeout", &["6s", "0"]),
+    ("lock_timeout", &["200ms", "0"]),
     ("default_transaction_deferrable", &["on", "off"]),
 ];
 
@@ -99,7 +99,13 @@ impl Author {
     /// For session `session_number` of the whole run.
     pub fn new(random: Random, topology: &Topology, session_number: u64) -> Self {
         let defaults: Vec<&str> = topology.role_defaults.iter().map(|d| d.name).collect();
-        let may_give_up_role = topology.has_sessions() && defaults.contains(&ROLE);
+        let begins_with = match session_number % 3 {
+            0 if defaults.contains(&ROLE) => Some("set role none".into()),
+            1 if topology.lock_percent > 0 => Some(format!(
+                "set lock_timeout = '200ms'; set app.user = 'tok{session_number}x'"
+            )),
+            _ => None,
+        };
         Author {
             random,
             mode: topology.mode,
@@ -113,7 +119,7 @@ impl Author {
             large_rows_max: topology.large_rows_max,
             reserved_names: topology.reserved_names,
             avoids_code: topology.reserved_names && !session_number.is_multiple_of(3),
-            gives_up_role: may_give_up_role && session_number.is_multiple_of(3),
+            begins_with: begins_with.filter(|_| topology.has_sessions()),
             has_begun: false,
             connect_query: !topology.connect_settings.is_empty(),
             defaults,
@@ -690,9 +696,9 @@ impl Author {
     /// The next flight.
     pub fn flight(&mut self) -> Flight {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        if is_first && self.gives_up_role {
+        if is_first && let Some(text) = self.begins_with.take() {
             self.may_be_tied = true;
-            self.push("Query \"set role none\"");
+            self.push(format!("Query \"{text}\""));
             return Flight::of(vec![self.take_bytes()]);
         }
         if is_first && self.reserved_names {

@@ -2,7 +2,7 @@
 
 use super::canary::{Canary, without_pins};
 use super::world::{CancelKeyBytes, Event, World};
-use crate::model::{Pace, Session};
+use crate::model::{CatalogLocks, Pace, Session};
 use pgweir_core::{Address, ClientId, Connected, ConnectionId, ServerId};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -198,8 +198,14 @@ impl World {
                 us_max: self.topology.slow_us_max,
             },
         };
+        let locks = (self.topology.lock_percent > 0).then(|| CatalogLocks {
+            random: self.random.split(),
+            percent: self.topology.lock_percent,
+            us_max: self.topology.lock_us_max,
+            until_us: self.topology.calm_at_us + LOCKED_FOR_US,
+        });
         let forgets = self.sings(Canary::ForgetDefaults);
-        let process_id = self.postgres.accept(pace, forgets);
+        let process_id = self.postgres.accept(pace, locks, forgets);
         self.open(server.into(), Peer::Server(process_id));
         let connected = Connected {
             remote: address(5432),
@@ -245,7 +251,8 @@ impl World {
             .session(process_id)
             .is_some_and(|s| *s.key().secret == *key.1 || process_id != key.0);
         let is_asked = self.postgres.session(process_id).is_some_and(Session::is_asked);
-        if right_key && is_asked {
+        // Behind a client that has left, the pooler itself ends what waits for long.
+        if right_key && is_asked && linked.is_some() {
             self.fail(format!("a cancel for {linked:?} reached a question of the pooler's"));
         }
         if right_key {
@@ -258,6 +265,9 @@ impl World {
         self.soon(Event::CancelEnds(server, told));
     }
 }
+
+/// Others go on locking catalogs for so long after the faults have stopped, microseconds.
+const LOCKED_FOR_US: u64 = 10_000_000;
 
 /// What the model says of what it cannot do.
 const UNMODELLED: &[u8] = b"the model does not know";

@@ -31,9 +31,9 @@ pub struct Oracle {
     early: VecDeque<Vec<u8>>,
     /// Notifications may be lost: with the listener that was to tell them.
     loses_notifications: bool,
-    /// The last ReadyForQuery said so.
     /// The private server was out of step behind a Query in the midst of a segment, and was brought back into it.
     fell_into_step: bool,
+    /// The last ReadyForQuery said so.
     transaction_failed: bool,
     /// A cancel may have hit what is under way.
     pub cancelled: bool,

@@ -1,6 +1,6 @@
 //! The model PostgreSQL as a process with many connections.
 
-use crate::model::{Pace, RoleDefault, Session, Shared, Version};
+use crate::model::{CatalogLocks, Pace, RoleDefault, Session, Shared, Version};
 use pgweir_wire::CancelKey;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ impl Postgres {
     }
 
     /// Accepts a connection; its process id. `forgets` leaves out what its role and database have as defaults.
-    pub fn accept(&mut self, pace: Pace, forgets: bool) -> u32 {
+    pub fn accept(&mut self, pace: Pace, locks: Option<CatalogLocks>, forgets: bool) -> u32 {
         let process_id = self.next_process_id;
         self.next_process_id += 1;
         let key = CancelKey {
@@ -41,7 +41,10 @@ impl Postgres {
             secret: (process_id ^ 0x5a5a_5a5a).to_be_bytes().into(),
         };
         let defaults = if forgets { Rc::default() } else { self.defaults.clone() };
-        let session = Session::new(self.version, key).at_pace(pace).with_defaults(defaults);
+        let session = Session::new(self.version, key)
+            .at_pace(pace)
+            .with_defaults(defaults)
+            .with_catalog_locks(locks);
         self.sessions.insert(process_id, session);
         process_id
     }

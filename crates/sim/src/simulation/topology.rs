@@ -106,6 +106,10 @@ pub struct Topology {
     pub connect_settings: Vec<(&'static str, &'static str)>,
     /// It makes them by set_config().
     pub connects_by_function: bool,
+    /// Statements of the pooler's own in a hundred that wait for somebody's lock on a catalog.
+    pub lock_percent: u64,
+    /// How long at most, microseconds.
+    pub lock_us_max: u64,
     /// What ALTER ROLE .. SET and ALTER DATABASE .. SET have made before anybody came.
     pub role_defaults: Vec<RoleDefault>,
     /// Clients in a hundred that flood, stop in the midst of a message and guess the pooler's own names.
@@ -123,6 +127,16 @@ const CONNECT_SETTINGS: [(&str, &str); 5] = [
     ("app.tenant", "nobody"),
     ("TimeZone", "Europe/Paris"),
     ("search_path", "pool"),
+];
+
+/// How often the pooler's own statements wait for locks, in a hundred, and how long at most, microseconds.
+const CATALOG_LOCKS: [(u64, u64); 6] = [
+    (1, 8_000_000),
+    (5, 3_000_000),
+    (20, 1_000_000),
+    (20, 8_000_000),
+    (70, 500_000),
+    (70, 500_000),
 ];
 
 /// What roles and databases may have as defaults: PostgreSQL's own values are among them, and those that clients give at startup.
@@ -143,7 +157,7 @@ const ROLE_DEFAULTS: [(&str, &str); 19] = [
     ("work_mem", "2MB"),
     ("extra_float_digits", "0"),
     ("search_path", "a"),
-    ("statement_timeout", "60s"),
+    ("statement_timeout", "6s"),
     ("lock_timeout", "5s"),
     ("default_transaction_deferrable", "on"),
 ];
@@ -213,6 +227,8 @@ impl Topology {
             reserved_names: added.percent(10),
             connect_settings: Vec::new(),
             connects_by_function: false,
+            lock_percent: 0,
+            lock_us_max: 0,
             role_defaults: Vec::new(),
             hostile_percent: 0,
             client_limits_s: 0,
@@ -264,6 +280,9 @@ impl Topology {
                 topology.max_client_conn = 100;
             }
             topology.role_defaults = topology.some_role_defaults(&mut added);
+        }
+        if added.percent(20) {
+            (topology.lock_percent, topology.lock_us_max) = *added.pick(&CATALOG_LOCKS);
         }
         topology
     }
@@ -366,6 +385,12 @@ impl Topology {
     /// Whether clients may do what outlives their transactions.
     pub fn has_sessions(&self) -> bool {
         self.keeps_sessions || self.mode == Mode::Session
+    }
+
+    /// Whether a time limit that no client has set may end what waits for a lock: the pooler does not know of those that roles
+    /// and databases have as defaults.
+    pub fn has_unseen_limits(&self) -> bool {
+        self.lock_percent > 0 && self.role_defaults.iter().any(|d| d.name.ends_with("_timeout"))
     }
 
     /// Whether a client may lose its server through no fault of its own.

@@ -16,6 +16,9 @@ use crate::pooler::Pooler;
 use crate::state::shape::Change;
 use pgweir_wire::Writer;
 
+/// SQLSTATEs of statements that lock_timeout, statement_timeout or a cancel has ended.
+const TIME_LIMITS: [&str; 2] = ["55P03", "57014"];
+
 impl Pooler {
     /// Welcomes the client if everything is known, else gets it a server to learn it from.
     pub(crate) fn begin_welcome(&mut self, now: Time, id: ClientId, pool_id: PoolId) {
@@ -121,6 +124,10 @@ impl Pooler {
         }
         match refused {
             None => self.welcome_late(id),
+            // The server has judged nothing: a time limit that its user has by default has ended the wait for a lock.
+            Some((sqlstate, _)) if TIME_LIMITS.contains(&&*sqlstate) => {
+                self.acquire(now, id);
+            }
             Some((sqlstate, message)) => self.refuse_values(now, id, &sqlstate, &message),
         }
     }

@@ -1,0 +1,100 @@
+//! Catalogs that other sessions have locked: what a pooler makes and asks in its own name waits for them.
+//!
+//! Which catalog a statement reads is not modelled. Any statement of the pooler's own may have to wait, in front of its Execute:
+//! for a while, or until a time limit of the session ends it.
+
+use super::error::ServerError;
+use super::execute::Plan;
+use super::expression::{Expression, Function, Value};
+use super::session::Session;
+use super::settings::Settings;
+use super::views;
+use crate::random::Random;
+use pgweir_wire::frontend::FrontendTag;
+use pgweir_wire::{HEADER_BYTES, Reader};
+
+/// When statements must wait, and how long.
+#[derive(Debug)]
+pub struct CatalogLocks {
+    /// Where chance comes from.
+    pub random: Random,
+    /// Statements in a hundred.
+    pub percent: u64,
+    /// The longest wait, microseconds.
+    pub us_max: u64,
+    /// No wait begins after it, microseconds.
+    pub until_us: u64,
+}
+
+/// A wait, and the error that ends it where it is longer than the session allows.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) us: u64,
+    pub(super) ends_with: Option<ServerError>,
+}
+
+/// Time limits that end a wait: setting, SQLSTATE, message.
+const LIMITS: [(&str, &str, &str); 2] = [
+    ("lock_timeout", "55P03", "canceling statement due to lock timeout"),
+    (
+        "statement_timeout",
+        "57014",
+        "canceling statement due to statement timeout",
+    ),
+];
+
+impl CatalogLocks {
+    fn wait(&mut self, now_us: u64, settings: &Settings) -> Option<Wait> {
+        if now_us >= self.until_us || !self.random.percent(self.percent) {
+            return None;
+        }
+        let us = self.random.between(1, self.us_max);
+        let limit = |(name, sqlstate, message): &(&str, &'static str, &'static str)| {
+            let limit_us = settings.milliseconds(name)?.checked_mul(1000)?;
+            (0 < limit_us && limit_us < us).then(|| (limit_us, ServerError::error(sqlstate, *message)))
+        };
+        let first = LIMITS.iter().filter_map(limit).min_by_key(|(limit_us, _)| *limit_us);
+        Some(match first {
+            Some((us, error)) => Wait {
+                us,
+                ends_with: Some(error),
+            },
+            None => Wait { us, ends_with: None },
+        })
+    }
+}
+
+/// Whether a plan makes one of the time limits, for which nothing is read.
+fn makes_limit(plan: &Plan) -> bool {
+    let Plan::Cursor(cursor) = plan else { return false };
+    cursor.expressions().any(|e| match e {
+        Expression::Call(Function::SetConfig, arguments) => match arguments.first() {
+            Some(Expression::Value(Value::Text(name))) => LIMITS.iter().any(|(limit, ..)| limit == name),
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+impl Session {
+    /// How long a message of the pooler's own waits for a lock, if it has to.
+    pub(super) fn wait_for_lock(&mut self, tag: FrontendTag, message: &[u8], now_us: u64) -> Option<Wait> {
+        let locks = self.catalog_locks.as_mut()?;
+        let mut body = Reader::new(message.get(HEADER_BYTES..)?);
+        let name = body.cstr().ok()?;
+        let reads = match tag {
+            FrontendTag::Execute => self
+                .portals
+                .get(name)
+                .is_some_and(|portal| portal.prepared.is_of_pooler && !makes_limit(&portal.plan)),
+            FrontendTag::Query => views::is_of_pooler(name),
+            _ => false,
+        };
+        let mut wait = reads.then(|| locks.wait(now_us, &self.settings)).flatten()?;
+        // What is made again behind a RESET has a portal of its own. That it is lost to a limit is documented (docs/differences.md).
+        if tag == FrontendTag::Execute && !name.is_empty() {
+            wait.ends_with = None;
+        }
+        Some(wait)
+    }
+}
