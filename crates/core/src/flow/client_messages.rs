@@ -6,13 +6,14 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
+use crate::base::message::{Message, Step};
 use crate::base::reasons::{Acquired, Dropping, Passing, Waiting};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::exchange::{Exchange, Granted, Wish};
+use crate::flow::requests::Stopped;
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::upstream::reply_queue::{Entry, Expect};
@@ -24,7 +25,7 @@ const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Ef
 
 impl Exchange<'_> {
     /// A message for a linked server.
-    fn request(&mut self, message: &Message<'_>) -> Step {
+    pub(crate) fn request(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
         let server = &mut *self.server;
         if server.ignoring_to_sync && message.tag != FrontendTag::Sync {
@@ -172,6 +173,22 @@ impl Pooler {
             if client.waiting != Waiting::No {
                 return at;
             }
+            if let Some(server_id) = client.link {
+                let before = at;
+                match self.between(now, id, server_id).pass(input, &mut at) {
+                    Stopped::Done => return at,
+                    Stopped::CatalogTold { goes_on } => {
+                        self.tell_untold_pools();
+                        if goes_on {
+                            continue;
+                        }
+                        return at;
+                    }
+                    // It may wait now, or be in the midst of a message.
+                    Stopped::Rare if at > before => continue,
+                    Stopped::Rare => {}
+                }
+            }
             let header = match Header::read(&input[at..]) {
                 Ok(Some(header)) if header.message_bytes <= self.shared.settings.max_packet_bytes => header,
                 Ok(Some(header)) => {
@@ -209,14 +226,12 @@ impl Pooler {
                 bytes,
                 behind,
             };
-            let step = match self.goes_plainly(id, &message) {
-                Some(step) => step,
-                None => self.client_message(now, id, &message, input),
-            };
-            match step {
+            match self.client_message(now, id, &message, input) {
                 Step::Progress(bytes) => at += bytes,
                 Step::NeedBytes => {
-                    self.needs_whole(id, tag, total);
+                    if let Some(client) = self.clients.get_mut(id.0) {
+                        client.needs_whole(tag, total);
+                    }
                     return at;
                 }
                 Step::Wait => return at,
@@ -224,16 +239,6 @@ impl Pooler {
             }
         }
         at
-    }
-
-    /// A message has come in part: it is not worth looking at again before the rest has come. Of a Bind its names are enough,
-    /// and what is longer than a statement is never awaited to its end.
-    #[cold]
-    fn needs_whole(&mut self, id: ClientId, tag: FrontendTag, total: usize) {
-        let awaited = tag != FrontendTag::Bind && total <= STATEMENT_BYTES_MAX;
-        if let Some(client) = self.clients.get_mut(id.0).filter(|_| awaited) {
-            client.needs_bytes = total as u32;
-        }
     }
 
     /// A client that got a server and has nothing to send to it: a deferred BEGIN whose time was up.
@@ -281,36 +286,6 @@ impl Pooler {
         bytes
     }
 
-    /// The short way of Execute, Sync and Describe of a portal: in the midst of a segment they go to the server as they are.
-    /// `None`: nothing was done, as something rare may be about.
-    #[inline]
-    fn goes_plainly(&mut self, id: ClientId, message: &Message<'_>) -> Option<Step> {
-        let client = self.clients.get(id.0)?;
-        let expect = match message.tag {
-            FrontendTag::Execute if client.bound_ends.is_none() && client.bound_reset.is_none() => Expect::Execute,
-            FrontendTag::Describe if client.bound.is_none() && message.describes_portal() => Expect::Describe,
-            FrontendTag::Sync => Expect::Sync,
-            _ => return None,
-        };
-        let server_id = client.link?;
-        let server = self.servers.get_mut(server_id.0)?;
-        if !message.is_whole()
-            || client.dropping != Dropping::Nothing
-            || client.attends()
-            || !server.is_in_segment()
-            || server.queue.statements_in_doubt()
-        {
-            return None;
-        }
-        server.queue.push(Entry::forward(expect));
-        let pool = self.pools[server.pool as usize].as_mut();
-        pool.expect("a server's pool lives").stats.bytes_received += message.total as u64;
-        self.shared
-            .outbox
-            .forward(server_id.into(), message.at..message.at + message.total);
-        Some(Step::Progress(message.total))
-    }
-
     fn client_message(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
         let client = self.clients.get_mut(id.0).expect("the caller looked it up");
         if client.dropping != Dropping::Nothing && message.tag != FrontendTag::Terminate {
@@ -340,22 +315,10 @@ impl Pooler {
             }
             _ => {}
         }
-        let (mut server_id, attends) = match client.link {
-            Some(server_id) => (server_id, client.attends()),
-            None => {
-                if let Some(step) = self.without_server(now, id, message, input) {
-                    return step;
-                }
-                if !message.may_take_server() {
-                    return Step::NeedBytes;
-                }
-                match self.acquire(now, id) {
-                    Acquired::Server(server_id) => (server_id, self.clients.get(id.0).is_some_and(Client::attends)),
-                    Acquired::Wait => return Step::Wait,
-                    Acquired::Closed => return Step::Closed,
-                }
-            }
+        let Some(mut server_id) = client.link else {
+            return self.takes_server(now, id, message, input);
         };
+        let attends = client.attends();
         if self.servers.get(server_id.0).is_some_and(Server::has_traces) {
             if let Some(step) = self.mind_traces(now, id, server_id, message) {
                 return step;
@@ -376,17 +339,26 @@ impl Pooler {
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Step::Wait;
         }
-        if server.queue.is_empty() {
-            server.request_time = now;
-            if server.is_clean() {
-                self.clients.get_mut(id.0).expect("looked up above").xact_start = now;
-            }
-        }
         let mut exchange = self.between(now, id, server_id);
-        let step = exchange.request(message);
+        let step = exchange.begins_request(message);
         match exchange.wish.take() {
             None => step,
             Some(wish) => self.grant(now, id, server_id, message, wish, step),
+        }
+    }
+
+    /// A message of a client without a server: it is answered, or looked at again when the client has one.
+    fn takes_server(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
+        if let Some(step) = self.without_server(now, id, message, input) {
+            return step;
+        }
+        if !message.may_take_server() {
+            return Step::NeedBytes;
+        }
+        match self.acquire(now, id) {
+            Acquired::Server(_) => Step::Progress(0),
+            Acquired::Wait => Step::Wait,
+            Acquired::Closed => Step::Closed,
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) mod pools;
 pub(crate) mod ready;
 pub(crate) mod refusals;
 pub(crate) mod replies;
+pub(crate) mod requests;
 pub(crate) mod restoring;
 pub(crate) mod server_messages;
 pub(crate) mod signals;
