@@ -10,14 +10,108 @@ use crate::base::request::{LogLevel, Request};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
+use crate::exchange::Exchange;
 use crate::flow::own_server::own_server;
 use crate::pooler::Pooler;
 use crate::pools::idle_list::Likeness;
+use crate::reply::Reply;
 use crate::state::pins::Pins;
 use crate::state::sequences::Sequences;
 use crate::state::shape::{Shape, difference};
 use crate::upstream::phase::ServerPhase;
 use std::sync::Arc;
+
+/// What a client finds that has just been linked to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Linked {
+    /// The server looks like the client.
+    Ready,
+    /// It looks otherwise, or must be told something first.
+    Differs,
+    /// The client has not logged in yet.
+    Login,
+}
+
+impl Exchange<'_> {
+    #[inline]
+    fn link(&mut self) -> Linked {
+        let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
+        debug_assert!(server.is_clean() && server.link.is_none() && server.cancels_in_flight == 0);
+        debug_assert_eq!(client.pool, Some(server.pool));
+        server.phase = ServerPhase::Linked;
+        server.link = Some(self.id);
+        server.has_served = true;
+        server.since = self.now;
+        server.request_time = self.now;
+        server.ready_time = self.now;
+        client.link = Some(self.server_id);
+        server.visited_anew = !server.was_last_visited_by(self.id, client.visits);
+        if server.visited_anew {
+            client.visits = client.visits.wrapping_add(1);
+            server.last_visit = client.visits;
+            let before = server.last_client.replace(self.id);
+            server.stranger |= before.is_some();
+            self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
+        }
+        if let Waiting::ForServer { since, .. } = client.waiting {
+            pool.stats.wait_time += self.now.us_since(since);
+        }
+        client.waiting = Waiting::No;
+        client.minds_traces = false;
+        client.xact_start = self.now;
+        if pool.settings.mode == PoolMode::Session || pool.key.kind.is_replication() {
+            client.pins.insert(PinReason::SessionPooling);
+        }
+        pool.stats.server_assignment_count += 1;
+        if !client.is_session() {
+            return Linked::Login;
+        }
+        if server.lends_to.is_some() {
+            self.take_names_back();
+        }
+        if self.pool.sequences != Sequences::Unused {
+            self.to().sequences_on_link();
+        }
+        match Shape::same(&self.client.shape, &self.server.shape) && !self.server.queue.segment_open() {
+            true => Linked::Ready,
+            false => Linked::Differs,
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// Gives back a server that its client needs no longer, where nothing is to be done with it and nobody waits for it.
+    /// `false`: nothing was done.
+    #[inline]
+    pub(crate) fn lies_idle(&mut self) -> bool {
+        let Some((_, client)) = &mut self.client else {
+            return false;
+        };
+        let (server, pool) = (&mut *self.server, &mut *self.pool);
+        let is_wanted = pool.key.kind == PoolKind::Clients
+            && pool.settings.mode != PoolMode::Session
+            && !self.shared.settings.server_reset_query_always
+            && !self.shared.catalogs.any_due
+            && pool.waiting.is_empty();
+        let is_as_it_was = server.cleanup == Cleanup::Nothing
+            && server.close_reason.is_none()
+            && !server.leaves_traces
+            && server.cancels_in_flight == 0
+            && server.shape.idle_limit().is_none()
+            && !server.is_expired(self.now);
+        if !is_wanted || !is_as_it_was || client.channels.is_some() || client.pinned.is_some() {
+            return false;
+        }
+        debug_assert!(server.is_clean() && client.pins.is_empty());
+        client.link = None;
+        client.request_time = self.now;
+        server.link = None;
+        server.phase = ServerPhase::Idle;
+        server.since = self.now;
+        pool.idle.push_back(self.id, &server.shape);
+        true
+    }
+}
 
 impl Pooler {
     /// Gets a client a server: an idle one, or a place in the queue.
@@ -182,59 +276,13 @@ impl Pooler {
 
     /// Links a client to a server that is clean, and makes the server look like the client.
     pub(crate) fn link(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
-        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
-        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
-        debug_assert!(server.is_clean() && server.link.is_none() && server.cancels_in_flight == 0);
-        debug_assert_eq!(client.pool, Some(server.pool));
-        server.phase = ServerPhase::Linked;
-        server.link = Some(id);
-        server.has_served = true;
-        server.since = now;
-        server.request_time = now;
-        server.ready_time = now;
-        client.link = Some(server_id);
-        server.visited_anew = !server.was_last_visited_by(id, client.visits);
-        if server.visited_anew {
-            client.visits = client.visits.wrapping_add(1);
-            server.last_visit = client.visits;
-            let before = server.last_client.replace(id);
-            server.stranger |= before.is_some();
-            self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != id));
-        }
-        let waited = match client.waiting {
-            Waiting::ForServer { since, .. } => now.us_since(since),
-            _ => 0,
-        };
-        client.waiting = Waiting::No;
-        client.minds_traces = false;
-        client.xact_start = now;
-        let pool = self.pools[server.pool as usize]
-            .as_mut()
-            .expect("a server's pool lives");
-        if pool.settings.mode == PoolMode::Session || pool.key.kind.is_replication() {
-            client.pins.insert(PinReason::SessionPooling);
-        }
-        pool.stats.server_assignment_count += 1;
-        pool.stats.wait_time += waited;
-        let in_session = matches!(client.phase, ClientPhase::Session);
-        let uses_sequences = pool.sequences != Sequences::Unused;
-        if in_session && server.lends_to.is_some() {
-            self.between(now, id, server_id).take_names_back();
-        }
-        if in_session && uses_sequences {
-            self.at(server_id).sequences_on_link();
-        }
-        let client = self.clients.get(id.0).expect("looked up above");
-        let server = self.servers.get(server_id.0).expect("looked up above");
-        match client.phase {
-            ClientPhase::Login(_) => {
+        match self.between(now, id, server_id).link() {
+            Linked::Ready => Acquired::Server(server_id),
+            Linked::Differs => self.restore(now, id, server_id),
+            Linked::Login => {
                 self.login_has_server(now, id, server_id);
                 Acquired::Wait
             }
-            _ if Shape::same(&client.shape, &server.shape) && !server.queue.segment_open() => {
-                Acquired::Server(server_id)
-            }
-            _ => self.restore(now, id, server_id),
         }
     }
 

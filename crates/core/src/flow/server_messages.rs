@@ -24,6 +24,7 @@ impl Pooler {
         // What goes to the client and has not been handed to the outbox.
         let mut run = 0..0;
         loop {
+            let is_usual = self.has_no_orders();
             let Some(mut reply) = self.replying(now, id) else {
                 return input.len();
             };
@@ -31,6 +32,10 @@ impl Pooler {
             let Some((passed, piece)) = reply.pass(input, &mut at) else {
                 return at;
             };
+            let ends_here = at == input.len() && reply.deeds.is_empty();
+            if is_usual && ends_here && passed == Passed::ForwardAndRelease && reply.lies_idle() {
+                return at;
+            }
             run = reply.run.clone();
             let deeds = std::mem::take(&mut reply.deeds);
             if !deeds.is_empty() {

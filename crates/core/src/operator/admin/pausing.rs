@@ -97,12 +97,17 @@ impl Pooler {
         database.is_none_or(|database| *self.pool(pool_id).key.database == *database)
     }
 
+    /// Whether no PAUSE, and nothing that waits for its end, is under way.
+    #[inline]
+    pub(crate) fn has_no_orders(&self) -> bool {
+        !self.admin.paused_all() && self.databases.paused.is_empty() && self.admin.waiters.is_empty()
+    }
+
     /// A server has become free or has gone, or an order came: closes free servers that are paused, and answers the
     /// console clients whose wait is over.
     #[inline]
     pub(crate) fn pause_progress(&mut self, now: Time) {
-        let nothing = !self.admin.paused_all() && self.databases.paused.is_empty() && self.admin.waiters.is_empty();
-        if !nothing && !self.admin.progressing {
+        if !self.has_no_orders() && !self.admin.progressing {
             self.admin.progressing = true;
             self.close_paused_servers(now);
             self.answer_waiters();
