@@ -3,4 +3,4 @@
 pub(crate) mod admin;
 pub(crate) mod console;
 pub mod stats;
-pub mod timers;
+mod timers;

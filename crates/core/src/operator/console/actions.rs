@@ -4,13 +4,16 @@ use crate::base::access::Access;
 use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::operator::admin::Ending;
-use crate::operator::console::grammar::{Command, Show, Shutdown};
-use crate::operator::console::refusal::Refusal;
-use crate::operator::console::rows::{Column, Formats, Rows};
-use crate::operator::console::{Waits, columns, notice};
+use crate::console::columns;
+use crate::console::grammar::{Command, Show, Shutdown};
+use crate::console::orders::Ending;
+use crate::console::refusal::Refusal;
+use crate::console::rows::{Formats, Rows};
+use crate::console::waiting::Waits;
+use crate::operator::console::notice;
 use crate::pooler::Pooler;
 use pgweir_config::CONSOLE_DATABASE;
+use pgweir_wire::TransactionStatus;
 
 /// How a command ends.
 #[derive(Debug)]
@@ -53,16 +56,6 @@ const HELP: &str = "
 \tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS
 \tWAIT_CLOSE [<db>]";
 
-impl Command {
-    /// The columns of its rows; `None` where it returns none.
-    pub(super) fn columns(&self) -> Option<&'static [Column]> {
-        match self {
-            Command::Show(show) => Some(columns::columns(*show)),
-            _ => None,
-        }
-    }
-}
-
 impl Pooler {
     /// Carries a command out. Rows and notices go to `reply`.
     pub(super) fn console_command(
@@ -76,8 +69,7 @@ impl Pooler {
         if let Some(client) = self.clients.get_mut(id.0) {
             client.request_time = now;
         }
-        let console = self.console(id).expect("the caller looked it up");
-        let access = console.access;
+        let access = self.console_mut(id).access();
         if access != Access::Admin && !command.is_for_everyone() {
             return Err(Refusal::admin_only());
         }
@@ -94,8 +86,8 @@ impl Pooler {
             }
             Command::SetApplicationName(name) => self.console_mut(id).application_name.clone_from(name),
             Command::SetSession => notice(reply, "SET ignored", ""),
-            Command::Begin => self.console_mut(id).in_transaction = true,
-            Command::Commit | Command::Rollback => self.console_mut(id).in_transaction = false,
+            Command::Begin => self.console_mut(id).set_status(TransactionStatus::InTransaction),
+            Command::Commit | Command::Rollback => self.console_mut(id).set_status(TransactionStatus::Idle),
             Command::Acknowledge(_) => {}
             _ => return self.console_order(now, id, command),
         }
@@ -108,10 +100,6 @@ impl Pooler {
             Command::Acknowledge(tag) => tag,
             _ => unreachable!("an order, dealt with above"),
         }))
-    }
-
-    fn console_mut(&mut self, id: ClientId) -> &mut crate::operator::console::ConsoleState {
-        self.console(id).expect("the caller looked it up")
     }
 
     fn console_show(&mut self, now: Time, show: Show, access: Access, formats: &Formats, reply: &mut Vec<u8>) {
