@@ -148,6 +148,20 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// The verb and the database of an order about databases; none where it is about all of them.
+    pub(crate) fn about_database(&self) -> Option<(&'static str, Option<&str>)> {
+        match self {
+            Command::Pause(database) => Some(("PAUSE", database.as_deref())),
+            Command::Resume(database) => Some(("RESUME", database.as_deref())),
+            Command::Reconnect(database) => Some(("RECONNECT", database.as_deref())),
+            Command::Kill(database) => Some(("KILL", database.as_deref())),
+            Command::WaitClose(database) => Some(("WAIT_CLOSE", database.as_deref())),
+            Command::Disable(database) => Some(("DISABLE", Some(database))),
+            Command::Enable(database) => Some(("ENABLE", Some(database))),
+            _ => None,
+        }
+    }
+
     /// Reads one command.
     pub(crate) fn parse(text: &str) -> Result<Command, Refusal> {
         let invalid = || Refusal::invalid_command(shortened(text));

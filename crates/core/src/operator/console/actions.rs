@@ -116,57 +116,16 @@ impl Pooler {
                 self.log(LogLevel::Log, format!("SET {key}={value} command issued"));
                 Ok(Done::tag(format!("SET {key}={value}")))
             }
-            Command::Pause(database) => {
-                let database = self.known(database, "pause")?;
-                self.log_order("PAUSE", database);
-                self.pause(now, database)?;
-                Ok(Done::Waits(Waits::Paused(database.map(str::to_string))))
-            }
-            Command::Resume(database) => {
-                let database = self.known(database, "resume")?;
-                self.log_order("RESUME", database);
-                self.resume(now, database)?;
-                Ok(Done::tag("RESUME"))
-            }
             Command::Suspend => {
                 self.log_order("SUSPEND", None);
                 self.suspend()?;
                 Ok(Done::tag("SUSPEND"))
-            }
-            Command::Disable(database) => {
-                let database = self.known_database(database, "disable")?;
-                self.log_order("DISABLE", Some(database));
-                self.databases.disabled.insert(database.into());
-                Ok(Done::tag("DISABLE"))
-            }
-            Command::Enable(database) => {
-                let database = self.known_database(database, "enable")?;
-                self.log_order("ENABLE", Some(database));
-                self.databases.disabled.remove(database);
-                Ok(Done::tag("ENABLE"))
-            }
-            Command::Reconnect(database) => {
-                let database = self.known(database, "reconnect")?;
-                self.log_order("RECONNECT", database);
-                self.reconnect(now, database);
-                Ok(Done::tag("RECONNECT"))
-            }
-            Command::Kill(database) => {
-                let database = self.known(database, "kill")?;
-                self.log_order("KILL", database);
-                self.kill(now, database)?;
-                Ok(Done::tag("KILL"))
             }
             Command::KillClient(client) => {
                 let client = client.parse().map_err(|_| Refusal::bad_client_id())?;
                 self.log(LogLevel::Log, format!("KILL_CLIENT {client} command issued"));
                 self.kill_client(now, client)?;
                 Ok(Done::tag("KILL_CLIENT"))
-            }
-            Command::WaitClose(database) => {
-                let database = self.known(database, "wait_close")?;
-                self.log_order("WAIT_CLOSE", database);
-                Ok(Done::Waits(Waits::Closed(database.map(str::to_string))))
             }
             Command::Reload => {
                 self.log_order("RELOAD", None);
@@ -182,8 +141,32 @@ impl Pooler {
                 self.log_order(verb, None);
                 Ok(Done::Shutdown(ending))
             }
-            _ => unreachable!("no order"),
+            _ => self.database_order(now, command),
         }
+    }
+
+    /// An order about one database, or about all of them where none is named.
+    fn database_order(&mut self, now: Time, command: &Command) -> Result<Done, Refusal> {
+        let (verb, database) = command.about_database().expect("every other order has been dealt with");
+        if let Some(database) = database {
+            self.must_know(database, &verb.to_ascii_lowercase())?;
+        }
+        self.log_order(verb, database);
+        let owned = || database.map(str::to_string);
+        match (command, database) {
+            (Command::Pause(_), _) => {
+                self.pause(now, database)?;
+                return Ok(Done::Waits(Waits::Paused(owned())));
+            }
+            (Command::WaitClose(_), _) => return Ok(Done::Waits(Waits::Closed(owned()))),
+            (Command::Resume(_), _) => self.resume(now, database)?,
+            (Command::Reconnect(_), _) => self.reconnect(now, database),
+            (Command::Kill(_), _) => self.kill(now, database)?,
+            (Command::Disable(_), Some(database)) => drop(self.databases.disabled.insert(database.into())),
+            (Command::Enable(_), Some(database)) => drop(self.databases.disabled.remove(database)),
+            _ => {}
+        }
+        Ok(Done::tag(verb))
     }
 
     fn log_order(&mut self, verb: &str, database: Option<&str>) {
@@ -194,17 +177,14 @@ impl Pooler {
         self.log(LogLevel::Log, text);
     }
 
-    fn known<'d>(&self, database: &'d Option<String>, verb: &str) -> Result<Option<&'d str>, Refusal> {
-        database.as_deref().map(|d| self.known_database(d, verb)).transpose()
-    }
-
-    fn known_database<'d>(&self, database: &'d str, verb: &str) -> Result<&'d str, Refusal> {
+    /// Whether an order may be about this database.
+    fn must_know(&self, database: &str, verb: &str) -> Result<(), Refusal> {
         if database == CONSOLE_DATABASE {
             return Err(Refusal::console_database(verb, database));
         }
-        let known = self.shared.config.database(database).is_some();
-        known
-            .then_some(database)
+        let is_known = self.shared.config.database(database).is_some();
+        is_known
+            .then_some(())
             .ok_or_else(|| Refusal::no_such_database(database))
     }
 }
