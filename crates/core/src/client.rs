@@ -36,7 +36,7 @@ pub(crate) enum ClientPhase {
     /// Logged in: its messages go to servers.
     Session,
     /// Logged in to the admin console.
-    Console(Box<crate::operator::console::ConsoleState>),
+    Console(Box<crate::console::state::ConsoleState>),
 }
 
 /// The most portals of a client that are followed which end prepared statements.

@@ -14,6 +14,7 @@
 mod base;
 mod catalog;
 mod client;
+mod console;
 mod contexts;
 mod exchange;
 mod flow;
@@ -38,10 +39,10 @@ mod weaknesses;
 #[cfg(feature = "weaknesses")]
 pub use base::weakness::OwnWork;
 pub use base::weakness::Weakness;
-pub use base::{errors, ids, outbox, request, settings, time};
+pub use base::{errors, ids, outbox, request, settings, time, timers};
 pub use ids::{ClientId, ConnectionId, ServerId};
 pub use notify::channels;
-pub use operator::{stats, timers};
+pub use operator::stats;
 pub use outbox::{Outbox, Part, Source};
 pub use pooler::{Pooler, Surroundings};
 pub use request::{Accepted, Address, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};

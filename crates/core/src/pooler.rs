@@ -61,13 +61,13 @@ pub struct Pooler {
     pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
     pub(crate) databases: Databases,
     pub(crate) listeners: crate::notify::hub::Listeners,
-    pub(crate) admin: crate::operator::admin::Admin,
+    pub(crate) admin: crate::console::orders::Orders,
     pub(crate) process_ids: crate::login::process_ids::ProcessIds,
     pub(crate) arrivals: crate::login::arrivals::Arrivals,
     pub(crate) lookups: crate::login::lookups::Lookups,
     /// Logins that wait for their turn to have a password judged.
     pub(crate) turns: Vec<ClientId>,
-    pub(crate) timers: crate::operator::timers::Timers,
+    pub(crate) timers: crate::base::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
     /// Clients that are logged in or logging in, the console's not counted.
@@ -114,12 +114,12 @@ impl Pooler {
             pool_index: HashMap::default(),
             databases: Databases::default(),
             listeners,
-            admin: crate::operator::admin::Admin::default(),
+            admin: Default::default(),
             process_ids,
             arrivals: Default::default(),
             lookups: Default::default(),
             turns: Vec::new(),
-            timers: crate::operator::timers::Timers::new(now),
+            timers: crate::base::timers::Timers::new(now),
             deferred: VecDeque::new(),
             client_count: 0,
         };

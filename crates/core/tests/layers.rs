@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 13] = [
     &["state"],
     &["catalog", "notify"],
     &["pools"],
-    &["login"],
+    &["login", "console"],
     &["client", "exchange", "reply", "server", "server_side", "shared"],
     &["preparing"],
     &["session"],

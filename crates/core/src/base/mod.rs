@@ -17,4 +17,5 @@ pub(crate) mod slab;
 pub(crate) mod state_stats;
 pub mod stats;
 pub mod time;
+pub mod timers;
 pub(crate) mod weakness;

@@ -5,86 +5,11 @@ mod pausing;
 mod reloading;
 mod shutting_down;
 
-use crate::base::ids::{ClientId, ConnectionId};
+use crate::base::ids::ConnectionId;
 use crate::base::request::{Command, LogLevel, Request};
-use crate::base::stats::{Periods, Stats};
 use crate::base::time::Time;
+use crate::console::orders::Ending;
 use crate::pooler::Pooler;
-
-/// How the process ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// It does not.
-    No,
-    /// When no server is in use.
-    WaitForServers,
-    /// When no client is left.
-    WaitForClients,
-    /// Now.
-    Immediate,
-}
-
-/// Orders in force.
-#[derive(Debug)]
-pub(crate) struct Admin {
-    paused: bool,
-    suspended: bool,
-    ending: Ending,
-    /// Console clients that wait for what they ordered.
-    pub(crate) waiters: Vec<ClientId>,
-    /// [`Pooler::pause_progress`] is at work: closing a server calls it again.
-    progressing: bool,
-    /// What the console counts for itself.
-    pub(crate) console_stats: Stats,
-    pub(crate) periods: Periods,
-}
-
-impl Default for Admin {
-    fn default() -> Self {
-        Admin {
-            paused: false,
-            suspended: false,
-            ending: Ending::No,
-            waiters: Vec::new(),
-            progressing: false,
-            console_stats: Stats::default(),
-            periods: Periods::default(),
-        }
-    }
-}
-
-impl Admin {
-    /// No client gets a server now, whatever its database.
-    #[inline]
-    pub(crate) fn paused_all(&self) -> bool {
-        self.paused || matches!(self.ending, Ending::WaitForServers | Ending::Immediate)
-    }
-
-    /// Nothing is read from clients and servers, and no time runs out.
-    #[inline]
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.suspended
-    }
-
-    /// The process is about to exit: nothing new is begun.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.ending == Ending::Immediate
-    }
-
-    pub(crate) fn refuses_logins(&self) -> bool {
-        self.ending != Ending::No
-    }
-
-    /// Clients that would have to wait for a server are told to go instead.
-    #[inline]
-    pub(crate) fn refuses_waiters(&self) -> bool {
-        self.paused_all() && self.ending != Ending::No
-    }
-
-    pub(crate) fn client_gone(&mut self, id: ClientId) {
-        self.waiters.retain(|waiter| *waiter != id);
-    }
-}
 
 impl Pooler {
     /// Whether SUSPEND is about this connection: not the console's clients, nor those who log in, to it perhaps.

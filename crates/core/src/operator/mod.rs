@@ -2,5 +2,6 @@
 
 pub(crate) mod admin;
 pub(crate) mod console;
+mod due;
 pub mod stats;
-pub mod timers;
+mod timers;

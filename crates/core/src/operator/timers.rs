@@ -6,13 +6,14 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{PoolId, PoolKind};
-use crate::base::reasons::{Passing, Waiting};
-use crate::base::request::LogLevel;
+use crate::base::pool_id::{LoginFailure, PoolId};
+use crate::base::reasons::Waiting;
+use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::ClientPhase;
+use crate::login::opening::share_a_limit;
+use crate::operator::due::{self, ClientDue, Exceeded, PoolDue, ServerDue};
 use crate::pooler::Pooler;
-use crate::upstream::phase::ServerPhase;
+use pgweir_wire::write::ErrorText;
 use std::time::Duration;
 
 /// Time between two rounds; every timeout is kept to within it.
@@ -21,74 +22,17 @@ const ROUND: Duration = Duration::from_millis(100);
 /// Time between two looks at all clients.
 const CLIENTS_ROUND: Duration = Duration::from_millis(500);
 
-/// How long an abandoned server may take to end what its client began, before it is closed.
-const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
-
 /// How long clients of a pool without any server may wait before another pool under the same limit gives one up.
 const STARVED_AFTER: Duration = Duration::from_secs(1);
 
-/// Every timer of the pooler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Timer {
-    /// A client that has not logged in: client_login_timeout.
-    Login,
-    /// The longest waiting client of a pool: query_wait_timeout, and the NOTICE of query_wait_notify before it.
-    QueryWait,
-    /// A pool whose first client has waited long: reserve_pool_timeout.
-    ReservePool,
-    /// A failed connection is tried again: server_login_retry.
-    Reconnect,
-    /// A BEGIN without a server: deferred_begin.
-    DeferredBegin,
-    /// A server at work: query_timeout.
-    Query,
-    /// A transaction: transaction_timeout.
-    Transaction,
-    /// A transaction in which nothing happens: idle_transaction_timeout.
-    IdleTransaction,
-    /// A client that does nothing: client_idle_timeout, and its own idle_session_timeout.
-    ClientIdle,
-    /// A client that is tied to its server and does nothing: pin_idle_timeout.
-    PinIdle,
-    /// An idle server: server_idle_timeout.
-    ServerIdle,
-    /// An old server: server_lifetime.
-    ServerLifetime,
-    /// A server that is being connected or logged in: server_connect_timeout.
-    ServerConnect,
-    /// An abandoned server: the time to drain it.
-    Drain,
-    /// Servers to keep ready: min_pool_size.
-    MinPoolSize,
-    /// A pool that nobody uses: pool_idle_timeout, and autodb_idle_timeout where it was made from `*`.
-    UnusedPool,
-    /// A listener that is lost, or that nobody needs: [`crate::flow::listener`]; channels that wait for one.
-    Listener,
-    /// Averages of the console, and the line in the log: stats_period.
-    Stats,
-}
-
-/// When what is due.
-#[derive(Debug)]
-pub(crate) struct Timers {
-    next_round: Time,
-    next_stats: Time,
-    next_clients: Time,
-}
-
-impl Timers {
-    pub(crate) fn new(now: Time) -> Self {
-        Timers {
-            next_round: now,
-            next_stats: now,
-            next_clients: now,
-        }
-    }
-
-    pub(crate) fn next_round(&self) -> Time {
-        self.next_round
-    }
-}
+/// What query_wait_notify tells a client; PgBouncer's words.
+const QUEUED: ErrorText<'static> = ErrorText {
+    severity: "NOTICE",
+    sqlstate: "00000",
+    message: "No server connection available in postgres backend, client being queued",
+    detail: "",
+    hint: "",
+};
 
 impl Pooler {
     pub(crate) fn run_timers(&mut self, now: Time) {
@@ -120,94 +64,59 @@ impl Pooler {
 
     fn time_server(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
-        let over = |limit: Option<Duration>, since: Time| limit.is_some_and(|l| now - since > l);
-        match server.phase {
-            ServerPhase::Connecting | ServerPhase::Login(_) => {
-                if over(self.shared.settings.server_connect_timeout, server.connect_time) {
-                    let failure = crate::base::pool_id::LoginFailure {
-                        sqlstate: String::new(),
-                        message: "connecting to the server took longer than server_connect_timeout".into(),
-                        temporary: true,
-                    };
-                    self.shared
-                        .requests
-                        .push_back(crate::base::request::Request::Close(id.into()));
-                    self.server_lost(now, id, "connect timeout", Some(failure));
-                }
+        match due::of_server(now, server, self.pool(server.pool), &self.shared.settings) {
+            ServerDue::Nothing => {}
+            ServerDue::ConnectTimeout => {
+                let failure = LoginFailure {
+                    sqlstate: String::new(),
+                    message: "connecting to the server took longer than server_connect_timeout".into(),
+                    temporary: true,
+                };
+                self.shared.requests.push_back(Request::Close(id.into()));
+                self.server_lost(now, id, "connect timeout", Some(failure));
             }
-            ServerPhase::Idle => self.time_idle_server(now, id),
-            // See time_listeners.
-            ServerPhase::Listening => {}
-            ServerPhase::Linked => self.time_linked_server(now, id),
-            ServerPhase::Draining
-            | ServerPhase::Resetting
-            | ServerPhase::LiftingLimit
-            | ServerPhase::Reading
-            | ServerPhase::ConnectQuery => {
-                let drains = matches!(server.phase, ServerPhase::Draining);
-                if now - server.since > DRAIN_TIME_MAX {
-                    self.close_server(now, id, "server did not become idle in time");
-                } else if drains {
-                    self.cancel_again(now, id);
-                }
-            }
-            ServerPhase::Testing | ServerPhase::CancelPending | ServerPhase::Closing => {
-                if now - server.since > DRAIN_TIME_MAX {
-                    self.close_server(now, id, "test query timeout");
-                }
-            }
+            ServerDue::Close(reason) => self.close_server(now, id, reason),
+            ServerDue::CancelAgain => self.cancel_again(now, id),
+            ServerDue::LookAtClient(client) => self.time_linked_client(now, client, id),
         }
     }
 
-    fn time_idle_server(&mut self, now: Time, id: ServerId) {
-        let server = self.servers.get(id.0).expect("looked up by the caller");
-        let pool = self.pool(server.pool);
-        let reason = if let Some(reason) = server.close_reason {
-            reason.text()
-        } else if server.is_expired(now) {
-            "server lifetime over"
-        } else if pool.settings.size > 0 && pool.servers > pool.settings.size && pool.waiting.is_empty() {
-            "reserve server is not needed any more"
-        } else if self
-            .shared
-            .settings
-            .server_idle_timeout
-            .is_some_and(|l| now - server.since > l)
-            && pool.servers > pool.settings.min_size
-        {
-            "server idle timeout"
-        } else {
+    fn time_linked_client(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        let server = self.servers.get(server_id.0);
+        let (Some(server), true) = (server, self.clients.get(id.0).is_some()) else {
             return;
         };
-        self.close_server(now, id, reason);
-    }
-
-    fn time_linked_server(&mut self, now: Time, id: ServerId) {
-        let server = self.servers.get(id.0).expect("looked up by the caller");
-        let Some(client_id) = server.link else { return };
-        if self.clients.get(client_id.0).is_none() {
-            return;
-        }
-        if let (Some(reason), true, true) = (
-            server.close_reason,
-            self.shared.settings.server_fast_close,
-            server.is_clean(),
-        ) {
+        if let Some(reason) = server.close_reason
+            && self.shared.settings.server_fast_close
+            && server.is_clean()
+        {
             let hint = "The setting server_fast_close does not wait for the end of the session.";
-            return self.fail_client(now, client_id, Trouble::Killed, reason.text(), "", hint);
+            return self.fail_client(now, id, Trouble::Killed, reason.text(), "", hint);
         }
-        self.note_quiet(now, id);
-        let Some((trouble, message, setting)) = self.limit_over(now, id) else {
+        self.note_quiet(now, server_id);
+        let Some(Exceeded {
+            trouble,
+            message,
+            setting,
+        }) = self.limit_over(now, id, server_id)
+        else {
             return;
         };
         if trouble != Trouble::ClientIdleTimeout {
-            let server = self.server_mut(id);
-            let age = (now - server.connect_time).as_secs();
-            let text = format!("{} closing because: {message} (age={age}s)", self.server_label(id));
-            self.log(LogLevel::Log, text);
+            let age = (now - self.server_mut(server_id).connect_time).as_secs();
+            let label = self.server_label(server_id);
+            self.log(
+                LogLevel::Log,
+                format!("{label} closing because: {message} (age={age}s)"),
+            );
         }
         let hint = format!("The limit is the setting {setting}.");
-        self.fail_client(now, client_id, trouble, message, "", &hint);
+        self.fail_client(now, id, trouble, message, "", &hint);
+    }
+
+    fn limit_over(&self, now: Time, id: ClientId, server_id: ServerId) -> Option<Exceeded> {
+        let (server, client) = (self.servers.get(server_id.0)?, self.clients.get(id.0)?);
+        due::limit_over(now, server, client, self.pool(server.pool), &self.shared.settings)
     }
 
     /// Notes since when a server has had nothing to do in a segment that its client has not ended: no ReadyForQuery tells.
@@ -217,51 +126,6 @@ impl Pooler {
         if waits && server.quiet_since <= server.request_time.max(server.ready_time) {
             server.quiet_since = now;
         }
-    }
-
-    /// Which time limit a linked client has exceeded, the words for it, and its setting.
-    ///
-    /// A request of which a part has been sent is at work, also where its client must send the rest: query_timeout. A
-    /// client that has begun something and owes the next message, be it a COMMIT, a Sync or the rest of a message, is idle
-    /// in a transaction: idle_transaction_timeout. transaction_timeout counts both.
-    fn limit_over(&self, now: Time, id: ServerId) -> Option<(Trouble, &'static str, &'static str)> {
-        let server = self.servers.get(id.0)?;
-        let client = self.clients.get(server.link?.0)?;
-        let settings = &self.pool(server.pool).settings;
-        let over = |limit: Option<Duration>, since: Time| limit.is_some_and(|l| now - since > l);
-        let working = !server.queue.is_empty();
-        let amid_message = matches!(client.passing, Passing::Forward(_));
-        let in_transaction = !server.is_clean() || amid_message;
-        let idle_since = if server.queue.segment_open() || server.ignoring_to_sync {
-            server.quiet_since
-        } else {
-            server.ready_time
-        };
-        if working && over(settings.query_timeout, server.request_time) {
-            return Some((Trouble::QueryTimeout, "query timeout", "query_timeout"));
-        }
-        if in_transaction && over(settings.transaction_timeout, client.xact_start) {
-            let words = ("transaction timeout", "transaction_timeout");
-            return Some((Trouble::TransactionTimeout, words.0, words.1));
-        }
-        if working {
-            return None;
-        }
-        if in_transaction {
-            let words = ("idle transaction timeout", "idle_transaction_timeout");
-            return over(settings.idle_transaction_timeout, idle_since).then_some((
-                Trouble::IdleTransactionTimeout,
-                words.0,
-                words.1,
-            ));
-        }
-        if over(settings.client_idle_timeout, server.ready_time) {
-            return Some((Trouble::ClientIdleTimeout, "client_idle_timeout", "client_idle_timeout"));
-        }
-        if client.pins.of_session() && over(self.shared.settings.pin_idle_timeout, server.ready_time) {
-            return Some((Trouble::PinIdleTimeout, "pin_idle_timeout", "pin_idle_timeout"));
-        }
-        None
     }
 
     fn time_pools(&mut self, now: Time) {
@@ -274,28 +138,18 @@ impl Pooler {
 
     fn time_unused_pool(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pool(pool_id);
-        let has_listener = pool.key.kind == PoolKind::Listener && pool.servers > 0;
-        if pool.clients > 0 || !pool.waiting.is_empty() || has_listener {
+        let due = due::of_pool(now, pool, &self.shared.settings);
+        if due == PoolDue::Nothing || self.pool_is_referenced(pool_id) || self.keeps_warm(pool_id) {
             return;
         }
-        let unused = now - pool.last_used;
-        let over = |limit: Option<Duration>| limit.is_some_and(|l| unused > l);
-        let idle_pool = over(self.shared.settings.pool_idle_timeout);
-        let auto_database =
-            pool.auto && pool.servers == 0 && (over(self.shared.settings.autodb_idle_timeout) || pool.is_unproven());
-        if !idle_pool && !auto_database || self.pool_is_referenced(pool_id) || self.keeps_warm(pool_id) {
-            return;
-        }
-        let key = pool.key.clone();
-        if idle_pool {
+        if let PoolDue::Clean(unused) = due {
+            let (user, database, age) = (&pool.key.user, &pool.key.database, unused.as_secs());
             let text = format!(
-                "cleaning up idle pool for user {} on db {} because: pool idle timeout (age= {}s)",
-                key.user,
-                key.database,
-                unused.as_secs()
+                "cleaning up idle pool for user {user} on db {database} because: pool idle timeout (age= {age}s)"
             );
+            let idle: Vec<_> = pool.idle.iter().copied().collect();
             self.log(LogLevel::Log, text);
-            for server in self.pool(pool_id).idle.iter().copied().collect::<Vec<_>>() {
+            for server in idle {
                 self.close_server(now, server, "pool idle timeout");
             }
         }
@@ -322,33 +176,38 @@ impl Pooler {
             .map(|(id, _)| id)
             .collect();
         for id in late {
-            let Some(client) = self.clients.get_mut(id.0) else {
-                continue;
+            self.time_waiter(now, id, pool_id, limit, notify);
+        }
+    }
+
+    /// A client has waited for a server for longer than one of these.
+    fn time_waiter(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        pool_id: PoolId,
+        limit: Option<Duration>,
+        notify: Option<Duration>,
+    ) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let session = client.is_session();
+        let Waiting::ForServer { since, notified, .. } = &mut client.waiting else {
+            return;
+        };
+        if limit.is_some_and(|l| now - *since > l) {
+            let hint = match self.pinned_servers(pool_id) {
+                0 => "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.".into(),
+                pinned => format!(
+                    "All servers of the pool are busy, and sessions keep {pinned} of them: see SHOW PINS, \
+                     pin_idle_timeout, reserve_pool_size and query_wait_timeout."
+                ),
             };
-            let session = client.is_session();
-            let Waiting::ForServer { since, notified, .. } = &mut client.waiting else {
-                continue;
-            };
-            if limit.is_some_and(|l| now - *since > l) {
-                let hint = match self.pinned_servers(pool_id) {
-                    0 => "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.".into(),
-                    pinned => format!(
-                        "All servers of the pool are busy, and sessions keep {pinned} of them: see SHOW PINS, \
-                         pin_idle_timeout, reserve_pool_size and query_wait_timeout."
-                    ),
-                };
-                self.fail_client(now, id, Trouble::QueryWaitTimeout, "query_wait_timeout", "", &hint);
-            } else if !*notified && session && notify.is_some_and(|l| now - *since > l) {
-                *notified = true;
-                let notice = pgweir_wire::write::ErrorText {
-                    severity: "NOTICE",
-                    sqlstate: "00000",
-                    message: "No server connection available in postgres backend, client being queued",
-                    detail: "",
-                    hint: "",
-                };
-                self.send(id, |w| w.notice(&notice));
-            }
+            self.fail_client(now, id, Trouble::QueryWaitTimeout, "query_wait_timeout", "", &hint);
+        } else if !*notified && session && notify.is_some_and(|l| now - *since > l) {
+            *notified = true;
+            self.send(id, |w| w.notice(&QUEUED));
         }
     }
 
@@ -369,25 +228,23 @@ impl Pooler {
         if uses_reserve && waited > self.shared.settings.reserve_pool_timeout && pool.connecting == 0 {
             let in_reserve = pool.servers >= pool.settings.size;
             if self.open_server(now, pool_id, true) && in_reserve {
-                let label = self
-                    .clients
-                    .get(waiter.0)
-                    .map(|c| self.client_label(waiter, c))
-                    .unwrap_or_default();
-                let why = match self.pinned_servers(pool_id) {
-                    0 => String::new(),
-                    pinned => format!(", as sessions keep {pinned} of the pool's servers (SHOW PINS)"),
-                };
-                self.log(
-                    LogLevel::Warning,
-                    format!("{label} taking connection from reserve_pool{why}"),
-                );
+                self.log_use_of_reserve(waiter, pool_id);
             }
         }
         let pool = self.pool(pool_id);
         if waited > STARVED_AFTER && pool.servers == 0 && pool.retry_at.is_none_or(|t| t <= now) {
             self.make_way(now, pool_id);
         }
+    }
+
+    fn log_use_of_reserve(&mut self, waiter: ClientId, pool_id: PoolId) {
+        let label = self.clients.get(waiter.0).map(|c| self.client_label(waiter, c));
+        let why = match self.pinned_servers(pool_id) {
+            0 => String::new(),
+            pinned => format!(", as sessions keep {pinned} of the pool's servers (SHOW PINS)"),
+        };
+        let text = format!("{} taking connection from reserve_pool{why}", label.unwrap_or_default());
+        self.log(LogLevel::Warning, text);
     }
 
     /// Servers of a pool whose clients keep them beyond the end of their transactions.
@@ -400,29 +257,24 @@ impl Pooler {
     /// A pool gets no server because others hold all that a shared limit allows: the largest of them gives one up when it
     /// next has one free.
     fn make_way(&mut self, now: Time, starved: PoolId) {
-        let key = self.pool(starved).key.clone();
-        let shares = |pool: &crate::pools::pool::Pool| pool.key.database == key.database || pool.key.user == key.user;
+        let key = &self.pool(starved).key;
         let largest = self
             .live_pools()
-            .filter(|(id, pool)| *id != starved && shares(pool) && pool.servers > 0)
+            .filter(|(id, pool)| *id != starved && share_a_limit(&pool.key, key) && pool.servers > 0)
             .max_by_key(|(_, pool)| pool.servers)
             .map(|(id, _)| id);
         let Some(largest) = largest else { return };
-        let already = self
-            .servers
-            .iter()
-            .any(|(_, s)| s.pool == largest && s.close_reason == Some(CloseReason::Evicted));
-        let victim = self
-            .servers
-            .iter()
-            .find(|(_, s)| s.pool == largest && s.close_reason.is_none())
-            .map(|(s, _)| s);
-        if let (false, Some(slot)) = (already, victim) {
-            let server = self.servers.get_mut(slot).expect("found above");
-            server.close_reason = Some(CloseReason::Evicted);
-            if server.is_idle() {
-                self.close_and_wait(now, ServerId(slot));
-            }
+        let of_largest = || self.servers.iter().filter(|(_, s)| s.pool == largest);
+        if of_largest().any(|(_, s)| s.close_reason == Some(CloseReason::Evicted)) {
+            return;
+        }
+        let Some((slot, _)) = of_largest().find(|(_, s)| s.close_reason.is_none()) else {
+            return;
+        };
+        let server = self.server_mut(ServerId(slot));
+        server.close_reason = Some(CloseReason::Evicted);
+        if server.is_idle() {
+            self.close_and_wait(now, ServerId(slot));
         }
     }
 
@@ -459,7 +311,6 @@ impl Pooler {
     }
 
     fn time_clients(&mut self, now: Time) {
-        let login = self.shared.settings.client_login_timeout;
         if now < self.timers.next_clients {
             return;
         }
@@ -467,29 +318,23 @@ impl Pooler {
         for slot in self.clients.slots() {
             // Closing one client may end others: the last one lets a shutdown go on.
             let Some(client) = self.clients.get(slot) else { continue };
-            let id = ClientId(slot);
-            match client.phase {
-                ClientPhase::Startup | ClientPhase::Login(_)
-                    // Who waits in a pool's queue is under query_wait_timeout.
-                    if !matches!(client.waiting, Waiting::ForServer { .. })
-                        && login.is_some_and(|l| now - client.connect_time > l) =>
-                {
-                    self.fail_client(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
-                }
-                ClientPhase::Cancelling if self.shared.settings.cancel_wait_timeout.is_some_and(|l| now - client.connect_time > l) => {
-                    self.close_client(now, id, "cancel_wait_timeout");
-                }
-                ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {
-                    let limit = client.pool.and_then(|p| self.pool(p).settings.client_idle_timeout);
-                    let idle = now - client.request_time;
-                    if client.own_idle_limit().is_some_and(|l| idle > l) {
-                        self.idle_limit_over(now, id);
-                    } else if limit.is_some_and(|l| idle > l) {
-                        let hint = "The limit is the setting client_idle_timeout.";
-                        self.fail_client(now, id, Trouble::ClientIdleTimeout, "client_idle_timeout", "", hint);
-                    }
-                }
-                _ => {}
+            let pool = client.pool.map(|p| self.pool(p));
+            let due = due::of_client(now, client, pool, &self.shared.settings);
+            self.end_client_in_time(now, ClientId(slot), due);
+        }
+    }
+
+    fn end_client_in_time(&mut self, now: Time, id: ClientId, due: ClientDue) {
+        match due {
+            ClientDue::Nothing => {}
+            ClientDue::LoginTimeout => {
+                self.fail_client(now, id, Trouble::ClientLoginTimeout, "client_login_timeout", "", "");
+            }
+            ClientDue::CancelTimeout => self.close_client(now, id, "cancel_wait_timeout"),
+            ClientDue::OwnIdleLimit => self.idle_limit_over(now, id),
+            ClientDue::IdleTimeout => {
+                let hint = "The limit is the setting client_idle_timeout.";
+                self.fail_client(now, id, Trouble::ClientIdleTimeout, "client_idle_timeout", "", hint);
             }
         }
     }

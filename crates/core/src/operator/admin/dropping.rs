@@ -5,7 +5,8 @@ use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
-use crate::operator::console::refusal::Refusal;
+use crate::console::orders::Halt;
+use crate::console::refusal::Refusal;
 use crate::pooler::Pooler;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ impl Pooler {
 
     /// KILL: clients and servers are dropped, and new clients wait for RESUME.
     pub(crate) fn kill(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
-        if self.admin.paused || self.admin.suspended {
+        if self.admin.halt != Halt::No {
             return Err(Refusal::not_in_state("already paused"));
         }
         match database {

@@ -4,9 +4,9 @@ use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
 use crate::base::time::Time;
-use crate::operator::admin::Ending;
-use crate::operator::console::Waits;
-use crate::operator::console::refusal::Refusal;
+use crate::console::orders::{Ending, Halt};
+use crate::console::refusal::Refusal;
+use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
 use crate::server::Server;
 
@@ -19,11 +19,11 @@ impl Pooler {
         if self.admin.ending != Ending::No {
             return Err(Refusal::not_in_state("pooler is shutting down"));
         }
-        if self.admin.paused || self.admin.suspended {
+        if self.admin.halt != Halt::No {
             return Err(Refusal::not_in_state("already paused"));
         }
         match database {
-            None => self.admin.paused = true,
+            None => self.admin.halt = Halt::Paused,
             Some(database) => drop(self.databases.paused.insert(database.into())),
         }
         self.pause_progress(now);
@@ -37,11 +37,11 @@ impl Pooler {
             return Err(Refusal::not_in_state("pooler is shutting down"));
         }
         match database {
-            None if self.admin.suspended => {
-                self.admin.suspended = false;
+            None if self.admin.is_suspended() => {
+                self.admin.halt = Halt::No;
                 self.read_everyone();
             }
-            None if self.admin.paused => self.admin.paused = false,
+            None if self.admin.halt == Halt::Paused => self.admin.halt = Halt::No,
             None if !self.databases.paused.is_empty() => self.databases.paused.clear(),
             None => return Err(Refusal::not_in_state("pooler is not paused")),
             Some(database) => {
@@ -51,10 +51,11 @@ impl Pooler {
             }
         }
         let given_up = Refusal::given_up("PAUSE", "RESUME");
+        let paused = self.admin.halt == Halt::Paused;
         for id in self.admin.waiters.clone() {
             let resumed = match self.console_waits(id) {
-                Some(Waits::Paused(None)) => !self.admin.paused,
-                Some(Waits::Paused(Some(d))) => !self.admin.paused && !self.databases.paused.contains(&**d),
+                Some(Waits::Paused(None)) => !paused,
+                Some(Waits::Paused(Some(d))) => !paused && !self.databases.paused.contains(&**d),
                 _ => false,
             };
             if resumed {
@@ -72,10 +73,10 @@ impl Pooler {
         if self.admin.ending != Ending::No {
             return Err(Refusal::not_in_state("pooler is shutting down"));
         }
-        if self.admin.paused || self.admin.suspended {
+        if self.admin.halt != Halt::No {
             return Err(Refusal::not_in_state("already paused"));
         }
-        self.admin.suspended = true;
+        self.admin.halt = Halt::Suspended;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::operator::admin::Ending;
+use crate::console::orders::{Ending, Halt};
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
 
@@ -24,8 +24,8 @@ impl Pooler {
         }
         self.stop_listening();
         self.admin.ending = how;
-        if self.admin.suspended {
-            self.admin.suspended = false;
+        if self.admin.is_suspended() {
+            self.admin.halt = Halt::No;
             self.read_everyone();
         }
         if self.admin.refuses_waiters() {

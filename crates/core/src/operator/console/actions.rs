@@ -4,13 +4,16 @@ use crate::base::access::Access;
 use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::operator::admin::Ending;
-use crate::operator::console::grammar::{Command, Show, Shutdown};
-use crate::operator::console::refusal::Refusal;
-use crate::operator::console::rows::{Column, Formats, Rows};
-use crate::operator::console::{Waits, columns, notice};
+use crate::console::columns;
+use crate::console::grammar::{Command, Show, Shutdown};
+use crate::console::orders::Ending;
+use crate::console::refusal::Refusal;
+use crate::console::rows::{Formats, Rows};
+use crate::console::waiting::Waits;
+use crate::operator::console::notice;
 use crate::pooler::Pooler;
 use pgweir_config::CONSOLE_DATABASE;
+use pgweir_wire::TransactionStatus;
 
 /// How a command ends.
 #[derive(Debug)]
@@ -53,16 +56,6 @@ const HELP: &str = "
 \tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS
 \tWAIT_CLOSE [<db>]";
 
-impl Command {
-    /// The columns of its rows; `None` where it returns none.
-    pub(super) fn columns(&self) -> Option<&'static [Column]> {
-        match self {
-            Command::Show(show) => Some(columns::columns(*show)),
-            _ => None,
-        }
-    }
-}
-
 impl Pooler {
     /// Carries a command out. Rows and notices go to `reply`.
     pub(super) fn console_command(
@@ -76,8 +69,7 @@ impl Pooler {
         if let Some(client) = self.clients.get_mut(id.0) {
             client.request_time = now;
         }
-        let console = self.console(id).expect("the caller looked it up");
-        let access = console.access;
+        let access = self.console_mut(id).access();
         if access != Access::Admin && !command.is_for_everyone() {
             return Err(Refusal::admin_only());
         }
@@ -94,8 +86,8 @@ impl Pooler {
             }
             Command::SetApplicationName(name) => self.console_mut(id).application_name.clone_from(name),
             Command::SetSession => notice(reply, "SET ignored", ""),
-            Command::Begin => self.console_mut(id).in_transaction = true,
-            Command::Commit | Command::Rollback => self.console_mut(id).in_transaction = false,
+            Command::Begin => self.console_mut(id).set_status(TransactionStatus::InTransaction),
+            Command::Commit | Command::Rollback => self.console_mut(id).set_status(TransactionStatus::Idle),
             Command::Acknowledge(_) => {}
             _ => return self.console_order(now, id, command),
         }
@@ -108,10 +100,6 @@ impl Pooler {
             Command::Acknowledge(tag) => tag,
             _ => unreachable!("an order, dealt with above"),
         }))
-    }
-
-    fn console_mut(&mut self, id: ClientId) -> &mut crate::operator::console::ConsoleState {
-        self.console(id).expect("the caller looked it up")
     }
 
     fn console_show(&mut self, now: Time, show: Show, access: Access, formats: &Formats, reply: &mut Vec<u8>) {
@@ -128,57 +116,16 @@ impl Pooler {
                 self.log(LogLevel::Log, format!("SET {key}={value} command issued"));
                 Ok(Done::tag(format!("SET {key}={value}")))
             }
-            Command::Pause(database) => {
-                let database = self.known(database, "pause")?;
-                self.log_order("PAUSE", database);
-                self.pause(now, database)?;
-                Ok(Done::Waits(Waits::Paused(database.map(str::to_string))))
-            }
-            Command::Resume(database) => {
-                let database = self.known(database, "resume")?;
-                self.log_order("RESUME", database);
-                self.resume(now, database)?;
-                Ok(Done::tag("RESUME"))
-            }
             Command::Suspend => {
                 self.log_order("SUSPEND", None);
                 self.suspend()?;
                 Ok(Done::tag("SUSPEND"))
-            }
-            Command::Disable(database) => {
-                let database = self.known_database(database, "disable")?;
-                self.log_order("DISABLE", Some(database));
-                self.databases.disabled.insert(database.into());
-                Ok(Done::tag("DISABLE"))
-            }
-            Command::Enable(database) => {
-                let database = self.known_database(database, "enable")?;
-                self.log_order("ENABLE", Some(database));
-                self.databases.disabled.remove(database);
-                Ok(Done::tag("ENABLE"))
-            }
-            Command::Reconnect(database) => {
-                let database = self.known(database, "reconnect")?;
-                self.log_order("RECONNECT", database);
-                self.reconnect(now, database);
-                Ok(Done::tag("RECONNECT"))
-            }
-            Command::Kill(database) => {
-                let database = self.known(database, "kill")?;
-                self.log_order("KILL", database);
-                self.kill(now, database)?;
-                Ok(Done::tag("KILL"))
             }
             Command::KillClient(client) => {
                 let client = client.parse().map_err(|_| Refusal::bad_client_id())?;
                 self.log(LogLevel::Log, format!("KILL_CLIENT {client} command issued"));
                 self.kill_client(now, client)?;
                 Ok(Done::tag("KILL_CLIENT"))
-            }
-            Command::WaitClose(database) => {
-                let database = self.known(database, "wait_close")?;
-                self.log_order("WAIT_CLOSE", database);
-                Ok(Done::Waits(Waits::Closed(database.map(str::to_string))))
             }
             Command::Reload => {
                 self.log_order("RELOAD", None);
@@ -194,8 +141,32 @@ impl Pooler {
                 self.log_order(verb, None);
                 Ok(Done::Shutdown(ending))
             }
-            _ => unreachable!("no order"),
+            _ => self.database_order(now, command),
         }
+    }
+
+    /// An order about one database, or about all of them where none is named.
+    fn database_order(&mut self, now: Time, command: &Command) -> Result<Done, Refusal> {
+        let (verb, database) = command.about_database().expect("every other order has been dealt with");
+        if let Some(database) = database {
+            self.must_know(database, &verb.to_ascii_lowercase())?;
+        }
+        self.log_order(verb, database);
+        let owned = || database.map(str::to_string);
+        match (command, database) {
+            (Command::Pause(_), _) => {
+                self.pause(now, database)?;
+                return Ok(Done::Waits(Waits::Paused(owned())));
+            }
+            (Command::WaitClose(_), _) => return Ok(Done::Waits(Waits::Closed(owned()))),
+            (Command::Resume(_), _) => self.resume(now, database)?,
+            (Command::Reconnect(_), _) => self.reconnect(now, database),
+            (Command::Kill(_), _) => self.kill(now, database)?,
+            (Command::Disable(_), Some(database)) => drop(self.databases.disabled.insert(database.into())),
+            (Command::Enable(_), Some(database)) => drop(self.databases.disabled.remove(database)),
+            _ => {}
+        }
+        Ok(Done::tag(verb))
     }
 
     fn log_order(&mut self, verb: &str, database: Option<&str>) {
@@ -206,17 +177,14 @@ impl Pooler {
         self.log(LogLevel::Log, text);
     }
 
-    fn known<'d>(&self, database: &'d Option<String>, verb: &str) -> Result<Option<&'d str>, Refusal> {
-        database.as_deref().map(|d| self.known_database(d, verb)).transpose()
-    }
-
-    fn known_database<'d>(&self, database: &'d str, verb: &str) -> Result<&'d str, Refusal> {
+    /// Whether an order may be about this database.
+    fn must_know(&self, database: &str, verb: &str) -> Result<(), Refusal> {
         if database == CONSOLE_DATABASE {
             return Err(Refusal::console_database(verb, database));
         }
-        let known = self.shared.config.database(database).is_some();
-        known
-            .then_some(database)
+        let is_known = self.shared.config.database(database).is_some();
+        is_known
+            .then_some(())
             .ok_or_else(|| Refusal::no_such_database(database))
     }
 }

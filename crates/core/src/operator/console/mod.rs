@@ -5,11 +5,7 @@
 //! answer is there.
 
 mod actions;
-mod columns;
 mod extended;
-mod grammar;
-pub(crate) mod refusal;
-mod rows;
 mod show;
 mod show_config;
 mod show_lists;
@@ -17,9 +13,6 @@ mod show_pins;
 mod show_pools;
 mod show_sockets;
 mod show_stats;
-mod waiting;
-
-pub(crate) use waiting::Waits;
 
 use crate::base::access::Access;
 use crate::base::errors::Trouble;
@@ -27,58 +20,18 @@ use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::ClientPhase;
+use crate::console::grammar::Command;
+use crate::console::refusal::Refusal;
+use crate::console::rows::{self, Formats};
+use crate::console::state::{self, ConsoleState};
+use crate::console::waiting::Waits;
 use crate::login::welcome::Welcome;
 use crate::pooler::Pooler;
 use actions::Done;
-use foldhash::fast::RandomState;
-use grammar::Command;
-use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, ReadError, Reader, TransactionStatus, Writer};
-use refusal::Refusal;
-use rows::Formats;
-use std::collections::HashMap;
-
-/// The longest message the console reads, bytes.
-const MESSAGE_BYTES_MAX: u32 = 64 * 1024;
+use pgweir_wire::{FrontendTag, TransactionStatus, Writer};
 
 /// The version SHOW VERSION and server_version tell.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// A client on the console.
-#[derive(Debug)]
-pub(crate) struct ConsoleState {
-    user: String,
-    access: Access,
-    application_name: String,
-    /// BEGIN came, and neither COMMIT nor ROLLBACK yet; only ReadyForQuery tells.
-    in_transaction: bool,
-    /// What it waits for; nothing is read from it meanwhile.
-    waits: Option<Waits>,
-    /// The command it waits for came by Execute: its ReadyForQuery comes with Sync.
-    extended: bool,
-    /// An error has answered everything up to the next Sync.
-    ignoring_to_sync: bool,
-    statements: HashMap<Box<[u8]>, Command, RandomState>,
-    portals: HashMap<Box<[u8]>, extended::Portal, RandomState>,
-}
-
-impl ConsoleState {
-    pub(crate) fn user(&self) -> &str {
-        &self.user
-    }
-
-    /// It waits for the outcome of a command; nothing is read from it meanwhile.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.waits.is_some()
-    }
-
-    fn status(&self) -> TransactionStatus {
-        if self.in_transaction {
-            TransactionStatus::InTransaction
-        } else {
-            TransactionStatus::Idle
-        }
-    }
-}
 
 /// The parameters the console reports at login: what drivers must know to talk to it.
 fn parameters(access: Access) -> [(&'static str, String); 8] {
@@ -107,17 +60,8 @@ impl Pooler {
         let closing = login.take_closing();
         let application_name = login.setting("application_name").unwrap_or_default().to_string();
         client.request_time = now;
-        client.phase = ClientPhase::Console(Box::new(ConsoleState {
-            user: user.into(),
-            access,
-            application_name,
-            in_transaction: false,
-            waits: None,
-            extended: false,
-            ignoring_to_sync: false,
-            statements: HashMap::default(),
-            portals: HashMap::default(),
-        }));
+        let console = ConsoleState::new(user, access, &application_name);
+        client.phase = ClientPhase::Console(Box::new(console));
         self.arrivals.has_arrived();
         self.give_process_id(id);
         let key = self.cancel_key_of(id, self.clients.get(id.0).map_or(4, |c| c.cancel_key_bytes));
@@ -136,7 +80,7 @@ impl Pooler {
     /// What a console client waits for.
     pub(crate) fn console_waits(&self, id: ClientId) -> Option<&Waits> {
         match &self.clients.get(id.0)?.phase {
-            ClientPhase::Console(console) => console.waits.as_ref(),
+            ClientPhase::Console(console) => console.waits(),
             _ => None,
         }
     }
@@ -148,6 +92,11 @@ impl Pooler {
         }
     }
 
+    /// A console client that the caller has looked up.
+    fn console_mut(&mut self, id: ClientId) -> &mut ConsoleState {
+        self.console(id).expect("the caller looked it up")
+    }
+
     pub(crate) fn console_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
         let mut at = 0;
         while at < input.len() {
@@ -157,30 +106,15 @@ impl Pooler {
             if console.is_busy() {
                 return at;
             }
-            let bad = |message: String| (Trouble::ProtocolViolation, message);
-            let message = match Header::read(&input[at..]) {
+            let (tag, bytes) = match state::message(&input[at..]) {
+                Ok(Some(message)) => message,
                 Ok(None) => return at,
-                Err(error) => Err(bad(error.to_string())),
-                Ok(Some(header)) if header.message_bytes > MESSAGE_BYTES_MAX => Err(bad(format!(
-                    "message is too long for the console: expected at most {MESSAGE_BYTES_MAX} bytes, got {}",
-                    header.message_bytes
-                ))),
-                Ok(Some(header)) => match FrontendTag::from_byte(header.tag) {
-                    Some(tag) => Ok((tag, header.message_bytes as usize)),
-                    None => Err(bad(format!("invalid frontend message type {}", header.tag))),
-                },
-            };
-            let (tag, bytes) = match message {
-                Ok(message) => message,
-                Err((trouble, message)) => {
-                    self.fail_client(now, id, trouble, &message, "", "");
+                Err(why) => {
+                    self.fail_client(now, id, Trouble::ProtocolViolation, &why, "", "");
                     return input.len();
                 }
             };
-            if at + bytes > input.len() {
-                return at;
-            }
-            let body = &input[at + HEADER_BYTES..at + bytes];
+            let body = state::body(&input[at..at + bytes]);
             at += bytes;
             self.console_message(now, id, tag, body);
         }
@@ -189,17 +123,14 @@ impl Pooler {
 
     fn console_message(&mut self, now: Time, id: ClientId, tag: FrontendTag, body: &[u8]) {
         let Some(console) = self.console(id) else { return };
-        if console.ignoring_to_sync && !matches!(tag, FrontendTag::Sync | FrontendTag::Terminate) {
+        if console.ignores(tag) {
             return;
         }
         match tag {
             FrontendTag::Terminate => self.close_client(now, id, "client close request"),
             FrontendTag::Query => self.console_query(now, id, body),
             FrontendTag::Sync => {
-                console.ignoring_to_sync = false;
-                if !console.in_transaction {
-                    console.portals.clear();
-                }
+                console.sync();
                 self.console_ready(id);
             }
             // Nothing is held back here.
@@ -226,12 +157,8 @@ impl Pooler {
     }
 
     fn console_query(&mut self, now: Time, id: ClientId, body: &[u8]) {
-        let console = self.console(id).expect("the caller looked it up");
-        console.extended = false;
-        // A Query ends the unnamed statement and its portal.
-        console.statements.remove(&b""[..]);
-        console.portals.remove(&b""[..]);
-        let command = query_text(body).and_then(|text| Command::parse(&text));
+        self.console_mut(id).begin_query();
+        let command = state::query_text(body).and_then(|text| Command::parse(&text));
         let mut reply = Vec::new();
         let done = command.and_then(|command| {
             let formats = Formats::default();
@@ -266,7 +193,7 @@ impl Pooler {
             }
             Done::Waits(waits) => {
                 if let Some(console) = self.console(id) {
-                    console.waits = Some(waits);
+                    console.begin_to_wait(waits);
                 }
                 self.admin.waiters.push(id);
                 self.pause_progress(now);
@@ -281,7 +208,7 @@ impl Pooler {
     }
 
     fn console_ready_unless_extended(&mut self, id: ClientId) {
-        if self.console(id).is_some_and(|c| !c.extended) {
+        if self.console(id).is_some_and(|c| c.is_simple()) {
             self.console_ready(id);
         }
     }
@@ -314,31 +241,19 @@ impl Pooler {
     /// The command a console client waits for has come to its end.
     pub(crate) fn console_answered(&mut self, id: ClientId, outcome: Result<&str, &Refusal>) {
         let Some(console) = self.console(id) else { return };
-        console.waits = None;
+        console.wait_no_more();
         match outcome {
             Ok(tag) => self.console_completes(id, tag),
             Err(refusal) => {
                 self.console_refuses(id, refusal);
                 match self.console(id) {
-                    Some(console) if console.extended => console.ignoring_to_sync = true,
+                    Some(console) if !console.is_simple() => console.ignore_to_sync(),
                     _ => self.console_ready(id),
                 }
             }
         }
         self.shared.requests.push_back(Request::Resume(id.into()));
     }
-}
-
-/// The text of a Query.
-fn query_text(body: &[u8]) -> Result<String, Refusal> {
-    let mut reader = Reader::new(body);
-    let read = |reader: &mut Reader<'_>| -> Result<Vec<u8>, ReadError> {
-        let text = reader.cstr()?.to_vec();
-        reader.end()?;
-        Ok(text)
-    };
-    let text = read(&mut reader).map_err(|error| Refusal::protocol(error.to_string()))?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Appends a NOTICE.

@@ -2,8 +2,8 @@
 
 use crate::base::access::Access;
 use crate::base::time::Time;
-use crate::operator::console::grammar::{SESSION_VALUES, Show};
-use crate::operator::console::rows::Rows;
+use crate::console::grammar::{SESSION_VALUES, Show};
+use crate::console::rows::Rows;
 use crate::pooler::Pooler;
 
 impl Pooler {

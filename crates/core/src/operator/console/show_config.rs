@@ -1,6 +1,6 @@
 //! SHOW CONFIG, SHOW DATABASES, SHOW USERS, SHOW PEERS.
 
-use crate::operator::console::rows::{Rows, Value};
+use crate::console::rows::{Rows, Value};
 use crate::operator::console::show_pools::load_balance_hosts;
 use crate::pooler::Pooler;
 use pgweir_config::{CONSOLE_DATABASE, UserSettings};

@@ -1,7 +1,7 @@
 //! SHOW LISTS and SHOW MEM: how many there are of what, and what they cost.
 
 use crate::client::{Client, ClientPhase};
-use crate::operator::console::rows::Rows;
+use crate::console::rows::Rows;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::server::Server;

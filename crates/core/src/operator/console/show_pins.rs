@@ -3,7 +3,7 @@
 
 use crate::base::access::Access;
 use crate::base::time::Time;
-use crate::operator::console::rows::{Rows, Value};
+use crate::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
 
 impl Pooler {

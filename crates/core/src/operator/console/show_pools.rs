@@ -4,7 +4,7 @@ use crate::base::pool_id::PoolKind;
 use crate::base::reasons::Waiting;
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::operator::console::rows::{Rows, Value};
+use crate::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::server::Server;

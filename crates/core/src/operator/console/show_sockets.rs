@@ -6,8 +6,8 @@ use crate::base::reasons::Waiting;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
-use crate::operator::console::columns::SOCKET_BUFFERS;
-use crate::operator::console::rows::{Rows, Value};
+use crate::console::columns::SOCKET_BUFFERS;
+use crate::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
@@ -151,7 +151,7 @@ impl Pooler {
             _ => client.shape.get("application_name").map_or("", |s| &s.value),
         };
         let prepared_statements = match &client.phase {
-            ClientPhase::Console(console) => console.statements.len(),
+            ClientPhase::Console(console) => console.portals.statements(),
             _ => client.names.as_ref().map_or(0, |n| n.len()),
         };
         let wait_us = match client.waiting {

@@ -2,7 +2,7 @@
 
 use crate::base::stats::Stats;
 use crate::base::time::Time;
-use crate::operator::console::rows::{Rows, Value};
+use crate::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
 
 /// The rows of SHOW TOTALS behind their prefix, in the order of [`Stats::values`]. They differ from SHOW STATS.

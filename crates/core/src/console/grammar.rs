@@ -4,14 +4,14 @@
 //! by themselves when they connect, begin, commit, reset or ping, so that every driver can read the console: comments, the
 //! empty statement, `BEGIN` and its kin, `SET` of session settings, `RESET`, `DISCARD` and `DEALLOCATE`.
 
-use crate::operator::console::refusal::Refusal;
+use crate::console::refusal::Refusal;
 
 /// Bytes of a command that an error message repeats.
 const QUOTED_BYTES_MAX: usize = 200;
 
 /// A table to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Show {
+pub(crate) enum Show {
     ActiveSockets,
     Clients,
     Config,
@@ -73,7 +73,7 @@ const SHOWS: [(&str, Show); 24] = [
 ];
 
 /// Session settings the console seems to have, and their values.
-pub(super) const SESSION_VALUES: [(&str, &str); 5] = [
+pub(crate) const SESSION_VALUES: [(&str, &str); 5] = [
     ("client_encoding", "UTF-8"),
     ("datestyle", "ISO"),
     ("default_transaction_isolation", "read committed"),
@@ -107,7 +107,7 @@ const SESSION_SETTINGS: [&str; 20] = [
 
 /// How SHUTDOWN is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shutdown {
+pub(crate) enum Shutdown {
     Now,
     WaitForClients,
     WaitForServers,
@@ -115,7 +115,7 @@ pub(super) enum Shutdown {
 
 /// One command, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Nothing but blanks, comments and a semicolon: what drivers ping with.
     Empty,
     Help,
@@ -148,8 +148,22 @@ pub(super) enum Command {
 }
 
 impl Command {
+    /// The verb and the database of an order about databases; none where it is about all of them.
+    pub(crate) fn about_database(&self) -> Option<(&'static str, Option<&str>)> {
+        match self {
+            Command::Pause(database) => Some(("PAUSE", database.as_deref())),
+            Command::Resume(database) => Some(("RESUME", database.as_deref())),
+            Command::Reconnect(database) => Some(("RECONNECT", database.as_deref())),
+            Command::Kill(database) => Some(("KILL", database.as_deref())),
+            Command::WaitClose(database) => Some(("WAIT_CLOSE", database.as_deref())),
+            Command::Disable(database) => Some(("DISABLE", Some(database))),
+            Command::Enable(database) => Some(("ENABLE", Some(database))),
+            _ => None,
+        }
+    }
+
     /// Reads one command.
-    pub(super) fn parse(text: &str) -> Result<Command, Refusal> {
+    pub(crate) fn parse(text: &str) -> Result<Command, Refusal> {
         let invalid = || Refusal::invalid_command(shortened(text));
         let mut tokens = tokens(text).ok_or_else(invalid)?;
         while tokens.last() == Some(&Token::Semicolon) {
@@ -217,7 +231,7 @@ impl Command {
     }
 
     /// Whether users of `stats_users` may give it.
-    pub(super) fn is_for_everyone(&self) -> bool {
+    pub(crate) fn is_for_everyone(&self) -> bool {
         matches!(
             self,
             Command::Empty

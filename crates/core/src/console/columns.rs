@@ -1,7 +1,7 @@
 //! The columns of every SHOW: PgBouncer's names, order and types, which dashboards and exporters rely on.
 
-use crate::operator::console::grammar::Show;
-use crate::operator::console::rows::{Column, bytea, int4, int8, numeric, text};
+use crate::console::grammar::{Command, Show};
+use crate::console::rows::{Column, bytea, int4, int8, numeric, text};
 
 const VERSION: &[Column] = &[text("version")];
 
@@ -95,7 +95,7 @@ const SOCKETS: &[Column] = &[
 ];
 
 /// Columns of SHOW SOCKETS about buffers.
-pub(super) const SOCKET_BUFFERS: usize = 7;
+pub(crate) const SOCKET_BUFFERS: usize = 7;
 
 const STATS: &[Column] = &[
     text("database"),
@@ -223,7 +223,7 @@ const FDS: &[Column] = &[
     bytea("scram_server_key"),
 ];
 
-/// In the order of [`crate::operator::console::grammar::SESSION_VALUES`].
+/// In the order of [`crate::console::grammar::SESSION_VALUES`].
 const SESSION_VALUES: [&[Column]; 5] = [
     &[text("client_encoding")],
     &[text("datestyle")],
@@ -233,7 +233,7 @@ const SESSION_VALUES: [&[Column]; 5] = [
 ];
 
 /// The columns of a SHOW.
-pub(super) fn columns(show: Show) -> &'static [Column] {
+pub(crate) fn columns(show: Show) -> &'static [Column] {
     match show {
         Show::Sockets | Show::ActiveSockets => SOCKETS,
         Show::Clients | Show::Servers => &SOCKETS[..SOCKETS.len() - SOCKET_BUFFERS],
@@ -263,10 +263,20 @@ pub(super) fn columns(show: Show) -> &'static [Column] {
     }
 }
 
+impl Command {
+    /// The columns of its rows; `None` where it returns none.
+    pub(crate) fn columns(&self) -> Option<&'static [Column]> {
+        match self {
+            Command::Show(show) => Some(columns(*show)),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::console::grammar;
+    use crate::console::grammar;
 
     #[test]
     fn session_values_have_their_own_names() {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Text,
     Int4,
     Int8,
@@ -29,31 +29,31 @@ impl Kind {
 
 /// A column's name and type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Column {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
 }
 
-pub(super) const fn text(name: &'static str) -> Column {
+pub(crate) const fn text(name: &'static str) -> Column {
     Column { name, kind: Kind::Text }
 }
 
-pub(super) const fn int4(name: &'static str) -> Column {
+pub(crate) const fn int4(name: &'static str) -> Column {
     Column { name, kind: Kind::Int4 }
 }
 
-pub(super) const fn int8(name: &'static str) -> Column {
+pub(crate) const fn int8(name: &'static str) -> Column {
     Column { name, kind: Kind::Int8 }
 }
 
-pub(super) const fn numeric(name: &'static str) -> Column {
+pub(crate) const fn numeric(name: &'static str) -> Column {
     Column {
         name,
         kind: Kind::Numeric,
     }
 }
 
-pub(super) const fn bytea(name: &'static str) -> Column {
+pub(crate) const fn bytea(name: &'static str) -> Column {
     Column {
         name,
         kind: Kind::Bytea,
@@ -62,7 +62,7 @@ pub(super) const fn bytea(name: &'static str) -> Column {
 
 /// A value. Numbers that do not fit their column's type print as its largest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Null,
     Text(Cow<'a, str>),
     Number(u64),
@@ -112,11 +112,11 @@ impl From<bool> for Value<'_> {
 
 /// Result formats as Bind gives them: none is text for all, one is for all, else one for each column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Formats(Vec<bool>);
+pub(crate) struct Formats(Vec<bool>);
 
 impl Formats {
     /// Reads format codes; `None` where one is neither text (0) nor binary (1), or where their number fits nothing.
-    pub(super) fn read(codes: &[i16], columns: usize) -> Option<Formats> {
+    pub(crate) fn read(codes: &[i16], columns: usize) -> Option<Formats> {
         let fits = codes.len() <= 1 || codes.len() == columns;
         let known = codes.iter().all(|code| matches!(code, 0 | 1));
         (fits && known).then(|| Formats(codes.iter().map(|&code| code == 1).collect()))
@@ -132,7 +132,7 @@ impl Formats {
 }
 
 /// Appends RowDescription.
-pub(super) fn describe(to: &mut Vec<u8>, columns: &[Column], formats: &Formats) {
+pub(crate) fn describe(to: &mut Vec<u8>, columns: &[Column], formats: &Formats) {
     let wire: Vec<WireColumn<'_>> = columns
         .iter()
         .map(|column| {
@@ -161,14 +161,14 @@ const FIELD_BYTES: usize = 18;
 
 /// DataRow messages.
 #[derive(Debug)]
-pub(super) struct Rows<'f> {
+pub(crate) struct Rows<'f> {
     columns: &'static [Column],
     formats: &'f Formats,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl<'f> Rows<'f> {
-    pub(super) fn new(columns: &'static [Column], formats: &'f Formats) -> Self {
+    pub(crate) fn new(columns: &'static [Column], formats: &'f Formats) -> Self {
         Rows {
             columns,
             formats,
@@ -177,7 +177,7 @@ impl<'f> Rows<'f> {
     }
 
     /// Appends a row, which has as many values as there are columns.
-    pub(super) fn push(&mut self, values: &[Value<'_>]) {
+    pub(crate) fn push(&mut self, values: &[Value<'_>]) {
         assert_eq!(values.len(), self.columns.len(), "a row has a value for each column");
         let fields: Vec<Option<Cow<'_, [u8]>>> = values
             .iter()

@@ -1,0 +1,77 @@
+//! Orders in force: what an operator has asked for that goes on.
+
+use crate::base::ids::ClientId;
+use crate::base::stats::{Periods, Stats};
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Ending {
+    /// It does not.
+    #[default]
+    No,
+    /// When no server is in use.
+    WaitForServers,
+    /// When no client is left.
+    WaitForClients,
+    /// Now.
+    Immediate,
+}
+
+/// What stands still by an operator's order, in all databases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Halt {
+    /// Nothing.
+    #[default]
+    No,
+    /// PAUSE: no client gets a server.
+    Paused,
+    /// SUSPEND: nothing is read from clients and servers, and no time runs out.
+    Suspended,
+}
+
+/// Orders in force.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    pub(crate) halt: Halt,
+    pub(crate) ending: Ending,
+    /// Console clients that wait for what they ordered.
+    pub(crate) waiters: Vec<ClientId>,
+    /// `Pooler::pause_progress` is at work: closing a server calls it again.
+    pub(crate) progressing: bool,
+    /// What the console counts for itself.
+    pub(crate) console_stats: Stats,
+    pub(crate) periods: Periods,
+}
+
+impl Orders {
+    /// No client gets a server now, whatever its database.
+    #[inline]
+    pub(crate) fn paused_all(&self) -> bool {
+        self.halt == Halt::Paused || matches!(self.ending, Ending::WaitForServers | Ending::Immediate)
+    }
+
+    /// Nothing is read from clients and servers, and no time runs out.
+    #[inline]
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.halt == Halt::Suspended
+    }
+
+    /// The process is about to exit: nothing new is begun.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending == Ending::Immediate
+    }
+
+    pub(crate) fn refuses_logins(&self) -> bool {
+        self.ending != Ending::No
+    }
+
+    /// Clients that would have to wait for a server are told to go instead.
+    #[inline]
+    pub(crate) fn refuses_waiters(&self) -> bool {
+        self.paused_all() && self.ending != Ending::No
+    }
+
+    pub(crate) fn client_gone(&mut self, id: ClientId) {
+        self.waiters.retain(|waiter| *waiter != id);
+    }
+}
