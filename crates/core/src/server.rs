@@ -221,10 +221,10 @@ impl Server {
         self.guarded.contains(&self.queue.segments_answered())
     }
 
-    /// Whether its client is in the midst of a segment, and nothing is about that makes a message special.
+    /// Whether its client is in the midst of a segment, and the server reads it as such.
     #[inline]
     pub(crate) fn is_in_segment(&self) -> bool {
-        !self.queue.is_empty() && !self.ignoring_to_sync && !self.copy_in && !self.has_traces() && !self.holds_back()
+        !self.queue.is_empty() && !self.ignoring_to_sync && !self.copy_in
     }
 
     /// Whether a ReadyForQuery that ends a request of the client's says nothing to anybody else.

@@ -2,6 +2,7 @@
 
 use crate::base::pool_id::PoolKind;
 use crate::base::request::Endpoint;
+use crate::base::time::Time;
 use pgweir_config::{Config, DatabaseSettings, Host, LoadBalanceHosts, off};
 use std::time::Duration;
 
@@ -100,6 +101,12 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Whether a server that has been idle since then is asked the check query before a client gets it.
+    #[inline]
+    pub(crate) fn must_be_tested(&self, now: Time, since: Time) -> bool {
+        self.server_check_query.is_some() && now - since > self.server_check_delay
+    }
+
     /// Reads them off a configuration.
     pub(crate) fn new(config: &Config) -> Settings {
         let g = &config.global;

@@ -116,6 +116,33 @@ impl Reply<'_> {
 impl Pooler {
     /// Gets a client a server: an idle one, or a place in the queue.
     pub(crate) fn acquire(&mut self, now: Time, id: ClientId) -> Acquired {
+        match self.take_latest(now, id) {
+            Some(server_id) => self.link(now, id, server_id),
+            None => self.acquire_with_care(now, id),
+        }
+    }
+
+    /// Takes the server that became idle last out of the list, if it looks like the client and nothing forbids it.
+    #[inline]
+    fn take_latest(&mut self, now: Time, id: ClientId) -> Option<ServerId> {
+        let settings = &self.shared.settings;
+        if settings.link_adversarial || settings.server_round_robin || !self.has_no_orders() {
+            return None;
+        }
+        let client = self.clients.get(id.0)?;
+        let pool = self.pools[client.pool? as usize].as_mut()?;
+        if pool.sequences != Sequences::Unused || pool.lends || !pool.waiting.is_empty() {
+            return None;
+        }
+        let server_id = pool.idle.latest_like(Likeness::of(&client.shape))?;
+        let server = self.servers.get(server_id.0)?;
+        if server.temporary_schema || settings.must_be_tested(now, server.since) {
+            return None;
+        }
+        pool.idle.pop_back()
+    }
+
+    fn acquire_with_care(&mut self, now: Time, id: ClientId) -> Acquired {
         let Some(client) = self.clients.get(id.0) else {
             return Acquired::Closed;
         };
@@ -139,9 +166,7 @@ impl Pooler {
             }
             if let Some(server_id) = found {
                 let server = self.servers.get(server_id.0).expect("idle servers live");
-                if self.shared.settings.server_check_query.is_some()
-                    && now - server.since > self.shared.settings.server_check_delay
-                {
+                if self.shared.settings.must_be_tested(now, server.since) {
                     self.test_server(now, server_id);
                 } else {
                     return self.link(now, id, server_id);

@@ -31,20 +31,25 @@ impl Exchange<'_> {
                 Some(step) => step,
                 None => self.begins_request(&message),
             };
-            let told = match self.wish.take() {
-                None => false,
-                Some(Wish::CatalogRead) => true,
-                // The message is dealt with again when it has been granted.
-                Some(_) => return Stopped::Rare,
-            };
-            let goes_on = self.takes_step(step, &message, at);
-            match (told, goes_on) {
-                (true, _) => return Stopped::CatalogTold { goes_on },
-                (false, true) => {}
-                (false, false) => return Stopped::Done,
+            if self.wish.is_some() {
+                return self.stops_with_wish(step, &message, at);
+            }
+            if !self.takes_step(step, &message, at) {
+                return Stopped::Done;
             }
         }
         Stopped::Done
+    }
+
+    #[cold]
+    fn stops_with_wish(&mut self, step: Step, message: &Message<'_>, at: &mut usize) -> Stopped {
+        match self.wish.take() {
+            Some(Wish::CatalogRead) => Stopped::CatalogTold {
+                goes_on: self.takes_step(step, message, at),
+            },
+            // The message is dealt with again when it has been granted.
+            _ => Stopped::Rare,
+        }
     }
 
     /// What has come of a message; whether the next one can be dealt with.

@@ -57,6 +57,19 @@ impl IdleList {
         }
     }
 
+    /// The server that became idle last, if it looks like this.
+    #[inline]
+    pub(crate) fn latest_like(&self, wanted: Likeness) -> Option<ServerId> {
+        let (id, likeness) = self.servers.back()?;
+        (*likeness == wanted).then_some(*id)
+    }
+
+    /// Takes out the one that became idle last.
+    #[inline]
+    pub(crate) fn pop_back(&mut self) -> Option<ServerId> {
+        self.servers.pop_back().map(|(id, _)| id)
+    }
+
     /// Takes out the one that has been idle for longest.
     pub(crate) fn pop_front(&mut self) -> Option<ServerId> {
         self.servers.pop_front().map(|(id, _)| id)

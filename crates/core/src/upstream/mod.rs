@@ -1,5 +1,6 @@
 //! The conversation with one server: what it still owes, and who gets it.
 
+pub(crate) mod fifo;
 pub(crate) mod phase;
 pub(crate) mod reply_queue;
 pub(crate) mod server_login;

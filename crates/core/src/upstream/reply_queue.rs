@@ -10,13 +10,15 @@
 
 use crate::statements::held::{Moment, Rows};
 use crate::statements::prepared::{Meaning, OWN_ID_MAX, Statement, StatementName};
+use crate::upstream::fifo::Fifo;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// The request behind an entry; it says which reply ends it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Expect {
     /// Ends with ReadyForQuery.
+    #[default]
     Query,
     /// Ends with ReadyForQuery.
     FunctionCall,
@@ -64,9 +66,10 @@ impl Expect {
 }
 
 /// Who gets the reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum To {
     /// The linked client.
+    #[default]
     Forward,
     /// Nobody.
     Skip,
@@ -126,7 +129,7 @@ pub(crate) struct Effect {
 }
 
 /// One request. There is one for every message of every client: what few of them have stands in a box.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Entry {
     pub(crate) expect: Expect,
     pub(crate) to: To,
@@ -280,7 +283,7 @@ pub(crate) struct GainedLater {
 /// Entries in the order of their requests.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyQueue {
-    entries: VecDeque<Entry>,
+    entries: Fifo<Entry>,
     /// Entries that a ReadyForQuery ends.
     ready_owed: u32,
     /// Entries of kind [`To::Fake`].
@@ -373,11 +376,11 @@ impl ReplyQueue {
     }
 
     pub(crate) fn back(&self) -> Option<&Entry> {
-        self.entries.back()
+        self.entries.last()
     }
 
     pub(crate) fn back_mut(&mut self) -> Option<&mut Entry> {
-        self.entries.back_mut()
+        self.entries.last_mut()
     }
 
     /// The latest Close and Parse of the pooler's own are part of a probe.
@@ -500,7 +503,7 @@ impl ReplyQueue {
     /// The number of the first segment outstanding that is a client's, and not the pooler's own.
     pub(crate) fn next_of_client(&self) -> Option<u64> {
         let mut number = self.segments_answered;
-        for entry in &self.entries {
+        for entry in self.entries.iter() {
             if !entry.expect.ends_with_ready() {
                 continue;
             }
@@ -572,7 +575,7 @@ impl ReplyQueue {
         let ends = |e: &&Entry| e.expect.ends_with_ready();
         let of_ended = self.entries.iter().rposition(|e| e.expect.ends_with_ready());
         let ended = of_ended.map_or(0, |at| at + 1);
-        let changes = |entries: std::ops::Range<usize>| self.entries.range(entries).filter(|e| e.changes).count();
+        let changes = |entries: std::ops::Range<usize>| self.entries[entries].iter().filter(|e| e.changes).count();
         let counts = [
             (self.ready_owed, self.entries.iter().filter(ends).count()),
             (self.fakes, self.entries.iter().filter(|e| e.to == To::Fake).count()),
@@ -598,7 +601,7 @@ impl ReplyQueue {
 
     /// CopyData was sent to a server that has not said that it reads it.
     pub(crate) fn copy_data_sent(&mut self) {
-        if let Some(last) = self.entries.back_mut() {
+        if let Some(last) = self.entries.last_mut() {
             last.data_behind = true;
         }
     }
@@ -658,7 +661,7 @@ impl ReplyQueue {
             .iter()
             .position(|e| e.expect == Expect::Sync)
             .unwrap_or(self.entries.len());
-        let taken: Vec<Entry> = self.entries.drain(..end).collect();
+        let taken: Vec<Entry> = self.entries.take_front(end);
         for entry in &taken {
             self.count_out(entry);
         }
