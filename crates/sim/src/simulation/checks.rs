@@ -227,6 +227,14 @@ impl World {
 
     /// All clients are gone: every server is idle, or gone too.
     pub(super) fn check_rest(&mut self) {
+        let wrong = self.without_rest();
+        if !wrong.is_empty() {
+            self.fail(format!("after all clients have gone: {}", wrong.join("; ")));
+        }
+    }
+
+    /// What is not at rest.
+    pub(super) fn without_rest(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for connection in self.connections.values() {
             match connection.peer {
@@ -246,9 +254,7 @@ impl World {
         if !self.cancels.is_empty() {
             wrong.push("cancels are on their way".into());
         }
-        if !wrong.is_empty() {
-            self.fail(format!("after all clients have gone: {}", wrong.join("; ")));
-        }
+        wrong
     }
 
     pub(super) fn trace_bytes(&self, what: &str, id: ConnectionId, bytes: &[u8]) {
