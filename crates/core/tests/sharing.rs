@@ -917,3 +917,53 @@ fn a_server_whose_client_leaves_in_the_midst_of_a_message_that_nothing_asked_for
     rig.client_leaves(client);
     assert!(rig.closed.contains(&server.into()));
 }
+
+/// Guards against a client that waits for ever beside an idle server, because the server that was tested first went to another
+/// client and then away.
+#[test]
+fn nobody_waits_while_a_server_lies_idle() {
+    let mut rig = Rig::new("server_check_query = select 1\nserver_check_delay = 1\nmax_db_connections = 2");
+    let (one, other) = (rig.client(), rig.client());
+    for client in [one, other] {
+        rig.says(client, |w| w.query(b"select 'first'"));
+        rig.servers_log_in();
+    }
+    let servers = [one, other].map(|client| rig.server_of(client).expect("linked"));
+    assert_ne!(servers[0], servers[1], "both are opened");
+    for server in servers {
+        rig.completes(server, "SELECT 1");
+        rig.told(server);
+    }
+    rig.wait(Duration::from_secs(2));
+    for client in [one, other] {
+        rig.says(client, |w| w.query(b"select 'second'"));
+    }
+    for server in servers {
+        assert_eq!(rig.told(server), ["Query select 1"], "both servers are tested");
+        rig.completes(server, "SELECT 1");
+        assert_eq!(rig.told(server), ["Query select 'second'"]);
+    }
+}
+
+/// The same where the server that is tested turns out to be lost.
+#[test]
+fn an_idle_server_takes_the_place_of_one_that_fails_its_test() {
+    let mut rig = Rig::new("server_check_query = select 1\nserver_check_delay = 1\nmax_db_connections = 2");
+    let (one, other) = (rig.client(), rig.client());
+    for client in [one, other] {
+        rig.says(client, |w| w.query(b"select 'first'"));
+        rig.servers_log_in();
+    }
+    let servers = [one, other].map(|client| rig.server_of(client).expect("linked"));
+    for server in servers {
+        rig.completes(server, "SELECT 1");
+        rig.told(server);
+    }
+    rig.wait(Duration::from_secs(2));
+    rig.says(one, |w| w.query(b"select 'second'"));
+    let (tested, idle): (Vec<_>, Vec<_>) = servers.into_iter().partition(|server| !rig.told(*server).is_empty());
+    rig.server_dies(tested[0]);
+    assert_eq!(rig.told(idle[0]), ["Query select 1"], "it is tested instead");
+    rig.completes(idle[0], "SELECT 1");
+    assert_eq!(rig.told(idle[0]), ["Query select 'second'"]);
+}

@@ -177,6 +177,7 @@ impl Pooler {
             return closed;
         }
         let waits = self.enqueue(now, id, pool_id);
+        self.wake_idle(now, pool_id);
         self.open_servers_for_waiters(now, pool_id);
         waits
     }
@@ -403,6 +404,33 @@ impl Pooler {
             pool.idle.push_back(server_id, &server.shape);
             self.pause_progress(now);
         }
+    }
+
+    /// Gives idle servers to clients that wait: the server that was to serve them is being tested for another client, or is
+    /// gone.
+    pub(crate) fn wake_idle(&mut self, now: Time, pool_id: PoolId) {
+        while self.has_idle_for_waiters(pool_id) {
+            let Some(server_id) = self.pool_mut(pool_id).idle.pop_back() else {
+                return;
+            };
+            let since = self.server_mut(server_id).since;
+            if self.shared.settings.must_be_tested(now, since) {
+                self.test_server(now, server_id);
+            } else if !self.serve_waiter(now, pool_id, server_id) {
+                let server = self.servers.get(server_id.0).expect("nobody took it");
+                let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+                return pool.idle.push_back(server_id, &server.shape);
+            }
+        }
+    }
+
+    /// Whether servers lie idle while more clients wait than servers are about to be free.
+    pub(crate) fn has_idle_for_waiters(&self, pool_id: PoolId) -> bool {
+        let pool = self.pool(pool_id);
+        !pool.waiting.is_empty()
+            && pool.idle.front().is_some()
+            && !self.pool_takes_no_clients_now(pool_id)
+            && pool.waiting.len() > self.servers_soon_free(pool_id)
     }
 
     /// Gives a free server to the first client that waits; or closes it, where that client needs another.

@@ -42,6 +42,7 @@ impl Pooler {
         self.pause_progress(now);
         self.shutdown_progress(now);
         if !self.admin.is_ending() {
+            self.wake_idle(now, server.pool);
             self.open_where_waited_longest(now, server.pool);
         }
     }

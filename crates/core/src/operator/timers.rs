@@ -6,7 +6,7 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{LoginFailure, PoolId};
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
 use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
@@ -255,13 +255,13 @@ impl Pooler {
     }
 
     /// A pool gets no server because others hold all that a shared limit allows: the largest of them gives one up when it
-    /// next has one free.
+    /// next has one free. A listener ends only where there is nothing else, as notifications may be lost with it.
     fn make_way(&mut self, now: Time, starved: PoolId) {
         let key = &self.pool(starved).key;
         let largest = self
             .live_pools()
             .filter(|(id, pool)| *id != starved && share_a_limit(&pool.key, key) && pool.servers > 0)
-            .max_by_key(|(_, pool)| pool.servers)
+            .max_by_key(|(_, pool)| (pool.key.kind != PoolKind::Listener, pool.servers))
             .map(|(id, _)| id);
         let Some(largest) = largest else { return };
         let of_largest = || self.servers.iter().filter(|(_, s)| s.pool == largest);

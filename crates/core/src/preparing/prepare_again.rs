@@ -195,6 +195,10 @@ impl ServerSide<'_> {
         if server.status == TransactionStatus::Failed {
             return Vec::new();
         }
+        // Behind a statement of the pooler's, what must be the first of its pipeline would be refused (25001).
+        if matches!(statement.verdict, pgweir_sql::Statement::DiscardAll) {
+            return Vec::new();
+        }
         if statement.id <= OWN_ID_MAX || !in_doubt && *server.shape.parse_settings() == statement.settings {
             return Vec::new();
         }

@@ -490,7 +490,8 @@ impl Client {
     fn message(&mut self, topology: &Topology, message: &[u8]) -> Result<Wish, String> {
         self.check_tokens(message)?;
         let body = &message[5..];
-        if message[0] == b'N' && (self.is_queue_notice(body) || topology.servers_may_die() && self.is_gap_notice(body))
+        if message[0] == b'N'
+            && (self.is_queue_notice(body) || topology.listeners_may_die() && self.is_gap_notice(body))
         {
             return Ok(Wish::Nothing);
         }

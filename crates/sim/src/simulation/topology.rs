@@ -398,6 +398,12 @@ impl Topology {
         self.server_faults > 0
     }
 
+    /// Whether the connection that listens for a client may end through no fault of its own: a limit that it shares with
+    /// servers may leave no other way.
+    pub fn listeners_may_die(&self) -> bool {
+        self.servers_may_die() || self.max_db_connections > 0 || self.max_user_connections > 0
+    }
+
     /// Servers that all pools together may have.
     pub fn servers_max(&self) -> u64 {
         self.databases * self.users * (self.pool_size + self.reserve_pool_size)

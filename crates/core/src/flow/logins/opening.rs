@@ -27,7 +27,7 @@ impl Pooler {
     }
 
     /// Servers that are being tested for a waiter, or read the catalog before they serve.
-    fn servers_soon_free(&self, pool_id: PoolId) -> usize {
+    pub(crate) fn servers_soon_free(&self, pool_id: PoolId) -> usize {
         // Tests are rare: the count of servers is small, and clients that wait have time.
         let soon = |s: &Server| {
             let reads_first = matches!(s.phase, ServerPhase::Reading) && !s.has_served;
