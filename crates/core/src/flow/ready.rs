@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
-use crate::upstream::reply_queue::{Entry, Expect, Ready, To};
+use crate::upstream::reply_queue::{Ended, Expect, Ready, To};
 use pgweir_wire::TransactionStatus;
 
 /// What is left of a transaction whose ReadyForQuery has come.
@@ -34,7 +34,7 @@ impl Reply<'_> {
         let (Some(status), true) = (TransactionStatus::read(body), expected) else {
             return self.misbehaves("ReadyForQuery that nothing asked for".into());
         };
-        let entry = self.server.queue.pop().expect("checked above");
+        let entry = self.server.queue.take_end();
         let in_block = std::mem::replace(&mut self.server.status, status) != TransactionStatus::Idle;
         let has_failed = self.server.held.take_segment_failed();
         let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
@@ -71,7 +71,7 @@ impl Reply<'_> {
 
     /// Everything that was asked has been answered. Whether the server fails what comes next, whatever it is.
     #[inline]
-    fn nothing_owed(&mut self, entry: &Entry, in_block: bool) -> bool {
+    fn nothing_owed(&mut self, entry: &Ended, in_block: bool) -> bool {
         let server = &mut *self.server;
         let between = server.status == TransactionStatus::Idle;
         // A Sync of the client's ends what a Query in a pipeline may have left open.
@@ -137,7 +137,7 @@ impl Reply<'_> {
     /// What a ReadyForQuery means that is not merely the end of a client's request, or that something has waited for. `None`:
     /// the client's request has ended as well.
     #[cold]
-    fn ready_unusually(&mut self, entry: Entry, undone: bool) -> Option<Passed> {
+    fn ready_unusually(&mut self, entry: Ended, undone: bool) -> Option<Passed> {
         if matches!(self.server.phase, ServerPhase::Listening) {
             return Some(Passed::Asks(Question::ListenerAnswered));
         }

@@ -58,14 +58,22 @@ impl<T: Default> Fifo<T> {
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         let item = std::mem::take(self.items.get_mut(self.head)?);
+        self.drop_front();
+        Some(item)
+    }
+
+    /// Takes out the front, which there is. It is dropped at the latest when twice as many items have been taken out as are
+    /// left.
+    #[inline]
+    pub(crate) fn drop_front(&mut self) {
+        debug_assert!(self.head < self.items.len());
         self.head += 1;
-        if self.head == self.items.len() {
+        if self.head >= self.items.len() {
             self.items.clear();
             self.head = 0;
         } else if self.head >= GAP_MIN && self.head * 2 >= self.items.len() {
             self.close_gap();
         }
-        Some(item)
     }
 
     /// Takes out this many from the front.

@@ -273,6 +273,14 @@ impl Entry {
     }
 }
 
+/// What a ReadyForQuery has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) expect: Expect,
+    pub(crate) to: To,
+    pub(crate) ready: Ready,
+}
+
 /// See [`ReplyQueue::all_ended_in_front`].
 #[derive(Debug, Default)]
 pub(crate) struct GainedLater {
@@ -340,7 +348,7 @@ impl ReplyQueue {
             (b'T' | b'n', Expect::Describe) if front.uses == 0 => {}
             _ => return false,
         }
-        drop(self.pop());
+        self.drop_front();
         true
     }
 
@@ -353,7 +361,7 @@ impl ReplyQueue {
                 expect,
                 ..
             }) => match expect {
-                Expect::Execute => drop(self.pop()),
+                Expect::Execute => self.drop_front(),
                 Expect::Query => {}
                 _ => return false,
             },
@@ -437,29 +445,54 @@ impl ReplyQueue {
     }
 
     /// Takes out the front, and what nothing answers behind it.
-    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
-        self.count_out(&entry);
+        self.count_out(entry.expect, entry.to, entry.changes);
         self.drop_copy_end();
         Some(entry)
     }
 
+    /// Takes out the front, which a ReadyForQuery has ended.
+    #[inline(always)]
+    pub(crate) fn take_end(&mut self) -> Ended {
+        let front = self.entries.front();
+        let ended = front.map_or((Expect::Sync, To::Forward, Ready::Passes), |e| {
+            (e.expect, e.to, e.ready)
+        });
+        self.drop_front();
+        let (expect, to, ready) = ended;
+        Ended { expect, to, ready }
+    }
+
+    /// The same of a front of which no more is needed.
+    #[inline(always)]
+    pub(crate) fn drop_front(&mut self) {
+        let Some(&Entry {
+            expect, to, changes, ..
+        }) = self.entries.front()
+        else {
+            return;
+        };
+        self.entries.drop_front();
+        self.count_out(expect, to, changes);
+        self.drop_copy_end();
+    }
+
     #[inline]
-    fn count_out(&mut self, entry: &Entry) {
+    fn count_out(&mut self, expect: Expect, to: To, changes: bool) {
         self.ended_by_front = 0;
-        if entry.changes {
+        if changes {
             // Ended segments stand in front of the one that is open.
             match self.ready_owed {
                 0 => self.changes_in_open -= 1,
                 _ => self.changes_in_ended -= 1,
             }
         }
-        if entry.expect.ends_with_ready() {
+        if expect.ends_with_ready() {
             self.ready_owed -= 1;
             self.segments_answered += 1;
         }
-        self.fakes -= u32::from(matches!(entry.to, To::Fake));
+        self.fakes -= u32::from(to == To::Fake);
     }
 
     #[inline]
@@ -663,7 +696,7 @@ impl ReplyQueue {
             .unwrap_or(self.entries.len());
         let taken: Vec<Entry> = self.entries.take_front(end);
         for entry in &taken {
-            self.count_out(entry);
+            self.count_out(entry.expect, entry.to, entry.changes);
         }
         taken
     }
