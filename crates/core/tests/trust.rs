@@ -483,3 +483,24 @@ fn what_connect_query_has_set_is_made_again_behind_the_reset_of_a_session() {
     rig.says(other, |w| w.query(b"select 1"));
     assert_eq!(made(&rig.hears(server)), ["app.pool = 1", "work_mem = 3072"]);
 }
+
+/// Guards against a call that the pooler must act on itself going to a server, which knows no such process.
+#[test]
+fn a_client_is_ended_by_the_process_id_it_was_told() {
+    let mut rig = full("");
+    let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.servers_log_in();
+    let process_id = rig.key_told(client).process_id;
+    rig.told(client);
+    rig.says(client, |w| w.query(b"select 1"));
+    let server = rig.server_of(client).expect("linked");
+    rig.completes(server, "SELECT 1");
+    rig.told(server);
+    rig.told(client);
+    rig.says(client, |w| {
+        w.query(format!("select pg_terminate_backend({process_id})").as_bytes())
+    });
+    assert_eq!(rig.told(server), [""; 0]);
+    assert!(rig.told(client)[0].contains("57P01"));
+    assert!(rig.closed.contains(&client.into()));
+}

@@ -7,6 +7,7 @@ use crate::lexer::Lexer;
 use crate::names::{self, PG_TEMP, SETTINGS_VIEW, TEMP_WORD};
 use crate::prefilter::is_harmless;
 use crate::settings;
+use crate::signals::is_signal;
 use crate::split::Statements;
 use crate::verbs::{begins_ordinary, begins_with_rows, effects_of_verb};
 
@@ -28,10 +29,10 @@ pub fn effects(text: &[u8]) -> Effects {
 }
 
 /// Whether a text is plainly one statement that reads or writes rows, calls nothing but what is surely harmless, and does
-/// nothing to the session: nearly all that applications send. `false` means nothing.
+/// nothing to the session, nor to another one: nearly all that applications send. `false` means nothing.
 #[inline]
 pub fn is_plain(text: &[u8]) -> bool {
-    begins_with_rows(text) && is_harmless(text)
+    begins_with_rows(text) && is_harmless(text) && !is_signal(text)
 }
 
 #[cold]

@@ -189,48 +189,15 @@ impl Pooler {
                     Stopped::Rare => {}
                 }
             }
-            let header = match Header::read(&input[at..]) {
-                Ok(Some(header)) if header.message_bytes <= self.shared.settings.max_packet_bytes => header,
-                Ok(Some(header)) => {
-                    let detail = format!(
-                        "expected at most {}, got {}",
-                        self.shared.settings.max_packet_bytes, header.message_bytes
-                    );
-                    self.fail_client(
-                        now,
-                        id,
-                        Trouble::ProtocolViolation,
-                        "message is too long",
-                        &detail,
-                        "See max_packet_size.",
-                    );
-                    return input.len();
-                }
-                Ok(None) => return at,
-                Err(error) => {
-                    self.fail_client(now, id, Trouble::ProtocolViolation, &error.to_string(), "", "");
-                    return input.len();
-                }
-            };
-            let total = header.message_bytes as usize;
-            let (bytes, behind) = input[at..].split_at(total.min(input.len() - at));
-            let Some(tag) = FrontendTag::from_byte(header.tag) else {
-                let message = format!("invalid frontend message type {}", header.tag);
-                self.fail_client(now, id, Trouble::ProtocolViolation, &message, "", "");
-                return input.len();
-            };
-            let message = Message {
-                tag,
-                at,
-                total,
-                bytes,
-                behind,
+            let message = match self.read_message(now, id, input, at) {
+                Ok(message) => message,
+                Err(consumed) => return consumed,
             };
             match self.client_message(now, id, &message, input) {
                 Step::Progress(bytes) => at += bytes,
                 Step::NeedBytes => {
                     if let Some(client) = self.clients.get_mut(id.0) {
-                        client.needs_whole(tag, total);
+                        client.needs_whole(message.tag, message.total);
                     }
                     return at;
                 }
@@ -239,6 +206,39 @@ impl Pooler {
             }
         }
         at
+    }
+
+    /// The message that begins at `at`; or how much of the input is consumed, where it has not come or breaks the protocol.
+    fn read_message<'m>(&mut self, now: Time, id: ClientId, input: &'m [u8], at: usize) -> Result<Message<'m>, usize> {
+        let limit = self.shared.settings.max_packet_bytes;
+        let trouble = match Header::read(&input[at..]) {
+            Ok(None) => return Err(at),
+            Ok(Some(header)) if header.message_bytes > limit => {
+                let detail = format!("expected at most {limit}, got {}", header.message_bytes);
+                ("message is too long".into(), detail, "See max_packet_size.")
+            }
+            Ok(Some(header)) => match FrontendTag::from_byte(header.tag) {
+                Some(tag) => {
+                    let total = header.message_bytes as usize;
+                    let (bytes, behind) = input[at..].split_at(total.min(input.len() - at));
+                    return Ok(Message {
+                        tag,
+                        at,
+                        total,
+                        bytes,
+                        behind,
+                    });
+                }
+                None => {
+                    let message = format!("invalid frontend message type {}", header.tag);
+                    (message, String::new(), "")
+                }
+            },
+            Err(error) => (error.to_string(), String::new(), ""),
+        };
+        let (message, detail, hint) = trouble;
+        self.fail_client(now, id, Trouble::ProtocolViolation, &message, &detail, hint);
+        Err(input.len())
     }
 
     /// A client that got a server and has nothing to send to it: a deferred BEGIN whose time was up.

@@ -37,16 +37,7 @@ impl Exchange<'_> {
         {
             return self.plain_query(message, text);
         }
-        if let Some(text) = text
-            && !self.granted.signal
-            && pgweir_sql::is_signal(text)
-        {
-            return self.wishes(Wish::Signal);
-        }
-        if let Some(text) = text
-            && pgweir_sql::may_need_database_alone(text)
-            && let Some(step) = self.wants_database_alone(text)
-        {
+        if let Some(step) = text.and_then(|text| self.wishes_of(text)) {
             return step;
         }
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
@@ -72,17 +63,40 @@ impl Exchange<'_> {
         if returns.is_none() && may.is_some_and(|may| may.intersects(Effects::RESETS)) {
             returns = text.and_then(Returns::among);
         }
-        if !tracked {
-            let entry = Entry::forward(Expect::Query);
-            let entry = match verdict {
-                // The pooler's own statements go with the client's.
-                pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
-                    entry.with(self.discard_all_statements(Effect::default()))
-                }
-                _ => entry,
-            };
-            return self.send_query(message, entry, returns);
+        let effect = match tracked {
+            true => self.effect_on_statements(message, text, verdict, may),
+            // The pooler's own statements go with the client's.
+            false if ends_all(&verdict) => Some(self.discard_all_statements(Effect::default())),
+            false => None,
+        };
+        let entry = Entry::forward(Expect::Query);
+        let entry = match effect {
+            Some(effect) => entry.with(effect),
+            None => entry,
+        };
+        self.send_query(message, entry, returns)
+    }
+
+    /// What a text needs of other connections before it is sent.
+    fn wishes_of(&mut self, text: &[u8]) -> Option<Step> {
+        if !self.granted.signal && pgweir_sql::is_signal(text) {
+            return Some(self.wishes(Wish::Signal));
         }
+        if pgweir_sql::may_need_database_alone(text) {
+            return self.wants_database_alone(text);
+        }
+        None
+    }
+
+    /// What a Query changes in prepared statements, where they are tracked; `found` is what its text may do, where that has been
+    /// looked at.
+    fn effect_on_statements(
+        &mut self,
+        message: &Message<'_>,
+        text: Option<&[u8]>,
+        verdict: pgweir_sql::Statement,
+        found: Option<Effects>,
+    ) -> Option<Effect> {
         let mut effect = self.destroys_unnamed(message, text);
         let sets_locally = matches!(verdict, pgweir_sql::Statement::SetLocal(_));
         match verdict {
@@ -98,7 +112,6 @@ impl Exchange<'_> {
             }
             _ => {}
         }
-        let found = may;
         let may = self.may_do(message, found);
         if may.intersects(Effects::PREPARE) && effect.as_ref().is_none_or(|e| e.server_lost_all.is_none()) {
             let effect = effect.get_or_insert_default();
@@ -120,12 +133,7 @@ impl Exchange<'_> {
         if self.may_replace_statements(message, found, is_code) {
             self.to().doubt_statements();
         }
-        let entry = Entry::forward(Expect::Query);
-        let entry = match effect {
-            Some(effect) => entry.with(effect),
-            None => entry,
-        };
-        self.send_query(message, entry, returns)
+        effect
     }
 
     /// A Query that does nothing to the session, as a quick look at its text has told.
@@ -195,4 +203,10 @@ impl Exchange<'_> {
             Effects::ALL
         }
     }
+}
+
+/// Whether a statement ends all prepared statements.
+fn ends_all(verdict: &pgweir_sql::Statement) -> bool {
+    use pgweir_sql::Statement::{DeallocateAll, DiscardAll};
+    matches!(verdict, DeallocateAll | DiscardAll)
 }

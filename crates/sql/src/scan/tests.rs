@@ -9,6 +9,35 @@ fn check(cases: &[(&str, Effects)]) {
     }
 }
 
+/// Guards against a statement that the pooler acts on itself being sent to a server as one of many.
+#[test]
+fn nothing_that_is_more_than_rows_is_plain() {
+    for text in [
+        "select 1",
+        "SELECT abalance FROM pgbench_accounts WHERE aid = 1;",
+        "insert into t values ('a')",
+    ] {
+        assert!(is_plain(text.as_bytes()), "{text}");
+    }
+    for text in [
+        "select pg_terminate_backend(1073741825)",
+        "SELECT pg_cancel_backend(1073741825);",
+        "select pg_catalog.pg_terminate_backend(1073741825)",
+        "select currval('s')",
+        "select set_config('a.b', 'c', false)",
+        "select 1; select 2",
+        "begin",
+        "commit",
+        "listen a",
+        "discard all",
+        "drop database a",
+        "do $$begin end$$",
+        "",
+    ] {
+        assert!(!is_plain(text.as_bytes()), "{text}");
+    }
+}
+
 #[test]
 fn what_fetches_from_a_cursor_belongs_to_its_session() {
     for text in [
