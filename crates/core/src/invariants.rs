@@ -124,10 +124,6 @@ impl Pooler {
             let lives = self.servers.get(server.0).is_some_and(|s| s.pool == id && s.is_idle());
             must(lives, || format!("{server} is in the idle list, and is not idle here"))?;
         }
-        let ends = self.admin.is_ending();
-        must(ends || !self.has_idle_for_waiters(id), || {
-            "clients wait, and servers lie idle".into()
-        })?;
         for (client, _) in pool.waiting.iter() {
             let waits = self.clients.get(client.0).map(|c| &c.waiting);
             let in_queue = matches!(waits, Some(Waiting::ForServer { .. }));

@@ -425,7 +425,7 @@ impl Pooler {
     }
 
     /// Whether servers lie idle while more clients wait than servers are about to be free.
-    pub(crate) fn has_idle_for_waiters(&self, pool_id: PoolId) -> bool {
+    fn has_idle_for_waiters(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
         !pool.waiting.is_empty()
             && pool.idle.front().is_some()

@@ -44,7 +44,8 @@ impl ServerSide<'_> {
     /// Gives the linked client the replies that the server was not asked for.
     #[inline]
     pub(crate) fn give_fakes(&mut self) {
-        if self.server.queue.fake_in_front() {
+        // Behind a FATAL message its client hears nothing more.
+        if self.server.queue.fake_in_front() && self.server.fatal.is_none() {
             self.give_fakes_in_front();
         }
     }

@@ -131,6 +131,8 @@ impl Pooler {
     fn time_pools(&mut self, now: Time) {
         for pool_id in self.pool_ids() {
             self.time_waiters(now, pool_id);
+            // A server that was about to be free may have been given something else to do.
+            self.wake_idle(now, pool_id);
             self.time_opening(now, pool_id);
             self.time_unused_pool(now, pool_id);
         }
