@@ -5,7 +5,6 @@
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
-use crate::base::pin_reason::PinReason;
 use crate::base::pool_id::{PoolId, PoolKey};
 use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::{Accepted, Command, Connected, LogLevel, ReloadOutcome, Request};
@@ -304,7 +303,7 @@ impl Pooler {
     }
 
     pub(crate) fn log(&mut self, level: LogLevel, text: String) {
-        self.shared.requests.push_back(Request::Log { level, text });
+        self.shared.log(level, text);
     }
 
     /// Whether a client has been sent a part of a message whose rest is still to come from its server.
@@ -317,12 +316,6 @@ impl Pooler {
     pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
         let pool = self.clients.get(id.0).and_then(|c| c.pool);
         self.shared.settings.keeps_sessions && pool.is_some_and(|p| self.pool(p).keeps_sessions())
-    }
-
-    /// See [`Client::pin_by`].
-    pub(crate) fn pin_by(&mut self, now: Time, id: ClientId, reason: PinReason, text: &[u8]) {
-        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
-        client.pin_by(now, reason, text, &mut self.shared.state_stats);
     }
 
     /// Writes messages of our own to a connection.

@@ -3,7 +3,6 @@
 use crate::base::deeds::{Deed, Question};
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::{Passed, Waiting};
-use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::exchange::{Exchange, Granted};
@@ -103,10 +102,6 @@ impl Reply<'_> {
     /// Writes messages of the pooler's to the client.
     pub(crate) fn say(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.tell(|bytes| write(&mut Writer::new(bytes)));
-    }
-
-    pub(crate) fn log(&mut self, level: LogLevel, text: String) {
-        self.shared.requests.push_back(Request::Log { level, text });
     }
 
     /// The pooler answers a question about the message, behind what has been forwarded.

@@ -1,7 +1,7 @@
 //! What all connections of a pooler share.
 
 use crate::base::outbox::Outbox;
-use crate::base::request::Request;
+use crate::base::request::{LogLevel, Request};
 use crate::base::settings::Settings;
 use crate::base::state_stats::StateStats;
 use crate::base::weakness::Weakness;
@@ -44,6 +44,10 @@ impl Shared {
             let _ = weakness;
             false
         }
+    }
+
+    pub(crate) fn log(&mut self, level: LogLevel, text: String) {
+        self.requests.push_back(Request::Log { level, text });
     }
 
     /// What a text with these effects may do by the names that it mentions.

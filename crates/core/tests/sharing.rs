@@ -2,7 +2,7 @@
 
 mod rig;
 
-use pgweir_core::ClientId;
+use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Failed, Idle, InTransaction};
 use rig::{Rig, error, fatal};
 use std::time::Duration;
@@ -918,24 +918,30 @@ fn a_server_whose_client_leaves_in_the_midst_of_a_message_that_nothing_asked_for
     assert!(rig.closed.contains(&server.into()));
 }
 
-/// Guards against a client that waits for ever beside an idle server, because the server that was tested first went to another
-/// client and then away.
-#[test]
-fn nobody_waits_while_a_server_lies_idle() {
+/// Two clients, and two servers that must be tested before anyone gets them: no more are allowed.
+fn with_two_stale_servers() -> (Rig, [ClientId; 2], [ServerId; 2]) {
     let mut rig = Rig::new("server_check_query = select 1\nserver_check_delay = 1\nmax_db_connections = 2");
-    let (one, other) = (rig.client(), rig.client());
-    for client in [one, other] {
+    let clients = [rig.client(), rig.client()];
+    for client in clients {
         rig.says(client, |w| w.query(b"select 'first'"));
         rig.servers_log_in();
     }
-    let servers = [one, other].map(|client| rig.server_of(client).expect("linked"));
+    let servers = clients.map(|client| rig.server_of(client).expect("linked"));
     assert_ne!(servers[0], servers[1], "both are opened");
     for server in servers {
         rig.completes(server, "SELECT 1");
         rig.told(server);
     }
     rig.wait(Duration::from_secs(2));
-    for client in [one, other] {
+    (rig, clients, servers)
+}
+
+/// Guards against a client that waits for ever beside an idle server, because the server that was tested first went to another
+/// client and then away.
+#[test]
+fn nobody_waits_while_a_server_lies_idle() {
+    let (mut rig, clients, servers) = with_two_stale_servers();
+    for client in clients {
         rig.says(client, |w| w.query(b"select 'second'"));
     }
     for server in servers {
@@ -948,18 +954,7 @@ fn nobody_waits_while_a_server_lies_idle() {
 /// The same where the server that is tested turns out to be lost.
 #[test]
 fn an_idle_server_takes_the_place_of_one_that_fails_its_test() {
-    let mut rig = Rig::new("server_check_query = select 1\nserver_check_delay = 1\nmax_db_connections = 2");
-    let (one, other) = (rig.client(), rig.client());
-    for client in [one, other] {
-        rig.says(client, |w| w.query(b"select 'first'"));
-        rig.servers_log_in();
-    }
-    let servers = [one, other].map(|client| rig.server_of(client).expect("linked"));
-    for server in servers {
-        rig.completes(server, "SELECT 1");
-        rig.told(server);
-    }
-    rig.wait(Duration::from_secs(2));
+    let (mut rig, [one, _], servers) = with_two_stale_servers();
     rig.says(one, |w| w.query(b"select 'second'"));
     let (tested, idle): (Vec<_>, Vec<_>) = servers.into_iter().partition(|server| !rig.told(*server).is_empty());
     rig.server_dies(tested[0]);

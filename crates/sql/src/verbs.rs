@@ -11,13 +11,20 @@ use crate::settings::{Scope, Target, read_set};
 /// is a cheap test, and not exhaustive.
 ///
 /// Four letters decide: no other statement of the grammar begins with them.
+#[inline]
 pub(crate) fn begins_ordinary(text: &[u8]) -> bool {
+    begins_with(text, &ORDINARY)
+}
+
+/// Whether a text begins with these letters, in either case.
+#[inline]
+fn begins_with(text: &[u8], verbs: &[&[u8; 4]]) -> bool {
     let Some(first) = text.first_chunk::<4>() else {
         return false;
     };
-    // A letter becomes its lower case, and no other byte becomes a letter.
+    // A letter in either case becomes the letter in lower case, and nothing else becomes a letter.
     let folded = u32::from_le_bytes(*first) | 0x2020_2020;
-    ORDINARY.iter().any(|verb| u32::from_le_bytes(**verb) == folded)
+    verbs.iter().any(|verb| u32::from_le_bytes(**verb) == folded)
 }
 
 /// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT (and COMMENT), END, WITH, VALUES, MERGE, FETCH, TABLE, COPY, SAVEPOINT,
@@ -28,12 +35,9 @@ const ORDINARY: [&[u8; 4]; 20] = [
 ];
 
 /// Whether a text begins with SELECT, INSERT, UPDATE, DELETE, WITH, VALUES, MERGE or TABLE.
+#[inline]
 pub(crate) fn begins_with_rows(text: &[u8]) -> bool {
-    let Some(first) = text.first_chunk::<4>() else {
-        return false;
-    };
-    let folded = u32::from_le_bytes(*first) | 0x2020_2020;
-    ROWS.iter().any(|verb| u32::from_le_bytes(**verb) == folded)
+    begins_with(text, &ROWS)
 }
 
 /// Those of [`ORDINARY`] that read or write rows.

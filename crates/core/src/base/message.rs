@@ -40,6 +40,20 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
+    /// The message with this header that begins at `at`.
+    #[inline]
+    pub(crate) fn new(tag: FrontendTag, header: Header, input: &'a [u8], at: usize) -> Self {
+        let total = header.message_bytes as usize;
+        let (bytes, behind) = input[at..].split_at(total.min(input.len() - at));
+        Message {
+            tag,
+            at,
+            total,
+            bytes,
+            behind,
+        }
+    }
+
     pub(crate) fn is_whole(&self) -> bool {
         self.bytes.len() == self.total
     }

@@ -218,17 +218,7 @@ impl Pooler {
                 ("message is too long".into(), detail, "See max_packet_size.")
             }
             Ok(Some(header)) => match FrontendTag::from_byte(header.tag) {
-                Some(tag) => {
-                    let total = header.message_bytes as usize;
-                    let (bytes, behind) = input[at..].split_at(total.min(input.len() - at));
-                    return Ok(Message {
-                        tag,
-                        at,
-                        total,
-                        bytes,
-                        behind,
-                    });
-                }
+                Some(tag) => return Ok(Message::new(tag, header, input, at)),
                 None => {
                     let message = format!("invalid frontend message type {}", header.tag);
                     (message, String::new(), "")

@@ -54,8 +54,7 @@ impl Exchange<'_> {
                 return step;
             }
             let text = &message.body()[..message.body().len().min(crate::state::pins::STATEMENT_CHARS_SHOWN)];
-            self.client
-                .pin_by(self.now, PinReason::LongStatement, text, &mut self.shared.state_stats);
+            self.pin_by(PinReason::LongStatement, text);
             let server = &mut *self.server;
             server.close_reason.get_or_insert(CloseReason::StatementTooLong);
             return self.plain(message, Expect::Parse);

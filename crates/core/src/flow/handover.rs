@@ -155,7 +155,7 @@ impl Pooler {
         });
         let names = channels.heard.clone();
         self.client_mut(id).waiting = Waiting::ForListener { since: now };
-        self.pin_by(now, id, PinReason::Listening, text);
+        self.between(now, id, server_id).pin_by(PinReason::Listening, text);
         for name in &names {
             self.at(server_id).own_command(&command("LISTEN", name));
         }

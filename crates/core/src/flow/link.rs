@@ -131,7 +131,7 @@ impl Pooler {
         }
         let client = self.clients.get(id.0)?;
         let pool = self.pools[client.pool? as usize].as_mut()?;
-        if pool.sequences != Sequences::Unused || pool.lends || !pool.waiting.is_empty() {
+        if pool.ties_clients() || !pool.waiting.is_empty() {
             return None;
         }
         let server_id = pool.idle.latest_like(Likeness::of(&client.shape))?;
@@ -185,7 +185,7 @@ impl Pooler {
     /// Takes the idle server that suits a client best out of the list.
     fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        if pool.sequences != Sequences::Unused || pool.lends || self.shared.settings.link_adversarial {
+        if pool.ties_clients() || self.shared.settings.link_adversarial {
             let shape = self.client_mut(id).shape.clone();
             return self.take_idle_with_care(pool_id, id, &shape);
         }

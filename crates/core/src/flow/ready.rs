@@ -30,11 +30,11 @@ impl Rest {
 
 impl Reply<'_> {
     pub(crate) fn ready(&mut self, body: &[u8]) -> Passed {
-        let expected = self.server.queue.front().is_some_and(|e| e.expect.ends_with_ready());
-        let (Some(status), true) = (TransactionStatus::read(body), expected) else {
+        let status = TransactionStatus::read(body);
+        let ended = status.and_then(|status| Some((status, self.server.queue.take_end()?)));
+        let Some((status, entry)) = ended else {
             return self.misbehaves("ReadyForQuery that nothing asked for".into());
         };
-        let entry = self.server.queue.take_end();
         let in_block = std::mem::replace(&mut self.server.status, status) != TransactionStatus::Idle;
         let has_failed = self.server.held.take_segment_failed();
         let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);

@@ -147,7 +147,7 @@ impl Reply<'_> {
     fn error_outside_requests(&mut self, error: &Refusal<'_>) -> Passed {
         let text = format!("{}: error outside a query: {}", self.id, error.text());
         self.server.close_reason.get_or_insert(CloseReason::ErrorOutsideQuery);
-        self.log(LogLevel::Warning, text);
+        self.shared.log(LogLevel::Warning, text);
         if !self.is_linked() {
             return self.misbehaves("an error that nothing asked for".into());
         }
@@ -165,7 +165,7 @@ impl Reply<'_> {
             return None;
         }
         let text = format!("{}: a copy failed: {}", self.id, error.text());
-        self.log(LogLevel::Warning, text);
+        self.shared.log(LogLevel::Warning, text);
         self.flush();
         self.deeds
             .push(Deed::Close(CloseReason::SyncAmongCopyData.text().into()));
@@ -296,7 +296,7 @@ impl Reply<'_> {
             return Passed::Skip;
         }
         if self.is_of_login() {
-            self.log(
+            self.shared.log(
                 LogLevel::Error,
                 format!("{}: error in auth_query: {}", self.id, error.text()),
             );

@@ -87,15 +87,7 @@ impl Exchange<'_> {
         if !is_for_server || header.message_bytes > self.shared.settings.max_packet_bytes {
             return None;
         }
-        let total = header.message_bytes as usize;
-        let (bytes, behind) = input[at..].split_at(total.min(input.len() - at));
-        Some(Message {
-            tag,
-            at,
-            total,
-            bytes,
-            behind,
-        })
+        Some(Message::new(tag, header, input, at))
     }
 
     /// The short way of Execute, Sync and Describe of a portal: in the midst of a segment they go to the server as they are.

@@ -21,7 +21,7 @@ impl Pooler {
     pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
         let wanted = self.client_mut(id).shape.clone();
         let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let set = difference_on(&server.shape, &wanted, &server.base.home());
+        let mut set = difference_on(&server.shape, &wanted, &server.base.home());
         if set.is_empty() {
             self.between(now, id, server_id).tell_differences();
             if self.servers.get(server_id.0).is_some_and(|s| s.queue.segment_open()) {
@@ -40,7 +40,6 @@ impl Pooler {
         };
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
-        let mut set = set;
         if !self.is_weak(Weakness::HurriesRestorations) {
             set = unhurried(&self.server_mut(server_id).shape, &target, set);
         }

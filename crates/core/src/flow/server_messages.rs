@@ -57,7 +57,7 @@ impl Pooler {
         }
     }
 
-    /// Answers questions about a message until it is known what becomes of it; that has been done then.
+    /// Answers a question about a message, and does what becomes of the message then.
     #[cold]
     fn after_question(
         &mut self,
@@ -69,10 +69,7 @@ impl Pooler {
         run: &mut std::ops::Range<usize>,
     ) -> Passed {
         let bytes = &input[piece.at..piece.end];
-        let mut passed = self.answer(now, id, question, bytes);
-        if let Passed::Asks(question) = passed {
-            passed = self.answer(now, id, question, bytes);
-        }
+        let passed = self.answer(now, id, question, bytes);
         let Some(mut reply) = self.replying(now, id) else {
             return Passed::Closed;
         };
@@ -206,11 +203,7 @@ impl Pooler {
             ServerPhase::Reading => self.catalog_read(now, id),
             ServerPhase::ConnectQuery => self.login_finished(now, id),
             ServerPhase::Linked => {
-                let client = server.link;
-                let auth_query = client
-                    .and_then(|c| self.clients.get(c.0))
-                    .is_some_and(|c| matches!(c.phase, ClientPhase::Login(_)));
-                if let (true, Some(client)) = (auth_query, client) {
+                if let Some(client) = server.link.filter(|client| self.is_login(*client)) {
                     self.auth_query_done(now, client, id);
                 }
             }

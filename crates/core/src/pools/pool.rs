@@ -67,6 +67,12 @@ impl Pool {
         self.settings.mode != PoolMode::Session && !self.key.kind.is_replication()
     }
 
+    /// Whether it matters to clients which of its servers they get, beyond what these look like.
+    #[inline]
+    pub(crate) fn ties_clients(&self) -> bool {
+        self.sequences != Sequences::Unused || self.lends
+    }
+
     /// Whether its servers pass from session to session of clients.
     pub(crate) fn shares_sessions(&self) -> bool {
         self.settings.mode != PoolMode::Session && self.key.kind == PoolKind::Clients

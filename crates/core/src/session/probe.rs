@@ -300,12 +300,7 @@ impl Exchange<'_> {
         }
         if suspicion.hidden.len() > HIDDEN_SETTINGS_MAX {
             suspicion.hidden.truncate(HIDDEN_SETTINGS_MAX);
-            self.client.pin_by(
-                self.now,
-                PinReason::UnreadableSetting,
-                text,
-                &mut self.shared.state_stats,
-            );
+            self.pin_by(PinReason::UnreadableSetting, text);
         }
     }
 }
@@ -384,8 +379,7 @@ impl Exchange<'_> {
             None => return false,
         };
         for reason in about.pins_for_good() {
-            let stats = &mut self.shared.state_stats;
-            self.client.pin_by(self.now, reason, about.statement.as_bytes(), stats);
+            self.pin_by(reason, about.statement.as_bytes());
         }
         if always {
             about.effects |= Effects::SETTINGS | Effects::TEMPORARY | Effects::CURSORS;
@@ -441,7 +435,7 @@ impl Exchange<'_> {
             self.pins_found(&probe, held);
         }
         if probe.unreadable {
-            self.pin_by(PinReason::UnreadableSetting, &probe.about.statement);
+            self.pin_by(PinReason::UnreadableSetting, probe.about.statement.as_bytes());
         }
         if probe.settings {
             // The view told what the probe made of them.
@@ -453,9 +447,9 @@ impl Exchange<'_> {
     }
 
     /// See [`Client::pin_by`].
-    fn pin_by(&mut self, reason: PinReason, statement: &str) {
+    pub(crate) fn pin_by(&mut self, reason: PinReason, statement: &[u8]) {
         let stats = &mut self.shared.state_stats;
-        self.client.pin_by(self.now, reason, statement.as_bytes(), stats);
+        self.client.pin_by(self.now, reason, statement, stats);
     }
 
     fn goes_on_behind_probe(&mut self) {
@@ -470,7 +464,7 @@ impl Exchange<'_> {
         let before = self.client.pins;
         for (reason, held) in PROBED.into_iter().zip(held) {
             if held {
-                self.pin_by(reason, &probe.about.statement);
+                self.pin_by(reason, probe.about.statement.as_bytes());
             } else {
                 self.client.pins.set(reason, false);
             }
@@ -497,15 +491,14 @@ impl Exchange<'_> {
     /// client keeps the server, which nobody else gets after it.
     fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
         let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
-        let level = LogLevel::Warning;
-        self.shared.requests.push_back(Request::Log { level, text });
+        self.shared.log(LogLevel::Warning, text);
         let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);
         about.probes_failed += 1;
         if about.probes_failed < PROBES_FAILED_MAX && !forgets {
             return self.suspect_again(about);
         }
         if !forgets {
-            self.pin_by(PinReason::UnknownState, &about.statement);
+            self.pin_by(PinReason::UnknownState, about.statement.as_bytes());
         }
         self.goes_on_behind_probe();
     }

@@ -452,16 +452,17 @@ impl ReplyQueue {
         Some(entry)
     }
 
-    /// Takes out the front, which a ReadyForQuery has ended.
+    /// Takes out the front, if a ReadyForQuery ends it.
     #[inline(always)]
-    pub(crate) fn take_end(&mut self) -> Ended {
-        let front = self.entries.front();
-        let ended = front.map_or((Expect::Sync, To::Forward, Ready::Passes), |e| {
-            (e.expect, e.to, e.ready)
-        });
+    pub(crate) fn take_end(&mut self) -> Option<Ended> {
+        let front = self.entries.front().filter(|e| e.expect.ends_with_ready())?;
+        let ended = Ended {
+            expect: front.expect,
+            to: front.to,
+            ready: front.ready,
+        };
         self.drop_front();
-        let (expect, to, ready) = ended;
-        Ended { expect, to, ready }
+        Some(ended)
     }
 
     /// The same of a front of which no more is needed.

@@ -3,7 +3,9 @@
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
 use crate::base::pool_id::PoolId;
+use crate::base::slab::Slab;
 use crate::base::time::Time;
+use crate::client::Client;
 use crate::login::admission;
 use crate::login::client_login::Destination;
 use crate::login::rejection::Rejection;
@@ -72,13 +74,10 @@ impl Pooler {
 
     /// The client that was told this process id.
     pub(crate) fn client_of_process(&self, process_id: u32) -> Option<ClientId> {
-        let place = self.process_ids.place_of(process_id, |place| self.told_at(place))?;
+        let place = self
+            .process_ids
+            .place_of(process_id, |place| told_at(&self.clients, place))?;
         Some(ClientId(self.clients.at_index(place)?.0))
-    }
-
-    /// The process id that the client at a place of the slab was told.
-    fn told_at(&self, place: u32) -> u32 {
-        self.clients.at_index(place).map_or(0, |(_, client)| client.process_id)
     }
 
     /// What a client was told.
@@ -89,8 +88,7 @@ impl Pooler {
     /// Gives a client that is let in its process id.
     pub(crate) fn give_process_id(&mut self, id: ClientId) {
         let clients = &self.clients;
-        let told = |place| clients.at_index(place).map_or(0, |(_, client)| client.process_id);
-        let process_id = self.process_ids.give(id.0.index, told);
+        let process_id = self.process_ids.give(id.0.index, |place| told_at(clients, place));
         self.client_mut(id).process_id = process_id;
     }
 
@@ -98,4 +96,9 @@ impl Pooler {
     pub(crate) fn take_process_id(&mut self, id: ClientId) {
         self.process_ids.take(self.process_id_told(id), id.0.index);
     }
+}
+
+/// The process id that the client at a place of the slab was told.
+fn told_at(clients: &Slab<Client>, place: u32) -> u32 {
+    clients.at_index(place).map_or(0, |(_, client)| client.process_id)
 }
