@@ -9,7 +9,7 @@ use crate::base::reasons::Waiting;
 use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
 use crate::server::Server;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Begin, ServerPhase};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -52,11 +52,16 @@ impl Pooler {
         })?;
         if server.is_idle() {
             must(server.is_clean(), || "idle and not clean".into())?;
-            must(server.restoration.is_none() && server.probe.is_none(), || {
-                "idle, and asked something".into()
+            must(server.restoration.is_none(), || {
+                "idle with a restoration that is not answered".into()
+            })?;
+            must(server.probe.is_none(), || {
+                "idle with a probe that is not answered".into()
             })?;
             must(server.cancels_in_flight == 0, || "idle with a cancel on its way".into())?;
-            must(!server.begin_refused, || "idle with a BEGIN refused".into())?;
+            must(server.begin == Begin::Settled, || {
+                format!("idle with a BEGIN that is {:?}", server.begin)
+            })?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::state::restoration::Restoration;
 use crate::state::shape::Shape;
 use crate::statements::held::Held;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Begin, ServerPhase};
 use crate::upstream::reply_queue::ReplyQueue;
 use foldhash::fast::RandomState;
 use pgweir_sql::Effects;
@@ -95,15 +95,13 @@ pub(crate) struct Server {
     pub(crate) cancel_key: Option<CancelKey>,
     /// Cancel requests on their way to it.
     pub(crate) cancels_in_flight: u32,
-    /// A deferred BEGIN is on its way: a cancel must not hit it, or what follows would run outside its transaction.
-    pub(crate) begin_owed: bool,
+    /// A deferred BEGIN that was sent to it.
+    pub(crate) begin: Begin,
     /// The numbers of the pooler's latest segments behind a savepoint of its own: what fails in them fails nothing of the
     /// client's, see [`crate::preparing::own_names`].
     pub(crate) guarded: std::ops::Range<u64>,
     /// The number of the latest segment in which DISCARD ALL has run: it has taken effect though the segment fails.
     pub(crate) discarded_in: Option<u64>,
-    /// It has refused a deferred BEGIN: the client is told that its transaction has failed.
-    pub(crate) begin_refused: bool,
     /// The segment that its client wants cancelled, when the server gets to it.
     pub(crate) cancel_wanted: Option<u64>,
     /// The connections that have asked for the cancels above. They are closed when the signal has been sent.
@@ -172,8 +170,7 @@ impl Server {
             unnamed: Unnamed::Nothing,
             cancel_key: None,
             cancels_in_flight: 0,
-            begin_owed: false,
-            begin_refused: false,
+            begin: Begin::Settled,
             guarded: 0..0,
             discarded_in: None,
             cancel_wanted: None,
@@ -208,12 +205,28 @@ impl Server {
     /// it, or what the pooler sends in front of it; behind a deferred BEGIN that fails it would run outside its transaction.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
-        self.cancels_in_flight > 0 || self.begin_refused || self.begin_owed && self.queue.is_one_whole_segment()
+        self.cancels_in_flight > 0
+            || match self.begin {
+                Begin::Settled => false,
+                Begin::Owed => !self.queue.segment_open(),
+                Begin::Refused => true,
+            }
     }
 
     /// Whether a deferred BEGIN has been sent without its Sync, and nothing of its client's behind it.
     pub(crate) fn is_beginning(&self) -> bool {
-        self.begin_owed && self.queue.segment_open() && self.queue.all_ours()
+        self.queue.segment_open() && self.only_begins()
+    }
+
+    /// Whether it is in a copy that its client has not ended, or may come to be in one. Outside of copies it ignores their
+    /// messages.
+    pub(crate) fn may_copy(&self) -> bool {
+        self.copy_in || self.copy_both || self.queue.may_copy()
+    }
+
+    /// Whether a deferred BEGIN is all that it has been asked.
+    pub(crate) fn only_begins(&self) -> bool {
+        self.begin == Begin::Owed && self.queue.all_ours()
     }
 
     /// Whether it works on a segment of the pooler's that stands behind a savepoint.
@@ -230,7 +243,7 @@ impl Server {
     /// Whether a ReadyForQuery that ends a request of the client's says nothing to anybody else.
     #[inline]
     pub(crate) fn is_usual(&self) -> bool {
-        matches!(self.phase, ServerPhase::Linked) && self.cancel_wanted.is_none() && !self.begin_refused
+        matches!(self.phase, ServerPhase::Linked) && self.cancel_wanted.is_none() && self.begin == Begin::Settled
     }
 
     /// Whether a message is nothing but a part of the reply to a request of the linked client's, or the end of one that has
@@ -267,7 +280,7 @@ impl Server {
     /// Whether a cancel may go out though it could hit a deferred BEGIN: what is sent already must not run outside the
     /// transaction then. PostgreSQL does not say that it has begun before it says more.
     pub(crate) fn may_cancel_begin(&self) -> bool {
-        !self.begin_owed || self.queue.is_one_whole_segment()
+        self.begin != Begin::Owed || self.queue.is_one_whole_segment()
     }
 
     /// Whether an answer that is due tells settings: what a Parse would be parsed under is not known before.

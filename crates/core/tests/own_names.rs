@@ -387,11 +387,12 @@ fn a_name_that_cannot_be_made_again_is_taken() {
     rig.says(a, |w| w.query(b"prepare s as select 2"));
     assert_eq!(
         rig.told(server),
-        ["Close Ss", "Parse s ", "Query prepare s as select 2"]
+        ["Close Ss", "Parse s ", "Sync", "Query prepare s as select 2"]
     );
     rig.says(server, |w| {
         w.empty(b'3');
         w.empty(b'1');
+        w.ready_for_query(Idle);
         w.error(&error("42P05", "prepared statement \"s\" already exists"));
         w.ready_for_query(Idle);
     });

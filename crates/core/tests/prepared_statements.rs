@@ -328,6 +328,7 @@ fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
     rig.says(server, |w| {
         w.empty(b'3');
         w.empty(b'1');
+        w.ready_for_query(Idle);
     });
     rig.completes(server, "DEALLOCATE");
     assert_eq!(rig.told(a), ["CommandComplete DEALLOCATE", "ReadyForQuery I"]);
@@ -336,6 +337,39 @@ fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
         rig.told(server)[0],
         "Describe Spgweir_10",
         "b still has it, and so has the server, since before b asked for it"
+    );
+}
+
+/// Guards against a Query that goes unanswered: a server that passes over it says ReadyForQuery for the Sync only.
+#[test]
+fn a_cancel_in_front_of_deallocate_does_not_take_the_query_along() {
+    let mut rig = Rig::new("");
+    let a = rig.client();
+    prepares(&mut rig, a, b"s", SELECT);
+    rig.says(a, |w| {
+        w.query(b"DEALLOCATE s");
+        w.sync();
+    });
+    let server = rig.server_of(a).unwrap();
+    assert_eq!(
+        rig.told(server),
+        ["Close Ss", "Parse s ", "Sync", "Query DEALLOCATE s", "Sync"]
+    );
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.error(&error("57014", "canceling statement due to user request"));
+        w.ready_for_query(Idle);
+        w.error(&error("26000", "prepared statement \"s\" does not exist"));
+        w.ready_for_query(Idle);
+        w.ready_for_query(Idle);
+    });
+    assert_eq!(
+        rig.told(a),
+        [
+            "Error 57014 canceling statement due to user request",
+            "ReadyForQuery I",
+            "ReadyForQuery I"
+        ]
     );
 }
 

@@ -198,6 +198,99 @@ fn a_deferred_begin_that_fails_lets_nothing_run_outside_the_transaction() {
     assert_eq!(rig.told(client), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
 }
 
+/// Guards against a Sync in the midst of a Query: the server would read it as text, and the end of the text as messages.
+#[test]
+fn a_deferred_begin_is_answered_before_a_query_goes_through_in_pieces() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.told(client);
+    let mut query = Vec::new();
+    pgweir_wire::Writer::new(&mut query).query("insert".repeat(100_000).as_bytes());
+    let (first, rest) = query.split_at(90_000);
+    rig.comes(client, first);
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(
+        rig.told(server).last().unwrap(),
+        "Sync",
+        "the BEGIN, and nothing of the client's"
+    );
+    rig.says(server, |w| {
+        w.error(&error("57014", "canceling statement due to statement timeout"));
+        w.ready_for_query(Idle);
+    });
+    rig.comes(client, rest);
+    assert_eq!(
+        rig.told(client),
+        ["Error 57014 canceling statement due to statement timeout"]
+    );
+    // It believes that it is in a transaction, which must be one that has failed before its Query runs.
+    let told = rig.told(server);
+    assert!(told[told.len() - 2].starts_with("Describe P"), "{told:?}");
+    assert_eq!(told.last().unwrap(), "Sync");
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("BEGIN");
+        w.empty(b'3');
+        w.error(&error("34000", "portal \"the transaction has failed\" does not exist"));
+        w.ready_for_query(Failed);
+    });
+    assert!(rig.told(server)[0].starts_with("Query insert"));
+}
+
+#[test]
+fn messages_of_a_copy_that_cannot_be_do_not_reach_the_server() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| {
+        w.parse(b"", b"select 1", &[0, 0]);
+        w.message(b'd', |b| b.extend(b"data"));
+        w.message(b'c', |b| b.extend([0; 300]));
+        w.sync();
+    });
+    let server = rig.server_of(client).unwrap();
+    assert_eq!(rig.told(server), ["Parse  select 1", "Sync"]);
+}
+
+#[test]
+fn a_server_that_answers_a_deferred_begin_with_something_else_is_closed() {
+    let mut rig = Rig::new("");
+    let client = rig.client();
+    rig.says(client, |w| w.query(b"begin"));
+    rig.says(client, |w| w.query(b"insert"));
+    let server = rig.server_of(client).unwrap();
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    assert!(rig.closed.contains(&server.into()));
+}
+
+#[test]
+fn a_server_that_begins_a_copy_when_its_settings_are_restored_is_closed() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let (a, b) = (rig.client(), rig.client());
+    rig.says(a, |w| w.query(b"set timezone = 'Asia/Tokyo'"));
+    let server = rig.server_of(a).unwrap();
+    rig.says(server, |w| {
+        w.command_complete("SET");
+        w.parameter_status(b"TimeZone", b"Asia/Tokyo");
+        w.ready_for_query(Idle);
+    });
+    rig.says(b, |w| w.query(b"select now()"));
+    rig.says(server, |w| {
+        w.empty(b'3');
+        w.empty(b'1');
+        w.empty(b'2');
+        w.message(b'G', |b| b.extend([0, 0, 0]));
+    });
+    assert!(rig.closed.contains(&server.into()));
+}
+
 #[test]
 fn the_deferral_is_bounded() {
     let mut rig = Rig::new("deferred_begin = 0.5");

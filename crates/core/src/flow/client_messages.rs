@@ -82,6 +82,9 @@ impl Exchange<'_> {
                 self.to().give_fakes();
                 step
             }
+            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail if !server.may_copy() => {
+                client.drop_message(message)
+            }
             FrontendTag::CopyData => {
                 if !server.copy_in {
                     server.queue.copy_data_sent();
@@ -91,7 +94,7 @@ impl Exchange<'_> {
             FrontendTag::CopyDone | FrontendTag::CopyFail => {
                 if server.copy_in {
                     server.copy_in = false;
-                } else if !server.queue.is_empty() {
+                } else {
                     server.queue.push(Entry::forward(Expect::CopyEnd));
                 }
                 self.forward(message)
@@ -320,7 +323,11 @@ impl Pooler {
                 return step;
             }
             if self.clients.get(id.0).is_some_and(|c| c.deferred_begin.is_some()) {
-                self.send_deferred_begin(id, server_id);
+                match message.is_whole() {
+                    true => self.send_deferred_begin(id, server_id),
+                    // Where it is refused, nothing of ours can be said in the midst of the message.
+                    false => self.begin_alone(now, id, server_id),
+                }
             }
         }
         let sends_on = self.is_weak(Weakness::ClosesCancelEarly);

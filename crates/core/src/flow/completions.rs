@@ -2,6 +2,7 @@
 
 use crate::base::deeds::Deed;
 use crate::reply::Reply;
+use crate::upstream::phase::Begin;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_wire::backend;
 
@@ -13,7 +14,7 @@ impl Reply<'_> {
             Some(b'D') => self.ends_statements(body),
             Some(b'C') if body.starts_with(b"COMMIT") => self.committed(),
             Some(b'R') if rolls_back => self.rolled_back(),
-            Some(b'B') if self.server.begin_owed => self.begun(),
+            Some(b'B') if self.server.begin == Begin::Owed => self.begun(),
             _ => {}
         }
         let server = &mut *self.server;
@@ -28,7 +29,7 @@ impl Reply<'_> {
     /// The server has begun the transaction: what follows may be cancelled.
     #[cold]
     fn begun(&mut self) {
-        self.server.begin_owed = false;
+        self.server.begin = Begin::Settled;
         self.cancel_what_was_wanted();
     }
 

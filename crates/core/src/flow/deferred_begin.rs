@@ -14,6 +14,7 @@ use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::state::deferred_begin::{By, DeferredBegin};
+use crate::upstream::phase::Begin;
 use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
@@ -203,7 +204,7 @@ impl Pooler {
         };
         let statement = self.shared.own_statements.begin.clone();
         self.at(server_id).ensure_held(&statement);
-        self.server_mut(server_id).begin_owed = true;
+        self.server_mut(server_id).begin = Begin::Owed;
         let queue = &mut self.server_mut(server_id).queue;
         queue.push(Entry::skip(Expect::Bind));
         queue.push(Entry::skip(Expect::Execute));
@@ -274,7 +275,9 @@ impl Pooler {
         self.send_deferred_begin(id, server_id);
         let server = self.server_mut(server_id);
         server.request_time = now;
-        server.queue.push(Entry::skip(Expect::Sync));
-        self.send(server_id, |w| w.sync());
+        if server.queue.segment_open() {
+            server.queue.push(Entry::skip(Expect::Sync));
+            self.send(server_id, |w| w.sync());
+        }
     }
 }

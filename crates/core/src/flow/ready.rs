@@ -7,7 +7,7 @@ use crate::base::settings::PoolMode;
 use crate::client::Client;
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Begin, ServerPhase};
 use crate::upstream::reply_queue::{Ended, Expect, Ready, To};
 use pgweir_wire::TransactionStatus;
 
@@ -142,16 +142,13 @@ impl Reply<'_> {
             return Some(Passed::Asks(Question::ListenerAnswered));
         }
         self.cancel_what_was_wanted();
-        let server = &mut *self.server;
-        if server.begin_refused && (entry.to == To::Forward || entry.to == To::Skip && server.queue.is_empty()) {
-            server.begin_refused = false;
-            let of_client = entry.to == To::Forward;
-            return Some(self.asks(Question::NeverBegan { of_client }));
+        if let Some(passed) = self.begin_ends(&entry) {
+            return Some(passed);
         }
         if entry.to == To::Skip {
-            return Some(match server.restoration {
+            return Some(match self.server.restoration {
                 Some(_) => self.asks(Question::Restored),
-                None => Passed::skip_and_release_if(server.queue.is_empty()),
+                None => Passed::skip_and_release_if(self.server.queue.is_empty()),
             });
         }
         if entry.to == To::Probe {
@@ -183,6 +180,20 @@ impl Reply<'_> {
         }
     }
 
+    /// What the ReadyForQuery says of a deferred BEGIN that has not been answered as it should.
+    fn begin_ends(&mut self, entry: &Ended) -> Option<Passed> {
+        let server = &mut *self.server;
+        match server.begin {
+            Begin::Owed if server.queue.is_empty() => Some(self.misbehaves("no answer to BEGIN".into())),
+            Begin::Refused if entry.to == To::Forward || entry.to == To::Skip && server.queue.is_empty() => {
+                server.begin = Begin::Settled;
+                let of_client = entry.to == To::Forward;
+                Some(self.asks(Question::NeverBegan { of_client }))
+            }
+            _ => None,
+        }
+    }
+
     /// The server has answered something that the pooler asked about the session.
     fn probe_answered(&mut self, expect: Expect) -> Passed {
         if self.server.probe.is_some() {
@@ -207,10 +218,11 @@ impl Reply<'_> {
 
     /// Behind a Query in a pipeline PostgreSQL 18 fails the next command with XX000, whoever sends it: the pooler's own, to
     /// restore or to ask, would be as good as any. This one means nothing. A client that keeps no server leaves this one,
-    /// which is closed.
+    /// which is closed. Where a message of the client's is on its way already, nothing of the pooler's comes before it.
     #[cold]
     fn absorb_failure(&mut self) {
-        if self.client.as_ref().is_some_and(|(_, client)| !client.pins.is_empty()) {
+        let keeps = |client: &Client| !client.pins.is_empty() && client.passing == Passing::None;
+        if self.client.as_ref().is_some_and(|(_, client)| keeps(client)) {
             self.to().query_for_nothing(b"");
         }
     }

@@ -9,7 +9,7 @@ use crate::base::secret_names::PREFIX;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::OWN_ID_MAX;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Begin, ServerPhase};
 use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, Replacement, To};
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus, Writer};
@@ -107,7 +107,12 @@ impl Reply<'_> {
         }
         let own = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
         let server = &mut *self.server;
-        server.begin_refused |= std::mem::take(&mut server.begin_owed) && server.queue.front().is_some_and(own);
+        if server.begin == Begin::Owed {
+            server.begin = match server.queue.front().is_some_and(own) {
+                true => Begin::Refused,
+                false => Begin::Settled,
+            };
+        }
         if std::mem::take(&mut server.sync_among_copy_data)
             && let Some(closed) = self.copy_failed(&error)
         {
@@ -241,7 +246,7 @@ impl Reply<'_> {
     /// What is sent, or may be sent, behind a segment that has failed.
     fn goes_on_behind(&mut self, failed: &SegmentFailed) {
         // The ReadyForQuery that a held-back message waited for may have been among what was taken.
-        if !self.server.begin_refused || failed.not_forgotten && self.server.ignoring_to_sync {
+        if self.server.begin != Begin::Refused || failed.not_forgotten && self.server.ignoring_to_sync {
             self.replies_came();
         }
         if failed.begin_failed {

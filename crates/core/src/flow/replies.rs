@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::statements::held::Rows;
 use crate::upstream::phase::ServerPhase;
-use crate::upstream::reply_queue::{Expect, To};
+use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};
 
 /// The longest message that must be seen whole: ParameterStatus, CommandComplete and the like, bytes.
@@ -317,8 +317,7 @@ impl Reply<'_> {
     }
 
     fn copy_begins(&mut self, tag: BackendTag) -> Passed {
-        let front = self.server.queue.front().map(|e| e.expect);
-        if !matches!(front, Some(Expect::Query | Expect::Execute)) {
+        if !self.server.queue.front().is_some_and(Entry::may_copy) {
             return self.misbehaves("a copy that nothing asked for".into());
         }
         let forward = self.forward();

@@ -296,6 +296,8 @@ impl Exchange<'_> {
         let suspicion = client.suspicion.as_ref();
         let probe = self.server.probe.as_ref();
         client.pins.contains(PinReason::PreparedStatements)
+            // The answer that would have told has not come.
+            || client.pins.contains(PinReason::UnknownState)
             || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
             || probe.is_some_and(|p| p.prepares)
     }
@@ -349,6 +351,8 @@ impl Exchange<'_> {
 
     /// Gives a client's name to an empty statement.
     fn make_empty(&mut self, name: &[u8]) -> Arc<Statement> {
+        // In front of a Query a Parse that a cancel hits must not take the Query along.
+        let goes_apart = !self.server.queue.segment_open() && !self.server.queried_in_pipeline;
         let settings = self.client.shape.parse_settings().clone();
         let empty = self
             .shared
@@ -358,7 +362,7 @@ impl Exchange<'_> {
         // If the server passes over all this, it still knows what it knew by that name.
         self.to().close_own(name);
         self.to().lends();
-        // Neither can fail, in whatever transaction; but the server may pass over them.
+        // Neither is refused, in whatever transaction; but a cancel may hit them, or the server passes over them.
         self.to().close_whatever(name);
         let made = Effect {
             server_gains: Some(empty.clone()),
@@ -366,6 +370,9 @@ impl Exchange<'_> {
         };
         self.server.queue.push(Entry::skip(Expect::Parse).with(made));
         self.ask(|w| w.parse(name, b"", &[0, 0]));
+        if goes_apart {
+            self.to().ends_apart(&empty);
+        }
         empty
     }
 

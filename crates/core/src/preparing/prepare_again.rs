@@ -153,10 +153,14 @@ impl ServerSide<'_> {
         }
         self.set_back(&then);
         if apart {
-            let queue = &mut self.server.queue;
-            queue.push(Entry::skip(Expect::Sync).using(statement.id));
-            self.send(|w| w.sync());
+            self.ends_apart(statement);
         }
+    }
+
+    /// Ends the segment of its own in which a statement was prepared.
+    pub(crate) fn ends_apart(&mut self, statement: &Statement) {
+        self.server.queue.push(Entry::skip(Expect::Sync).using(statement.id));
+        self.send(|w| w.sync());
     }
 
     /// Closes what a client's name may still mean to its server: a statement that was made to be deallocated and was not.

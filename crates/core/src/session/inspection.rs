@@ -198,7 +198,7 @@ impl Exchange<'_> {
     pub(crate) fn forget_before_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
         let server = &mut *self.server;
         let (_now, open) = (server.request_time, server.queue.segment_open());
-        let ours = server.begin_owed && server.queue.all_ours();
+        let ours = server.only_begins();
         if open && !ours || !self.keeps_session() || ends_statements(&statement.verdict) {
             return None;
         }

@@ -150,7 +150,7 @@ impl Exchange<'_> {
             return Some(step);
         }
         // A deferred BEGIN has been sent without its Sync.
-        let of_begin = server.begin_owed && server.queue.all_ours();
+        let of_begin = server.only_begins();
         self.to().run_discard();
         if in_segment && !of_begin {
             self.ask(|w| w.flush());

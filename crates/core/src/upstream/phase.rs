@@ -32,3 +32,14 @@ pub(crate) enum ServerPhase {
     /// Clean, but a cancel request is still on its way to it.
     CancelPending,
 }
+
+/// A deferred BEGIN on a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// There is none, or the server has begun the transaction.
+    Settled,
+    /// It has been sent: a cancel must not hit it, or what follows would run outside its transaction.
+    Owed,
+    /// The server has refused it: the client is told that its transaction has failed.
+    Refused,
+}

@@ -186,6 +186,11 @@ impl Entry {
         matches!(self.to, To::Skip | To::Probe) || self.ready == Ready::Told
     }
 
+    /// Whether a copy can be part of its reply: no statement of the pooler's copies.
+    pub(crate) fn may_copy(&self) -> bool {
+        matches!(self.expect, Expect::Query | Expect::Execute) && matches!(self.to, To::Forward | To::Replace)
+    }
+
     #[inline]
     fn new(expect: Expect, to: To) -> Self {
         Entry {
@@ -572,6 +577,11 @@ impl ReplyQueue {
         let prepares =
             |e: &Entry| e.to == To::Skip || matches!(e.expect, Expect::Parse | Expect::ParseUnnamed | Expect::Describe);
         self.entries.iter().all(prepares)
+    }
+
+    /// Whether a copy can be part of what is owed.
+    pub(crate) fn may_copy(&self) -> bool {
+        self.entries.iter().any(Entry::may_copy)
     }
 
     /// Whether everything that is owed was asked for by the pooler.
