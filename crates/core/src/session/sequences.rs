@@ -151,8 +151,10 @@ impl Exchange<'_> {
         }
         // A deferred BEGIN has been sent without its Sync.
         let of_begin = server.only_begins();
+        // A Sync would commit what a Query in a pipeline has left open.
+        let is_open = in_segment || server.queried_in_pipeline;
         self.to().run_discard();
-        if in_segment && !of_begin {
+        if is_open && !of_begin {
             self.ask(|w| w.flush());
         } else {
             let server = &mut *self.server;

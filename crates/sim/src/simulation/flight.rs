@@ -44,6 +44,8 @@ pub struct Author {
     defaults: Vec<&'static str>,
     /// Messages longer than 64 KiB that it may still send.
     long_messages: u64,
+    /// It sends messages of a copy where there is none.
+    stray_copies: bool,
     /// First of the keys this session uses.
     keys: u64,
     token: String,
@@ -124,6 +126,7 @@ impl Author {
             connect_query: !topology.connect_settings.is_empty(),
             defaults,
             long_messages: if topology.long_messages { 2 } else { 0 },
+            stray_copies: topology.stray_copies,
             keys: session_number * KEYS,
             token: format!("tok{session_number}x"),
             count: 0,
@@ -634,6 +637,9 @@ impl Author {
 
     /// One segment: exactly one ReadyForQuery, whatever happens in it.
     fn segment(&mut self, may_sleep: bool) -> Vec<u8> {
+        if self.stray_copies && self.random.percent(30) {
+            self.stray_copy();
+        }
         match self.random.below(20) {
             0..=7 => self.query(),
             8..=15 => {
@@ -665,6 +671,19 @@ impl Author {
             _ => self.query(),
         }
         self.take_bytes()
+    }
+
+    /// Messages of a copy that has ended or never was: servers ignore them.
+    fn stray_copy(&mut self) {
+        for _ in 0..self.random.between(1, 3) {
+            let value = self.value();
+            let bytes = "y".repeat(self.random.below(400) as usize);
+            match self.random.below(3) {
+                0 => self.push(format!("CopyData \"{value}{bytes}\"")),
+                1 => self.push("CopyDone"),
+                _ => self.push(format!("CopyFail \"{value}{bytes}\"")),
+            }
+        }
     }
 
     /// A transaction from BEGIN to its end, one segment each.
@@ -769,6 +788,11 @@ impl Author {
             false => "set TimeZone = 'Asia/Tokyo'".into(),
         };
         let mut segments = Vec::new();
+        let in_block = self.mode != Mode::Statement && self.random.percent(50);
+        if in_block {
+            self.push("Query \"begin\"");
+            segments.push(self.take_bytes());
+        }
         match self.random.below(5) {
             0 => self.push(format!("Query \"/* {pad} */ {makes}; select '{shown}'\"")),
             1 => self.push(format!("Query \"{makes}; select '{shown}', nullif('{pad}', '{pad}')\"")),
@@ -793,6 +817,11 @@ impl Author {
         segments.push(self.take_bytes());
         for _ in 0..self.random.below(3) {
             segments.push(self.segment(true));
+        }
+        if in_block {
+            let end = self.pick(&["commit", "rollback"]);
+            self.push(format!("Query \"{end}\""));
+            segments.push(self.take_bytes());
         }
         Flight::of(segments)
     }

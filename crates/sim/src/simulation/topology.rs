@@ -118,6 +118,8 @@ pub struct Topology {
     pub client_limits_s: u64,
     /// Clients now and then send a message longer than 64 KiB.
     pub long_messages: bool,
+    /// Clients now and then send messages of a copy where there is none.
+    pub stray_copies: bool,
 }
 
 /// What connect_query may make: none that clients give at startup has the same value there.
@@ -233,6 +235,7 @@ impl Topology {
             hostile_percent: 0,
             client_limits_s: 0,
             long_messages: false,
+            stray_copies: false,
         };
         if topology.reserved_names {
             // One client's code must meet another's setting on one server of several.
@@ -284,6 +287,7 @@ impl Topology {
         if added.percent(20) {
             (topology.lock_percent, topology.lock_us_max) = *added.pick(&CATALOG_LOCKS);
         }
+        topology.stray_copies = added.percent(10);
         topology
     }
 
