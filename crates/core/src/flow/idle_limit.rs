@@ -34,6 +34,9 @@ impl Pooler {
     /// The server has answered.
     pub(crate) fn idle_limit_lifted(&mut self, now: Time, id: ServerId) {
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
+        if !server.is_clean() {
+            return self.close_server(now, id, "idle_session_timeout could not be reset");
+        }
         server.shape = self.shared.shapes.change(&server.shape, [(IDLE_LIMIT, None, false)]);
         self.server_is_free(now, id);
     }

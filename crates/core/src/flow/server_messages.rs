@@ -199,6 +199,10 @@ impl Pooler {
             ServerPhase::Draining => self.drained(now, id),
             ServerPhase::Resetting => self.reset_done(now, id),
             ServerPhase::LiftingLimit => self.idle_limit_lifted(now, id),
+            // server_check_query may be any text.
+            ServerPhase::Testing if !server.is_clean() => {
+                self.close_server(now, id, "test query left a transaction open");
+            }
             ServerPhase::Testing => self.server_is_free(now, id),
             ServerPhase::Reading => self.catalog_read(now, id),
             ServerPhase::ConnectQuery => self.login_finished(now, id),
