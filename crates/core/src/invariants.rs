@@ -9,7 +9,7 @@ use crate::base::reasons::Waiting;
 use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
 use crate::server::Server;
-use crate::upstream::phase::{Begin, ServerPhase};
+use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ impl Pooler {
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
                 // That sequences are forgotten is the server's to say, in words that only a sound one finds.
-                let said = server.ignoring_to_sync || server.forgets_sequences;
+                let said = server.intake == Intake::ToSync || server.forgets_sequences;
                 let owed = !server.queue.is_empty() || server.cancels_in_flight > 0 || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }

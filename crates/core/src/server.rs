@@ -12,7 +12,7 @@ use crate::state::restoration::Restoration;
 use crate::state::shape::Shape;
 use crate::statements::held::Held;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::phase::{Begin, ServerPhase};
+use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use crate::upstream::reply_queue::ReplyQueue;
 use foldhash::fast::RandomState;
 use pgweir_sql::Effects;
@@ -38,14 +38,9 @@ pub(crate) struct Server {
     pub(crate) passing: Passing,
     /// As of the last ReadyForQuery.
     pub(crate) status: TransactionStatus,
-    /// The server ignores everything up to the next Sync.
-    pub(crate) ignoring_to_sync: bool,
-    /// The server reads CopyData: Syncs get no reply until CopyDone or CopyFail.
-    pub(crate) copy_in: bool,
+    pub(crate) intake: Intake,
     /// Syncs stand among the data of the copy-in: if it fails, which of them the server had swallowed is not known.
     pub(crate) sync_among_copy_data: bool,
-    /// Streaming replication: both sides send CopyData.
-    pub(crate) copy_both: bool,
     /// The FATAL message it has sent its client; its end follows.
     pub(crate) fatal: Option<Box<str>>,
     /// A probe whose answer is due.
@@ -141,12 +136,10 @@ impl Server {
             queue: ReplyQueue::default(),
             passing: Passing::None,
             status: TransactionStatus::Idle,
-            ignoring_to_sync: false,
-            copy_in: false,
+            intake: Intake::Requests,
             sync_among_copy_data: false,
             settings_in_doubt: false,
             local_in_doubt: false,
-            copy_both: false,
             fatal: None,
             probe: None,
             move_failed: false,
@@ -193,9 +186,7 @@ impl Server {
         self.queue.is_empty()
             && !self.queue.segment_open()
             && self.status == TransactionStatus::Idle
-            && !self.ignoring_to_sync
-            && !self.copy_in
-            && !self.copy_both
+            && self.intake == Intake::Requests
             && self.passing == Passing::None
             // Its end follows, and its client's.
             && self.fatal.is_none()
@@ -221,7 +212,7 @@ impl Server {
     /// Whether it is in a copy that its client has not ended, or may come to be in one. Outside of copies it ignores their
     /// messages.
     pub(crate) fn may_copy(&self) -> bool {
-        self.copy_in || self.copy_both || self.queue.may_copy()
+        matches!(self.intake, Intake::CopyIn | Intake::CopyBoth) || self.queue.may_copy()
     }
 
     /// Whether a deferred BEGIN is all that it has been asked.
@@ -237,7 +228,7 @@ impl Server {
     /// Whether its client is in the midst of a segment, and the server reads it as such.
     #[inline]
     pub(crate) fn is_in_segment(&self) -> bool {
-        !self.queue.is_empty() && !self.ignoring_to_sync && !self.copy_in
+        !self.queue.is_empty() && !matches!(self.intake, Intake::ToSync | Intake::CopyIn)
     }
 
     /// Whether a ReadyForQuery that ends a request of the client's says nothing to anybody else.
@@ -285,7 +276,7 @@ impl Server {
 
     /// Whether an answer that is due tells settings: what a Parse would be parsed under is not known before.
     pub(crate) fn awaits_settings(&self) -> bool {
-        !self.copy_in && (self.settings_in_doubt || self.probe.as_ref().is_some_and(|p| p.settings))
+        self.intake != Intake::CopyIn && (self.settings_in_doubt || self.probe.as_ref().is_some_and(|p| p.settings))
     }
 
     /// Whether this client had it last and has had no other since.

@@ -16,6 +16,7 @@ use crate::exchange::{Exchange, Granted, Wish};
 use crate::flow::requests::Stopped;
 use crate::pooler::Pooler;
 use crate::server::Server;
+use crate::upstream::phase::Intake;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
@@ -28,10 +29,10 @@ impl Exchange<'_> {
     pub(crate) fn request(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        if server.ignoring_to_sync && message.tag != FrontendTag::Sync {
+        if server.intake == Intake::ToSync && message.tag != FrontendTag::Sync {
             return client.drop_message(message);
         }
-        if server.copy_in && is_request(message.tag) {
+        if server.intake == Intake::CopyIn && is_request(message.tag) {
             let message = format!(
                 "unexpected message type 0x{:02X} during COPY from stdin",
                 message.tag as u8
@@ -64,16 +65,16 @@ impl Exchange<'_> {
             FrontendTag::Close => self.close_untracked(message),
             FrontendTag::FunctionCall => self.function_call(message, tracked),
             FrontendTag::Sync => {
-                if server.copy_in {
+                if server.intake == Intake::CopyIn {
                     server.sync_among_copy_data = true;
                 } else {
                     server.queue.push(Entry::forward(Expect::Sync));
-                    server.ignoring_to_sync = false;
+                    server.intake = Intake::Requests;
                 }
                 self.forward(message)
             }
             // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
-            FrontendTag::Flush if message.total > HEADER_BYTES && !server.copy_in => {
+            FrontendTag::Flush if message.total > HEADER_BYTES && server.intake != Intake::CopyIn => {
                 self.plain(message, Expect::MalformedFlush)
             }
             FrontendTag::Flush => {
@@ -86,14 +87,14 @@ impl Exchange<'_> {
                 client.drop_message(message)
             }
             FrontendTag::CopyData => {
-                if !server.copy_in {
+                if server.intake != Intake::CopyIn {
                     server.queue.copy_data_sent();
                 }
                 self.forward(message)
             }
             FrontendTag::CopyDone | FrontendTag::CopyFail => {
-                if server.copy_in {
-                    server.copy_in = false;
+                if server.intake == Intake::CopyIn {
+                    server.intake = Intake::Requests;
                 } else {
                     server.queue.push(Entry::forward(Expect::CopyEnd));
                 }

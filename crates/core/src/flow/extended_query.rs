@@ -16,6 +16,7 @@ use crate::statements::ends::Ends;
 use crate::statements::parse_settings::ParseSettings;
 use crate::statements::prepared::{Bound, Kind, Meaning, Statement, StatementTable};
 use crate::statements::unnamed::Unnamed;
+use crate::upstream::phase::Intake;
 use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
@@ -632,5 +633,5 @@ fn keeps_rows(statement: &Statement) -> bool {
 /// Whether a reply may be given without asking: nothing that is still unanswered can fail the transaction this message
 /// will meet (what fails within its own segment takes the message along).
 fn may_fake(server: &Server) -> bool {
-    !server.queue.segment_outstanding() && server.status != TransactionStatus::Failed && !server.copy_in
+    !server.queue.segment_outstanding() && server.status != TransactionStatus::Failed && server.intake != Intake::CopyIn
 }

@@ -27,6 +27,7 @@ use crate::notify::channels::{ChannelName, Channels, Notification};
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::{Moving, Progress};
 use crate::pooler::Pooler;
+use crate::upstream::phase::Intake;
 use pgweir_sql::Statement;
 use pgweir_wire::FrontendTag;
 use pgweir_wire::frontend::{BindNames, Parse};
@@ -388,7 +389,7 @@ impl Pooler {
         }
         let server = self.servers.get(server_id.0)?;
         let replies_are_due = !channels.heard.is_empty() && !server.queue.is_empty() && !server.queue.segment_open();
-        if channels.notifies && replies_are_due && begins_request(message.tag) && !server.copy_in {
+        if channels.notifies && replies_are_due && begins_request(message.tag) && server.intake != Intake::CopyIn {
             // What the request before it sent to the client itself comes before the reply to this one.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);

@@ -8,7 +8,7 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Intake, ServerPhase};
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_wire::TransactionStatus;
 use std::time::Duration;
@@ -30,13 +30,13 @@ impl ServerSide<'_> {
 
     /// Sends the CopyFail and the Sync that the client would have sent in the end.
     pub(crate) fn end_what_client_began(&mut self) {
-        let owes_sync = self.server.ignoring_to_sync || self.server.queue.segment_open();
-        if self.server.copy_in {
-            self.server.copy_in = false;
+        let owes_sync = self.server.intake == Intake::ToSync || self.server.queue.segment_open();
+        if self.server.intake == Intake::CopyIn {
+            self.server.intake = Intake::Requests;
             self.send(|w| w.copy_fail("client disconnected"));
         }
         if owes_sync {
-            self.server.ignoring_to_sync = false;
+            self.server.intake = Intake::Requests;
             // It ends what the client began: a cancel may hit it.
             self.server.queue.push(Entry::forward(Expect::Sync));
             self.send(|w| w.sync());
@@ -60,7 +60,7 @@ impl Pooler {
         server.cancel_wanted = None;
         // The rest of a message cannot be made up; a walsender ends with its connection only.
         let hopeless = matches!(passing, Passing::Forward(_))
-            || server.copy_both
+            || server.intake == Intake::CopyBoth
             || pool.key.kind.is_replication()
             || server.fatal.is_some()
             // Nothing is asked of it, and it is in the midst of a message all the same.

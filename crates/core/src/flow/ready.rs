@@ -7,7 +7,7 @@ use crate::base::settings::PoolMode;
 use crate::client::Client;
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::upstream::phase::{Begin, ServerPhase};
+use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use crate::upstream::reply_queue::{Ended, Expect, Ready, To};
 use pgweir_wire::TransactionStatus;
 
@@ -40,8 +40,7 @@ impl Reply<'_> {
         let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
         let fails_next = self.server.queue.is_empty() && self.nothing_owed(&entry, in_block);
         let server = &mut *self.server;
-        server.copy_in = false;
-        server.copy_both = false;
+        server.intake = Intake::Requests;
         let worked = self.now.us_since(server.request_time);
         let defined = server.defines && status == TransactionStatus::Idle;
         server.ready_time = self.now;

@@ -9,7 +9,7 @@ use crate::base::secret_names::PREFIX;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::OWN_ID_MAX;
-use crate::upstream::phase::{Begin, ServerPhase};
+use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, Replacement, To};
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus, Writer};
@@ -203,7 +203,7 @@ impl Reply<'_> {
         let entry = self.server.queue.front_mut().expect("looked at above");
         let effect = entry.take_effect();
         if refused.expect.is_whole_request() {
-            self.server.copy_in = false;
+            self.server.intake = Intake::Requests;
         }
         self.undo_refused(refused.expect, effect);
     }
@@ -211,14 +211,16 @@ impl Reply<'_> {
     /// A message of a segment has failed: the server passes over everything up to the next Sync.
     fn segment_failed(&mut self, refused: &Refused) -> SegmentFailed {
         let server = &mut *self.server;
-        server.copy_in = false;
         let discarded = server.discarded_in == Some(server.queue.segments_answered());
         let taken = server.queue.take_to_sync();
-        server.ignoring_to_sync = server.queue.is_empty();
+        server.intake = match server.queue.is_empty() {
+            true => Intake::ToSync,
+            false => Intake::Requests,
+        };
         let not_forgotten = server.forgets_sequences && !server.queue.executes_ours();
         server.forgets_sequences &= !not_forgotten;
         let is_query = |e: &Entry| e.expect.is_whole_request();
-        let begin_failed = refused.is_skipped() && server.ignoring_to_sync && taken.iter().any(is_query);
+        let begin_failed = refused.is_skipped() && server.intake == Intake::ToSync && taken.iter().any(is_query);
         let decides = taken.iter().any(|e| e.ready == Ready::Decides);
         if let Some(client) = self.client().filter(|_| decides) {
             // The server passes over the RESET: nothing is to be made again, and nothing waits for that.
@@ -246,13 +248,13 @@ impl Reply<'_> {
     /// What is sent, or may be sent, behind a segment that has failed.
     fn goes_on_behind(&mut self, failed: &SegmentFailed) {
         // The ReadyForQuery that a held-back message waited for may have been among what was taken.
-        if self.server.begin != Begin::Refused || failed.not_forgotten && self.server.ignoring_to_sync {
+        if self.server.begin != Begin::Refused || failed.not_forgotten && self.server.intake == Intake::ToSync {
             self.replies_came();
         }
         if failed.begin_failed {
             self.to().sync_after_failed_begin();
         }
-        if self.server.ignoring_to_sync && matches!(self.server.phase, ServerPhase::Draining) {
+        if self.server.intake == Intake::ToSync && matches!(self.server.phase, ServerPhase::Draining) {
             // Its client has left before the error came: nobody else sends the Sync that the server waits for.
             self.to().end_what_client_began();
         }
@@ -361,7 +363,7 @@ impl Reply<'_> {
 
 impl ServerSide<'_> {
     fn sync_after_failed_begin(&mut self) {
-        self.server.ignoring_to_sync = false;
+        self.server.intake = Intake::Requests;
         self.server.queue.push(Entry::forward(Expect::Sync));
         self.send(|w| w.sync());
     }

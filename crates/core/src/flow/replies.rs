@@ -7,7 +7,7 @@ use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::statements::held::Rows;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Intake, ServerPhase};
 use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};
 
@@ -322,12 +322,14 @@ impl Reply<'_> {
         }
         let forward = self.forward();
         if tag == BackendTag::CopyBothResponse {
-            self.server.copy_both = true;
+            self.server.intake = Intake::CopyBoth;
             return forward;
         }
         self.replies_came();
         let begun = self.server.queue.enter_copy_in();
-        self.server.copy_in = !begun.ended;
+        if !begun.ended {
+            self.server.intake = Intake::CopyIn;
+        }
         self.server.sync_among_copy_data = begun.sync_among_data;
         if begun.interrupted {
             return self.asks(Question::CopyInterrupted);

@@ -18,7 +18,7 @@ use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::session::inspection::setting_name;
 use crate::state::shape::{Shape, TEMP_BUFFERS};
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Intake, ServerPhase};
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Parse};
@@ -123,8 +123,7 @@ impl Pooler {
         let server = self.servers.get(server_id.0).expect("a linked server lives");
         let begins = server.status == TransactionStatus::Idle
             && !server.queue.segment_open()
-            && !server.copy_in
-            && !server.ignoring_to_sync
+            && server.intake == Intake::Requests
             && client.pins.is_empty();
         let pool_id = server.pool;
         let shows_schema = server.temporary_schema && !client.had_temporary && self.may_replace(now, pool_id);

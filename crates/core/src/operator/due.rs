@@ -9,7 +9,7 @@ use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::pools::pool::Pool;
 use crate::server::Server;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Intake, ServerPhase};
 use std::time::Duration;
 
 /// How long an abandoned server may take to end what its client began, before it is closed.
@@ -121,7 +121,7 @@ pub(super) fn limit_over(
         return None;
     }
     if is_in_transaction {
-        let idle_since = if server.queue.segment_open() || server.ignoring_to_sync {
+        let idle_since = if server.queue.segment_open() || server.intake == Intake::ToSync {
             server.quiet_since
         } else {
             server.ready_time

@@ -17,6 +17,7 @@ use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
 use crate::statements::prepared::{Kind, Meaning, Statement, StatementName};
+use crate::upstream::phase::Intake;
 use crate::upstream::reply_queue::{Effect, Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::{TransactionStatus, Writer};
@@ -230,7 +231,7 @@ impl Exchange<'_> {
         };
         let server = &*self.server;
         let unfit = server.status == TransactionStatus::Failed || server.queried_in_pipeline;
-        if unfit || server.ignoring_to_sync || server.copy_in {
+        if unfit || matches!(server.intake, Intake::ToSync | Intake::CopyIn) {
             return Vec::new();
         }
         let begins = server.is_beginning();
@@ -342,7 +343,7 @@ impl Exchange<'_> {
     pub(crate) fn take_name(&mut self, name: &[u8]) {
         let held = &self.server.held;
         let knows = held.own_named(name).is_some_and(|own| held.usable(own.id));
-        if !knows && !self.server.copy_in {
+        if !knows && self.server.intake != Intake::CopyIn {
             let empty = self.make_empty(name);
             let now = self.shared.statements.now();
             self.server.held.insert(empty, now);

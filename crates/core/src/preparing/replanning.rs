@@ -19,6 +19,7 @@ use crate::server_side::ServerSide;
 use crate::statements::held::Rows;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
+use crate::upstream::phase::Intake;
 use crate::upstream::reply_queue::{Entry, Expect, Instead, To};
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{TransactionStatus, Writer};
@@ -58,10 +59,7 @@ impl ServerSide<'_> {
     /// Whether a segment of our own can be put in front, whose failure harms nobody.
     fn may_check(&self) -> bool {
         let server = &*self.server;
-        server.status == TransactionStatus::Idle
-            && !server.copy_in
-            && !server.ignoring_to_sync
-            && server.queue.is_quiet()
+        server.status == TransactionStatus::Idle && server.intake == Intake::Requests && server.queue.is_quiet()
     }
 
     /// Asks whether a plan can still be used, in a segment of our own.

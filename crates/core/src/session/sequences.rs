@@ -17,6 +17,7 @@ use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::sequences::Sequences;
 use crate::statements::unnamed::Unnamed;
+use crate::upstream::phase::Intake;
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_wire::write::ErrorText;
@@ -110,7 +111,7 @@ impl Exchange<'_> {
     #[cold]
     fn forget_before(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
         let server = &mut *self.server;
-        if server.copy_in {
+        if server.intake == Intake::CopyIn {
             return None;
         }
         // What is still unanswered may fail the transaction, in which nothing can be forgotten.

@@ -43,3 +43,16 @@ pub(crate) enum Begin {
     /// The server has refused it: the client is told that its transaction has failed.
     Refused,
 }
+
+/// What a server does with the messages that it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intake {
+    /// It carries them out.
+    Requests,
+    /// It ignores them up to the next Sync.
+    ToSync,
+    /// It takes CopyData: Syncs get no reply until CopyDone or CopyFail.
+    CopyIn,
+    /// Streaming replication: both sides send CopyData.
+    CopyBoth,
+}
