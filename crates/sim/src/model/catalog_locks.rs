@@ -64,12 +64,17 @@ impl CatalogLocks {
     }
 }
 
+/// A limit on a whole transaction, which no wait here is long enough for.
+const TRANSACTION_LIMIT: &str = "transaction_timeout";
+
 /// Whether a plan makes one of the time limits, for which nothing is read.
 fn makes_limit(plan: &Plan) -> bool {
     let Plan::Cursor(cursor) = plan else { return false };
     cursor.expressions().any(|e| match e {
         Expression::Call(Function::SetConfig, arguments) => match arguments.first() {
-            Some(Expression::Value(Value::Text(name))) => LIMITS.iter().any(|(limit, ..)| limit == name),
+            Some(Expression::Value(Value::Text(name))) => {
+                name == TRANSACTION_LIMIT || LIMITS.iter().any(|(limit, ..)| limit == name)
+            }
             _ => false,
         },
         _ => false,
