@@ -69,7 +69,7 @@ impl Exchange<'_> {
 
     /// The client may look again at a message that it held back until it knew what the message means.
     pub(crate) fn replies_came(&mut self) {
-        if self.client.waiting == Waiting::ForReplies && self.client.reset_among.is_none() {
+        if self.client.waiting == Waiting::ForReplies && self.client.session.reset_among.is_none() {
             self.client.waiting = Waiting::No;
             self.shared.requests.push_back(Request::Resume(self.id.into()));
         }

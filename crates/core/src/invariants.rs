@@ -34,7 +34,7 @@ impl Pooler {
     }
 
     fn check_server(&self, id: ServerId, server: &Server) -> Result<(), String> {
-        server.queue.check()?;
+        server.conversation.queue.check()?;
         if let Some(client) = server.link {
             let link = self.clients.get(client.0).map(|c| c.link);
             must(link == Some(Some(id)), || {
@@ -52,15 +52,15 @@ impl Pooler {
         })?;
         if server.is_idle() {
             must(server.is_clean(), || "idle and not clean".into())?;
-            must(server.restoration.is_none(), || {
+            must(server.session.restoration.is_none(), || {
                 "idle with a restoration that is not answered".into()
             })?;
-            must(server.probe.is_none(), || {
+            must(server.session.probe.is_none(), || {
                 "idle with a probe that is not answered".into()
             })?;
-            must(server.cancels_in_flight == 0, || "idle with a cancel on its way".into())?;
-            must(server.begin == Begin::Settled, || {
-                format!("idle with a BEGIN that is {:?}", server.begin)
+            must(server.cancels.in_flight == 0, || "idle with a cancel on its way".into())?;
+            must(server.conversation.begin == Begin::Settled, || {
+                format!("idle with a BEGIN that is {:?}", server.conversation.begin)
             })?;
         }
         Ok(())
@@ -95,20 +95,22 @@ impl Pooler {
             }
             Waiting::ForRestoration => {
                 let server = server.ok_or("waits for settings without a server")?;
-                must(!server.queue.is_empty(), || {
+                must(!server.conversation.queue.is_empty(), || {
                     "waits for settings, and nothing is asked".into()
                 })?;
             }
             Waiting::ForProbe => {
                 let server = server.ok_or("waits for a probe without a server")?;
-                let asked = server.probe.is_some() || !server.queue.is_empty() || server.cancels_in_flight > 0;
+                let asked = server.session.probe.is_some()
+                    || !server.conversation.queue.is_empty()
+                    || server.cancels.in_flight > 0;
                 must(asked, || "waits for a probe, and nothing is asked".into())?;
             }
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
                 // That sequences are forgotten is the server's to say, in words that only a sound one finds.
-                let said = server.intake == Intake::ToSync || server.forgets_sequences;
-                let owed = !server.queue.is_empty() || server.cancels_in_flight > 0 || said;
+                let said = server.conversation.intake == Intake::ToSync || server.session.forgets_sequences;
+                let owed = !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }
             Waiting::ForListener { .. } => {

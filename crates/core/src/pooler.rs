@@ -309,7 +309,7 @@ impl Pooler {
     /// Whether a client has been sent a part of a message whose rest is still to come from its server.
     pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
-        server.is_some_and(|s| matches!(s.passing, Passing::Forward(_)))
+        server.is_some_and(|s| matches!(s.conversation.passing, Passing::Forward(_)))
     }
 
     /// Whether this client's session is kept for it from server to server.

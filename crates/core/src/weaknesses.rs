@@ -17,7 +17,7 @@ impl Pooler {
     pub fn own_work(&self, id: crate::ServerId) -> Option<OwnWork> {
         let server = self.servers.get(id.0)?;
         let client = self.clients.get(server.link?.0)?;
-        match (server.restoration.is_some(), server.probe.is_some()) {
+        match (server.session.restoration.is_some(), server.session.probe.is_some()) {
             _ if !client.is_session() => None,
             (true, _) => Some(OwnWork::Restoration),
             (_, true) => Some(OwnWork::Probe),
@@ -28,7 +28,7 @@ impl Pooler {
     /// Whether a client keeps its server for a reason that no question to the server could end.
     #[cfg(feature = "weaknesses")]
     pub fn is_pinned_for_good(&self, id: crate::ClientId) -> bool {
-        self.clients.get(id.0).is_some_and(|c| c.pins.for_good())
+        self.clients.get(id.0).is_some_and(|c| c.session.pins.for_good())
     }
 
     #[inline(always)]

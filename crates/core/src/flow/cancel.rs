@@ -28,7 +28,7 @@ const CANCEL_DONE: &str = "cancel request done";
 impl Server {
     /// Whether a cancel is on its way to it, or waits for its segment.
     fn cancel_is_under_way(&self) -> bool {
-        self.cancels_in_flight > 0 || self.cancel_wanted.is_some()
+        self.cancels.in_flight > 0 || self.cancels.wanted.is_some()
     }
 }
 
@@ -36,11 +36,11 @@ impl ServerSide<'_> {
     /// Passes a cancel on, unless one is already on its way: the second would find nothing else than the first.
     pub(crate) fn send_cancel(&mut self) {
         let server = &mut *self.server;
-        if server.cancels_in_flight > 0 || !server.may_cancel_begin() {
+        if server.cancels.in_flight > 0 || !server.conversation.may_cancel_begin() {
             return;
         }
-        if let Some(key) = server.cancel_key.clone() {
-            server.cancels_in_flight += 1;
+        if let Some(key) = server.cancels.key.clone() {
+            server.cancels.in_flight += 1;
             self.shared.requests.push_back(Request::Cancel { server: self.id, key });
         }
     }
@@ -48,15 +48,15 @@ impl ServerSide<'_> {
     /// A cancel that had to wait: its segment may be at work now, or over. Whether it is over.
     pub(crate) fn cancel_what_was_wanted(&mut self) -> bool {
         let server = &mut *self.server;
-        let Some(segment) = server.cancel_wanted else {
+        let Some(segment) = server.cancels.wanted else {
             return false;
         };
-        let at = server.queue.segments_answered();
-        let is_over = segment < at || server.queue.is_empty();
+        let at = server.conversation.queue.segments_answered();
+        let is_over = segment < at || server.conversation.queue.is_empty();
         if is_over {
-            server.cancel_wanted = None;
-        } else if segment == at && server.cancels_in_flight == 0 && server.may_cancel_begin() {
-            server.cancel_wanted = None;
+            server.cancels.wanted = None;
+        } else if segment == at && server.cancels.in_flight == 0 && server.conversation.may_cancel_begin() {
+            server.cancels.wanted = None;
             self.send_cancel();
         }
         is_over
@@ -86,7 +86,7 @@ impl Pooler {
         let server = at.and_then(|id| self.servers.get_mut(id.0));
         match server.filter(|s| s.cancel_is_under_way() && !closes_early) {
             Some(server) => {
-                server.cancelled_by.push(by);
+                server.cancels.by.push(by);
                 self.client_mut(by).phase = ClientPhase::Cancelling;
             }
             None => self.close_client(now, by, CANCEL_DONE),
@@ -103,10 +103,10 @@ impl Pooler {
     /// Closes the connections that asked for a cancel of this server's, unless it is still under way.
     pub(crate) fn end_cancelling(&mut self, now: Time, server_id: ServerId) {
         if let Some(server) = self.servers.get_mut(server_id.0)
-            && !server.cancelled_by.is_empty()
+            && !server.cancels.by.is_empty()
             && !server.cancel_is_under_way()
         {
-            let asked = std::mem::take(&mut server.cancelled_by);
+            let asked = std::mem::take(&mut server.cancels.by);
             self.close_cancelling(now, asked);
         }
     }
@@ -125,11 +125,11 @@ impl Pooler {
             return self.cancel_console(id);
         }
         // Nothing has been asked for where the BEGIN goes to a server only because its time is up.
-        let asks = client.deferred_begin.is_none_or(|begin| !begin.expired);
+        let asks = client.session.deferred_begin.is_none_or(|begin| !begin.expired);
         match (client.link, client.waiting) {
             (Some(server_id), Waiting::No | Waiting::ForReplies) => self.cancel_request_of(server_id),
             (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
-            (Some(server_id), Waiting::ForRestoration) if asks && client.pins.is_empty() => {
+            (Some(server_id), Waiting::ForRestoration) if asks && client.session.pins.is_empty() => {
                 self.cancel_waiting(now, id);
                 self.leave_unused(now, id, server_id);
             }
@@ -139,18 +139,18 @@ impl Pooler {
 
     /// Cancels what a server does for its client, now or when it gets to it.
     fn cancel_request_of(&mut self, server_id: ServerId) {
-        if self.is_weak(Weakness::CancelsQuestions) && !self.server_mut(server_id).queue.is_empty() {
+        if self.is_weak(Weakness::CancelsQuestions) && !self.server_mut(server_id).conversation.queue.is_empty() {
             return self.at(server_id).send_cancel();
         }
         let server = self.server_mut(server_id);
-        let Some(segment) = server.queue.next_of_client() else {
+        let Some(segment) = server.conversation.queue.next_of_client() else {
             return;
         };
-        let is_at_work = segment == server.queue.segments_answered() && server.cancels_in_flight == 0;
-        if is_at_work && server.may_cancel_begin() {
+        let is_at_work = segment == server.conversation.queue.segments_answered() && server.cancels.in_flight == 0;
+        if is_at_work && server.conversation.may_cancel_begin() {
             return self.at(server_id).send_cancel();
         }
-        server.cancel_wanted = Some(segment);
+        server.cancels.wanted = Some(segment);
     }
 
     /// Ends the wait of a client: the request at the front of what it has sent fails, up to its ReadyForQuery. So does the
@@ -161,7 +161,7 @@ impl Pooler {
         client.waiting = Waiting::No;
         client.dropping = Dropping::Request;
         client.request_time = now;
-        if let Some(begin) = &mut client.deferred_begin {
+        if let Some(begin) = &mut client.session.deferred_begin {
             begin.failed = true;
         }
         self.shared.requests.push_back(Request::Resume(id.into()));
@@ -181,8 +181,8 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
         };
-        server.cancels_in_flight = server.cancels_in_flight.saturating_sub(1);
-        if server.cancels_in_flight > 0 {
+        server.cancels.in_flight = server.cancels.in_flight.saturating_sub(1);
+        if server.cancels.in_flight > 0 {
             return;
         }
         self.end_cancelling(now, server_id);

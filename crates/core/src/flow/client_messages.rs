@@ -29,10 +29,10 @@ impl Exchange<'_> {
     pub(crate) fn request(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        if server.intake == Intake::ToSync && message.tag != FrontendTag::Sync {
+        if server.conversation.intake == Intake::ToSync && message.tag != FrontendTag::Sync {
             return client.drop_message(message);
         }
-        if server.intake == Intake::CopyIn && is_request(message.tag) {
+        if server.conversation.intake == Intake::CopyIn && is_request(message.tag) {
             let message = format!(
                 "unexpected message type 0x{:02X} during COPY from stdin",
                 message.tag as u8
@@ -42,11 +42,11 @@ impl Exchange<'_> {
         let pool = &mut *self.pool;
         let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if tracked
-            && server.queue.segment_outstanding()
+            && server.conversation.queue.segment_outstanding()
             && (touches_statements(message.tag)
                 // What a pipelined ROLLBACK ends cannot be prepared in before.
-                && (server.queue.statements_in_doubt()
-                    || server.status == TransactionStatus::Failed && server.queue.client_segment_outstanding())
+                && (server.conversation.queue.statements_in_doubt()
+                    || server.conversation.status == TransactionStatus::Failed && server.conversation.queue.client_segment_outstanding())
                 || message.tag == FrontendTag::Parse && server.awaits_settings())
         {
             return self.waits_for_replies();
@@ -65,16 +65,16 @@ impl Exchange<'_> {
             FrontendTag::Close => self.close_untracked(message),
             FrontendTag::FunctionCall => self.function_call(message, tracked),
             FrontendTag::Sync => {
-                if server.intake == Intake::CopyIn {
-                    server.sync_among_copy_data = true;
+                if server.conversation.intake == Intake::CopyIn {
+                    server.conversation.sync_among_copy_data = true;
                 } else {
-                    server.queue.push(Entry::forward(Expect::Sync));
-                    server.intake = Intake::Requests;
+                    server.conversation.queue.push(Entry::forward(Expect::Sync));
+                    server.conversation.intake = Intake::Requests;
                 }
                 self.forward(message)
             }
             // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
-            FrontendTag::Flush if message.total > HEADER_BYTES && server.intake != Intake::CopyIn => {
+            FrontendTag::Flush if message.total > HEADER_BYTES && server.conversation.intake != Intake::CopyIn => {
                 self.plain(message, Expect::MalformedFlush)
             }
             FrontendTag::Flush => {
@@ -83,20 +83,22 @@ impl Exchange<'_> {
                 self.to().give_fakes();
                 step
             }
-            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail if !server.may_copy() => {
+            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail
+                if !server.conversation.may_copy() =>
+            {
                 client.drop_message(message)
             }
             FrontendTag::CopyData => {
-                if server.intake != Intake::CopyIn {
-                    server.queue.copy_data_sent();
+                if server.conversation.intake != Intake::CopyIn {
+                    server.conversation.queue.copy_data_sent();
                 }
                 self.forward(message)
             }
             FrontendTag::CopyDone | FrontendTag::CopyFail => {
-                if server.intake == Intake::CopyIn {
-                    server.intake = Intake::Requests;
+                if server.conversation.intake == Intake::CopyIn {
+                    server.conversation.intake = Intake::Requests;
                 } else {
-                    server.queue.push(Entry::forward(Expect::CopyEnd));
+                    server.conversation.queue.push(Entry::forward(Expect::CopyEnd));
                 }
                 self.forward(message)
             }
@@ -132,7 +134,7 @@ impl Exchange<'_> {
     /// A message that goes through as it is and is answered in its turn.
     #[inline]
     pub(crate) fn plain(&mut self, message: &Message<'_>, expect: Expect) -> Step {
-        self.server.queue.push(Entry::forward(expect));
+        self.server.conversation.queue.push(Entry::forward(expect));
         self.forward(message)
     }
 
@@ -238,7 +240,7 @@ impl Pooler {
     /// A client that got a server and has nothing to send to it: a deferred BEGIN whose time was up.
     fn linked_without_request(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get(id.0) else { return };
-        if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.deferred_begin, client.waiting) {
+        if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.session.deferred_begin, client.waiting) {
             self.begin_alone(now, id, server_id);
         }
     }
@@ -313,7 +315,7 @@ impl Pooler {
             return self.takes_server(now, id, message, input);
         };
         let attends = client.attends();
-        if self.servers.get(server_id.0).is_some_and(Server::has_traces) {
+        if self.servers.get(server_id.0).is_some_and(|s| s.session.has_traces()) {
             if let Some(step) = self.mind_traces(now, id, server_id, message) {
                 return step;
             }
@@ -323,7 +325,11 @@ impl Pooler {
             if let Some(step) = self.mind_channels(now, id, server_id, message) {
                 return step;
             }
-            if self.clients.get(id.0).is_some_and(|c| c.deferred_begin.is_some()) {
+            if self
+                .clients
+                .get(id.0)
+                .is_some_and(|c| c.session.deferred_begin.is_some())
+            {
                 match message.is_whole() {
                     true => self.send_deferred_begin(id, server_id),
                     // Where it is refused, nothing of ours can be said in the midst of the message.
@@ -413,7 +419,7 @@ impl Pooler {
         let (step, ends) = client.drop_answered(message);
         if ends {
             let server = client.link.and_then(|s| self.servers.get(s.0));
-            let status = server.map_or_else(|| client.idle_status(), |s| s.status);
+            let status = server.map_or_else(|| client.session.idle_status(), |s| s.conversation.status);
             self.send(id, |w| w.ready_for_query(status));
         }
         step
@@ -438,7 +444,7 @@ impl Pooler {
                 Some(client.drop_message(message))
             }
             FrontendTag::Sync => {
-                let status = client.idle_status();
+                let status = client.session.idle_status();
                 let step = client.drop_message(message);
                 self.send(id, |w| w.ready_for_query(status));
                 Some(step)
@@ -455,12 +461,12 @@ impl Pooler {
         let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
             return;
         };
-        let resets = client.reset_among.is_some();
-        if !server.is_clean() || client.passing != Passing::None || server.restoration.is_some() || resets {
+        let resets = client.session.reset_among.is_some();
+        if !server.is_clean() || client.passing != Passing::None || server.session.restoration.is_some() || resets {
             return;
         }
-        let (client_id, mut pinned) = (server.link, !client.pins.is_empty());
-        let suspected = client.suspicion.is_some() || self.shared.settings.probe_always;
+        let (client_id, mut pinned) = (server.link, !client.session.pins.is_empty());
+        let suspected = client.session.suspicion.is_some() || self.shared.settings.probe_always;
         if suspected {
             let exchange = client_id.map(|id| self.between(now, id, server_id));
             if exchange.is_some_and(|mut exchange| exchange.probe()) {
@@ -468,7 +474,7 @@ impl Pooler {
             }
             pinned = client_id
                 .and_then(|c| self.clients.get(c.0))
-                .is_some_and(|c| !c.pins.is_empty());
+                .is_some_and(|c| !c.session.pins.is_empty());
         }
         if pinned {
             self.move_on(now, server_id);

@@ -9,27 +9,32 @@ use pgweir_wire::backend;
 impl Reply<'_> {
     /// CommandComplete that does not pass plainly, of the request at the front.
     pub(crate) fn command_completes(&mut self, body: &[u8]) {
-        let rolls_back = body.starts_with(b"ROLLBACK") && !self.server.is_guarded();
+        let rolls_back = body.starts_with(b"ROLLBACK") && !self.server.conversation.is_guarded();
         match body.first() {
             Some(b'D') => self.ends_statements(body),
             Some(b'C') if body.starts_with(b"COMMIT") => self.committed(),
             Some(b'R') if rolls_back => self.rolled_back(),
-            Some(b'B') if self.server.begin == Begin::Owed => self.begun(),
+            Some(b'B') if self.server.conversation.begin == Begin::Owed => self.begun(),
             _ => {}
         }
         let server = &mut *self.server;
         server.held.committed = body.starts_with(b"COMMIT");
         server.held.rolled_back |= rolls_back;
-        server.sync_among_copy_data = false;
-        if server.queue.front().is_some_and(|e| e.expect == Expect::Execute) {
-            server.queue.pop();
+        server.conversation.sync_among_copy_data = false;
+        if server
+            .conversation
+            .queue
+            .front()
+            .is_some_and(|e| e.expect == Expect::Execute)
+        {
+            server.conversation.queue.pop();
         }
     }
 
     /// The server has begun the transaction: what follows may be cancelled.
     #[cold]
     fn begun(&mut self) {
-        self.server.begin = Begin::Settled;
+        self.server.conversation.begin = Begin::Settled;
         self.cancel_what_was_wanted();
     }
 
@@ -59,30 +64,34 @@ impl Reply<'_> {
             Ok(b"DISCARD ALL") => true,
             _ => return,
         };
-        let effect = self.server.queue.front().and_then(Entry::effect);
+        let effect = self.server.conversation.queue.front().and_then(Entry::effect);
         let seen_coming = effect.is_some_and(|effect| effect.server_lost_all.is_some());
         if discards {
-            self.server.discarded_in = Some(self.server.queue.segments_answered());
+            self.server.conversation.discarded_in = Some(self.server.conversation.queue.segments_answered());
             self.forgot_sequences();
             self.forget_explicit_settings();
         }
         if seen_coming {
             return;
         }
-        let Some(later) = self.server.queue.all_ended_in_front() else {
+        let Some(later) = self.server.conversation.queue.all_ended_in_front() else {
             return;
         };
         self.server.held.keep_only(&later.statements);
-        if let Some(names) = self.client().and_then(|client| client.names.as_mut()) {
+        if let Some(names) = self.client().and_then(|client| client.statements.names.as_mut()) {
             names.keep_only(&later.names);
         }
     }
 
     fn deallocated(&mut self) {
-        let effect = self.server.queue.front_mut().and_then(Entry::effect_mut);
+        let effect = self.server.conversation.queue.front_mut().and_then(Entry::effect_mut);
         let name = effect.and_then(|e| e.deallocates.pop_front());
         if let (Some(name), Some((_, client))) = (name, &mut self.client)
-            && let Some(meaning) = client.names.as_mut().and_then(|names| names.set(&name, None))
+            && let Some(meaning) = client
+                .statements
+                .names
+                .as_mut()
+                .and_then(|names| names.set(&name, None))
         {
             meaning.as_own().iter().for_each(|own| self.server.held.remove(own.id));
         }

@@ -62,8 +62,8 @@ impl Pooler {
             return None;
         }
         let reply = self.run_deferred(now, id, &verdict, By::Query)?;
-        self.client_mut(id).unnamed = None;
-        let status = self.client_mut(id).idle_status();
+        self.client_mut(id).statements.unnamed = None;
+        let status = self.client_mut(id).session.idle_status();
         self.send(id, |w| {
             w.command_complete(reply);
             w.ready_for_query(status);
@@ -83,7 +83,7 @@ impl Pooler {
             failed: false,
             expired: false,
         });
-        let (begin, tag) = match (verdict, client.deferred_begin) {
+        let (begin, tag) = match (verdict, client.session.deferred_begin) {
             (Statement::Begin, None) if allowed && transaction_mode => (begun, "BEGIN"),
             (Statement::StartTransaction, None) if allowed && transaction_mode => (begun, "START TRANSACTION"),
             (Statement::Commit, Some(begin)) if !begin.failed => (None, "COMMIT"),
@@ -92,7 +92,7 @@ impl Pooler {
             (Statement::Rollback, Some(_)) => (None, "ROLLBACK"),
             _ => return None,
         };
-        client.deferred_begin = begin;
+        client.session.deferred_begin = begin;
         client.request_time = now;
         if begin.is_some() {
             self.deferred.push_back((id, now));
@@ -108,13 +108,13 @@ impl Pooler {
         let tag = self.run_deferred(now, id, &segment.verdict, By::Portal)?;
         let client = self.clients.get_mut(id.0)?;
         if let Some(parse) = segment.parse {
-            client.unnamed = Some(self.shared.statements.intern(
+            client.statements.unnamed = Some(self.shared.statements.intern(
                 parse.query,
                 parse.types,
-                client.shape.parse_settings(),
+                client.session.shape.parse_settings(),
             ));
         }
-        let status = client.idle_status();
+        let status = client.session.idle_status();
         self.send(id, |w| {
             if segment.parse.is_some() {
                 w.empty(b'1');
@@ -153,7 +153,7 @@ impl Pooler {
         }
         let verdict = match (parse, names.statement) {
             (Some(parse), b"") => pgweir_sql::classify(parse.query),
-            (None, name) => client.statement(name)?.verdict.clone(),
+            (None, name) => client.statements.meaning_of(name)?.verdict.clone(),
             _ => return None,
         };
         (tag, body) = rest.next()?;
@@ -199,13 +199,13 @@ impl Pooler {
 
     /// Sends a deferred BEGIN ahead of the client's first real request.
     pub(crate) fn send_deferred_begin(&mut self, id: ClientId, server_id: ServerId) {
-        let Some(begin) = self.client_mut(id).deferred_begin.take() else {
+        let Some(begin) = self.client_mut(id).session.deferred_begin.take() else {
             return;
         };
         let statement = self.shared.own_statements.begin.clone();
         self.at(server_id).ensure_held(&statement);
-        self.server_mut(server_id).begin = Begin::Owed;
-        let queue = &mut self.server_mut(server_id).queue;
+        self.server_mut(server_id).conversation.begin = Begin::Owed;
+        let queue = &mut self.server_mut(server_id).conversation.queue;
         queue.push(Entry::skip(Expect::Bind));
         queue.push(Entry::skip(Expect::Execute));
         if begin.by == By::Query {
@@ -231,9 +231,9 @@ impl Pooler {
     pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId, of_client: bool) -> Passed {
         let link = self.server_mut(server_id).link;
         let Some(id) = link.filter(|id| self.clients.get(id.0).is_some()) else {
-            return Passed::skip_and_release_if(self.server_mut(server_id).queue.is_empty());
+            return Passed::skip_and_release_if(self.server_mut(server_id).conversation.queue.is_empty());
         };
-        self.client_mut(id).deferred_begin = Some(DeferredBegin {
+        self.client_mut(id).session.deferred_begin = Some(DeferredBegin {
             since: now,
             by: By::Query,
             failed: true,
@@ -251,7 +251,7 @@ impl Pooler {
 
     /// Makes the transaction that was just begun a failed one, as the client knows it.
     fn fail_transaction(&mut self, server_id: ServerId) {
-        let queue = &mut self.server_mut(server_id).queue;
+        let queue = &mut self.server_mut(server_id).conversation.queue;
         queue.push(Entry::skip(Expect::Describe).answered_to(To::Swallow));
         queue.push(Entry::skip(Expect::Sync));
         self.send(server_id, |w| {
@@ -262,7 +262,7 @@ impl Pooler {
 
     /// The time is up: the BEGIN goes to a server alone.
     pub(crate) fn deferral_expired(&mut self, now: Time, id: ClientId) {
-        if let Some(begin) = &mut self.client_mut(id).deferred_begin {
+        if let Some(begin) = &mut self.client_mut(id).session.deferred_begin {
             begin.expired = true;
         }
         if let crate::base::reasons::Acquired::Server(server_id) = self.acquire(now, id) {
@@ -274,9 +274,9 @@ impl Pooler {
     pub(crate) fn begin_alone(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         self.send_deferred_begin(id, server_id);
         let server = self.server_mut(server_id);
-        server.request_time = now;
-        if server.queue.segment_open() {
-            server.queue.push(Entry::skip(Expect::Sync));
+        server.conversation.request_time = now;
+        if server.conversation.queue.segment_open() {
+            server.conversation.queue.push(Entry::skip(Expect::Sync));
             self.send(server_id, |w| w.sync());
         }
     }

@@ -33,7 +33,7 @@ impl ServerSide<'_> {
     /// This statement is going to be executed.
     fn may_change_settings(&mut self, statement: Option<&Arc<Statement>>) {
         if let Some(statement) = statement {
-            self.server.may_set(statement.effects);
+            self.server.session.may_set(statement.effects);
         }
         if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
             self.doubt_statements();
@@ -77,15 +77,16 @@ impl Exchange<'_> {
     fn parse_unnamed(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        let settings = client.shape.parse_settings();
-        let in_doubt = server.settings_in_doubt || server.local_in_doubt;
+        let settings = client.session.shape.parse_settings();
+        let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
         let same = !in_doubt
             && client
+                .statements
                 .unnamed
                 .as_ref()
                 .is_some_and(|s| s.matches(parse.query, parse.types, settings));
         let new = (!same).then(|| interned(&mut self.shared.statements, server, &parse, settings));
-        if let Some(statement) = new.as_ref().or(client.unnamed.as_ref())
+        if let Some(statement) = new.as_ref().or(client.statements.unnamed.as_ref())
             && !statement.effects.is_empty()
         {
             let statement = statement.clone();
@@ -98,12 +99,12 @@ impl Exchange<'_> {
         let mut effect = None;
         if let Some(statement) = new {
             effect = Some(Effect {
-                unnamed: Some(client.unnamed.replace(statement)),
+                unnamed: Some(client.statements.unnamed.replace(statement)),
                 ..Effect::default()
             });
         }
-        let unnamed = client.unnamed.as_ref().expect("set above");
-        server.unnamed = Unnamed::Statement(unnamed.id);
+        let unnamed = client.statements.unnamed.as_ref().expect("set above");
+        server.held.unnamed = Unnamed::Statement(unnamed.id);
         let names = unnamed.effects.intersects(Effects::PREPARE) && uses_names(&unnamed.verdict);
         let entry = Entry::forward(Expect::ParseUnnamed);
         let entry = match effect {
@@ -113,7 +114,7 @@ impl Exchange<'_> {
         if names {
             return self.parse_unnamed_naming(message, parse, entry);
         }
-        server.queue.push(entry);
+        server.conversation.queue.push(entry);
         self.forward(message)
     }
 
@@ -121,19 +122,20 @@ impl Exchange<'_> {
     #[cold]
     fn parse_unnamed_naming(&mut self, message: &Message<'_>, parse: Parse<'_>, entry: Entry) -> Step {
         if self.keeps_session() {
-            let _now = self.server.request_time;
+            let _now = self.server.conversation.request_time;
             self.lend_names(Effects::PREPARE, parse.query);
         }
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         self.forward(message)
     }
 
     fn parse_named(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let client = &mut *self.client;
-        if client.statement(parse.name).is_some() {
+        if client.statements.meaning_of(parse.name).is_some() {
             return self.refuse_duplicate(message, parse);
         }
-        if self.server.probe.is_some() || client.suspicion.is_some() || !client.pins.is_empty() {
+        if self.server.session.probe.is_some() || client.session.suspicion.is_some() || !client.session.pins.is_empty()
+        {
             return self.parse_pinned(message, parse);
         }
         self.parse_shared(message, parse)
@@ -145,13 +147,13 @@ impl Exchange<'_> {
         if !self.may_meet_prepare() {
             return self.parse_shared(message, parse);
         }
-        let settings = self.client.shape.parse_settings().clone();
+        let settings = self.client.session.shape.parse_settings().clone();
         let statement =
             self.shared
                 .statements
                 .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
-        self.client.names_mut().set(parse.name, Some(meaning));
+        self.client.statements.names_mut().set(parse.name, Some(meaning));
         self.to().own_name_comes(parse.name);
         self.to().lends();
         self.parse_on_server(message, parse, &statement)
@@ -161,7 +163,7 @@ impl Exchange<'_> {
     fn parse_shared(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        let settings = client.shape.parse_settings();
+        let settings = client.session.shape.parse_settings();
         let mut statement = interned(&mut self.shared.statements, server, &parse, settings);
         if !statement.effects.is_empty()
             && let Some(step) = self.minds_parse(message, &statement)
@@ -174,7 +176,7 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         let server = &mut *self.server;
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
-        client.names_mut().set(parse.name, Some(meaning));
+        client.statements.names_mut().set(parse.name, Some(meaning));
         self.pool.stats.client_parse_count += 1;
         if server.held.touch(statement.id) {
             if may_fake(server) && server.held.answers_parse(&statement) {
@@ -182,7 +184,7 @@ impl Exchange<'_> {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()
                 };
-                server.queue.push(Entry::fake(Expect::Parse).with(effect));
+                server.conversation.queue.push(Entry::fake(Expect::Parse).with(effect));
                 return self.client.drop_message(message);
             }
             // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
@@ -197,7 +199,7 @@ impl Exchange<'_> {
     /// What a Parse must wait for, where its text does more than to read and write.
     #[cold]
     fn minds_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
-        if self.server.stranger
+        if self.server.session.stranger
             && let Some(step) = self.forget_before_parse(message, statement)
         {
             return Some(step);
@@ -240,7 +242,10 @@ impl Exchange<'_> {
             server_gains: Some(statement.clone()),
             ..Effect::default()
         };
-        server.queue.push(Entry::forward(Expect::Parse).with(effect));
+        server
+            .conversation
+            .queue
+            .push(Entry::forward(Expect::Parse).with(effect));
         self.pool.stats.server_parse_count += 1;
         let server_name = statement.server_name();
         self.shared.outbox.insert(self.server_id.into(), |bytes| {
@@ -264,7 +269,7 @@ impl Exchange<'_> {
             theirs: parse.name.into(),
         };
         let entry = Entry::forward(Expect::Parse).replacing(*b"42P05", instead);
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         self.shared.outbox.insert(self.server_id.into(), |b| {
             let mut writer = Writer::new(b);
             writer.parse(name, &empty.query, &empty.types);
@@ -283,27 +288,32 @@ impl Exchange<'_> {
             }
         };
         let client = &mut *self.client;
-        client.bound = None;
+        client.statements.bound = None;
         let (mut statement, untold) = if names.statement.is_empty() {
-            (client.unnamed.clone(), false)
+            (client.statements.unnamed.clone(), false)
         } else {
-            let meaning = client.names.as_ref().and_then(|n| n.get(names.statement));
+            let meaning = client.statements.names.as_ref().and_then(|n| n.get(names.statement));
             (
                 meaning.map(|m| m.statement.clone()),
                 meaning.is_some_and(|m| m.told.is_none()),
             )
         };
-        let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.shape.parse_settings());
+        let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.session.shape.parse_settings());
         if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
             statement = self.share_no_longer(names.statement);
         }
         let client = &mut *self.client;
         let ends = statement.as_ref().and_then(|s| s.ends());
-        if ends.is_some() || client.bound_ends.is_some() {
-            client.binds(names.portal, ends);
+        if ends.is_some() || client.statements.bound_ends.is_some() {
+            client.statements.binds(names.portal, ends);
         }
-        if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {
-            client.bound_reset = None;
+        if client
+            .session
+            .bound_reset
+            .as_ref()
+            .is_some_and(|b| *b.0 == *names.portal)
+        {
+            client.session.bound_reset = None;
         }
         let knows_names = self.to().knows_names();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
@@ -340,7 +350,7 @@ impl Exchange<'_> {
         };
         self.to().may_change_settings(Some(&statement));
         if untold && describes_next != Some(false) && keeps_rows(&statement) {
-            self.client.bound = Some(Box::new(Bound {
+            self.client.statements.bound = Some(Box::new(Bound {
                 portal: names.portal.into(),
                 name: names.statement.into(),
                 statement: statement.id,
@@ -370,7 +380,7 @@ impl Exchange<'_> {
             bytes.push(0);
         });
         let server = &mut *self.server;
-        server.queue.push(entry);
+        server.conversation.queue.push(entry);
         self.pool.stats.bind_count += 1;
         self.forward_rest(message, HEADER_BYTES + names.wire_bytes())
     }
@@ -381,9 +391,9 @@ impl Exchange<'_> {
     #[cold]
     fn share_no_longer(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
         let client = &mut *self.client;
-        let meaning = client.names.as_mut()?.get_mut(name)?;
+        let meaning = client.statements.names.as_mut()?.get_mut(name)?;
         let of = &meaning.statement;
-        if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.shape.parse_settings()) {
+        if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.session.shape.parse_settings()) {
             let statement = self
                 .shared
                 .statements
@@ -395,7 +405,7 @@ impl Exchange<'_> {
 
     /// Execute, which may run a DEALLOCATE or DISCARD ALL.
     pub(crate) fn execute(&mut self, message: &Message<'_>) -> Step {
-        if self.client.bound_reset.is_some() {
+        if self.client.session.bound_reset.is_some() {
             return self.execute_reset(message);
         }
         self.execute_as_bound(message)
@@ -403,7 +413,7 @@ impl Exchange<'_> {
 
     #[inline(always)]
     pub(crate) fn execute_as_bound(&mut self, message: &Message<'_>) -> Step {
-        let Some(bound) = &self.client.bound_ends else {
+        let Some(bound) = &self.client.statements.bound_ends else {
             return self.plain(message, Expect::Execute);
         };
         if !message.is_whole() {
@@ -414,25 +424,28 @@ impl Exchange<'_> {
             .iter()
             .find(|(of, _)| portal == Ok(&**of))
             .map(|(_, ends)| ends.clone());
-        let queue = &self.server.queue;
+        let queue = &self.server.conversation.queue;
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
             // What it ends may not have been made.
             return self.waits_for_replies();
         }
         let effect = match ends {
             Some(Ends::All) => self.discard_all_statements(Effect::default()),
-            Some(Ends::Name(name)) if self.client.statement(&name).is_some() => {
+            Some(Ends::Name(name)) if self.client.statements.meaning_of(&name).is_some() => {
                 self.deallocates(&name, Effect::default())
             }
             _ => return self.plain(message, Expect::Execute),
         };
-        self.server.queue.push(Entry::forward(Expect::Execute).with(effect));
+        self.server
+            .conversation
+            .queue
+            .push(Entry::forward(Expect::Execute).with(effect));
         self.forward(message)
     }
 
     /// A DEALLOCATE ALL or DISCARD ALL is on its way: neither the client's names nor what the server holds outlive it.
     pub(crate) fn discard_all_statements(&mut self, mut effect: Effect) -> Effect {
-        effect.names_lost_all = self.client.names.take().map(|mut n| n.take_all());
+        effect.names_lost_all = self.client.statements.names.take().map(|mut n| n.take_all());
         effect.server_lost_all = Some(self.server.held.take_all());
         effect
     }
@@ -454,18 +467,18 @@ impl Exchange<'_> {
                     return step;
                 }
                 let entry = Entry::forward(Expect::Describe);
-                let entry = match &self.client.unnamed {
+                let entry = match &self.client.statements.unnamed {
                     Some(statement) if statement.infers => entry.using(statement.id),
                     _ => entry,
                 };
-                self.server.queue.push(entry);
+                self.server.conversation.queue.push(entry);
                 self.forward(message)
             }
             Some(Named {
                 target: Target::Statement,
                 name,
             }) => {
-                let Some(mut statement) = self.client.statement(name).cloned() else {
+                let Some(mut statement) = self.client.statements.meaning_of(name).cloned() else {
                     return self.unknown_name(message, name, Expect::Describe);
                 };
                 if let Some(step) = self.describes_execute(name) {
@@ -486,7 +499,7 @@ impl Exchange<'_> {
             Some(Named {
                 target: Target::Portal,
                 name,
-            }) => match self.client.bound.take() {
+            }) => match self.client.statements.bound.take() {
                 Some(bound) if *bound.portal == *name => {
                     self.tells_rows(&bound.name, bound.statement, true);
                     self.forward(message)
@@ -499,7 +512,7 @@ impl Exchange<'_> {
 
     /// Describe of an EXECUTE tells the rows of what it executes.
     fn describes_execute(&mut self, name: &[u8]) -> Option<Step> {
-        let statement = self.client.statement(name);
+        let statement = self.client.statements.meaning_of(name);
         let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE) && uses_names(&s.verdict));
         let statement = statement.cloned()?;
         if !self.keeps_session() {
@@ -526,7 +539,7 @@ impl Exchange<'_> {
             theirs: name.into(),
         };
         let entry = Entry::forward(expect).replacing(*b"26000", instead);
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         self.shared.outbox.insert(self.server_id.into(), |bytes| match expect {
             Expect::Bind => Writer::new(bytes).bind_text(&nowhere, &[]),
             _ => Writer::new(bytes).describe(b'S', &nowhere),
@@ -537,7 +550,7 @@ impl Exchange<'_> {
     /// The answer to a Describe that follows will tell the client the rows of a statement.
     fn tells_rows(&mut self, name: &[u8], statement: u64, by_portal: bool) {
         // What it was told before does not bind it any more.
-        let meaning = self.client.names.as_mut().and_then(|n| n.get_mut(name));
+        let meaning = self.client.statements.names.as_mut().and_then(|n| n.get_mut(name));
         let before = meaning.filter(|m| m.statement.id == statement).and_then(|m| {
             m.told_by_portal = by_portal;
             m.told.take()
@@ -551,7 +564,7 @@ impl Exchange<'_> {
             .using(statement)
             .with(effect)
             .asked_at(asked);
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
     }
 
     /// Close of a statement ends the client's name for it; servers keep the statement for whoever needs it next.
@@ -577,14 +590,17 @@ impl Exchange<'_> {
             let server = &mut *self.server;
             let mut effect = effect.unwrap_or_default();
             if name.is_empty() {
-                server.unnamed = Unnamed::Nothing;
+                server.held.unnamed = Unnamed::Nothing;
                 effect.server_unnamed = true;
             }
-            server.queue.push(Entry::forward(Expect::Close).with(effect));
+            server
+                .conversation
+                .queue
+                .push(Entry::forward(Expect::Close).with(effect));
             return self.forward(message);
         }
         let entry = Entry::fake(Expect::Close).with(effect.expect("checked above"));
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         self.client.drop_message(message)
     }
 
@@ -617,7 +633,7 @@ fn interned(
     parse: &Parse<'_>,
     settings: &ParseSettings,
 ) -> Arc<Statement> {
-    let in_doubt = server.settings_in_doubt || server.local_in_doubt;
+    let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
     if in_doubt || pgweir_sql::belongs_to_session(parse.query) {
         statements.intern_for_one(parse.query, parse.types, settings)
     } else {
@@ -633,5 +649,7 @@ fn keeps_rows(statement: &Statement) -> bool {
 /// Whether a reply may be given without asking: nothing that is still unanswered can fail the transaction this message
 /// will meet (what fails within its own segment takes the message along).
 fn may_fake(server: &Server) -> bool {
-    !server.queue.segment_outstanding() && server.status != TransactionStatus::Failed && server.intake != Intake::CopyIn
+    !server.conversation.queue.segment_outstanding()
+        && server.conversation.status != TransactionStatus::Failed
+        && server.conversation.intake != Intake::CopyIn
 }

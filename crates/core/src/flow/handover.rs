@@ -57,12 +57,14 @@ impl Pooler {
         let Some(id) = server.link.filter(|&id| self.keeps_session(id)) else {
             return;
         };
-        let busy = server.restoration.is_some() || server.probe.is_some() || server.cancels_in_flight > 0;
+        let busy =
+            server.session.restoration.is_some() || server.session.probe.is_some() || server.cancels.in_flight > 0;
         if !server.is_clean() || busy {
             return;
         }
         let client = self.client_mut(id);
-        if client.waiting != Waiting::No || !client.pins.contains(PinReason::Listening) || !client.is_session() {
+        if client.waiting != Waiting::No || !client.session.pins.contains(PinReason::Listening) || !client.is_session()
+        {
             return;
         }
         let (asks, goes) = match client.channels.get_or_insert_default().moving {
@@ -83,7 +85,7 @@ impl Pooler {
             stale: false,
         };
         let statement = self.shared.own_statements.listening_channels.clone();
-        let deferrable = self.server_mut(server_id).shape.is_deferrable();
+        let deferrable = self.server_mut(server_id).session.shape.is_deferrable();
         if deferrable {
             self.at(server_id).own_begin();
         }
@@ -177,7 +179,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
         };
-        let failed = std::mem::take(&mut server.move_failed);
+        let failed = std::mem::take(&mut server.session.move_failed);
         let Some(id) = server.link else { return };
         let Some(channels) = self.channels_mut(id) else { return };
         match &mut channels.moving {
@@ -317,7 +319,7 @@ impl Pooler {
     }
 
     fn process_id_of(&self, server_id: ServerId) -> Option<u32> {
-        Some(self.servers.get(server_id.0)?.cancel_key.as_ref()?.process_id)
+        Some(self.servers.get(server_id.0)?.cancels.key.as_ref()?.process_id)
     }
 
     /// If both places have passed the mark and the server is done, the move is over.
@@ -357,9 +359,9 @@ impl Pooler {
     /// The client's server does not listen for it any more.
     fn listens_no_more(&mut self, id: ClientId) {
         let client = self.client_mut(id);
-        client.pins.set(PinReason::Listening, false);
-        if !client.pins.of_session() {
-            client.pinned = None;
+        client.session.pins.set(PinReason::Listening, false);
+        if !client.session.pins.of_session() {
+            client.session.pinned = None;
             self.shared.state_stats.unpinned += 1;
         }
     }
@@ -388,8 +390,14 @@ impl Pooler {
             return None;
         }
         let server = self.servers.get(server_id.0)?;
-        let replies_are_due = !channels.heard.is_empty() && !server.queue.is_empty() && !server.queue.segment_open();
-        if channels.notifies && replies_are_due && begins_request(message.tag) && server.intake != Intake::CopyIn {
+        let replies_are_due = !channels.heard.is_empty()
+            && !server.conversation.queue.is_empty()
+            && !server.conversation.queue.segment_open();
+        if channels.notifies
+            && replies_are_due
+            && begins_request(message.tag)
+            && server.conversation.intake != Intake::CopyIn
+        {
             // What the request before it sent to the client itself comes before the reply to this one.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
@@ -450,7 +458,14 @@ impl Pooler {
             FrontendTag::Parse => Some(Vec::new()),
             FrontendTag::Bind => {
                 let names = BindNames::read(body).ok()?;
-                Some(self.clients.get(id.0)?.statement(names.statement)?.query.to_vec())
+                Some(
+                    self.clients
+                        .get(id.0)?
+                        .statements
+                        .meaning_of(names.statement)?
+                        .query
+                        .to_vec(),
+                )
             }
             _ => None,
         }
@@ -472,7 +487,7 @@ impl Pooler {
                     let owes = channels.holds_ready || channels.moving.is_owed_by_listener();
                     slow.extend(channels.listener.filter(|_| owes && now - since > MOVE_TIME_MAX));
                 }
-                _ if client.pins.contains(PinReason::Listening) => self.move_on(now, ServerId(slot)),
+                _ if client.session.pins.contains(PinReason::Listening) => self.move_on(now, ServerId(slot)),
                 _ => {}
             }
         }

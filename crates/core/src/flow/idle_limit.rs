@@ -20,7 +20,10 @@ const LIFT: &str = "RESET idle_session_timeout";
 impl Client {
     /// How long it may be idle by its own session's setting, now that it has no server that would tell.
     pub(crate) fn own_idle_limit(&self) -> Option<Duration> {
-        self.shape.idle_limit().filter(|_| self.deferred_begin.is_none())
+        self.session
+            .shape
+            .idle_limit()
+            .filter(|_| self.session.deferred_begin.is_none())
     }
 }
 
@@ -37,7 +40,10 @@ impl Pooler {
         if !server.is_clean() {
             return self.close_server(now, id, "idle_session_timeout could not be reset");
         }
-        server.shape = self.shared.shapes.change(&server.shape, [(IDLE_LIMIT, None, false)]);
+        server.session.shape = self
+            .shared
+            .shapes
+            .change(&server.session.shape, [(IDLE_LIMIT, None, false)]);
         self.server_is_free(now, id);
     }
 

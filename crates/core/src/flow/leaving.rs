@@ -22,23 +22,24 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         server.phase = phase;
         server.since = now;
-        server.request_time = now;
-        server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
-        server.queue.push(Entry::skip(Expect::Query));
+        server.conversation.request_time = now;
+        server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+        server.conversation.queue.push(Entry::skip(Expect::Query));
         self.send(|w| w.query(query.as_bytes()));
     }
 
     /// Sends the CopyFail and the Sync that the client would have sent in the end.
     pub(crate) fn end_what_client_began(&mut self) {
-        let owes_sync = self.server.intake == Intake::ToSync || self.server.queue.segment_open();
-        if self.server.intake == Intake::CopyIn {
-            self.server.intake = Intake::Requests;
+        let owes_sync =
+            self.server.conversation.intake == Intake::ToSync || self.server.conversation.queue.segment_open();
+        if self.server.conversation.intake == Intake::CopyIn {
+            self.server.conversation.intake = Intake::Requests;
             self.send(|w| w.copy_fail("client disconnected"));
         }
         if owes_sync {
-            self.server.intake = Intake::Requests;
+            self.server.conversation.intake = Intake::Requests;
             // It ends what the client began: a cancel may hit it.
-            self.server.queue.push(Entry::forward(Expect::Sync));
+            self.server.conversation.queue.push(Entry::forward(Expect::Sync));
             self.send(|w| w.sync());
         }
     }
@@ -50,21 +51,21 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
         };
-        if server.is_clean() && !matches!(passing, Passing::Forward(_)) && server.restoration.is_none() {
+        if server.is_clean() && !matches!(passing, Passing::Forward(_)) && server.session.restoration.is_none() {
             return self.release(now, id);
         }
         let pool = self.pools[server.pool as usize]
             .as_ref()
             .expect("a server's pool lives");
         server.link = None;
-        server.cancel_wanted = None;
+        server.cancels.wanted = None;
         // The rest of a message cannot be made up; a walsender ends with its connection only.
         let hopeless = matches!(passing, Passing::Forward(_))
-            || server.intake == Intake::CopyBoth
+            || server.conversation.intake == Intake::CopyBoth
             || pool.key.kind.is_replication()
-            || server.fatal.is_some()
+            || server.conversation.fatal.is_some()
             // Nothing is asked of it, and it is in the midst of a message all the same.
-            || server.queue.is_empty() && server.passing != Passing::None;
+            || server.conversation.queue.is_empty() && server.conversation.passing != Passing::None;
         if hopeless {
             self.cancel_running(id);
             // No Terminate: it would become part of the message that was cut off.
@@ -74,7 +75,7 @@ impl Pooler {
         server.phase = ServerPhase::Draining;
         server.since = now;
         self.at(id).end_what_client_began();
-        if self.server_mut(id).queue.is_empty() {
+        if self.server_mut(id).conversation.queue.is_empty() {
             self.drained(now, id);
         } else {
             self.cancel_running(id);
@@ -85,7 +86,7 @@ impl Pooler {
     /// Cancels what a server without a client is working on. What the pooler has asked it may end by itself.
     pub(crate) fn cancel_running(&mut self, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
-        if server.queue.works_for_client() {
+        if server.conversation.queue.works_for_client() {
             self.at(id).send_cancel();
         }
     }
@@ -94,7 +95,7 @@ impl Pooler {
     /// pooler's that has been left without an answer for long. Nobody gets a server whose restoration has failed.
     pub(crate) fn cancel_again(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
-        if now - server.since > OWN_WORK_TIME_MAX && !server.queue.is_empty() {
+        if now - server.since > OWN_WORK_TIME_MAX && !server.conversation.queue.is_empty() {
             self.at(id).send_cancel();
         } else {
             self.cancel_running(id);
@@ -107,12 +108,12 @@ impl Pooler {
             return;
         };
         // A cancel on its way must not hit what the pooler asks from here on.
-        if !server.queue.is_empty() || server.cancels_in_flight > 0 {
+        if !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 {
             return;
         }
-        if server.status != TransactionStatus::Idle {
-            server.queue.push(Entry::skip(Expect::Query));
-            server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+        if server.conversation.status != TransactionStatus::Idle {
+            server.conversation.queue.push(Entry::skip(Expect::Query));
+            server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
             return self.send(id, |w| w.query(b"ROLLBACK"));
         }
         self.release(now, id);
@@ -133,7 +134,7 @@ impl Pooler {
     /// server_reset_query is through: the server looks as it did after its login, but for what it reports otherwise.
     pub(crate) fn reset_done(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
-        if server.status != TransactionStatus::Idle {
+        if server.conversation.status != TransactionStatus::Idle {
             return self.close_server(now, id, "reset query failed");
         }
         debug_assert!(server.is_clean());

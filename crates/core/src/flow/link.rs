@@ -36,43 +36,45 @@ impl Exchange<'_> {
     #[inline]
     fn link(&mut self) -> Linked {
         let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
-        debug_assert!(server.is_clean() && server.link.is_none() && server.cancels_in_flight == 0);
+        debug_assert!(server.is_clean() && server.link.is_none() && server.cancels.in_flight == 0);
         debug_assert_eq!(client.pool, Some(server.pool));
         server.phase = ServerPhase::Linked;
         server.link = Some(self.id);
         server.has_served = true;
         server.since = self.now;
-        server.request_time = self.now;
-        server.ready_time = self.now;
+        server.conversation.request_time = self.now;
+        server.conversation.ready_time = self.now;
         client.link = Some(self.server_id);
-        server.visited_anew = !server.was_last_visited_by(self.id, client.visits);
-        if server.visited_anew {
-            client.visits = client.visits.wrapping_add(1);
-            server.last_visit = client.visits;
-            let before = server.last_client.replace(self.id);
-            server.stranger |= before.is_some();
+        server.session.visited_anew = !server.session.was_last_visited_by(self.id, client.session.visits);
+        if server.session.visited_anew {
+            client.session.visits = client.session.visits.wrapping_add(1);
+            server.session.last_visit = client.session.visits;
+            let before = server.session.last_client.replace(self.id);
+            server.session.stranger |= before.is_some();
             self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
         }
         if let Waiting::ForServer { since, .. } = client.waiting {
             pool.stats.wait_time += self.now.us_since(since);
         }
         client.waiting = Waiting::No;
-        client.minds_traces = false;
+        client.session.minds_traces = false;
         client.xact_start = self.now;
         if pool.settings.mode == PoolMode::Session || pool.key.kind.is_replication() {
-            client.pins.insert(PinReason::SessionPooling);
+            client.session.pins.insert(PinReason::SessionPooling);
         }
         pool.stats.server_assignment_count += 1;
         if !client.is_session() {
             return Linked::Login;
         }
-        if server.lends_to.is_some() {
+        if server.held.lends_to.is_some() {
             self.take_names_back();
         }
         if self.pool.sequences != Sequences::Unused {
             self.to().sequences_on_link();
         }
-        match Shape::same(&self.client.shape, &self.server.shape) && !self.server.queue.segment_open() {
+        match Shape::same(&self.client.session.shape, &self.server.session.shape)
+            && !self.server.conversation.queue.segment_open()
+        {
             true => Linked::Ready,
             false => Linked::Differs,
         }
@@ -93,22 +95,22 @@ impl Reply<'_> {
             && !self.shared.settings.server_reset_query_always
             && !self.shared.catalogs.any_due
             && pool.waiting.is_empty();
-        let is_as_it_was = server.cleanup == Cleanup::Nothing
+        let is_as_it_was = server.session.cleanup == Cleanup::Nothing
             && server.close_reason.is_none()
-            && !server.leaves_traces
-            && server.cancels_in_flight == 0
-            && server.shape.idle_limit().is_none()
+            && !server.session.leaves_traces
+            && server.cancels.in_flight == 0
+            && server.session.shape.idle_limit().is_none()
             && !server.is_expired(self.now);
-        if !is_wanted || !is_as_it_was || client.channels.is_some() || client.pinned.is_some() {
+        if !is_wanted || !is_as_it_was || client.channels.is_some() || client.session.pinned.is_some() {
             return false;
         }
-        debug_assert!(server.is_clean() && client.pins.is_empty());
+        debug_assert!(server.is_clean() && client.session.pins.is_empty());
         client.link = None;
         client.request_time = self.now;
         server.link = None;
         server.phase = ServerPhase::Idle;
         server.since = self.now;
-        pool.idle.push_back(self.id, &server.shape);
+        pool.idle.push_back(self.id, &server.session.shape);
         true
     }
 }
@@ -134,9 +136,9 @@ impl Pooler {
         if pool.ties_clients() || !pool.waiting.is_empty() {
             return None;
         }
-        let server_id = pool.idle.latest_like(Likeness::of(&client.shape))?;
+        let server_id = pool.idle.latest_like(Likeness::of(&client.session.shape))?;
         let server = self.servers.get(server_id.0)?;
-        if server.temporary_schema || settings.must_be_tested(now, server.since) {
+        if server.session.temporary_schema || settings.must_be_tested(now, server.since) {
             return None;
         }
         pool.idle.pop_back()
@@ -149,7 +151,7 @@ impl Pooler {
         let Some(pool_id) = client.pool else {
             return Acquired::Closed;
         };
-        let likeness = Likeness::of(&client.shape);
+        let likeness = Likeness::of(&client.session.shape);
         if self.admin.refuses_waiters() {
             self.refuse_for_shutdown(now, id);
             return Acquired::Closed;
@@ -160,7 +162,7 @@ impl Pooler {
         if self.pool(pool_id).waiting.is_empty() {
             let mut found = self.take_idle(pool_id, id, likeness);
             if let Some(chosen) = found
-                && self.servers.get(chosen.0).is_some_and(|s| s.temporary_schema)
+                && self.servers.get(chosen.0).is_some_and(|s| s.session.temporary_schema)
             {
                 found = self.instead_of_traces(now, id, pool_id, chosen);
             }
@@ -186,7 +188,7 @@ impl Pooler {
     fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         if pool.ties_clients() || self.shared.settings.link_adversarial {
-            let shape = self.client_mut(id).shape.clone();
+            let shape = self.client_mut(id).session.shape.clone();
             return self.take_idle_with_care(pool_id, id, &shape);
         }
         if self.shared.settings.server_round_robin {
@@ -200,7 +202,7 @@ impl Pooler {
     fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let servers = &self.servers;
-        let visits = self.clients.get(id.0).map_or(0, |c| c.visits);
+        let visits = self.clients.get(id.0).map_or(0, |c| c.session.visits);
         // Adversarial linking gives way to none but those who have named a sequence.
         let own = own_server(&pool.idle, servers, id, visits);
         if let Some(own) = own.filter(|_| pool.sequences != Sequences::Unused)
@@ -208,28 +210,36 @@ impl Pooler {
                 || pool
                     .idle
                     .get(own)
-                    .is_some_and(|s| servers.get(s.0).is_some_and(|s| s.claimed)))
+                    .is_some_and(|s| servers.get(s.0).is_some_and(|s| s.session.claimed)))
         {
             return pool.idle.remove(own);
         }
-        let lent = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.lends_to == Some(id) && !s.claimed);
+        let lent = |s: &ServerId| {
+            servers
+                .get(s.0)
+                .is_some_and(|s| s.held.lends_to == Some(id) && !s.session.claimed)
+        };
         if pool.lends
             && !self.shared.settings.link_adversarial
             && let Some(own) = pool.idle.iter().rposition(lent)
         {
             return pool.idle.remove(own);
         }
-        let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.claimed);
+        let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.session.claimed);
         let mut likely = pool.idle.iter().enumerate().rev().filter(free);
         let found = if self.shared.settings.link_adversarial {
             // For tests: of all servers the one that has most to be put right.
-            let effort = |s: &ServerId| servers.get(s.0).map_or(0, |s| difference(&s.shape, shape).len());
+            let effort = |s: &ServerId| {
+                servers
+                    .get(s.0)
+                    .map_or(0, |s| difference(&s.session.shape, shape).len())
+            };
             likely.max_by_key(|(_, s)| effort(s))
         } else if self.shared.settings.server_round_robin {
             pool.idle.iter().enumerate().find(free)
         } else {
             let latest = likely.clone().next();
-            let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, shape));
+            let same = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.session.shape, shape));
             likely.find(|(_, s)| same(s)).or(latest)
         };
         match found {
@@ -316,8 +326,8 @@ impl Pooler {
     pub(crate) fn close_linked(&mut self, now: Time, id: ClientId, server_id: ServerId, reason: &str) {
         let client = self.client_mut(id);
         client.link = None;
-        client.pins = Pins::default();
-        client.pinned = None;
+        client.session.pins = Pins::default();
+        client.session.pinned = None;
         self.server_mut(server_id).link = None;
         self.close_server(now, server_id, reason);
     }
@@ -329,17 +339,17 @@ impl Pooler {
         let pool = self.pools[server.pool as usize]
             .as_mut()
             .expect("a server's pool lives");
-        let discards = std::mem::replace(&mut server.cleanup, Cleanup::Nothing) == Cleanup::Discard
+        let discards = std::mem::replace(&mut server.session.cleanup, Cleanup::Nothing) == Cleanup::Discard
             && server.close_reason.is_none();
         let mut listens = None;
         if let Some(client) = client_id.and_then(|c| self.clients.get_mut(c.0)) {
             client.link = None;
-            client.pins = Pins::default();
-            client.pinned = None;
+            client.session.pins = Pins::default();
+            client.session.pinned = None;
             client.request_time = now;
             listens = client_id.filter(|_| client.channels.is_some());
         }
-        let leaves_traces = server.leaves_traces;
+        let leaves_traces = server.session.leaves_traces;
         let session = pool.settings.mode == PoolMode::Session;
         let used_by_clients = pool.key.kind == PoolKind::Clients;
         let replication = pool.key.kind.is_replication();
@@ -374,7 +384,7 @@ impl Pooler {
         }
         debug_assert!(server.link.is_none());
         let pool_id = server.pool;
-        if server.cancels_in_flight > 0 {
+        if server.cancels.in_flight > 0 {
             server.phase = ServerPhase::CancelPending;
             server.since = now;
             return;
@@ -388,10 +398,10 @@ impl Pooler {
         if server.has_served && server.is_expired(now) {
             return self.close_server(now, server_id, "server lifetime over");
         }
-        if server.shape.idle_limit().is_some() {
+        if server.session.shape.idle_limit().is_some() {
             return self.lift_idle_limit(now, server_id);
         }
-        let claimed = server.claimed;
+        let claimed = server.session.claimed;
         if self.shared.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id)
         {
             return;
@@ -401,7 +411,7 @@ impl Pooler {
             server.phase = ServerPhase::Idle;
             server.since = now;
             let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-            pool.idle.push_back(server_id, &server.shape);
+            pool.idle.push_back(server_id, &server.session.shape);
             self.pause_progress(now);
         }
     }
@@ -419,7 +429,7 @@ impl Pooler {
             } else if !self.serve_waiter(now, pool_id, server_id) {
                 let server = self.servers.get(server_id.0).expect("nobody took it");
                 let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-                return pool.idle.push_back(server_id, &server.shape);
+                return pool.idle.push_back(server_id, &server.session.shape);
             }
         }
     }
@@ -435,7 +445,10 @@ impl Pooler {
 
     /// Gives a free server to the first client that waits; or closes it, where that client needs another.
     fn serve_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
-        let traces = self.servers.get(server_id.0).is_some_and(|s| s.temporary_schema);
+        let traces = self
+            .servers
+            .get(server_id.0)
+            .is_some_and(|s| s.session.temporary_schema);
         if traces && self.replaced_for_waiter(now, pool_id, server_id) {
             return true;
         }
@@ -501,8 +514,8 @@ impl Pooler {
         }
         if let Some(server_id) = client.link {
             let server = self.server_mut(server_id);
-            server.cleanup = cleanup.unwrap_or(Cleanup::Close);
-            if server.cleanup == Cleanup::Close {
+            server.session.cleanup = cleanup.unwrap_or(Cleanup::Close);
+            if server.session.cleanup == Cleanup::Close {
                 server.close_reason.get_or_insert(CloseReason::TracesLeft);
             }
             self.abandon(now, server_id, client.passing);

@@ -37,7 +37,7 @@ impl Pooler {
     /// The listener for a client, if it is there; else it is on its way.
     pub(crate) fn listener_of(&mut self, now: Time, id: ClientId) -> Option<ListenerId> {
         let client = self.clients.get(id.0)?;
-        let encoding = client.shape.get("client_encoding")?.value.clone();
+        let encoding = client.session.shape.get("client_encoding")?.value.clone();
         let key = &self.pool(client.pool?).key;
         let (database, user) = (key.database.clone(), key.user.clone());
         let is_it = |l: &Listener| l.database == database && l.user == user && l.encoding == encoding;
@@ -137,7 +137,7 @@ impl Pooler {
             return false;
         }
         listener.asked.push_back(asked);
-        server.queue.push(Entry::skip(Expect::Query));
+        server.conversation.queue.push(Entry::skip(Expect::Query));
         self.send(server_id, |w| w.query(text));
         true
     }

@@ -28,7 +28,7 @@ impl Pooler {
         }
         let mut server = self.servers.remove(id.0).expect("looked up above");
         self.count_out(now, id, &server, reason, failure);
-        if server.defines {
+        if server.session.defines {
             self.doubt_catalog(now, server.pool);
         }
         if let Some(reading) = server.reading.take() {
@@ -38,7 +38,7 @@ impl Pooler {
             self.client_lost_its_server(now, client, &server, reason);
         }
         // Only now: with the last of them the process may end, and with it whoever still seems linked to this server.
-        self.close_cancelling(now, std::mem::take(&mut server.cancelled_by));
+        self.close_cancelling(now, std::mem::take(&mut server.cancels.by));
         self.pause_progress(now);
         self.shutdown_progress(now);
         if !self.admin.is_ending() {
@@ -99,13 +99,13 @@ impl Pooler {
         };
         client.link = None;
         // Who has been told the server's last words is at its end.
-        if client.may_go_elsewhere() && server.fatal.is_none() {
+        if client.may_go_elsewhere() && server.conversation.fatal.is_none() {
             // Once: a server that ends by the settings themselves would be followed by the next.
-            client.went_elsewhere = true;
+            client.session.went_elsewhere = true;
             client.waiting = Waiting::No;
             return self.shared.requests.push_back(Request::Resume(id.into()));
         }
-        if server.fatal.is_some() || matches!(server.passing, Passing::Forward(_)) {
+        if server.conversation.fatal.is_some() || matches!(server.conversation.passing, Passing::Forward(_)) {
             return self.close_client(now, id, "server connection closed");
         }
         let message = "server closed the connection unexpectedly";

@@ -53,7 +53,7 @@ impl Pooler {
         let holds_ready = client.channels.as_ref().is_some_and(|c| c.holds_ready);
         let server = client.link.and_then(|s| self.servers.get(s.0));
         client.is_session()
-            && client.deferred_begin.is_none()
+            && client.session.deferred_begin.is_none()
             && client.dropping == Dropping::Nothing
             && server.is_none_or(|s| holds_ready || s.is_clean())
             && !self.is_inside_message(id)
@@ -127,7 +127,7 @@ impl Pooler {
     /// Whether a client has the server whose process id this is.
     fn is_own_server(&self, id: ClientId, process_id: u32) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
-        server.is_some_and(|s| s.cancel_key.as_ref().is_some_and(|k| k.process_id == process_id))
+        server.is_some_and(|s| s.cancels.key.as_ref().is_some_and(|k| k.process_id == process_id))
     }
 
     /// A notification as one client is told it: what it may have sent itself comes from the process id that it knows as
@@ -183,7 +183,7 @@ impl Pooler {
         self.goes_on(id);
         let always = self.shared.settings.probe_always;
         let client = self.client_mut(id);
-        client.used_server |= always;
+        client.session.used_server |= always;
         if let Some(server_id) = client.link {
             self.release_if_clean(now, server_id);
         }

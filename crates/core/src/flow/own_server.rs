@@ -17,7 +17,7 @@ impl Pooler {
     pub(crate) fn goes_to_own_server(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
         let client = self.client_mut(id);
         // Being linked here was a visit; before it the client was where it belongs.
-        let visits = client.visits.wrapping_sub(1);
+        let visits = client.session.visits.wrapping_sub(1);
         let pool_id = self.server_mut(server_id).pool;
         let pool = self.pool(pool_id);
         let Some(own) = own_server(&pool.idle, &self.servers, id, visits).and_then(|at| pool.idle.get(at)) else {
@@ -25,9 +25,9 @@ impl Pooler {
         };
         self.pool_mut(pool_id).sequences = Sequences::Asked;
         self.pool_mut(pool_id).forget_idle(own);
-        self.server_mut(server_id).last_client = None;
+        self.server_mut(server_id).session.last_client = None;
         self.release(now, server_id);
-        self.client_mut(id).visits = visits;
+        self.client_mut(id).session.visits = visits;
         if let Acquired::Server(_) = self.link(now, id, own) {
             self.shared.requests.push_back(Request::Resume(id.into()));
         }
@@ -38,6 +38,10 @@ impl Pooler {
 /// Where in the idle list the server is that this client had last, if nobody else has had it since and the client has had no
 /// other; `visits` is [`Client::visits`](crate::client::Client::visits).
 pub(crate) fn own_server(idle: &IdleList, servers: &Slab<Server>, id: ClientId, visits: u32) -> Option<usize> {
-    let is_own = |s: &ServerId| servers.get(s.0).is_some_and(|s| s.was_last_visited_by(id, visits));
+    let is_own = |s: &ServerId| {
+        servers
+            .get(s.0)
+            .is_some_and(|s| s.session.was_last_visited_by(id, visits))
+    };
     idle.iter().position(is_own)
 }

@@ -23,7 +23,7 @@ impl Rest {
     fn of(server: &Server, client: &Client) -> Self {
         Rest {
             is_done: server.is_clean() && client.passing == Passing::None,
-            suspected: client.suspicion.is_some(),
+            suspected: client.session.suspicion.is_some(),
         }
     }
 }
@@ -31,20 +31,20 @@ impl Rest {
 impl Reply<'_> {
     pub(crate) fn ready(&mut self, body: &[u8]) -> Passed {
         let status = TransactionStatus::read(body);
-        let ended = status.and_then(|status| Some((status, self.server.queue.take_end()?)));
+        let ended = status.and_then(|status| Some((status, self.server.conversation.queue.take_end()?)));
         let Some((status, entry)) = ended else {
             return self.misbehaves("ReadyForQuery that nothing asked for".into());
         };
-        let in_block = std::mem::replace(&mut self.server.status, status) != TransactionStatus::Idle;
+        let in_block = std::mem::replace(&mut self.server.conversation.status, status) != TransactionStatus::Idle;
         let has_failed = self.server.held.take_segment_failed();
         let undone = entry.ready == Ready::Decides && (status == TransactionStatus::Failed || !in_block && has_failed);
-        let fails_next = self.server.queue.is_empty() && self.nothing_owed(&entry, in_block);
+        let fails_next = self.server.conversation.queue.is_empty() && self.nothing_owed(&entry, in_block);
         let server = &mut *self.server;
-        server.intake = Intake::Requests;
-        let worked = self.now.us_since(server.request_time);
-        let defined = server.defines && status == TransactionStatus::Idle;
-        server.ready_time = self.now;
-        server.request_time = self.now;
+        server.conversation.intake = Intake::Requests;
+        let worked = self.now.us_since(server.conversation.request_time);
+        let defined = server.session.defines && status == TransactionStatus::Idle;
+        server.conversation.ready_time = self.now;
+        server.conversation.request_time = self.now;
         let is_usual = server.is_usual() && entry.to == To::Forward && entry.ready == Ready::Passes;
         if defined {
             self.note_definitions();
@@ -72,12 +72,12 @@ impl Reply<'_> {
     #[inline]
     fn nothing_owed(&mut self, entry: &Ended, in_block: bool) -> bool {
         let server = &mut *self.server;
-        let between = server.status == TransactionStatus::Idle;
+        let between = server.conversation.status == TransactionStatus::Idle;
         // A Sync of the client's ends what a Query in a pipeline may have left open.
-        let was_queried = server.queried_in_pipeline;
-        server.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
-        server.settings_in_doubt = false;
-        server.local_in_doubt &= !between;
+        let was_queried = server.conversation.queried_in_pipeline;
+        server.conversation.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
+        server.session.settings_in_doubt = false;
+        server.session.local_in_doubt &= !between;
         server.held.note_ready(self.shared.statements.now(), between, in_block);
         if between && server.held.take_doubt_at_end() {
             server.held.doubt_for_good(self.shared.statements.tick());
@@ -89,10 +89,10 @@ impl Reply<'_> {
     #[inline]
     fn client_goes_on(&mut self, status: TransactionStatus) -> Passed {
         let Some((_, client)) = &self.client else {
-            return Passed::skip_and_release_if(self.server.queue.is_empty());
+            return Passed::skip_and_release_if(self.server.conversation.queue.is_empty());
         };
         let mut rest = Rest::of(self.server, client);
-        let (listens, creates) = (client.channels.is_some(), client.shape.creates_temporary());
+        let (listens, creates) = (client.channels.is_some(), client.session.shape.creates_temporary());
         if creates && let Some(mut exchange) = self.exchange() {
             rest.suspected |= exchange.suspect_creation();
         }
@@ -105,7 +105,7 @@ impl Reply<'_> {
     /// The same for a client that listens, when it has heard what it may hear.
     pub(crate) fn request_ended(&mut self) -> Passed {
         let Some((_, client)) = &self.client else {
-            return Passed::skip_and_release_if(self.server.queue.is_empty());
+            return Passed::skip_and_release_if(self.server.conversation.queue.is_empty());
         };
         let rest = Rest::of(self.server, client);
         self.ends(rest)
@@ -120,14 +120,14 @@ impl Reply<'_> {
         let Some(mut exchange) = self.exchange() else {
             return Passed::Forward;
         };
-        exchange.client.used_server |= always;
+        exchange.client.session.used_server |= always;
         if (always || rest.suspected) && exchange.probe() {
             return Passed::Forward;
         }
-        if exchange.client.pins.is_empty() {
+        if exchange.client.session.pins.is_empty() {
             return Passed::ForwardAndRelease;
         }
-        if exchange.client.pins.contains(PinReason::Listening) {
+        if exchange.client.session.pins.contains(PinReason::Listening) {
             self.deeds.push(Deed::MoveOn);
         }
         Passed::Forward
@@ -145,9 +145,9 @@ impl Reply<'_> {
             return Some(passed);
         }
         if entry.to == To::Skip {
-            return Some(match self.server.restoration {
+            return Some(match self.server.session.restoration {
                 Some(_) => self.asks(Question::Restored),
-                None => Passed::skip_and_release_if(self.server.queue.is_empty()),
+                None => Passed::skip_and_release_if(self.server.conversation.queue.is_empty()),
             });
         }
         if entry.to == To::Probe {
@@ -182,10 +182,12 @@ impl Reply<'_> {
     /// What the ReadyForQuery says of a deferred BEGIN that has not been answered as it should.
     fn begin_ends(&mut self, entry: &Ended) -> Option<Passed> {
         let server = &mut *self.server;
-        match server.begin {
-            Begin::Owed if server.queue.is_empty() => Some(self.misbehaves("no answer to BEGIN".into())),
-            Begin::Refused if entry.to == To::Forward || entry.to == To::Skip && server.queue.is_empty() => {
-                server.begin = Begin::Settled;
+        match server.conversation.begin {
+            Begin::Owed if server.conversation.queue.is_empty() => Some(self.misbehaves("no answer to BEGIN".into())),
+            Begin::Refused
+                if entry.to == To::Forward || entry.to == To::Skip && server.conversation.queue.is_empty() =>
+            {
+                server.conversation.begin = Begin::Settled;
                 let of_client = entry.to == To::Forward;
                 Some(self.asks(Question::NeverBegan { of_client }))
             }
@@ -195,7 +197,7 @@ impl Reply<'_> {
 
     /// The server has answered something that the pooler asked about the session.
     fn probe_answered(&mut self, expect: Expect) -> Passed {
-        if self.server.probe.is_some() {
+        if self.server.session.probe.is_some() {
             self.flush();
             self.probed();
             return Passed::Asks(Question::Probed);
@@ -220,7 +222,7 @@ impl Reply<'_> {
     /// which is closed. Where a message of the client's is on its way already, nothing of the pooler's comes before it.
     #[cold]
     fn absorb_failure(&mut self) {
-        let keeps = |client: &Client| !client.pins.is_empty() && client.passing == Passing::None;
+        let keeps = |client: &Client| !client.session.pins.is_empty() && client.passing == Passing::None;
         if self.client.as_ref().is_some_and(|(_, client)| keeps(client)) {
             self.to().query_for_nothing(b"");
         }

@@ -95,25 +95,25 @@ impl Reply<'_> {
         if error.fields.is_fatal() {
             return self.fatal(&error);
         }
-        if self.server.queue.is_empty() {
+        if self.server.conversation.queue.is_empty() {
             return self.error_outside_requests(&error);
         }
         if error.fields.is_refusal() {
             self.text_refused(&error.fields);
         }
-        let guarded = self.server.is_guarded();
+        let guarded = self.server.conversation.is_guarded();
         if !guarded {
             self.rolled_back();
         }
         let own = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
         let server = &mut *self.server;
-        if server.begin == Begin::Owed {
-            server.begin = match server.queue.front().is_some_and(own) {
+        if server.conversation.begin == Begin::Owed {
+            server.conversation.begin = match server.conversation.queue.front().is_some_and(own) {
                 true => Begin::Refused,
                 false => Begin::Settled,
             };
         }
-        if std::mem::take(&mut server.sync_among_copy_data)
+        if std::mem::take(&mut server.conversation.sync_among_copy_data)
             && let Some(closed) = self.copy_failed(&error)
         {
             return closed;
@@ -141,7 +141,7 @@ impl Reply<'_> {
         let hears = |(_, client): &(_, &mut crate::client::Client)| client.is_session() && !client.may_go_elsewhere();
         if error.whole && self.client.as_ref().is_some_and(hears) {
             // The connection's end follows; it closes the client behind this message.
-            self.server.fatal = Some(text.into());
+            self.server.conversation.fatal = Some(text.into());
             return Passed::Forward;
         }
         self.deeds.push(Deed::Close(text));
@@ -179,7 +179,7 @@ impl Reply<'_> {
 
     /// What the error says of prepared statements. `None`: that is all that it says.
     fn note_error(&mut self, error: &Refusal<'_>) -> Option<Refused> {
-        let refused = Refused::of(self.server.queue.front()?);
+        let refused = Refused::of(self.server.conversation.queue.front()?);
         let sqlstate = error.fields.sqlstate;
         self.server.held.note_error(self.shared.statements.now());
         if refused.uses > 0 {
@@ -189,7 +189,7 @@ impl Reply<'_> {
             self.to().check_failed(sqlstate);
             return None;
         }
-        let front = self.server.queue.front()?;
+        let front = self.server.conversation.queue.front()?;
         let gains = front.effect().and_then(|e| e.server_gains.as_ref());
         if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_own()) {
             // It holds a statement that we believed it does not: what else it holds is not known either.
@@ -200,10 +200,10 @@ impl Reply<'_> {
 
     /// A request that ends with its own ReadyForQuery has failed, or the Sync that commits a segment.
     fn request_failed(&mut self, refused: &Refused) {
-        let entry = self.server.queue.front_mut().expect("looked at above");
+        let entry = self.server.conversation.queue.front_mut().expect("looked at above");
         let effect = entry.take_effect();
         if refused.expect.is_whole_request() {
-            self.server.intake = Intake::Requests;
+            self.server.conversation.intake = Intake::Requests;
         }
         self.undo_refused(refused.expect, effect);
     }
@@ -211,20 +211,21 @@ impl Reply<'_> {
     /// A message of a segment has failed: the server passes over everything up to the next Sync.
     fn segment_failed(&mut self, refused: &Refused) -> SegmentFailed {
         let server = &mut *self.server;
-        let discarded = server.discarded_in == Some(server.queue.segments_answered());
-        let taken = server.queue.take_to_sync();
-        server.intake = match server.queue.is_empty() {
+        let discarded = server.conversation.discarded_in == Some(server.conversation.queue.segments_answered());
+        let taken = server.conversation.queue.take_to_sync();
+        server.conversation.intake = match server.conversation.queue.is_empty() {
             true => Intake::ToSync,
             false => Intake::Requests,
         };
-        let not_forgotten = server.forgets_sequences && !server.queue.executes_ours();
-        server.forgets_sequences &= !not_forgotten;
+        let not_forgotten = server.session.forgets_sequences && !server.conversation.queue.executes_ours();
+        server.session.forgets_sequences &= !not_forgotten;
         let is_query = |e: &Entry| e.expect.is_whole_request();
-        let begin_failed = refused.is_skipped() && server.intake == Intake::ToSync && taken.iter().any(is_query);
+        let begin_failed =
+            refused.is_skipped() && server.conversation.intake == Intake::ToSync && taken.iter().any(is_query);
         let decides = taken.iter().any(|e| e.ready == Ready::Decides);
         if let Some(client) = self.client().filter(|_| decides) {
             // The server passes over the RESET: nothing is to be made again, and nothing waits for that.
-            client.reset_among = None;
+            client.session.reset_among = None;
         }
         self.undo(taken);
         if let Some(mut exchange) = self.exchange().filter(|_| discarded) {
@@ -241,20 +242,25 @@ impl Reply<'_> {
         let server = &mut *self.server;
         // What is wrong with statements of our own, or with the transaction, is no answer to a Query.
         let of_statement = !matches!(error.fields.sqlstate, b"26000" | b"25P02");
-        let in_block = server.status != TransactionStatus::Idle && of_statement && !guarded;
-        server.queue.replace_behind_own_parse(in_block, || error.kept())
+        let in_block = server.conversation.status != TransactionStatus::Idle && of_statement && !guarded;
+        server
+            .conversation
+            .queue
+            .replace_behind_own_parse(in_block, || error.kept())
     }
 
     /// What is sent, or may be sent, behind a segment that has failed.
     fn goes_on_behind(&mut self, failed: &SegmentFailed) {
         // The ReadyForQuery that a held-back message waited for may have been among what was taken.
-        if self.server.begin != Begin::Refused || failed.not_forgotten && self.server.intake == Intake::ToSync {
+        if self.server.conversation.begin != Begin::Refused
+            || failed.not_forgotten && self.server.conversation.intake == Intake::ToSync
+        {
             self.replies_came();
         }
         if failed.begin_failed {
             self.to().sync_after_failed_begin();
         }
-        if self.server.intake == Intake::ToSync && matches!(self.server.phase, ServerPhase::Draining) {
+        if self.server.conversation.intake == Intake::ToSync && matches!(self.server.phase, ServerPhase::Draining) {
             // Its client has left before the error came: nobody else sends the Sync that the server waits for.
             self.to().end_what_client_began();
         }
@@ -267,19 +273,26 @@ impl Reply<'_> {
         if refused.to == To::Swallow {
             return Passed::Skip;
         }
-        if skipped && self.server.queue.front().is_some_and(|e| e.ready == Ready::Told) {
+        if skipped
+            && self
+                .server
+                .conversation
+                .queue
+                .front()
+                .is_some_and(|e| e.ready == Ready::Told)
+        {
             // In a failed transaction nothing was reset, so there is nothing to make again. Otherwise a probe finds out.
-            let asks = self.client().is_some_and(|client| client.suspicion.is_some());
+            let asks = self.client().is_some_and(|client| client.session.suspicion.is_some());
             if sqlstate != b"25P02" && !asks {
                 self.server.close_reason.get_or_insert(CloseReason::NotRestored);
             }
             return Passed::Skip;
         }
-        let alone = self.server.restoration.is_none() && self.server.queue.own_sync_in_front();
+        let alone = self.server.session.restoration.is_none() && self.server.conversation.queue.own_sync_in_front();
         if skipped && alone && not_forgotten {
             return self.answers_waiting_request(error);
         }
-        if self.server.restoration.is_some() {
+        if self.server.session.restoration.is_some() {
             self.to().restoration_refused(sqlstate, error.fields.message);
             return Passed::Skip;
         }
@@ -344,7 +357,7 @@ impl Reply<'_> {
     /// Whether a failed transaction has kept the server from preparing a statement of the pooler's: its name is not for
     /// clients.
     fn misses_own_statement(&self, fields: &ErrorFields<'_>) -> bool {
-        let failed = self.server.status == TransactionStatus::Failed;
+        let failed = self.server.conversation.status == TransactionStatus::Failed;
         fields.sqlstate == b"26000" && failed && mentions_ours(fields.message)
     }
 
@@ -354,17 +367,17 @@ impl Reply<'_> {
             return None;
         }
         let (_, client) = self.client.as_ref()?;
-        let present = client.names.as_ref().and_then(|names| names.name_of(uses));
+        let present = client.statements.names.as_ref().and_then(|names| names.name_of(uses));
         // It may have closed the statement meanwhile.
-        let (name, statement) = present.or_else(|| self.server.queue.name_given_up(uses))?;
+        let (name, statement) = present.or_else(|| self.server.conversation.queue.name_given_up(uses))?;
         renamed(error.bytes, statement.server_name(), name)
     }
 }
 
 impl ServerSide<'_> {
     fn sync_after_failed_begin(&mut self) {
-        self.server.intake = Intake::Requests;
-        self.server.queue.push(Entry::forward(Expect::Sync));
+        self.server.conversation.intake = Intake::Requests;
+        self.server.conversation.queue.push(Entry::forward(Expect::Sync));
         self.send(|w| w.sync());
     }
 }

@@ -45,15 +45,15 @@ impl ServerSide<'_> {
     #[inline]
     pub(crate) fn give_fakes(&mut self) {
         // Behind a FATAL message its client hears nothing more.
-        if self.server.queue.fake_in_front() && self.server.fatal.is_none() {
+        if self.server.conversation.queue.fake_in_front() && self.server.conversation.fatal.is_none() {
             self.give_fakes_in_front();
         }
     }
 
     #[cold]
     fn give_fakes_in_front(&mut self) {
-        while self.server.queue.fake_in_front() {
-            let entry = self.server.queue.pop().expect("looked at above");
+        while self.server.conversation.queue.fake_in_front() {
+            let entry = self.server.conversation.queue.pop().expect("looked at above");
             if let (Some(tag), Some(client)) = (entry.expect.fake_tag(), self.server.link) {
                 let outbox = &mut self.shared.outbox;
                 outbox.insert(client.into(), |bytes| Writer::new(bytes).empty(tag));
@@ -67,7 +67,7 @@ impl Reply<'_> {
     /// a question. `None`: the input is dealt with.
     pub(crate) fn pass(&mut self, input: &[u8], at: &mut usize) -> Option<(Passed, Piece)> {
         while *at < input.len() {
-            if self.server.passing != Passing::None {
+            if self.server.conversation.passing != Passing::None {
                 self.pass_rest(input.len(), at);
                 continue;
             }
@@ -88,13 +88,15 @@ impl Reply<'_> {
             // Nearly all traffic decides nothing.
             if self.server.passes_plainly(header.tag, bytes, left == 0) {
                 if left > 0 {
-                    self.server.passing = Passing::Forward(left);
+                    self.server.conversation.passing = Passing::Forward(left);
                 }
                 *at = end;
                 continue;
             }
             self.run.end = *at;
-            if matches!(header.tag, b'D' | b'd') && !self.server.queue.fake_in_front() && !self.server.queue.is_empty()
+            if matches!(header.tag, b'D' | b'd')
+                && !self.server.conversation.queue.fake_in_front()
+                && !self.server.conversation.queue.is_empty()
             {
                 if !self.row(bytes, &piece) {
                     break;
@@ -103,7 +105,7 @@ impl Reply<'_> {
                 continue;
             }
             // Asynchronous messages, too, come of something behind it: of the next request, or of the segment's end.
-            if self.server.queue.fake_in_front() {
+            if self.server.conversation.queue.fake_in_front() {
                 self.flush();
                 self.to().give_fakes();
             }
@@ -130,13 +132,13 @@ impl Reply<'_> {
 
     /// More of a message that came in part.
     fn pass_rest(&mut self, input_bytes: usize, at: &mut usize) {
-        let (Passing::Forward(left) | Passing::Skip(left)) = self.server.passing else {
+        let (Passing::Forward(left) | Passing::Skip(left)) = self.server.conversation.passing else {
             return;
         };
         let bytes = (input_bytes - *at).min(left as usize);
         let rest = left - bytes as u32;
-        let forward = matches!(self.server.passing, Passing::Forward(_)) && self.is_linked();
-        self.server.passing = match (rest, forward) {
+        let forward = matches!(self.server.conversation.passing, Passing::Forward(_)) && self.is_linked();
+        self.server.conversation.passing = match (rest, forward) {
             (0, _) => Passing::None,
             (_, true) => Passing::Forward(rest),
             (_, false) => Passing::Skip(rest),
@@ -158,11 +160,11 @@ impl Reply<'_> {
                     self.run = piece.end..piece.end;
                 }
                 if piece.left > 0 {
-                    self.server.passing = Passing::Forward(piece.left);
+                    self.server.conversation.passing = Passing::Forward(piece.left);
                 }
                 if passed == Passed::ForwardAndRelease {
                     // Bytes behind a final ReadyForQuery are asynchronous messages of this same client's time.
-                    debug_assert!(self.server.queue.is_empty());
+                    debug_assert!(self.server.conversation.queue.is_empty());
                     self.flush();
                 }
             }
@@ -170,11 +172,11 @@ impl Reply<'_> {
                 self.flush();
                 self.run = piece.end..piece.end;
                 if piece.left > 0 {
-                    if !self.is_linked() && self.server.queue.is_empty() {
+                    if !self.is_linked() && self.server.conversation.queue.is_empty() {
                         // It would be idle in the middle of a message.
                         return self.misbehaves("a long message that nothing asked for".into());
                     }
-                    self.server.passing = Passing::Skip(piece.left);
+                    self.server.conversation.passing = Passing::Skip(piece.left);
                 }
             }
             Passed::NeedBytes | Passed::Closed | Passed::Asks(_) => {}
@@ -186,7 +188,7 @@ impl Reply<'_> {
     fn row(&mut self, bytes: &[u8], piece: &Piece) -> bool {
         let forward = self.is_linked() && forwards(self.server);
         if !forward {
-            if self.server.queue.probe_in_front() {
+            if self.server.conversation.queue.probe_in_front() {
                 if !piece.is_whole() && bytes.len() + piece.left as usize <= SEEN_WHOLE_BYTES_MAX {
                     return false;
                 }
@@ -198,7 +200,7 @@ impl Reply<'_> {
             self.run = piece.end..piece.end;
         }
         if !piece.is_whole() {
-            self.server.passing = if forward {
+            self.server.conversation.passing = if forward {
                 Passing::Forward(piece.left)
             } else {
                 Passing::Skip(piece.left)
@@ -257,14 +259,14 @@ impl Reply<'_> {
             | BackendTag::ParameterStatus
             | BackendTag::NotificationResponse => true,
             BackendTag::NoticeResponse => !self.is_linked(),
-            tag => describes(tag) && self.server.queue.front().is_some_and(|e| e.uses > 0),
+            tag => describes(tag) && self.server.conversation.queue.front().is_some_and(|e| e.uses > 0),
         }
     }
 
     /// A message that belongs to the reply at the front of the queue.
     fn part_of_reply(&mut self, tag: BackendTag, body: &[u8], whole: bool) -> Passed {
         let forward = self.forward();
-        let Some(expect) = self.server.queue.front().map(|e| e.expect) else {
+        let Some(expect) = self.server.conversation.queue.front().map(|e| e.expect) else {
             return self.misbehaves(format!("message {tag:?} that nothing asked for"));
         };
         match (tag, expect) {
@@ -273,7 +275,7 @@ impl Reply<'_> {
             | (BackendTag::CloseComplete, Expect::Close)
             | (BackendTag::RowDescription | BackendTag::NoData, Expect::Describe)
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Expect::Execute) => {
-                let entry = self.server.queue.pop().expect("looked at above");
+                let entry = self.server.conversation.queue.pop().expect("looked at above");
                 if tag == BackendTag::ParseComplete && entry.replacement().is_some_and(|r| r.sqlstate == *b"42P05") {
                     // It should have failed: what the server holds is not what we believe.
                     self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
@@ -288,7 +290,7 @@ impl Reply<'_> {
                 }
             }
             (BackendTag::ParameterDescription, Expect::Describe)
-                if whole && self.server.queue.front().is_some_and(|e| e.uses > 0) =>
+                if whole && self.server.conversation.queue.front().is_some_and(|e| e.uses > 0) =>
             {
                 self.types_described(body);
             }
@@ -317,20 +319,20 @@ impl Reply<'_> {
     }
 
     fn copy_begins(&mut self, tag: BackendTag) -> Passed {
-        if !self.server.queue.front().is_some_and(Entry::may_copy) {
+        if !self.server.conversation.queue.front().is_some_and(Entry::may_copy) {
             return self.misbehaves("a copy that nothing asked for".into());
         }
         let forward = self.forward();
         if tag == BackendTag::CopyBothResponse {
-            self.server.intake = Intake::CopyBoth;
+            self.server.conversation.intake = Intake::CopyBoth;
             return forward;
         }
         self.replies_came();
-        let begun = self.server.queue.enter_copy_in();
+        let begun = self.server.conversation.queue.enter_copy_in();
         if !begun.ended {
-            self.server.intake = Intake::CopyIn;
+            self.server.conversation.intake = Intake::CopyIn;
         }
-        self.server.sync_among_copy_data = begun.sync_among_data;
+        self.server.conversation.sync_among_copy_data = begun.sync_among_data;
         if begun.interrupted {
             return self.asks(Question::CopyInterrupted);
         }
@@ -349,7 +351,7 @@ fn describes(tag: BackendTag) -> bool {
 /// Whether the reply that is due goes to the client.
 #[inline]
 fn forwards(server: &Server) -> bool {
-    match server.queue.front() {
+    match server.conversation.queue.front() {
         Some(entry) => !matches!(entry.to, To::Skip | To::Probe | To::Check | To::Swallow),
         // Asynchronous messages between requests.
         None => true,

@@ -70,7 +70,7 @@ impl Exchange<'_> {
             || self.client.waiting != Waiting::No
             || self.client.dropping != Dropping::Nothing
             || self.client.attends()
-            || self.server.has_traces()
+            || self.server.session.has_traces()
             || self.server.holds_back()
     }
 
@@ -96,15 +96,22 @@ impl Exchange<'_> {
     fn goes_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         let client = &*self.client;
         let expect = match message.tag {
-            FrontendTag::Execute if client.bound_ends.is_none() && client.bound_reset.is_none() => Expect::Execute,
-            FrontendTag::Describe if client.bound.is_none() && message.describes_portal() => Expect::Describe,
+            FrontendTag::Execute if client.statements.bound_ends.is_none() && client.session.bound_reset.is_none() => {
+                Expect::Execute
+            }
+            FrontendTag::Describe if client.statements.bound.is_none() && message.describes_portal() => {
+                Expect::Describe
+            }
             FrontendTag::Sync => Expect::Sync,
             _ => return None,
         };
-        if !message.is_whole() || !self.server.is_in_segment() || self.server.queue.statements_in_doubt() {
+        if !message.is_whole()
+            || !self.server.conversation.is_in_segment()
+            || self.server.conversation.queue.statements_in_doubt()
+        {
             return None;
         }
-        self.server.queue.push(Entry::forward(expect));
+        self.server.conversation.queue.push(Entry::forward(expect));
         self.pool.stats.bytes_received += message.total as u64;
         self.shared
             .outbox
@@ -115,8 +122,8 @@ impl Exchange<'_> {
     /// A message for the server, which may be the first of a request or of a transaction.
     #[inline]
     pub(crate) fn begins_request(&mut self, message: &Message<'_>) -> Step {
-        if self.server.queue.is_empty() {
-            self.server.request_time = self.now;
+        if self.server.conversation.queue.is_empty() {
+            self.server.conversation.request_time = self.now;
             if self.server.is_clean() {
                 self.client.xact_start = self.now;
             }

@@ -19,29 +19,33 @@ const SERVERS_TRIED_MAX: u8 = 3;
 impl Pooler {
     /// Makes a server look like the client that was just linked to it.
     pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
-        let wanted = self.client_mut(id).shape.clone();
+        let wanted = self.client_mut(id).session.shape.clone();
         let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let mut set = difference_on(&server.shape, &wanted, &server.base.home());
+        let mut set = difference_on(&server.session.shape, &wanted, &server.session.base.home());
         if set.is_empty() {
             self.between(now, id, server_id).tell_differences();
-            if self.servers.get(server_id.0).is_some_and(|s| s.queue.segment_open()) {
-                let shape = self.server_mut(server_id).shape.clone();
+            if self
+                .servers
+                .get(server_id.0)
+                .is_some_and(|s| s.conversation.queue.segment_open())
+            {
+                let shape = self.server_mut(server_id).session.shape.clone();
                 self.between(now, id, server_id).confirm_first(&[], shape);
                 return Acquired::Wait;
             }
             return Acquired::Server(server_id);
         }
         // Read-only settings stay the server's own: see tell_differences.
-        let target = if server.shape.same_fixed(&wanted) {
+        let target = if server.session.shape.same_fixed(&wanted) {
             wanted
         } else {
-            let shape = server.shape.clone();
+            let shape = server.session.shape.clone();
             self.shared.shape_with(&shape, &set)
         };
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
         if !self.is_weak(Weakness::HurriesRestorations) {
-            set = unhurried(&self.server_mut(server_id).shape, &target, set);
+            set = unhurried(&self.server_mut(server_id).session.shape, &target, set);
         }
         self.between(now, id, server_id).confirm_first(&set, target);
         if self.is_weak(Weakness::SharesUnconfirmed) {
@@ -54,17 +58,17 @@ impl Pooler {
     /// The server has answered a segment of restored settings.
     pub(crate) fn restored(&mut self, now: Time, server_id: ServerId) {
         let server = self.server_mut(server_id);
-        let Some(restoration) = server.restoration.take() else {
+        let Some(restoration) = server.session.restoration.take() else {
             return;
         };
         let Restoration { target, refused } = *restoration;
-        let (link, idle) = (server.link, server.status == TransactionStatus::Idle);
+        let (link, idle) = (server.link, server.conversation.status == TransactionStatus::Idle);
         // A login's values are refused because they are wrong: the transaction that tried them is undone as a whole.
         let are_tried = idle && link.is_some_and(|id| self.is_login(id));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
         let server = self.server_mut(server_id);
         if refused.is_none() || trusts {
-            server.shape = target;
+            server.session.shape = target;
         } else if !are_tried {
             server.close_reason.get_or_insert(CloseReason::NotRestored);
         }
@@ -89,10 +93,10 @@ impl Pooler {
     fn settings_confirmed(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         self.between(now, id, server_id).tell_differences();
         let client = self.client_mut(id);
-        client.servers_refused = 0;
+        client.session.servers_refused = 0;
         if client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
-            client.went_elsewhere = false;
+            client.session.went_elsewhere = false;
             self.shared.requests.push_back(Request::Resume(id.into()));
         }
     }
@@ -100,9 +104,9 @@ impl Pooler {
     /// The server is closed, and the client tries another one. Nothing of its own has run.
     fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str) {
         let client = self.client_mut(id);
-        client.servers_refused += 1;
+        client.session.servers_refused += 1;
         // What pins it cannot be had anywhere else.
-        let elsewhere = client.servers_refused < SERVERS_TRIED_MAX && !client.pins.of_session();
+        let elsewhere = client.session.servers_refused < SERVERS_TRIED_MAX && !client.session.pins.of_session();
         if elsewhere && client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;
             self.close_linked(now, id, server_id, CloseReason::NotRestored.text());

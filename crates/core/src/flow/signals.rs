@@ -48,7 +48,7 @@ impl Pooler {
     /// pooler has asked of its session, have been answered.
     fn waits_to_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> bool {
         let server = self.server_mut(server_id);
-        let is_answered = server.probe.is_none() && !server.queue.client_segment_outstanding();
+        let is_answered = server.session.probe.is_none() && !server.conversation.queue.client_segment_outstanding();
         let waits = process_id >= CLIENT_IDS_FROM && !is_answered;
         if waits {
             self.client_mut(id).waiting = Waiting::ForReplies;
@@ -64,7 +64,7 @@ impl Pooler {
             self.call_by_query(now, id, server_id, message, text)?
         } else {
             let names = BindNames::read(message.body()).ok()?;
-            let statement = self.client_mut(id).statement(names.statement)?.clone();
+            let statement = self.client_mut(id).statements.meaning_of(names.statement)?.clone();
             self.call_by_bind(now, id, server_id, message, &statement, &names)?
         };
         if let Step::Progress(_) = step {
@@ -86,7 +86,7 @@ impl Pooler {
         let SignalTarget::ProcessId(process_id) = call.target else {
             return None;
         };
-        if self.server_mut(server_id).queue.in_pipeline() {
+        if self.server_mut(server_id).conversation.queue.in_pipeline() {
             return None;
         }
         if self.waits_to_signal(id, server_id, process_id) {
@@ -96,10 +96,10 @@ impl Pooler {
         if let Some(ended) = self.signal(now, id, call.kind, target) {
             return Some(ended);
         }
-        self.client_mut(id).unnamed = None;
+        self.client_mut(id).statements.unnamed = None;
         let server = self.server_mut(server_id);
-        server.unnamed = Unnamed::Nothing;
-        server.queue.push(Entry::forward(Expect::Query));
+        server.held.unnamed = Unnamed::Nothing;
+        server.conversation.queue.push(Entry::forward(Expect::Query));
         self.send(server_id, |w| w.query(call.kind.answer()));
         Some(self.client_mut(id).drop_message(message))
     }
@@ -130,10 +130,13 @@ impl Pooler {
         if let Some(ended) = self.signal(now, id, call.kind, target) {
             return Some(ended);
         }
-        let settings = self.client_mut(id).shape.parse_settings().clone();
+        let settings = self.client_mut(id).session.shape.parse_settings().clone();
         let answer = self.shared.statements.intern(call.kind.answer(), &[0, 0], &settings);
         self.at(server_id).ensure_held(&answer);
-        self.server_mut(server_id).queue.push(Entry::forward(Expect::Bind));
+        self.server_mut(server_id)
+            .conversation
+            .queue
+            .push(Entry::forward(Expect::Bind));
         let (portal, name) = (names.portal, answer.server_name());
         self.shared.outbox.insert(server_id.into(), |bytes| {
             Writer::new(bytes).message(b'B', |to| {
@@ -155,7 +158,7 @@ impl Pooler {
             return None;
         }
         let server = self.servers.get(server_id.0)?;
-        if server.status == TransactionStatus::Failed || !server.queue.only_prepares() {
+        if server.conversation.status == TransactionStatus::Failed || !server.conversation.queue.only_prepares() {
             return None;
         }
         let target = self.client_of_process(process_id)?;
@@ -164,8 +167,8 @@ impl Pooler {
             let pool_user = client.pool.map(|p| self.pool(p).key.user.clone());
             client.login_user.as_deref().map(Into::into).or(pool_user)
         };
-        let says = |name: &str, value: &str| by.shape.get(name).is_some_and(|s| *s.value == *value);
-        let as_itself = by.shape.get("role").is_none() || says("role", "none");
+        let says = |name: &str, value: &str| by.session.shape.get(name).is_some_and(|s| *s.value == *value);
+        let as_itself = by.session.shape.get("role").is_none() || says("role", "none");
         let same_user = as_itself && user(by).is_some() && user(by) == user(of);
         (of.is_session() && (says("is_superuser", "on") || same_user)).then_some(target)
     }

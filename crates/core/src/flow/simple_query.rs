@@ -43,7 +43,7 @@ impl Exchange<'_> {
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
         if tracked
             && let pgweir_sql::Statement::Prepare(_) = verdict
-            && self.server.queue.segment_outstanding()
+            && self.server.conversation.queue.segment_outstanding()
             && self.server.awaits_settings()
         {
             return self.waits_for_replies();
@@ -100,7 +100,7 @@ impl Exchange<'_> {
         let mut effect = self.destroys_unnamed(message, text);
         let sets_locally = matches!(verdict, pgweir_sql::Statement::SetLocal(_));
         match verdict {
-            pgweir_sql::Statement::Deallocate(name) if self.client.statement(&name).is_some() => {
+            pgweir_sql::Statement::Deallocate(name) if self.client.statements.meaning_of(&name).is_some() => {
                 effect = Some(self.deallocates(&name, effect.unwrap_or_default()));
             }
             pgweir_sql::Statement::DeallocateAll | pgweir_sql::Statement::DiscardAll => {
@@ -129,7 +129,7 @@ impl Exchange<'_> {
         if is_code {
             sets |= Effects::CODE;
         }
-        self.server.may_set(sets);
+        self.server.session.may_set(sets);
         if self.may_replace_statements(message, found, is_code) {
             self.to().doubt_statements();
         }
@@ -148,7 +148,7 @@ impl Exchange<'_> {
             Some(effect) => entry.with(effect),
             None => entry,
         };
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         self.forward(message)
     }
 
@@ -157,9 +157,9 @@ impl Exchange<'_> {
     #[inline]
     fn notes_query_in_pipeline(&mut self) {
         let server = &mut *self.server;
-        if server.queue.in_pipeline() {
+        if server.conversation.queue.in_pipeline() {
             server.close_reason.get_or_insert(CloseReason::QueryInPipeline);
-            server.queried_in_pipeline = true;
+            server.conversation.queried_in_pipeline = true;
         }
     }
 
@@ -168,8 +168,8 @@ impl Exchange<'_> {
     fn destroys_unnamed(&mut self, message: &Message<'_>, text: Option<&[u8]>) -> Option<Effect> {
         // One that is malformed fails before it destroys the unnamed statement, which may be another client's.
         let is_sound = text.is_some_and(|text| Reader::new(message.body()).cstr() == Ok(text));
-        self.server.unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
-        let unnamed = self.client.unnamed.take()?;
+        self.server.held.unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
+        let unnamed = self.client.statements.unnamed.take()?;
         Some(Effect {
             unnamed: Some(Some(unnamed)),
             ..Effect::default()
@@ -192,7 +192,7 @@ impl Exchange<'_> {
     /// What a Query may do that its client's prepared statements would feel; `found` is what its text may do, where that
     /// has been looked at. A text that is not there in full may do anything.
     fn may_do(&self, message: &Message<'_>, found: Option<Effects>) -> Effects {
-        let names = self.client.names.as_ref();
+        let names = self.client.statements.names.as_ref();
         if names.is_none_or(|names| names.len() == 0) {
             Effects::NONE
         } else if let Some(found) = found {

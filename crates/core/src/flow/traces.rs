@@ -51,11 +51,15 @@ impl Pooler {
         if !self.minds_traces(id, chosen) || !self.may_replace(now, pool_id) {
             return Some(chosen);
         }
-        let shape = &self.clients.get(id.0).expect("looked up by the caller").shape;
+        let shape = &self.clients.get(id.0).expect("looked up by the caller").session.shape;
         let servers = &self.servers;
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
-        let untouched = |s: &ServerId| servers.get(s.0).is_some_and(|s| !s.temporary_schema && !s.claimed);
-        let alike = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.shape, shape));
+        let untouched = |s: &ServerId| {
+            servers
+                .get(s.0)
+                .is_some_and(|s| !s.session.temporary_schema && !s.session.claimed)
+        };
+        let alike = |s: &ServerId| servers.get(s.0).is_some_and(|s| Shape::same(&s.session.shape, shape));
         let best = pool
             .idle
             .iter()
@@ -64,7 +68,7 @@ impl Pooler {
         match best {
             Some(at) => {
                 let found = pool.idle.remove(at);
-                let shape = &servers.get(chosen.0).expect("idle servers live").shape;
+                let shape = &servers.get(chosen.0).expect("idle servers live").session.shape;
                 pool.idle.push_back(chosen, shape);
                 found
             }
@@ -105,9 +109,9 @@ impl Pooler {
             return false;
         };
         let buffers = |shape: &Shape| shape.get(TEMP_BUFFERS).map(|s| s.value.clone());
-        server.temporary_schema
-            && (client.minds_traces
-                || buffers(&client.shape).is_some_and(|wanted| buffers(&server.shape) != Some(wanted)))
+        server.session.temporary_schema
+            && (client.session.minds_traces
+                || buffers(&client.session.shape).is_some_and(|wanted| buffers(&server.session.shape) != Some(wanted)))
     }
 
     /// A client's message for a server with traces: it may have to go to another one. `None`: it goes on.
@@ -121,13 +125,14 @@ impl Pooler {
     ) -> Option<Step> {
         let client = self.clients.get(id.0).expect("looked up by the caller");
         let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let begins = server.status == TransactionStatus::Idle
-            && !server.queue.segment_open()
-            && server.intake == Intake::Requests
-            && client.pins.is_empty();
+        let begins = server.conversation.status == TransactionStatus::Idle
+            && !server.conversation.queue.segment_open()
+            && server.conversation.intake == Intake::Requests
+            && client.session.pins.is_empty();
         let pool_id = server.pool;
-        let shows_schema = server.temporary_schema && !client.had_temporary && self.may_replace(now, pool_id);
-        let shows_names = !server.custom_names.is_empty();
+        let shows_schema =
+            server.session.temporary_schema && !client.session.had_temporary && self.may_replace(now, pool_id);
+        let shows_names = !server.session.custom_names.is_empty();
         if !begins || !(shows_schema || shows_names) || !self.keeps_session(id) {
             return None;
         }
@@ -154,7 +159,7 @@ impl Pooler {
             return Some(Step::Wait);
         }
         let acquired = if names.is_empty() {
-            client.minds_traces = true;
+            client.session.minds_traces = true;
             self.acquire(now, id)
         } else {
             match self.untouched_by(pool_id, &names) {
@@ -178,7 +183,7 @@ impl Pooler {
             return false;
         };
         // There the schema is part of what every name means.
-        if client.shape.creates_temporary() {
+        if client.session.shape.creates_temporary() {
             return true;
         }
         let asks = |effects: Effects| effects.intersects(Effects::TEMPORARY_SCHEMA);
@@ -187,7 +192,7 @@ impl Pooler {
             Some(FrontendTag::Query) => {
                 let text = body.strip_suffix(&[0]).unwrap_or(body);
                 let executed = match pgweir_sql::classify(text) {
-                    pgweir_sql::Statement::Execute(name) => client.statement(&name),
+                    pgweir_sql::Statement::Execute(name) => client.statements.meaning_of(&name),
                     _ => None,
                 };
                 asks(pgweir_sql::effects(text)) || executed.is_some_and(|s| asks(s.effects))
@@ -195,7 +200,7 @@ impl Pooler {
             Some(FrontendTag::Parse) => Parse::read(body).is_ok_and(|parse| asks(pgweir_sql::effects(parse.query))),
             Some(FrontendTag::Bind) => BindNames::read(body)
                 .ok()
-                .and_then(|names| client.statement(names.statement))
+                .and_then(|names| client.statements.meaning_of(names.statement))
                 .is_some_and(|statement| asks(statement.effects)),
             _ => false,
         };
@@ -219,15 +224,15 @@ impl Pooler {
             FrontendTag::Parse => Parse::read(message.body()).ok().map(|p| p.query),
             FrontendTag::Bind => BindNames::read(message.body())
                 .ok()
-                .and_then(|names| client.statement(names.statement))
+                .and_then(|names| client.statements.meaning_of(names.statement))
                 .map(|statement| &*statement.query),
             _ => None,
         };
         let text = text.filter(|text| text.len() <= INSPECT_BYTES_MAX).unwrap_or_default();
         let strange = |name: &str| {
-            server.custom_names.contains(name)
-                && !client.custom_names.iter().any(|n| **n == *name)
-                && client.shape.get(name).is_none()
+            server.session.custom_names.contains(name)
+                && !client.session.custom_names.iter().any(|n| **n == *name)
+                && client.session.shape.get(name).is_none()
         };
         let words = text.trim_ascii();
         let words = words.strip_suffix(b";").unwrap_or(words);
@@ -246,7 +251,8 @@ impl Pooler {
 
     /// An idle server on which nobody has made any of these settings.
     fn untouched_by(&self, pool_id: PoolId, names: &[Box<str>]) -> Option<ServerId> {
-        let knows_none = |s: &Server| !s.claimed && names.iter().all(|name| !s.custom_names.contains(name));
+        let knows_none =
+            |s: &Server| !s.session.claimed && names.iter().all(|name| !s.session.custom_names.contains(name));
         let mut idle = self.pool(pool_id).idle.iter().rev();
         idle.find(|id| self.servers.get(id.0).is_some_and(knows_none)).copied()
     }
@@ -257,15 +263,15 @@ impl Pooler {
         let flushes = self.is_in_session_pooling(id) && self.reports_when_told(id);
         let question = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
         let server = self.server_mut(id);
-        server.probe = Some(Box::default());
-        server.queue.push(Entry::probe(Expect::Query));
+        server.session.probe = Some(Box::default());
+        server.conversation.queue.push(Entry::probe(Expect::Query));
         self.send(id, |w| w.query(question.as_bytes()));
     }
 
     /// Why a server that has been reset is of no use to another client.
     pub(crate) fn shows_traces(&self, id: ServerId) -> Option<&'static str> {
         let server = self.servers.get(id.0)?;
-        (server.temporary_schema && self.shared.settings.keeps_sessions && self.is_in_session_pooling(id))
+        (server.session.temporary_schema && self.shared.settings.keeps_sessions && self.is_in_session_pooling(id))
             .then_some(SCHEMA_WOULD_SHOW)
     }
 
@@ -276,7 +282,7 @@ impl Pooler {
 
     /// Whether the server has `pg_stat_force_next_flush()`.
     fn reports_when_told(&self, id: ServerId) -> bool {
-        let major = self.servers.get(id.0).and_then(|s| s.shape.server_major());
+        let major = self.servers.get(id.0).and_then(|s| s.session.shape.server_major());
         major.is_some_and(|major| major >= 15)
     }
 }

@@ -24,14 +24,14 @@ impl Reply<'_> {
             let effect = entry.take_effect();
             self.undo_one(entry.expect, effect, failed, &mut restored);
         }
-        self.server.queue.gains_nothing_of(&restored);
+        self.server.conversation.queue.gains_nothing_of(&restored);
     }
 
     /// The same of one request that was refused.
     pub(crate) fn undo_refused(&mut self, expect: Expect, effect: Option<Effect>) {
         let mut restored = HashSet::new();
         self.undo_one(expect, effect, true, &mut restored);
-        self.server.queue.gains_nothing_of(&restored);
+        self.server.conversation.queue.gains_nothing_of(&restored);
     }
 
     /// Statements that the server has not lost after all are added to `restored`.
@@ -39,7 +39,7 @@ impl Reply<'_> {
         let server = &mut *self.server;
         let effect = effect.unwrap_or_default();
         if matches!(expect, Expect::ParseUnnamed | Expect::Query) || effect.server_unnamed {
-            server.unnamed = Unnamed::Foreign;
+            server.held.unnamed = Unnamed::Foreign;
         }
         if let Some(statement) = effect.server_gains {
             server.held.remove(statement.id);
@@ -53,21 +53,21 @@ impl Reply<'_> {
         }
         let Some((_, client)) = &mut self.client else { return };
         if let Some((name, before)) = effect.name {
-            client.names_mut().set(&name, before);
+            client.statements.names_mut().set(&name, before);
         }
         if let Some((name, told)) = effect.describes
-            && let Some(meaning) = client.names_mut().get_mut(&name)
+            && let Some(meaning) = client.statements.names_mut().get_mut(&name)
         {
             meaning.told = meaning.told.or(told);
         }
         for (name, statement) in effect.names_lost_all.into_iter().flatten() {
-            client.names_mut().set(&name, Some(statement));
+            client.statements.names_mut().set(&name, Some(statement));
         }
         if expect == Expect::ParseUnnamed && failed {
             // A Parse that fails has already dropped the unnamed statement.
-            client.unnamed = None;
+            client.statements.unnamed = None;
         } else if let (Some(before), false) = (effect.unnamed, expect == Expect::Query && failed) {
-            client.unnamed = before;
+            client.statements.unnamed = before;
         }
     }
 }

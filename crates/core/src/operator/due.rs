@@ -107,10 +107,10 @@ pub(super) fn limit_over(
             setting,
         })
     };
-    let works = !server.queue.is_empty();
+    let works = !server.conversation.queue.is_empty();
     let is_amid_message = matches!(client.passing, Passing::Forward(_));
     let is_in_transaction = !server.is_clean() || is_amid_message;
-    if works && is_over(pool.settings.query_timeout, now, server.request_time) {
+    if works && is_over(pool.settings.query_timeout, now, server.conversation.request_time) {
         return exceeded(Trouble::QueryTimeout, "query timeout", "query_timeout");
     }
     if is_in_transaction && is_over(pool.settings.transaction_timeout, now, client.xact_start) {
@@ -121,10 +121,10 @@ pub(super) fn limit_over(
         return None;
     }
     if is_in_transaction {
-        let idle_since = if server.queue.segment_open() || server.intake == Intake::ToSync {
-            server.quiet_since
+        let idle_since = if server.conversation.queue.segment_open() || server.conversation.intake == Intake::ToSync {
+            server.conversation.quiet_since
         } else {
-            server.ready_time
+            server.conversation.ready_time
         };
         if !is_over(pool.settings.idle_transaction_timeout, now, idle_since) {
             return None;
@@ -132,11 +132,11 @@ pub(super) fn limit_over(
         let words = ("idle transaction timeout", "idle_transaction_timeout");
         return exceeded(Trouble::IdleTransactionTimeout, words.0, words.1);
     }
-    if is_over(pool.settings.client_idle_timeout, now, server.ready_time) {
+    if is_over(pool.settings.client_idle_timeout, now, server.conversation.ready_time) {
         let words = "client_idle_timeout";
         return exceeded(Trouble::ClientIdleTimeout, words, words);
     }
-    if client.pins.of_session() && is_over(settings.pin_idle_timeout, now, server.ready_time) {
+    if client.session.pins.of_session() && is_over(settings.pin_idle_timeout, now, server.conversation.ready_time) {
         return exceeded(Trouble::PinIdleTimeout, "pin_idle_timeout", "pin_idle_timeout");
     }
     None
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn a_client_is_at_work_while_its_server_owes_it_something() {
         let mut rig = Rig::new("query_timeout = 5\nidle_transaction_timeout = 2\nclient_idle_timeout = 9");
-        rig.server.queue.push(Entry::forward(Expect::Query));
+        rig.server.conversation.queue.push(Entry::forward(Expect::Query));
         assert_eq!(rig.limit(after(5)), None, "it is not idle, whatever it waits for");
         assert_eq!(rig.limit(after(6)), Some("query_timeout"));
     }
@@ -324,11 +324,11 @@ mod tests {
     #[test]
     fn a_client_that_owes_the_next_message_is_idle_in_a_transaction() {
         let mut rig = Rig::new("idle_transaction_timeout = 2\ntransaction_timeout = 4\nclient_idle_timeout = 9");
-        rig.server.status = pgweir_wire::TransactionStatus::InTransaction;
+        rig.server.conversation.status = pgweir_wire::TransactionStatus::InTransaction;
         assert_eq!(rig.limit(after(2)), None);
         assert_eq!(rig.limit(after(3)), Some("idle_transaction_timeout"));
         assert_eq!(rig.limit(after(5)), Some("transaction_timeout"));
-        rig.server.status = pgweir_wire::TransactionStatus::Idle;
+        rig.server.conversation.status = pgweir_wire::TransactionStatus::Idle;
         assert_eq!(rig.limit(after(5)), None);
         assert_eq!(rig.limit(after(10)), Some("client_idle_timeout"));
     }

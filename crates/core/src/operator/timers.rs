@@ -122,9 +122,11 @@ impl Pooler {
     /// Notes since when a server has had nothing to do in a segment that its client has not ended: no ReadyForQuery tells.
     fn note_quiet(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
-        let waits = server.queue.is_empty() && !server.is_clean();
-        if waits && server.quiet_since <= server.request_time.max(server.ready_time) {
-            server.quiet_since = now;
+        let waits = server.conversation.queue.is_empty() && !server.is_clean();
+        if waits
+            && server.conversation.quiet_since <= server.conversation.request_time.max(server.conversation.ready_time)
+        {
+            server.conversation.quiet_since = now;
         }
     }
 
@@ -253,7 +255,7 @@ impl Pooler {
     fn pinned_servers(&self, pool_id: PoolId) -> usize {
         let servers = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
         let clients = servers.filter_map(|(_, s)| self.clients.get(s.link?.0));
-        clients.filter(|c| c.pinned.is_some()).count()
+        clients.filter(|c| c.session.pinned.is_some()).count()
     }
 
     /// A pool gets no server because others hold all that a shared limit allows: the largest of them gives one up when it
@@ -298,10 +300,9 @@ impl Pooler {
             return;
         };
         while let Some(&(id, since)) = self.deferred.front() {
-            let alive = self
-                .clients
-                .get(id.0)
-                .is_some_and(|c| c.deferred_begin.is_some_and(|b| b.since == since && !b.failed) && c.link.is_none());
+            let alive = self.clients.get(id.0).is_some_and(|c| {
+                c.session.deferred_begin.is_some_and(|b| b.since == since && !b.failed) && c.link.is_none()
+            });
             if alive && now - since <= limit {
                 return;
             }

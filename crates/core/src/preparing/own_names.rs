@@ -82,15 +82,17 @@ impl ServerSide<'_> {
     /// its table is gone, must not fail the client's transaction.
     fn lends_behind_savepoint(&self, effects: Effects) -> bool {
         let server = &*self.server;
-        only_may_use(effects) && server.status == TransactionStatus::InTransaction && !server.queue.segment_open()
+        only_may_use(effects)
+            && server.conversation.status == TransactionStatus::InTransaction
+            && !server.conversation.queue.segment_open()
     }
 
     /// Makes a savepoint in the client's transaction block, in a segment that [`ServerSide::end_savepoint`] ends.
     fn make_savepoint(&mut self) {
         let server = &mut *self.server;
-        let first = server.queue.segments_sent();
-        if server.guarded.end != first {
-            server.guarded.start = first;
+        let first = server.conversation.queue.segments_sent();
+        if server.conversation.guarded.end != first {
+            server.conversation.guarded.start = first;
         }
         let text = ["SAVEPOINT ", &*self.shared.own_statements.names.savepoint].concat();
         self.run_text(text.as_bytes(), &[0, 0], Effect::default());
@@ -100,21 +102,21 @@ impl ServerSide<'_> {
     /// stays, and its locks are released.
     fn end_savepoint(&mut self, own: &Statement) {
         let sync = || Entry::skip(Expect::Sync).using(own.id);
-        self.server.queue.push(sync());
+        self.server.conversation.queue.push(sync());
         self.send(|w| w.sync());
         for verb in ["ROLLBACK TO ", "RELEASE "] {
             let text = [verb, &*self.shared.own_statements.names.savepoint].concat();
             self.run_text(text.as_bytes(), &[0, 0], Effect::default());
         }
-        let queue = &mut self.server.queue;
+        let queue = &mut self.server.conversation.queue;
         queue.push(sync());
-        self.server.guarded.end = queue.segments_sent();
+        self.server.conversation.guarded.end = queue.segments_sent();
         self.send(|w| w.sync());
     }
 
     /// Runs a text of our own, or a PREPARE of a client's, in a statement and a portal of our own.
     pub(crate) fn run_text(&mut self, text: &[u8], types: &[u8], effect: Effect) {
-        let queue = &mut self.server.queue;
+        let queue = &mut self.server.conversation.queue;
         queue.push(Entry::skip(Expect::Close));
         queue.push(Entry::skip(Expect::Close));
         queue.push(Entry::skip(Expect::Parse));
@@ -139,7 +141,7 @@ impl ServerSide<'_> {
     /// A server is to know statements by its client's own names.
     pub(crate) fn lends(&mut self) {
         let server = &mut *self.server;
-        server.lends_to = server.link;
+        server.held.lends_to = server.link;
         self.pool.lends = true;
     }
 
@@ -173,7 +175,7 @@ impl Exchange<'_> {
             self.to().runs_names_in(&own);
         }
         // The statements to come depend on settings, too.
-        self.server.may_set(mentioned.effects);
+        self.server.session.may_set(mentioned.effects);
         mentioned
     }
 
@@ -182,10 +184,12 @@ impl Exchange<'_> {
     /// a savepoint, and the BEGIN of the block has not been answered.
     pub(crate) fn waits_to_lend(&mut self, effects: Effects, text: &[u8]) -> Option<Step> {
         let server = &*self.server;
-        let begins = server.is_beginning();
+        let begins = server.conversation.is_beginning();
         let waits = match begins {
             true => only_may_use(effects),
-            false => !server.queue.segment_open() && server.queue.client_segment_outstanding(),
+            false => {
+                !server.conversation.queue.segment_open() && server.conversation.queue.client_segment_outstanding()
+            }
         };
         if !waits {
             return None;
@@ -196,7 +200,7 @@ impl Exchange<'_> {
             return None;
         }
         if begins {
-            self.server.queue.push(Entry::skip(Expect::Sync));
+            self.server.conversation.queue.push(Entry::skip(Expect::Sync));
             self.ask(|w| w.sync());
         }
         Some(self.waits_for_replies())
@@ -215,7 +219,7 @@ impl Exchange<'_> {
         let client = &*self.client;
         names
             .iter()
-            .filter_map(|name| client.statement(name).cloned())
+            .filter_map(|name| client.statements.meaning_of(name).cloned())
             .collect()
     }
 
@@ -226,23 +230,25 @@ impl Exchange<'_> {
             return Vec::new();
         }
         let client = &*self.client;
-        let Some(names) = client.names.as_ref().filter(|names| names.len() > 0) else {
+        let Some(names) = client.statements.names.as_ref().filter(|names| names.len() > 0) else {
             return Vec::new();
         };
         let server = &*self.server;
-        let unfit = server.status == TransactionStatus::Failed || server.queried_in_pipeline;
-        if unfit || matches!(server.intake, Intake::ToSync | Intake::CopyIn) {
+        let unfit = server.conversation.status == TransactionStatus::Failed || server.conversation.queried_in_pipeline;
+        if unfit || matches!(server.conversation.intake, Intake::ToSync | Intake::CopyIn) {
             return Vec::new();
         }
-        let begins = server.is_beginning();
-        let in_block = begins || server.status == TransactionStatus::InTransaction;
+        let begins = server.conversation.is_beginning();
+        let in_block = begins || server.conversation.status == TransactionStatus::InTransaction;
         // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline. PREPARE takes
         // the snapshot of its transaction: SET TRANSACTION and LOCK must not come behind that.
         let mut found = if effects.intersects(Effects::STATEMENTS) {
             names.all()
         } else if naming {
             names.mentioned_in(text)
-        } else if server.queue.segment_open() && !begins || in_block && pgweir_sql::begins_without_snapshot(text) {
+        } else if server.conversation.queue.segment_open() && !begins
+            || in_block && pgweir_sql::begins_without_snapshot(text)
+        {
             Vec::new()
         } else {
             names.made_by_sql()
@@ -255,9 +261,12 @@ impl Exchange<'_> {
     /// shared with others while the client would have constants in it read otherwise.
     fn own_statement(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
         let client = &mut *self.client;
-        let meaning = client.names.as_mut()?.get_mut(name)?;
+        let meaning = client.statements.names.as_mut()?.get_mut(name)?;
         let since = meaning.since;
-        let alone = !meaning.statement.settings.reads_alike(client.shape.parse_settings());
+        let alone = !meaning
+            .statement
+            .settings
+            .reads_alike(client.session.shape.parse_settings());
         if let Some(known) = meaning.as_own().filter(|own| !alone || own.is_private) {
             return Some((known.clone(), since));
         }
@@ -286,7 +295,7 @@ impl Exchange<'_> {
         match verdict {
             Deallocate(_) | DeallocateAll => true,
             Prepare(_) => self.shared.settings.max_prepared_statements > 0,
-            Execute(name) => client.statement(name).is_some(),
+            Execute(name) => client.statements.meaning_of(name).is_some(),
             _ => false,
         }
     }
@@ -294,11 +303,11 @@ impl Exchange<'_> {
     /// Whether the server may hold statements of SQL-level PREPARE that are not among the client's names.
     pub(crate) fn may_meet_prepare(&self) -> bool {
         let client = &*self.client;
-        let suspicion = client.suspicion.as_ref();
-        let probe = self.server.probe.as_ref();
-        client.pins.contains(PinReason::PreparedStatements)
+        let suspicion = client.session.suspicion.as_ref();
+        let probe = self.server.session.probe.as_ref();
+        client.session.pins.contains(PinReason::PreparedStatements)
             // The answer that would have told has not come.
-            || client.pins.contains(PinReason::UnknownState)
+            || client.session.pins.contains(PinReason::UnknownState)
             || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
             || probe.is_some_and(|p| p.prepares)
     }
@@ -306,19 +315,19 @@ impl Exchange<'_> {
     /// PREPARE alone in a Query: the client has one more name, unless the server refuses it.
     pub(crate) fn prepares(&mut self, name: &[u8], text: &[u8], mut effect: Effect) -> Effect {
         let server = &mut *self.server;
-        let in_doubt = server.settings_in_doubt || server.local_in_doubt;
-        if self.client.statement(name).is_some() {
+        let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
+        if self.client.statements.meaning_of(name).is_some() {
             self.take_name(name);
             return effect;
         }
         let client = &mut *self.client;
-        let settings = client.shape.parse_settings().clone();
+        let settings = client.session.shape.parse_settings().clone();
         let statement = self
             .shared
             .statements
             .intern_own(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
-        client.names_mut().set(name, Some(meaning));
+        client.statements.names_mut().set(name, Some(meaning));
         self.to().own_name_comes(name);
         let now = self.shared.statements.now();
         let server = &mut *self.server;
@@ -343,7 +352,7 @@ impl Exchange<'_> {
     pub(crate) fn take_name(&mut self, name: &[u8]) {
         let held = &self.server.held;
         let knows = held.own_named(name).is_some_and(|own| held.usable(own.id));
-        if !knows && self.server.intake != Intake::CopyIn {
+        if !knows && self.server.conversation.intake != Intake::CopyIn {
             let empty = self.make_empty(name);
             let now = self.shared.statements.now();
             self.server.held.insert(empty, now);
@@ -353,8 +362,9 @@ impl Exchange<'_> {
     /// Gives a client's name to an empty statement.
     fn make_empty(&mut self, name: &[u8]) -> Arc<Statement> {
         // In front of a Query a Parse that a cancel hits must not take the Query along.
-        let goes_apart = !self.server.queue.segment_open() && !self.server.queried_in_pipeline;
-        let settings = self.client.shape.parse_settings().clone();
+        let goes_apart =
+            !self.server.conversation.queue.segment_open() && !self.server.conversation.queried_in_pipeline;
+        let settings = self.client.session.shape.parse_settings().clone();
         let empty = self
             .shared
             .statements
@@ -369,7 +379,10 @@ impl Exchange<'_> {
             server_gains: Some(empty.clone()),
             ..Effect::default()
         };
-        self.server.queue.push(Entry::skip(Expect::Parse).with(made));
+        self.server
+            .conversation
+            .queue
+            .push(Entry::skip(Expect::Parse).with(made));
         self.ask(|w| w.parse(name, b"", &[0, 0]));
         if goes_apart {
             self.to().ends_apart(&empty);
@@ -382,7 +395,7 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn take_names_back(&mut self) {
         let client = &*self.client;
-        let names = client.names.as_ref();
+        let names = client.statements.names.as_ref();
         let is_its_own = |own: &Statement| {
             let meaning = names.and_then(|names| names.get(own.server_name()));
             meaning.is_some_and(|m| m.statement.id == own.id || m.own.as_ref().is_some_and(|o| o.id == own.id))
@@ -390,7 +403,7 @@ impl Exchange<'_> {
         let server = &mut *self.server;
         let all = server.held.own_names();
         let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|own| is_its_own(own));
-        server.lends_to = (!kept.is_empty()).then_some(self.id);
+        server.held.lends_to = (!kept.is_empty()).then_some(self.id);
         for own in gone {
             self.to().inject_close(&own);
         }

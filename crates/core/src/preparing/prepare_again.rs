@@ -28,7 +28,7 @@ impl ServerSide<'_> {
             return self.ensure_own(statement);
         }
         if !self.server.held.touch(statement.id) {
-            let open = self.server.queue.segment_open();
+            let open = self.server.conversation.queue.segment_open();
             self.close_strangers(statement);
             self.hold(statement, types, open);
         }
@@ -46,7 +46,7 @@ impl ServerSide<'_> {
         if held.touch(statement.id) {
             return self.prepare_anew(statement);
         }
-        let open = self.server.queue.segment_open();
+        let open = self.server.conversation.queue.segment_open();
         if !sees_all {
             self.close_whatever(statement.server_name());
         } else {
@@ -77,7 +77,7 @@ impl ServerSide<'_> {
 
     /// The same with these types for its parameters.
     pub(crate) fn prepare_anew_with(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
-        let open = self.server.queue.segment_open();
+        let open = self.server.conversation.queue.segment_open();
         self.inject_close(statement);
         self.hold(statement, types, open);
     }
@@ -114,14 +114,14 @@ impl ServerSide<'_> {
     /// Whether a statement is prepared in a segment of its own, with these settings made for it. In front of a Query a Parse that
     /// fails must not take the Query along. A Sync commits what is left open behind a Query inside a pipeline.
     fn goes_apart(&self, statement: &Statement, settings: &[(Arc<str>, Arc<str>)], open: bool) -> bool {
-        (!settings.is_empty() || statement.is_own()) && !open && !self.server.queried_in_pipeline
+        (!settings.is_empty() || statement.is_own()) && !open && !self.server.conversation.queried_in_pipeline
     }
 
     /// Whether a statement would be prepared in a segment of its own behind one of the client's that is not answered: a cancel
     /// that is meant for that could hit it.
     #[cold]
     pub(crate) fn would_go_apart_too_early(&mut self, statement: &Statement) -> bool {
-        let queue = &self.server.queue;
+        let queue = &self.server.conversation.queue;
         if queue.segment_open() || !queue.client_segment_outstanding() {
             return false;
         }
@@ -146,7 +146,7 @@ impl ServerSide<'_> {
             let effect = entry.take_effect().unwrap_or_default();
             self.run_text(&statement.query, &statement.types, effect);
         } else {
-            self.server.queue.push(entry);
+            self.server.conversation.queue.push(entry);
             self.shared
                 .outbox
                 .insert(self.id.into(), |b| Writer::new(b).parse(name, &statement.query, types));
@@ -159,13 +159,16 @@ impl ServerSide<'_> {
 
     /// Ends the segment of its own in which a statement was prepared.
     pub(crate) fn ends_apart(&mut self, statement: &Statement) {
-        self.server.queue.push(Entry::skip(Expect::Sync).using(statement.id));
+        self.server
+            .conversation
+            .queue
+            .push(Entry::skip(Expect::Sync).using(statement.id));
         self.send(|w| w.sync());
     }
 
     /// Closes what a client's name may still mean to its server: a statement that was made to be deallocated and was not.
     pub(crate) fn close_whatever(&mut self, name: &[u8]) {
-        self.server.queue.push(Entry::skip(Expect::Close));
+        self.server.conversation.queue.push(Entry::skip(Expect::Close));
         self.shared
             .outbox
             .insert(self.id.into(), |b| Writer::new(b).close(b'S', name));
@@ -187,7 +190,7 @@ impl ServerSide<'_> {
         };
         let server = &mut *self.server;
         server.held.insert(scratch, now);
-        server.queue.push(Entry::skip(Expect::Parse).with(effect));
+        server.conversation.queue.push(Entry::skip(Expect::Parse).with(effect));
     }
 
     /// The settings, with their values then, in which the present differs or may differ from when a statement was first
@@ -195,19 +198,23 @@ impl ServerSide<'_> {
     fn settings_to_parse_under(&mut self, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {
         let server = &mut *self.server;
         // What has no constants is read alike, and in a failed transaction no setting can be made.
-        let in_doubt = server.settings_in_doubt || server.local_in_doubt && statement.has_constants;
-        if server.status == TransactionStatus::Failed {
+        let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt && statement.has_constants;
+        if server.conversation.status == TransactionStatus::Failed {
             return Vec::new();
         }
         // Behind a statement of the pooler's, what must be the first of its pipeline would be refused (25001).
         if matches!(statement.verdict, pgweir_sql::Statement::DiscardAll) {
             return Vec::new();
         }
-        if statement.id <= OWN_ID_MAX || !in_doubt && *server.shape.parse_settings() == statement.settings {
+        if statement.id <= OWN_ID_MAX || !in_doubt && *server.session.shape.parse_settings() == statement.settings {
             return Vec::new();
         }
         let differs = |(name, then): &&(Arc<str>, Arc<str>)| {
-            server.shape.get(name).is_some_and(|now| in_doubt || now.value != *then)
+            server
+                .session
+                .shape
+                .get(name)
+                .is_some_and(|now| in_doubt || now.value != *then)
         };
         statement.settings.pairs().filter(differs).cloned().collect()
     }
@@ -241,7 +248,7 @@ impl ServerSide<'_> {
     /// Runs a statement of our own in the midst of the client's segment.
     pub(crate) fn run_in_own_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.ensure_held(statement);
-        let queue = &mut self.server.queue;
+        let queue = &mut self.server.conversation.queue;
         for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
             queue.push(Entry::skip(expect));
         }
@@ -270,7 +277,7 @@ impl ServerSide<'_> {
             server_loses: Some(statement.clone()),
             ..Effect::default()
         };
-        server.queue.push(Entry::skip(Expect::Close).with(effect));
+        server.conversation.queue.push(Entry::skip(Expect::Close).with(effect));
         let name = statement.server_name();
         self.shared
             .outbox
@@ -283,26 +290,26 @@ impl Exchange<'_> {
     pub(crate) fn ensure_unnamed(&mut self) -> Option<Step> {
         let client = &mut *self.client;
         let server = &mut *self.server;
-        match &client.unnamed {
-            Some(statement) if server.unnamed == Unnamed::Statement(statement.id) => {}
+        match &client.statements.unnamed {
+            Some(statement) if server.held.unnamed == Unnamed::Statement(statement.id) => {}
             Some(statement) => {
                 let statement = statement.clone();
                 if self.to().would_go_apart_too_early(&statement) {
                     return Some(self.waits_for_replies());
                 }
-                self.server.unnamed = Unnamed::Statement(statement.id);
-                let open = self.server.queue.segment_open();
+                self.server.held.unnamed = Unnamed::Statement(statement.id);
+                let open = self.server.conversation.queue.segment_open();
                 let entry = Entry::skip(Expect::ParseUnnamed);
                 self.to().parse_again(&statement, b"", &statement.types, entry, open);
             }
-            None if server.unnamed == Unnamed::Nothing => {}
+            None if server.held.unnamed == Unnamed::Nothing => {}
             None => {
-                server.unnamed = Unnamed::Nothing;
+                server.held.unnamed = Unnamed::Nothing;
                 let effect = Effect {
                     server_unnamed: true,
                     ..Effect::default()
                 };
-                server.queue.push(Entry::skip(Expect::Close).with(effect));
+                server.conversation.queue.push(Entry::skip(Expect::Close).with(effect));
                 self.shared
                     .outbox
                     .insert(self.server_id.into(), |b| Writer::new(b).close(b'S', b""));

@@ -59,14 +59,16 @@ impl ServerSide<'_> {
     /// Whether a segment of our own can be put in front, whose failure harms nobody.
     fn may_check(&self) -> bool {
         let server = &*self.server;
-        server.status == TransactionStatus::Idle && server.intake == Intake::Requests && server.queue.is_quiet()
+        server.conversation.status == TransactionStatus::Idle
+            && server.conversation.intake == Intake::Requests
+            && server.conversation.queue.is_quiet()
     }
 
     /// Asks whether a plan can still be used, in a segment of our own.
     fn check_plan(&mut self, statement: &Arc<Statement>) {
         self.shared.state_stats.plan_checks += 1;
         self.describe_for_us(statement, To::Check);
-        let queue = &mut self.server.queue;
+        let queue = &mut self.server.conversation.queue;
         queue.push(Entry::skip(Expect::Sync));
         queue.segment_goes_on();
         self.send(|w| w.sync());
@@ -79,7 +81,7 @@ impl ServerSide<'_> {
             copy.asked = true;
         }
         let entry = Entry::skip(Expect::Describe).using(statement.id).asked_at(asked);
-        server.queue.push(entry.answered_to(to));
+        server.conversation.queue.push(entry.answered_to(to));
         let name = statement.server_name();
         self.shared
             .outbox
@@ -90,7 +92,7 @@ impl ServerSide<'_> {
     pub(crate) fn check_failed(&mut self, sqlstate: &[u8]) {
         self.shared.state_stats.retries += u64::from(sqlstate == b"0A000");
         let server = &mut *self.server;
-        for entry in server.queue.take_to_sync() {
+        for entry in server.conversation.queue.take_to_sync() {
             if let Some(copy) = server.held.copy_mut(entry.uses) {
                 copy.asked = false;
                 copy.outdated = true;
@@ -101,7 +103,9 @@ impl ServerSide<'_> {
     /// The server has refused the use of a statement in front of the queue. Its next use finds it prepared again.
     pub(crate) fn note_refusal(&mut self, sqlstate: &[u8]) {
         let server = &mut *self.server;
-        let Some(front) = server.queue.front() else { return };
+        let Some(front) = server.conversation.queue.front() else {
+            return;
+        };
         let (uses, replaced) = (front.uses, front.to == To::Replace);
         match sqlstate {
             // DDL has ended something that PostgreSQL does not watch for its plans: a type, as a rule.
@@ -121,9 +125,9 @@ impl ServerSide<'_> {
     /// prepared again under their own. Once for a server.
     pub(crate) fn temporary_schema_stays(&mut self) {
         let server = &mut *self.server;
-        if !std::mem::replace(&mut server.temporary_schema, true) {
+        if !std::mem::replace(&mut server.session.temporary_schema, true) {
             server.held.outdate_all();
-            server.unnamed = Unnamed::Foreign;
+            server.held.unnamed = Unnamed::Foreign;
         }
     }
 
@@ -147,7 +151,7 @@ impl Exchange<'_> {
     /// `described` is whether the client describes the portal that is bound.
     pub(crate) fn before_use(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let now = self.shared.statements.now();
-        let Some(meaning) = self.client.names.as_ref().and_then(|n| n.get(name)) else {
+        let Some(meaning) = self.client.statements.names.as_ref().and_then(|n| n.get(name)) else {
             return Use::GoesOn;
         };
         // Describe tells the client whatever the rows are.
@@ -157,7 +161,7 @@ impl Exchange<'_> {
         let doubted = server.held.doubted();
         let need = match server.held.using(meaning.statement.id, now) {
             None => Need::Parse,
-            _ if server.status == TransactionStatus::Failed => Need::Nothing,
+            _ if server.conversation.status == TransactionStatus::Failed => Need::Nothing,
             Some(copy) if copy.asked => Need::Answer,
             Some(copy) if copy.outdated || copy.good < doubted => Need::Replan,
             Some(copy) if meaning.types.as_ref().is_some_and(|t| copy.has_types(t) != Some(true)) => {
@@ -180,7 +184,7 @@ impl Exchange<'_> {
             return Use::GoesOn;
         }
         let (statement, types) = (meaning.statement.clone(), meaning.types.clone());
-        let failed = server.status == TransactionStatus::Failed;
+        let failed = server.conversation.status == TransactionStatus::Failed;
         if matches!(need, Need::Parse | Need::Replan | Need::Check) && self.to().would_go_apart_too_early(&statement) {
             return self.use_waits();
         }
@@ -210,7 +214,7 @@ impl Exchange<'_> {
     /// Another client's Parse of the same text got other types: this client's statement is no longer the same as that one's.
     #[cold]
     fn retype(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
-        let names = self.client.names.as_mut();
+        let names = self.client.statements.names.as_mut();
         let meaning = names.and_then(|n| n.get_mut(name)).expect("looked up by the caller");
         let of = &meaning.statement;
         let statement = if of.is_private {
@@ -258,7 +262,7 @@ impl Exchange<'_> {
         // asyncpg and the JDBC driver prepare again if the error is of this routine.
         Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
         let entry = Entry::forward(Expect::Bind).replacing(*b"26000", Instead::Error(reply));
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         self.shared.outbox.insert(self.server_id.into(), |bytes| {
             Writer::new(bytes).bind_text(&self.shared.own_statements.names.nowhere, &[])
         });
@@ -274,7 +278,7 @@ impl Reply<'_> {
         match entry.to {
             To::Forward => {
                 let name = entry.take_effect().and_then(|e| e.describes).map(|(name, _)| name);
-                let names = self.client().and_then(|client| client.names.as_mut());
+                let names = self.client().and_then(|client| client.statements.names.as_mut());
                 let meaning = name.zip(names).and_then(|(name, names)| names.get_mut(&name));
                 if let Some(meaning) = meaning.filter(|m| m.statement.id == entry.uses) {
                     meaning.told = Some(rows);

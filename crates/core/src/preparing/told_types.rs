@@ -25,7 +25,7 @@ impl ServerSide<'_> {
             .using(statement.id)
             .with(effect)
             .asked_at(asked);
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         let server_name = statement.server_name();
         self.shared
             .outbox
@@ -38,7 +38,7 @@ impl Reply<'_> {
     #[cold]
     pub(crate) fn types_described(&mut self, body: &[u8]) {
         let server = &mut *self.server;
-        let (Some(front), Some(types)) = (server.queue.front(), Types::read(body)) else {
+        let (Some(front), Some(types)) = (server.conversation.queue.front(), Types::read(body)) else {
             return;
         };
         let (uses, asked) = (front.uses, front.asked());
@@ -49,14 +49,14 @@ impl Reply<'_> {
             return;
         };
         if let Some(name) = name {
-            let meaning = client.names.as_mut().and_then(|names| names.get_mut(&name));
+            let meaning = client.statements.names.as_mut().and_then(|names| names.get_mut(&name));
             if let Some(meaning) = meaning.filter(|m| m.statement.id == uses && m.statement.infers) {
                 meaning.types.get_or_insert(types);
             }
             return;
         }
         // The unnamed one: from here on it is the statement with these types, which is what this server has.
-        if let Some(unnamed) = client.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
+        if let Some(unnamed) = client.statements.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
             *unnamed = if unnamed.is_private {
                 self.shared
                     .statements
@@ -66,8 +66,8 @@ impl Reply<'_> {
                     .statements
                     .intern(&unnamed.query, types.bytes(), &unnamed.settings)
             };
-            if server.unnamed == Unnamed::Statement(uses) {
-                server.unnamed = Unnamed::Statement(unnamed.id);
+            if server.held.unnamed == Unnamed::Statement(uses) {
+                server.held.unnamed = Unnamed::Statement(unnamed.id);
             }
         }
     }

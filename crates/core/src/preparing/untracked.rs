@@ -47,15 +47,17 @@ impl Exchange<'_> {
     fn follow(&mut self, parse: &Parse<'_>, verdict: &Statement) {
         let found = Followed::of(parse, verdict);
         let client = &mut *self.client;
-        client.followed.retain(|f| *f.name != *parse.name);
-        let room = client.followed.len() < FOLLOWED_MAX;
-        client.followed.extend(found.filter(|_| room));
+        client.session.followed.retain(|f| *f.name != *parse.name);
+        let room = client.session.followed.len() < FOLLOWED_MAX;
+        client.session.followed.extend(found.filter(|_| room));
     }
 
     /// Bind: the portal may become one that resets.
     pub(crate) fn bind_untracked(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
-        let follows = !client.followed.is_empty() || client.bound_reset.is_some() || client.bound_ends.is_some();
+        let follows = !client.session.followed.is_empty()
+            || client.session.bound_reset.is_some()
+            || client.statements.bound_ends.is_some();
         if follows {
             match BindNames::read(message.body()) {
                 Ok(names) => self.follow_bound(&names),
@@ -68,26 +70,31 @@ impl Exchange<'_> {
 
     fn follow_bound(&mut self, names: &BindNames<'_>) {
         let client = &mut *self.client;
-        let statement = client.followed.iter().find(|f| *f.name == *names.statement);
+        let statement = client.session.followed.iter().find(|f| *f.name == *names.statement);
         let returns = statement.and_then(|f| f.returns.clone());
         let ends_all = statement.is_some_and(|f| f.ends_all);
-        client.binds(names.portal, ends_all.then_some(Ends::All));
+        client.statements.binds(names.portal, ends_all.then_some(Ends::All));
         if let Some(returns) = returns {
-            client.bound_reset = Some(Box::new((names.portal.into(), returns)));
-        } else if client.bound_reset.as_ref().is_some_and(|b| *b.0 == *names.portal) {
-            client.bound_reset = None;
+            client.session.bound_reset = Some(Box::new((names.portal.into(), returns)));
+        } else if client
+            .session
+            .bound_reset
+            .as_ref()
+            .is_some_and(|b| *b.0 == *names.portal)
+        {
+            client.session.bound_reset = None;
         }
     }
 
     /// Close: the name may come to mean something else.
     pub(crate) fn close_untracked(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
-        if !client.followed.is_empty() {
+        if !client.session.followed.is_empty() {
             match Named::read(message.body()) {
                 Ok(Named {
                     target: Target::Statement,
                     name,
-                }) => client.followed.retain(|f| *f.name != *name),
+                }) => client.session.followed.retain(|f| *f.name != *name),
                 Err(_) if !message.is_whole() && message.total <= INSPECT_BYTES_MAX => return Step::NeedBytes,
                 Ok(_) | Err(_) => {}
             }

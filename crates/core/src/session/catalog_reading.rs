@@ -51,7 +51,7 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         server.phase = ServerPhase::Reading;
         server.since = now;
-        server.request_time = now;
+        server.conversation.request_time = now;
         server.reading = Some(Box::new(Reading {
             version,
             began: now,
@@ -59,7 +59,7 @@ impl ServerSide<'_> {
             rows: 0,
             failed: None,
         }));
-        let deferrable = server.shape.is_deferrable();
+        let deferrable = server.session.shape.is_deferrable();
         if deferrable {
             self.own_begin();
         }
@@ -74,7 +74,7 @@ impl ServerSide<'_> {
         if deferrable {
             self.own_commit();
         }
-        self.server.queue.push(Entry::probe(Expect::Sync));
+        self.server.conversation.queue.push(Entry::probe(Expect::Sync));
         self.send(|w| w.sync());
         self.shared.state_stats.catalog_reads += 1;
     }
@@ -85,7 +85,7 @@ impl Reply<'_> {
     #[cold]
     pub(crate) fn note_definitions(&mut self) {
         // Requests behind it may make more.
-        self.server.defines = !self.server.queue.is_empty();
+        self.server.session.defines = !self.server.conversation.queue.is_empty();
         if self.shared.settings.keeps_sessions && self.pool.shares_sessions() {
             self.deeds.push(Deed::DoubtCatalog);
         }

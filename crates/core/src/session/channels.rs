@@ -10,7 +10,7 @@ use pgweir_wire::{HEADER_BYTES, Writer, backend};
 impl ServerSide<'_> {
     /// A command without parameters; never a Query, never the unnamed statement, which are the client's.
     pub(crate) fn own_command(&mut self, text: &[u8]) {
-        let queue = &mut self.server.queue;
+        let queue = &mut self.server.conversation.queue;
         for expect in [
             Expect::Close,
             Expect::Parse,
@@ -32,7 +32,7 @@ impl ServerSide<'_> {
     }
 
     pub(crate) fn end_own_segment(&mut self) {
-        self.server.queue.push(Entry::probe(Expect::Sync));
+        self.server.conversation.queue.push(Entry::probe(Expect::Sync));
         self.send(|w| w.sync());
     }
 }

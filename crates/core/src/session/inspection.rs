@@ -197,8 +197,11 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn forget_before_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
         let server = &mut *self.server;
-        let (_now, open) = (server.request_time, server.queue.segment_open());
-        let ours = server.only_begins();
+        let (_now, open) = (
+            server.conversation.request_time,
+            server.conversation.queue.segment_open(),
+        );
+        let ours = server.conversation.only_begins();
         if open && !ours || !self.keeps_session() || ends_statements(&statement.verdict) {
             return None;
         }
@@ -231,7 +234,7 @@ impl Exchange<'_> {
         let client = &*self.client;
         match verdict {
             Prepare(_) | Deallocate(_) | DeallocateAll | DiscardAll => Effects::NONE,
-            Execute(name) if client.statement(name).is_some() => Effects::NONE,
+            Execute(name) if client.statements.meaning_of(name).is_some() => Effects::NONE,
             _ if self.may_meet_prepare() => pgweir_sql::UNREAD,
             _ => Effects::NONE,
         }
@@ -270,7 +273,7 @@ impl Exchange<'_> {
         }
         if !statement.effects.is_empty() {
             let returns = Returns::of(&statement.verdict, &statement.query);
-            self.client.bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
+            self.client.session.bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
         }
         let effects = self.effects_of_names_in(statement);
         if effects.intersects(Effects::SEQUENCE) && self.keeps_session() && self.wants_own_server() {
@@ -289,7 +292,7 @@ impl Exchange<'_> {
         }
         if let pgweir_sql::Statement::Prepare(name) = &statement.verdict
             && keeps
-            && self.client.statement(name).is_some()
+            && self.client.statements.meaning_of(name).is_some()
         {
             self.take_name(name);
         }
@@ -338,8 +341,8 @@ impl Exchange<'_> {
         }
         let portal = Reader::new(message.body()).cstr().ok();
         let client = &mut *self.client;
-        let returns = match &client.bound_reset {
-            Some(bound) if portal == Some(&*bound.0) => client.bound_reset.take().map(|b| b.1),
+        let returns = match &client.session.bound_reset {
+            Some(bound) if portal == Some(&*bound.0) => client.session.bound_reset.take().map(|b| b.1),
             _ => None,
         };
         let step = self.execute_as_bound(message);
@@ -352,17 +355,17 @@ impl Exchange<'_> {
     /// A Query that has been looked at, behind everything that must precede it.
     pub(crate) fn send_query(&mut self, message: &Message<'_>, mut entry: Entry, returns: Option<Returns>) -> Step {
         let Some(returns) = returns.filter(|_| message.is_whole()) else {
-            self.server.queue.push(entry);
+            self.server.conversation.queue.push(entry);
             return self.forward(message);
         };
         let ready = self.return_to_startup(&returns);
         entry.ready = ready;
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         let step = self.forward(message);
         match ready {
             Ready::Decides => {
                 let client = &mut *self.client;
-                client.reset_among = Some(Box::new(returns));
+                client.session.reset_among = Some(Box::new(returns));
                 client.waiting = Waiting::ForReplies;
             }
             Ready::Passes | Ready::Makes | Ready::Told => {}

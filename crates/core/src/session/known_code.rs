@@ -40,7 +40,7 @@ impl ServerSide<'_> {
     }
 
     fn may_run(&mut self, found: Effects) {
-        self.server.may_set(found);
+        self.server.session.may_set(found);
         if found.intersects(Effects::CODE) {
             self.doubt_statements();
         }

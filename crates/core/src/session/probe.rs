@@ -94,7 +94,12 @@ impl Suspicion {
     fn hidden_settings(&self, client: &Client) -> Vec<Box<str>> {
         let mut names = self.hidden.clone();
         // What DISCARD ALL has returned to its startup value was made again behind it.
-        let made = client.shape.settings().iter().chain(client.base.settings());
+        let made = client
+            .session
+            .shape
+            .settings()
+            .iter()
+            .chain(client.session.base.settings());
         for setting in made.filter(|s| s.is_hidden()) {
             if !names.iter().any(|n| n.eq_ignore_ascii_case(&setting.name)) {
                 names.push((&*setting.name).into());
@@ -132,14 +137,14 @@ impl ServerSide<'_> {
         let limits = self.time_limits(&about);
         let followed = self.names_by_sql();
         let server = &mut *self.server;
-        server.probe = Some(Box::new(Probe {
+        server.session.probe = Some(Box::new(Probe {
             settings: hidden.is_some(),
             temporary: about.effects.intersects(Effects::TEMPORARY),
             prepares: about.effects.intersects(Effects::PREPARE),
             about,
             ..Probe::default()
         }));
-        let deferrable = server.shape.is_deferrable();
+        let deferrable = server.session.shape.is_deferrable();
         if deferrable {
             self.own_begin();
         }
@@ -162,7 +167,7 @@ impl ServerSide<'_> {
             // Many a server is never asked again.
             self.inject_close(&settings);
         }
-        self.server.queue.push(Entry::probe(Expect::Sync));
+        self.server.conversation.queue.push(Entry::probe(Expect::Sync));
         self.send(|w| w.sync());
         if deferrable {
             self.own_rollback();
@@ -172,7 +177,7 @@ impl ServerSide<'_> {
     /// The time limits that a probe lifts for itself, where the session may have one: it is known to, code may have made it,
     /// or an earlier probe has failed.
     fn time_limits(&self, about: &Suspicion) -> Vec<&'static str> {
-        let shape = &self.server.shape;
+        let shape = &self.server.session.shape;
         let may_have = about.effects.intersects(Effects::CODE) || about.probes_failed > 0 || shape.is_hurried();
         let exists = |since: u32| since == 0 || shape.server_major().is_some_and(|major| major >= since);
         let limits = LIMITS.iter().filter(|(_, since)| may_have && exists(*since));
@@ -188,7 +193,7 @@ impl ServerSide<'_> {
             names.extend(hidden.filter(|name| &**name != ROLE).take(HIDDEN_SETTINGS_MAX));
         }
         for name in names.iter().filter(|name| name.contains('.')) {
-            self.server.note_custom_setting(name);
+            self.server.session.note_custom_setting(name);
         }
         self.send_probe(None, Some(&names), Suspicion::default());
     }
@@ -198,7 +203,7 @@ impl ServerSide<'_> {
     fn forget_own_statements(&mut self) {
         for statement in self.server.held.all_own() {
             self.inject_close(&statement);
-            if let Some(close) = self.server.queue.back_mut() {
+            if let Some(close) = self.server.conversation.queue.back_mut() {
                 close.to = To::Probe;
             }
         }
@@ -207,7 +212,7 @@ impl ServerSide<'_> {
     /// Runs one of the pooler's own statements as part of a probe.
     pub(crate) fn probe_with(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.ensure_held(statement);
-        let queue = &mut self.server.queue;
+        let queue = &mut self.server.conversation.queue;
         queue.preparing_is_probing();
         queue.push(Entry::probe(Expect::Bind));
         queue.push(Entry::probe(Expect::Execute));
@@ -242,20 +247,20 @@ impl ServerSide<'_> {
     /// Sends a client's server a Query whose answer means nothing, an error neither.
     pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
         let server = &mut *self.server;
-        server.unnamed = crate::statements::unnamed::Unnamed::Nothing;
-        server.queue.push(Entry::probe(Expect::Query));
+        server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+        server.conversation.queue.push(Entry::probe(Expect::Query));
         self.send(|w| w.query(text));
     }
 
     /// The server refused a probe.
     pub(crate) fn probe_failed(&mut self, fields: &ErrorFields<'_>) {
         let server = &mut *self.server;
-        if let Some(probe) = &mut server.probe {
+        if let Some(probe) = &mut server.session.probe {
             probe.failed = Some(String::from_utf8_lossy(fields.message).into());
         } else if let Some(reading) = &mut server.reading {
             reading.fails(fields.sqlstate, fields.message);
         } else {
-            server.move_failed = true;
+            server.session.move_failed = true;
         }
     }
 }
@@ -268,7 +273,7 @@ impl Exchange<'_> {
         }
         if effects.intersects(Effects::DEFINES | Effects::TEMPORARY) {
             let server = &mut *self.server;
-            server.defines |= effects.intersects(Effects::DEFINES);
+            server.session.defines |= effects.intersects(Effects::DEFINES);
             if effects.intersects(Effects::TEMPORARY) {
                 server.held.temporary_objects(true);
             }
@@ -277,10 +282,10 @@ impl Exchange<'_> {
             self.note_custom_setting(name);
         }
         let client = &mut *self.client;
-        let suspicion = client.suspicion.get_or_insert_with(|| {
+        let suspicion = client.session.suspicion.get_or_insert_with(|| {
             Box::new(Suspicion {
                 statement: beginning(text),
-                before: Some(client.shape.clone()),
+                before: Some(client.session.shape.clone()),
                 ..Suspicion::default()
             })
         });
@@ -310,14 +315,19 @@ impl Reply<'_> {
     /// are suspected as well, it is not known whose it would be.
     #[cold]
     pub(crate) fn text_refused(&mut self, fields: &ErrorFields<'_>) {
-        let front = self.server.queue.front().map(|e| (e.expect, e.to == To::Forward));
+        let front = self
+            .server
+            .conversation
+            .queue
+            .front()
+            .map(|e| (e.expect, e.to == To::Forward));
         if !matches!(
             front,
             Some((Expect::Query | Expect::Parse | Expect::ParseUnnamed, true))
         ) {
             return;
         }
-        let suspicion = self.client().and_then(|client| client.suspicion.as_mut());
+        let suspicion = self.client().and_then(|client| client.session.suspicion.as_mut());
         if let Some(suspicion) = suspicion.filter(|s| s.texts == 1 && (s.single || fields.is_of_grammar())) {
             suspicion.texts = 0;
             for (effect, _) in PIN_FOR_GOOD {
@@ -331,7 +341,7 @@ impl Reply<'_> {
         if let Some(reading) = &mut self.server.reading {
             return reading.row(message);
         }
-        let Some(probe) = &mut self.server.probe else {
+        let Some(probe) = &mut self.server.session.probe else {
             return self.channel_row(message);
         };
         if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
@@ -371,9 +381,9 @@ impl Exchange<'_> {
     /// Asks the server what the client's last transactions did to the session. Called when the server is clean; says
     /// whether there was anything to ask.
     pub(crate) fn probe(&mut self) -> bool {
-        let always = self.shared.settings.probe_always && self.keeps_session() && self.client.used_server;
-        self.client.used_server = false;
-        let mut about = match self.client.suspicion.take() {
+        let always = self.shared.settings.probe_always && self.keeps_session() && self.client.session.used_server;
+        self.client.session.used_server = false;
+        let mut about = match self.client.session.suspicion.take() {
             Some(suspicion) => *suspicion,
             None if always => Suspicion::default(),
             None => return false,
@@ -387,19 +397,19 @@ impl Exchange<'_> {
                 about.effects |= Effects::LOCKS;
             }
         }
-        let asks = Asks::of(about.effects, self.client.pins);
+        let asks = Asks::of(about.effects, self.client.session.pins);
         if !asks.pins && !asks.settings {
             return false;
         }
         // What has been reset must be made again before the client goes on.
         let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
-        let other_startup = !Arc::ptr_eq(&self.server.base, &self.client.base);
+        let other_startup = !Arc::ptr_eq(&self.server.session.base, &self.client.session.base);
         if asks.settings && resets && other_startup && self.client.waiting == Waiting::No {
             self.client.waiting = Waiting::ForProbe;
         }
-        if self.server.cancels_in_flight > 0 && !self.shared.is_weak(Weakness::AsksUnderCancel) {
+        if self.server.cancels.in_flight > 0 && !self.shared.is_weak(Weakness::AsksUnderCancel) {
             // It would hit the question: the end of the cancel brings us back here.
-            self.client.suspicion = Some(Box::new(about));
+            self.client.session.suspicion = Some(Box::new(about));
             return true;
         }
         let hidden = asks.settings.then(|| about.hidden_settings(self.client));
@@ -413,7 +423,9 @@ impl Exchange<'_> {
 impl Reply<'_> {
     /// The server has answered a probe to the end.
     pub(crate) fn probed(&mut self) {
-        let Some(probe) = self.server.probe.take() else { return };
+        let Some(probe) = self.server.session.probe.take() else {
+            return;
+        };
         let Some(mut exchange) = self.exchange() else {
             return self.to().told_without_client(&probe);
         };
@@ -449,7 +461,7 @@ impl Exchange<'_> {
     /// See [`Client::pin_by`].
     pub(crate) fn pin_by(&mut self, reason: PinReason, statement: &[u8]) {
         let stats = &mut self.shared.state_stats;
-        self.client.pin_by(self.now, reason, statement, stats);
+        self.client.session.pin_by(self.now, reason, statement, stats);
     }
 
     fn goes_on_behind_probe(&mut self) {
@@ -461,26 +473,26 @@ impl Exchange<'_> {
 
     /// What ties the session to its server, as the server tells it: one answer for each of [`PROBED`].
     fn pins_found(&mut self, probe: &Probe, held: [bool; PROBED.len()]) {
-        let before = self.client.pins;
+        let before = self.client.session.pins;
         for (reason, held) in PROBED.into_iter().zip(held) {
             if held {
                 self.pin_by(reason, probe.about.statement.as_bytes());
             } else {
-                self.client.pins.set(reason, false);
+                self.client.session.pins.set(reason, false);
             }
         }
         let client = &mut *self.client;
-        if !client.pins.of_session() {
-            client.pinned = None;
+        if !client.session.pins.of_session() {
+            client.session.pinned = None;
             self.shared.state_stats.unpinned += u64::from(before.of_session());
         }
-        let has_objects = client.pins.contains(PinReason::TemporaryObjects);
-        let suspicion = client.suspicion.as_ref();
+        let has_objects = client.session.pins.contains(PinReason::TemporaryObjects);
+        let suspicion = client.session.suspicion.as_ref();
         let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
         self.server.held.temporary_objects(has_objects || may_make_more);
         if probe.temporary_schema {
-            let another_s = self.server.temporary_schema;
-            client.had_temporary |= has_objects || probe.temporary || !another_s;
+            let another_s = self.server.session.temporary_schema;
+            client.session.had_temporary |= has_objects || probe.temporary || !another_s;
             if !has_objects {
                 self.to().temporary_schema_stays();
             }
@@ -505,24 +517,29 @@ impl Exchange<'_> {
 
     /// What a failed probe was about, and what has come to it since.
     fn suspect_again(&mut self, mut about: Suspicion) {
-        if let Some(newer) = self.client.suspicion.take() {
+        if let Some(newer) = self.client.session.suspicion.take() {
             about.effects |= newer.effects;
             about.sets_role = newer.sets_role.or(about.sets_role);
             let known = about.hidden.len();
             let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
             about.hidden.extend(new.collect::<Vec<_>>());
         }
-        self.client.suspicion = Some(Box::new(about));
+        self.client.session.suspicion = Some(Box::new(about));
     }
 
     /// The settings that the session has made, as the server tells them.
     fn settings_found(&mut self, rows: &[(Box<str>, Option<Box<str>>)], about: &Suspicion) {
-        let now = self.server.shape.clone();
-        let before = about.before.as_ref().unwrap_or(&self.client.shape);
+        let now = self.server.session.shape.clone();
+        let before = about.before.as_ref().unwrap_or(&self.client.session.shape);
         // No role is the same as none set, unless the server has logged in with one, or the client has given up its own.
-        let had_none = self.client.shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
-        let gave_up_role = self.client.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
-        let starts_with_role = self.server.base.get(ROLE).is_some();
+        let had_none = self
+            .client
+            .session
+            .shape
+            .get(ROLE)
+            .is_some_and(|s| &*s.value == NO_ROLE);
+        let gave_up_role = self.client.session.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
+        let starts_with_role = self.server.session.base.get(ROLE).is_some();
         let tells_none = (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole);
         let is_made = |name: &str| {
             let made = |(n, v): &(Box<str>, Option<Box<str>>)| {
@@ -561,9 +578,9 @@ impl Exchange<'_> {
         let was_made = |name: &str| {
             let value = value_in(before, name);
             // What connect_query makes is the server's own, and somebody's RESET may have taken it away long ago.
-            value != value_in(&self.server.base, name) && value != value_in(&server_shape, name)
+            value != value_in(&self.server.session.base, name) && value != value_in(&server_shape, name)
         };
-        let at_startup = difference(&self.server.base, &self.client.base);
+        let at_startup = difference(&self.server.session.base, &self.client.session.base);
         let returned: Vec<(&str, Option<&str>, bool)> = at_startup
             .iter()
             .filter(|(name, value)| value.is_some() && !is_made(name) && was_made(name))
@@ -583,26 +600,26 @@ impl Exchange<'_> {
         for (name, value) in told {
             self.tell(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
         }
-        self.server.shape = server_shape;
-        self.client.shape = client_shape;
+        self.server.session.shape = server_shape;
+        self.client.session.shape = client_shape;
     }
 
     /// The client leaves: its server may have got a schema for temporary objects that no probe has told of.
     pub(crate) fn note_temporary_schema(&mut self) {
         let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
-        self.server.temporary_schema |= self.client.pins.contains(PinReason::TemporaryObjects)
-            || self.client.suspicion.as_ref().is_some_and(|s| may_make(s))
-            || self.server.probe.as_ref().is_some_and(|p| p.temporary);
+        self.server.session.temporary_schema |= self.client.session.pins.contains(PinReason::TemporaryObjects)
+            || self.client.session.suspicion.as_ref().is_some_and(|s| may_make(s))
+            || self.server.session.probe.as_ref().is_some_and(|p| p.temporary);
     }
 
     /// What must be done to the server, whose client leaves, before anyone else gets it.
     pub(crate) fn cleanup_after(&self) -> Cleanup {
-        let in_doubt = self.client.suspicion.is_some() || self.server.probe.is_some();
+        let in_doubt = self.client.session.suspicion.is_some() || self.server.session.probe.is_some();
         let in_doubt = in_doubt && !self.shared.is_weak(Weakness::TrustsUnanswered);
         let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
-        let suspected = self.client.suspicion.iter().flat_map(|s| s.pins_for_good());
+        let suspected = self.client.session.suspicion.iter().flat_map(|s| s.pins_for_good());
         let least = suspected.map(PinReason::cleanup).fold(least, Cleanup::max);
-        self.client.pins.cleanup().max(least)
+        self.client.session.pins.cleanup().max(least)
     }
 }
 
@@ -611,14 +628,14 @@ impl ServerSide<'_> {
     fn told_without_client(&mut self, probe: &Probe) {
         let server = &mut *self.server;
         if !matches!(server.phase, ServerPhase::ConnectQuery) {
-            server.temporary_schema |= probe.temporary_schema || probe.failed.is_some();
+            server.session.temporary_schema |= probe.temporary_schema || probe.failed.is_some();
             return;
         }
         if probe.failed.is_some() || probe.unreadable {
             server.close_reason.get_or_insert(CloseReason::StateUnknown);
             return;
         }
-        let shape = server.shape.clone();
+        let shape = server.session.shape.clone();
         let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
         let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
         let rows = probe
@@ -627,7 +644,7 @@ impl ServerSide<'_> {
             .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
         let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));
         let changes = rows.map(|(name, value)| (name, Some(value), false));
-        server.shape = self.shared.shapes.change(&shape, changes);
+        server.session.shape = self.shared.shapes.change(&shape, changes);
     }
 }
 

@@ -21,7 +21,7 @@ impl ServerSide<'_> {
     /// answered yet there may be one that deallocates all, or would have and fails: then it is prepared for this use alone.
     fn prepare_surely(&mut self) -> Arc<prepared::Statement> {
         let statement = self.shared.own_statements.set_config.clone();
-        if !self.server.queue.segment_outstanding() {
+        if !self.server.conversation.queue.segment_outstanding() {
             self.ensure_held(&statement);
             return statement;
         }
@@ -38,10 +38,10 @@ impl Exchange<'_> {
     /// The client's startup values that the server does not return to by itself.
     fn startup_values(&self, returns: &Returns) -> Vec<(Arc<str>, Arc<str>)> {
         let (client, server) = (&*self.client, &*self.server);
-        if Arc::ptr_eq(&client.base, &server.base) {
+        if Arc::ptr_eq(&client.session.base, &server.session.base) {
             return Vec::new();
         }
-        difference(&server.base, &client.base)
+        difference(&server.session.base, &client.session.base)
             .into_iter()
             .filter(|(name, _)| returns.includes(name))
             .filter_map(|(name, value)| Some((name, value?)))
@@ -52,7 +52,7 @@ impl Exchange<'_> {
     pub(crate) fn return_to_startup(&mut self, returns: &Returns) -> Ready {
         if self.startup_values(returns).is_empty() {
             Ready::Passes
-        } else if self.server.queue.in_pipeline() || self.server.queried_in_pipeline {
+        } else if self.server.conversation.queue.in_pipeline() || self.server.conversation.queried_in_pipeline {
             // The server may pass over it, or the Sync end what is left open; the probe finds it out.
             Ready::Passes
         } else {
@@ -65,16 +65,22 @@ impl Exchange<'_> {
     /// have sent more already, which runs without them.
     #[cold]
     pub(crate) fn makes_startup_values_later(&mut self) {
-        let sent_more = !self.server.queue.is_one_whole_segment();
+        let sent_more = !self.server.conversation.queue.is_one_whole_segment();
         if sent_more || self.keeps_session() || !matches!(self.client.waiting, Waiting::No | Waiting::ForReplies) {
             return;
         }
         if self.startup_values(&Returns::All).is_empty() {
             return;
         }
-        if let Some(sync) = self.server.queue.front_mut().filter(|e| e.to == To::Forward) {
+        if let Some(sync) = self
+            .server
+            .conversation
+            .queue
+            .front_mut()
+            .filter(|e| e.to == To::Forward)
+        {
             sync.ready = Ready::Makes;
-            self.client.reset_among = Some(Box::new(Returns::All));
+            self.client.session.reset_among = Some(Box::new(Returns::All));
             self.client.waiting = Waiting::ForReplies;
         }
     }
@@ -84,7 +90,7 @@ impl Exchange<'_> {
         self.make_startup_values(returns);
         let mut entry = Entry::forward(Expect::Sync);
         entry.ready = Ready::Told;
-        self.server.queue.push(entry);
+        self.server.conversation.queue.push(entry);
         self.ask(|w| w.sync());
     }
 
@@ -96,7 +102,7 @@ impl Exchange<'_> {
         }
         self.shared.state_stats.returns_to_startup += 1;
         let name = self.to().prepare_surely();
-        let queue = &mut self.server.queue;
+        let queue = &mut self.server.conversation.queue;
         for _ in &values {
             queue.push(Entry::skip(Expect::Bind));
             queue.push(Entry::skip(Expect::Execute));
@@ -122,7 +128,7 @@ impl Exchange<'_> {
             self.make_what_was_reset();
             return true;
         }
-        self.client.reset_among = None;
+        self.client.session.reset_among = None;
         self.replies_came();
         self.tell_differences();
         false
@@ -131,11 +137,11 @@ impl Exchange<'_> {
     /// Makes a client's startup values again, now that the server has reset them. Its messages wait until the server has
     /// confirmed them, and so do the values where a cancel is on its way that could hit them.
     pub(crate) fn make_what_was_reset(&mut self) {
-        let may_be_hit = self.server.cancels_in_flight > 0 || !self.server.queue.is_empty();
+        let may_be_hit = self.server.cancels.in_flight > 0 || !self.server.conversation.queue.is_empty();
         if may_be_hit {
             return;
         }
-        if let Some(returns) = self.client.reset_among.take() {
+        if let Some(returns) = self.client.session.reset_among.take() {
             self.send_startup_values(&returns);
         }
     }

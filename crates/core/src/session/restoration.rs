@@ -22,7 +22,7 @@ impl ServerSide<'_> {
     /// refused once anything has taken a snapshot, as Parse may.
     pub(crate) fn begin_restoring(&mut self) {
         let server = &mut *self.server;
-        if server.shape.is_deferrable() && !server.queue.segment_open() {
+        if server.session.shape.is_deferrable() && !server.conversation.queue.segment_open() {
             self.own_begin();
         }
     }
@@ -30,16 +30,16 @@ impl ServerSide<'_> {
     /// One segment that makes settings; the server looks like `target` when it has confirmed them.
     pub(crate) fn send_settings(&mut self, set: &[Change], target: Arc<Shape>) {
         self.begin_restoring();
-        let deferrable = self.server.shape.is_deferrable();
+        let deferrable = self.server.session.shape.is_deferrable();
         if !set.is_empty() {
             let statement = self.shared.own_statements.set_config.clone();
             self.ensure_held(&statement);
             let server = &mut *self.server;
             for (name, value) in set {
-                server.queue.push(Entry::skip(Expect::Bind));
-                server.queue.push(Entry::skip(Expect::Execute));
+                server.conversation.queue.push(Entry::skip(Expect::Bind));
+                server.conversation.queue.push(Entry::skip(Expect::Execute));
                 if value.is_some() && name.contains('.') {
-                    server.note_custom_setting(name);
+                    server.session.note_custom_setting(name);
                 }
             }
             let name = statement.server_name();
@@ -56,15 +56,15 @@ impl ServerSide<'_> {
             self.own_commit();
         }
         let server = &mut *self.server;
-        server.restoration = Some(Box::new(Restoration { target, refused: None }));
-        server.queue.push(Entry::skip(Expect::Sync));
+        server.session.restoration = Some(Box::new(Restoration { target, refused: None }));
+        server.conversation.queue.push(Entry::skip(Expect::Sync));
         self.send(|w| w.sync());
     }
 
     /// The server refused something in a segment of restored settings: none of them is made.
     pub(crate) fn restoration_refused(&mut self, sqlstate: &[u8], message: &[u8]) {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        if let Some(restoration) = &mut self.server.restoration {
+        if let Some(restoration) = &mut self.server.session.restoration {
             let refused = || Box::new((text(sqlstate), text(message)));
             restoration.refused.get_or_insert_with(refused);
         }
@@ -75,7 +75,7 @@ impl Exchange<'_> {
     /// Sends settings; the client waits for the answer.
     pub(crate) fn confirm_first(&mut self, set: &[Change], target: Arc<Shape>) {
         self.client.waiting = Waiting::ForRestoration;
-        self.server.request_time = self.now;
+        self.server.conversation.request_time = self.now;
         self.to().send_settings(set, target);
     }
 }
@@ -84,17 +84,17 @@ impl Exchange<'_> {
     /// Tells the client what its server reports otherwise than it was last told: settings that nobody can set (after an
     /// upgrade or a failover), or a value in another spelling.
     pub(crate) fn tell_differences(&mut self) {
-        if Shape::same(&self.server.shape, &self.client.shape) {
+        if Shape::same(&self.server.session.shape, &self.client.session.shape) {
             return;
         }
-        let told = self.client.shape.clone();
-        let real = self.server.shape.clone();
+        let told = self.client.session.shape.clone();
+        let real = self.server.session.shape.clone();
         for setting in real.settings().iter().filter(|s| s.reported) {
             if told.get(&setting.name).is_none_or(|t| t.value != setting.value) {
                 self.tell(|w| w.parameter_status(setting.name.as_bytes(), setting.value.as_bytes()));
             }
         }
-        self.client.shape = real;
+        self.client.session.shape = real;
     }
 }
 
@@ -110,22 +110,26 @@ impl Reply<'_> {
         };
         let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
         let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
-        if !known(&server.shape) {
-            server.shape = shapes.change(&server.shape, [(name, Some(value), true)]);
+        if !known(&server.session.shape) {
+            server.session.shape = shapes.change(&server.session.shape, [(name, Some(value), true)]);
         }
-        if let Some(restoration) = server.restoration.as_mut().filter(|r| !known(&r.target)) {
+        if let Some(restoration) = server.session.restoration.as_mut().filter(|r| !known(&r.target)) {
             restoration.target = shapes.change(&restoration.target, [(name, Some(value), true)]);
         }
         let Some((_, client)) = &mut self.client else {
             return Passed::Skip;
         };
         // Where a setting has been reset and is made again, the client hears of the outcome only.
-        let in_between = server.queue.front().is_some_and(|e| e.ready != Ready::Passes);
-        if server.restoration.is_some() || in_between || !client.is_session() {
+        let in_between = server
+            .conversation
+            .queue
+            .front()
+            .is_some_and(|e| e.ready != Ready::Passes);
+        if server.session.restoration.is_some() || in_between || !client.is_session() {
             return Passed::Skip;
         }
-        client.shape = server.shape.clone();
-        if let Some(error) = server.queue.error_behind_own_segment() {
+        client.session.shape = server.session.shape.clone();
+        if let Some(error) = server.conversation.queue.error_behind_own_segment() {
             // The end of a segment of ours tells it; on a server of its own the client would hear it behind the error.
             Writer::new(error).parameter_status(name.as_bytes(), value.as_bytes());
             return Passed::Skip;
@@ -135,16 +139,16 @@ impl Reply<'_> {
 
     /// DISCARD ALL and RESET ALL took the settings that the server does not report back to those of its own login.
     pub(crate) fn forget_explicit_settings(&mut self) {
-        let shape = self.server.shape.clone();
+        let shape = self.server.session.shape.clone();
         let unreported = shape.settings().iter().filter(|s| !s.reported);
         let gone: Vec<_> = unreported.map(|s| (&*s.name, None, false)).collect();
         if gone.is_empty() {
             return;
         }
         let shape = self.shared.shapes.change(&shape, gone);
-        self.server.shape = shape.clone();
+        self.server.session.shape = shape.clone();
         if let Some(client) = self.client() {
-            client.shape = shape;
+            client.session.shape = shape;
         }
     }
 }

@@ -52,8 +52,9 @@ impl ServerSide<'_> {
         let pool = &*self.pool;
         let asked = pool.sequences == Sequences::Asked;
         // Adversarial linking gives way to none but those who name a sequence.
-        server.claimed = asked && !self.shared.settings.link_adversarial || server.claimed && !server.stranger;
-        if asked && server.stranger {
+        server.session.claimed =
+            asked && !self.shared.settings.link_adversarial || server.session.claimed && !server.session.stranger;
+        if asked && server.session.stranger {
             self.discard_sequences();
         }
     }
@@ -65,7 +66,7 @@ impl ServerSide<'_> {
 
     fn run_discard(&mut self) {
         let statement = self.shared.own_statements.discard_sequences.clone();
-        self.server.forgets_sequences = true;
+        self.server.session.forgets_sequences = true;
         // The unnamed portal may be the client's, to be executed once more.
         self.run_in_own_portal(&statement, &[]);
     }
@@ -77,12 +78,12 @@ impl Exchange<'_> {
     pub(crate) fn wants_own_server(&self) -> bool {
         let (client, server) = (&*self.client, &*self.server);
         !self.granted.own_server
-            && server.stranger
-            && server.visited_anew
+            && server.session.stranger
+            && server.session.visited_anew
             && server.is_clean()
-            && client.pins.is_empty()
-            && client.suspicion.is_none()
-            && client.deferred_begin.is_none()
+            && client.session.pins.is_empty()
+            && client.session.suspicion.is_none()
+            && client.session.deferred_begin.is_none()
             && !self.shared.settings.link_adversarial
     }
 
@@ -93,13 +94,13 @@ impl Exchange<'_> {
         let pool = &mut *self.pool;
         let asks = effects.intersects(Effects::SEQUENCE);
         if asks || effects.intersects(Effects::DRAWS) {
-            server.claimed = true;
+            server.session.claimed = true;
             pool.sequences = pool
                 .sequences
                 .max(if asks { Sequences::Asked } else { Sequences::Drawn });
         }
         // In a pool that has been asked before, this was done when the link was made.
-        if !server.stranger || !effects.intersects(NEEDS_OWN) {
+        if !server.session.stranger || !effects.intersects(NEEDS_OWN) {
             return None;
         }
         self.forget_before(effects, message)
@@ -111,21 +112,24 @@ impl Exchange<'_> {
     #[cold]
     fn forget_before(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
         let server = &mut *self.server;
-        if server.intake == Intake::CopyIn {
+        if server.conversation.intake == Intake::CopyIn {
             return None;
         }
         // What is still unanswered may fail the transaction, in which nothing can be forgotten.
-        if server.forgets_sequences || server.queue.client_segment_outstanding() {
+        if server.session.forgets_sequences || server.conversation.queue.client_segment_outstanding() {
             return Some(self.waits_for_replies());
         }
         if server.is_clean() {
-            let shape = server.shape.clone();
+            let shape = server.session.shape.clone();
             self.to().discard_sequences();
             self.confirm_first(&[], shape);
             return Some(Step::Wait);
         }
-        let in_segment = server.queue.segment_open();
-        if server.status == TransactionStatus::Failed && server.queue.is_empty() && !in_segment {
+        let in_segment = server.conversation.queue.segment_open();
+        if server.conversation.status == TransactionStatus::Failed
+            && server.conversation.queue.is_empty()
+            && !in_segment
+        {
             // Nothing can be forgotten in a failed transaction, and only a Query of several statements can both end it and
             // ask. One that does not end it would get the same error from the server.
             if !effects.intersects(ASKS) || !may_be_several(message) {
@@ -139,27 +143,27 @@ impl Exchange<'_> {
                 })
             });
             // A Query destroys the unnamed statement, whatever becomes of it.
-            self.server.unnamed = Unnamed::Foreign;
+            self.server.held.unnamed = Unnamed::Foreign;
             let client = &mut *self.client;
-            client.unnamed = None;
+            client.statements.unnamed = None;
             client.dropping = Dropping::Request;
             let (step, ends) = client.drop_answered(message);
             if ends {
-                let status = self.server.status;
+                let status = self.server.conversation.status;
                 self.tell(|w| w.ready_for_query(status));
             }
             return Some(step);
         }
         // A deferred BEGIN has been sent without its Sync.
-        let of_begin = server.only_begins();
+        let of_begin = server.conversation.only_begins();
         // A Sync would commit what a Query in a pipeline has left open.
-        let is_open = in_segment || server.queried_in_pipeline;
+        let is_open = in_segment || server.conversation.queried_in_pipeline;
         self.to().run_discard();
         if is_open && !of_begin {
             self.ask(|w| w.flush());
         } else {
             let server = &mut *self.server;
-            server.queue.push(Entry::skip(Expect::Sync));
+            server.conversation.queue.push(Entry::skip(Expect::Sync));
             self.ask(|w| w.sync());
         }
         Some(self.waits_for_replies())
@@ -169,10 +173,10 @@ impl Exchange<'_> {
 impl Reply<'_> {
     /// The server has forgotten what was drawn from sequences, by its own word.
     pub(crate) fn forgot_sequences(&mut self) {
-        self.server.stranger = false;
-        let asked = std::mem::replace(&mut self.server.forgets_sequences, false);
+        self.server.session.stranger = false;
+        let asked = std::mem::replace(&mut self.server.session.forgets_sequences, false);
         // Otherwise the end of the segment is waited for.
-        if asked && self.server.queue.segment_open() {
+        if asked && self.server.conversation.queue.segment_open() {
             self.replies_came();
         }
     }

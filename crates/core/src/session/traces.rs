@@ -22,7 +22,7 @@ impl ServerSide<'_> {
         let server = &mut *self.server;
         let pool = &*self.pool;
         if pool.settings.mode == PoolMode::Session && pool.key.kind == PoolKind::Clients {
-            server.leaves_traces = true;
+            server.session.leaves_traces = true;
         }
     }
 }
@@ -34,10 +34,11 @@ impl Exchange<'_> {
             return;
         }
         let client = &mut *self.client;
-        if client.custom_names.len() < SETTINGS_MAX && !client.custom_names.iter().any(|n| **n == *name) {
-            client.custom_names.push(name.into());
+        if client.session.custom_names.len() < SETTINGS_MAX && !client.session.custom_names.iter().any(|n| **n == *name)
+        {
+            client.session.custom_names.push(name.into());
         }
-        self.server.note_custom_setting(name);
+        self.server.session.note_custom_setting(name);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What clients, servers and pools know of sessions: plain data.
 
+pub(crate) mod client_session;
 pub(crate) mod deferred_begin;
 pub(crate) mod followed;
 pub(crate) mod idle_limit;
@@ -7,4 +8,5 @@ pub(crate) mod pins;
 pub(crate) mod probe;
 pub(crate) mod restoration;
 pub(crate) mod sequences;
+pub(crate) mod server_session;
 pub(crate) mod shape;

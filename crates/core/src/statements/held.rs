@@ -5,8 +5,10 @@
 //! ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest moment at
 //! which its plan is known to have been good.
 
+use crate::base::ids::ClientId;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{OWN_ID_MAX, Statement};
+use crate::statements::unnamed::Unnamed;
 use foldhash::fast::{FixedState, RandomState};
 use pgweir_wire::{ReadError, Reader};
 use std::collections::{HashMap, HashSet};
@@ -108,6 +110,9 @@ pub(crate) struct Held {
     pub(crate) rolled_back: bool,
     /// The latest command tag was COMMIT.
     pub(crate) committed: bool,
+    pub(crate) unnamed: Unnamed,
+    /// Whose statements it may know by the client's own names.
+    pub(crate) lends_to: Option<ClientId>,
 }
 
 impl Held {
@@ -126,6 +131,8 @@ impl Held {
             segment_failed: false,
             rolled_back: false,
             committed: false,
+            unnamed: Unnamed::Nothing,
+            lends_to: None,
         }
     }
 

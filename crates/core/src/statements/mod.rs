@@ -1,6 +1,7 @@
 //! Prepared statements: the table of all, what a client's names mean, what a server holds, and preparing again.
 
 pub(crate) mod catalog_query;
+pub(crate) mod client_statements;
 pub(crate) mod ends;
 pub(crate) mod held;
 pub mod parameter_types;

@@ -1,5 +1,7 @@
 //! The conversation with one server: what it still owes, and who gets it.
 
+pub(crate) mod cancels;
+pub(crate) mod conversation;
 pub(crate) mod fifo;
 pub(crate) mod phase;
 pub(crate) mod reply_queue;

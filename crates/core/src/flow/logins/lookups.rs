@@ -13,9 +13,9 @@ use crate::upstream::reply_queue::{Entry, Expect};
 impl ServerSide<'_> {
     /// Asks for a user's secret.
     pub(crate) fn ask_secret(&mut self, query: &str, user: &str) {
-        self.server.unnamed = Unnamed::Foreign;
+        self.server.held.unnamed = Unnamed::Foreign;
         for expect in [Expect::ParseUnnamed, Expect::Bind, Expect::Execute, Expect::Sync] {
-            self.server.queue.push(Entry::skip(expect));
+            self.server.conversation.queue.push(Entry::skip(expect));
         }
         self.send(|w| {
             w.parse(b"", query.as_bytes(), &[0, 0]);

@@ -91,7 +91,7 @@ impl Pooler {
                     reply.parameter_status(body);
                 }
             }
-            ServerLoginStep::CancelKey(key) => self.server_mut(id).cancel_key = key,
+            ServerLoginStep::CancelKey(key) => self.server_mut(id).cancels.key = key,
             ServerLoginStep::GiveUp(failure) => self.login_failed(now, id, failure),
             ServerLoginStep::Refused { failure, severity } => {
                 let text = format!("server login failed: {severity} {}", failure.message);
@@ -113,8 +113,8 @@ impl Pooler {
         let server = self.server_mut(id);
         // From here on it counts as a server that is up, whatever closes it.
         server.phase = ServerPhase::ConnectQuery;
-        server.base = server.shape.clone();
-        server.ready_time = now;
+        server.session.base = server.session.shape.clone();
+        server.conversation.ready_time = now;
         let pool_id = server.pool;
         let pool = self.pool_mut(pool_id);
         pool.note_success();
@@ -127,7 +127,7 @@ impl Pooler {
     /// connect_query is through, or what a new server was asked after it.
     pub(crate) fn login_finished(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
-        if server.status != TransactionStatus::Idle {
+        if server.conversation.status != TransactionStatus::Idle {
             return self.close_server(now, id, "connect query left a transaction open");
         }
         if let Some(reason) = server.close_reason {
@@ -139,8 +139,8 @@ impl Pooler {
         }
         // What connect_query has set is how servers of this pool look.
         let server = self.server_mut(id);
-        server.base = server.shape.clone();
-        let base = server.base.clone();
+        server.session.base = server.session.shape.clone();
+        let base = server.session.base.clone();
         let text = format!("{} login finished", self.server_label(id));
         self.log(LogLevel::Debug, text);
         if self.pool_mut(pool_id).welcome.replace(base).is_none() {

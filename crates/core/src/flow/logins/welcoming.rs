@@ -32,7 +32,7 @@ impl Pooler {
         };
         let minds_traces = trial.minds_traces();
         login.begin_trial(trial);
-        client.minds_traces = minds_traces;
+        client.session.minds_traces = minds_traces;
         self.acquire(now, id);
     }
 
@@ -50,7 +50,7 @@ impl Pooler {
 
     /// A login has been linked to a server.
     pub(crate) fn login_has_server(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        self.server_mut(server_id).request_time = now;
+        self.server_mut(server_id).conversation.request_time = now;
         let Some(login) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()) else {
             return;
         };
@@ -62,7 +62,7 @@ impl Pooler {
             }
             ServerUse::TryValues => {
                 let server = self.server_mut(server_id);
-                let (shape, base) = (server.shape.clone(), server.base.clone());
+                let (shape, base) = (server.session.shape.clone(), server.session.base.clone());
                 let trial = self.login_mut(id).and_then(|login| login.trial_mut());
                 if let Some(changes) = trial.map(|trial| trial.begin_on(&shape, &base)) {
                     self.make_for_trial(now, id, server_id, &changes);
@@ -77,7 +77,7 @@ impl Pooler {
 
     /// Sends a server settings of a trial, and waits for its word.
     fn make_for_trial(&mut self, now: Time, id: ClientId, server_id: ServerId, changes: &[Change]) {
-        let shape = self.server_mut(server_id).shape.clone();
+        let shape = self.server_mut(server_id).session.shape.clone();
         let target = self.shared.shape_with(&shape, changes);
         self.between(now, id, server_id).confirm_first(changes, target);
     }
@@ -115,7 +115,7 @@ impl Pooler {
         if let (None, Some(login), Some(pool)) = (&refused, client.login_mut(), pool)
             && let Some(trial) = login.trial()
         {
-            trial.teach(pool, &server.shape);
+            trial.teach(pool, &server.session.shape);
         }
         if server.close_reason == Some(CloseReason::NotRestored) {
             self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
@@ -158,9 +158,13 @@ impl Pooler {
         let pool = pool.expect("a client that is let in has a pool");
         pool.stats.client_login_count += 1;
         let welcome = pool.welcome.clone().expect("the caller checked");
-        client.shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
-        client.base = client.shape.clone();
-        let (shape, bytes, status) = (client.shape.clone(), client.cancel_key_bytes, client.idle_status());
+        client.session.shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
+        client.session.base = client.session.shape.clone();
+        let (shape, bytes, status) = (
+            client.session.shape.clone(),
+            client.cancel_key_bytes,
+            client.session.idle_status(),
+        );
         self.give_process_id(id);
         let key = self.cancel_key_of(id, bytes);
         let notice = self.shared.settings.login_notify_message.clone();

@@ -11,7 +11,7 @@ impl Pooler {
     /// administrators.
     pub(super) fn show_pins(&self, now: Time, access: Access, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
-            let (Some(pinned), Some(server), Some(pool)) = (&client.pinned, client.link, client.pool) else {
+            let (Some(pinned), Some(server), Some(pool)) = (&client.session.pinned, client.link, client.pool) else {
                 continue;
             };
             let key = &self.pool(pool).key;
@@ -20,7 +20,7 @@ impl Pooler {
                 server.to_string().into(),
                 (&*key.database).into(),
                 client.login_user.as_deref().unwrap_or(&key.user).into(),
-                client.pins.to_string().into(),
+                client.session.pins.to_string().into(),
                 (now - pinned.since).as_secs().into(),
                 secret(access, &pinned.statement),
             ]);
@@ -34,14 +34,14 @@ impl Pooler {
         let Some(client) = self.client_by_number(number).and_then(|id| self.clients.get(id.0)) else {
             return;
         };
-        for setting in client.shape.settings() {
+        for setting in client.session.shape.settings() {
             rows.push(&[
                 "setting".into(),
                 (&*setting.name).into(),
                 secret(access, &setting.value),
             ]);
         }
-        let mut statements: Vec<_> = client.names.iter().flat_map(|names| names.iter()).collect();
+        let mut statements: Vec<_> = client.statements.names.iter().flat_map(|names| names.iter()).collect();
         statements.sort_unstable_by_key(|(name, _)| *name);
         for (name, statement) in statements {
             let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&statement.query));
@@ -50,8 +50,8 @@ impl Pooler {
         for channel in client.channels.iter().flat_map(|c| &c.heard) {
             rows.push(&["channel".into(), (&*String::from_utf8_lossy(channel)).into(), "".into()]);
         }
-        if let Some(pinned) = &client.pinned {
-            for reason in client.pins.iter() {
+        if let Some(pinned) = &client.session.pinned {
+            for reason in client.session.pins.iter() {
                 let age = (now - pinned.since).as_secs();
                 let since = match access {
                     Access::Admin => format!("{age} s, since: {}", pinned.statement),

@@ -128,21 +128,21 @@ impl Pooler {
         for (_, server) in self.servers.iter() {
             if let Some(Some(pool)) = counts.get_mut(server.pool as usize) {
                 *self.server_count(now, pool, server) += 1;
-                pool.sv_active_cancel += server.cancels_in_flight;
-                let requests = match server.cancels_in_flight {
+                pool.sv_active_cancel += server.cancels.in_flight;
+                let requests = match server.cancels.in_flight {
                     0 => &mut pool.cl_waiting_cancel_req,
                     _ => &mut pool.cl_active_cancel_req,
                 };
-                *requests += server.cancelled_by.len() as u32;
+                *requests += server.cancels.by.len() as u32;
                 let client = server.link.and_then(|c| self.clients.get(c.0));
-                pool.sv_pinned += u32::from(client.is_some_and(|c| c.pinned.is_some()));
+                pool.sv_pinned += u32::from(client.is_some_and(|c| c.session.pinned.is_some()));
             }
         }
         for (_, client) in self.clients.iter() {
             let Some(Some(pool)) = client.pool.and_then(|id| counts.get_mut(id as usize)) else {
                 continue;
             };
-            pool.cl_pinned += u32::from(client.pinned.is_some());
+            pool.cl_pinned += u32::from(client.session.pinned.is_some());
             match (&client.phase, client.waiting) {
                 (_, Waiting::ForServer { .. }) => pool.cl_waiting += 1,
                 (ClientPhase::Session, _) => pool.cl_active += 1,

@@ -148,11 +148,11 @@ impl Pooler {
         };
         let application_name = match &client.phase {
             ClientPhase::Console(console) => &console.application_name,
-            _ => client.shape.get("application_name").map_or("", |s| &s.value),
+            _ => client.session.shape.get("application_name").map_or("", |s| &s.value),
         };
         let prepared_statements = match &client.phase {
             ClientPhase::Console(console) => console.portals.statements(),
-            _ => client.names.as_ref().map_or(0, |n| n.len()),
+            _ => client.statements.names.as_ref().map_or(0, |n| n.len()),
         };
         let wait_us = match client.waiting {
             Waiting::ForServer { since, .. } => now.us_since(since),
@@ -203,13 +203,13 @@ impl Pooler {
             local_addr,
             local_port,
             connect_time: server.connect_time,
-            request_time: server.request_time,
+            request_time: server.conversation.request_time,
             wait_us: 0,
             close_needed: server.close_reason.is_some(),
             ptr: pointer(ServerId(slot)),
             link: server.link.map(pointer).unwrap_or_default(),
-            remote_pid: server.cancel_key.as_ref().map_or(0, |key| key.process_id),
-            application_name: server.shape.get("application_name").map_or("", |s| &s.value),
+            remote_pid: server.cancels.key.as_ref().map_or(0, |key| key.process_id),
+            application_name: server.session.shape.get("application_name").map_or("", |s| &s.value),
             prepared_statements: server.held.len(),
             id: number(slot, true),
         }

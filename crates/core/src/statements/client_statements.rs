@@ -1,0 +1,50 @@
+//! What a client's names for prepared statements and portals mean.
+
+use crate::statements::ends::{BoundEnds, Ends};
+use crate::statements::prepared::{Bound, Names, Statement};
+use std::sync::Arc;
+
+/// The most portals of a client that are followed which end prepared statements.
+const BOUND_ENDS_MAX: usize = 64;
+
+/// A client's prepared statements, and what is known of its portals.
+#[derive(Debug, Default)]
+pub(crate) struct ClientStatements {
+    pub(crate) names: Option<Box<Names>>,
+    pub(crate) unnamed: Option<Arc<Statement>>,
+    /// The latest portal, where Describe of it would be the first to tell the rows of its statement.
+    pub(crate) bound: Option<Box<Bound>>,
+    /// Portals that are bound to what ends prepared statements.
+    pub(crate) bound_ends: Option<Box<BoundEnds>>,
+}
+
+impl ClientStatements {
+    /// A portal is being bound to what ends prepared statements, or to what ends none.
+    pub(crate) fn binds(&mut self, portal: &[u8], ends: Option<Ends>) {
+        if let Some(bound) = &mut self.bound_ends {
+            bound.retain(|(of, _)| **of != *portal);
+        }
+        if let Some(ends) = ends {
+            let bound = self.bound_ends.get_or_insert_default();
+            if bound.len() == BOUND_ENDS_MAX {
+                bound.remove(0);
+            }
+            bound.push((portal.into(), ends));
+        } else if self.bound_ends.as_ref().is_some_and(|bound| bound.is_empty()) {
+            self.bound_ends = None;
+        }
+    }
+
+    pub(crate) fn names_mut(&mut self) -> &mut Names {
+        self.names.get_or_insert_default()
+    }
+
+    /// What a name means in this client's session.
+    pub(crate) fn meaning_of(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        if name.is_empty() {
+            self.unnamed.as_ref()
+        } else {
+            self.names.as_ref()?.get(name).map(|m| &m.statement)
+        }
+    }
+}
