@@ -77,7 +77,9 @@ impl Reply<'_> {
         let was_queried = server.conversation.queried_in_pipeline;
         server.conversation.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
         server.session.settings_in_doubt = false;
-        server.session.local_in_doubt &= !between;
+        if between {
+            server.session.transaction_ends();
+        }
         server.held.note_ready(self.shared.statements.now(), between, in_block);
         if between && server.held.take_doubt_at_end() {
             server.held.doubt_for_good(self.shared.statements.tick());

@@ -282,10 +282,11 @@ impl Exchange<'_> {
             self.note_custom_setting(name);
         }
         let client = &mut *self.client;
+        let before_local = &self.server.session.before_local;
         let suspicion = client.session.suspicion.get_or_insert_with(|| {
             Box::new(Suspicion {
                 statement: beginning(text),
-                before: Some(client.session.shape.clone()),
+                before: Some(before_local.as_ref().unwrap_or(&client.session.shape).clone()),
                 ..Suspicion::default()
             })
         });

@@ -28,6 +28,8 @@ pub(crate) struct ServerSession {
     /// The present transaction may have made a setting that no ReadyForQuery reports before it ends: SET LOCAL, code, or a
     /// setting that is never reported. What is parsed under it is not shared.
     pub(crate) local_in_doubt: bool,
+    /// What it looked like before the first SET LOCAL of the present transaction.
+    pub(crate) before_local: Option<Arc<Shape>>,
     /// The segment of restored settings at the front of the queue; its ParameterStatus are not the client's.
     pub(crate) restoration: Option<Box<Restoration>>,
     /// A probe whose answer is due.
@@ -67,6 +69,7 @@ impl ServerSession {
             shape,
             settings_in_doubt: false,
             local_in_doubt: false,
+            before_local: None,
             restoration: None,
             probe: None,
             move_failed: false,
@@ -89,6 +92,17 @@ impl ServerSession {
     pub(crate) fn may_set(&mut self, effects: Effects) {
         self.settings_in_doubt |= effects.intersects(Effects::SETTINGS);
         self.local_in_doubt |= effects.intersects(MAY_SET_LOCALLY);
+        if effects.intersects(Effects::LOCAL) && self.before_local.is_none() {
+            self.before_local = Some(self.shape.clone());
+        }
+    }
+
+    /// The transaction is over, and with it what was set for its time.
+    #[inline]
+    pub(crate) fn transaction_ends(&mut self) {
+        if std::mem::take(&mut self.local_in_doubt) {
+            self.before_local = None;
+        }
     }
 
     /// Whether this client had it last and has had no other since.
