@@ -309,7 +309,9 @@ impl Oracle {
             return self.compare_next(message);
         };
         let is_known = is_failed_transaction_error(message) || is_missing_statement_error(message);
-        let other_error = self.session.status() == TransactionStatus::Failed && is_known;
+        // An EXECUTE that failed in front of its own Query has made no portal (docs/differences.md).
+        let no_portal = is_missing_portal_error(message) && is_failed_transaction_error(&expected);
+        let other_error = self.session.status() == TransactionStatus::Failed && (is_known || no_portal);
         if expected == message
             || is_same_but_for_a_name(&expected, message)
             || is_bind_of_changed_rows(&expected, message)
