@@ -3,7 +3,7 @@
 use crate::base::deeds::Deed;
 use crate::reply::Reply;
 use crate::upstream::phase::Begin;
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_wire::backend;
 
 impl Reply<'_> {
@@ -21,13 +21,24 @@ impl Reply<'_> {
         server.held.committed = body.starts_with(b"COMMIT");
         server.held.rolled_back |= rolls_back;
         server.conversation.sync_among_copy_data = false;
-        if server
-            .conversation
-            .queue
-            .front()
-            .is_some_and(|e| e.expect == Expect::Execute)
+        let queue = &mut server.conversation.queue;
+        let executed = queue.front().is_some_and(|e| e.expect == Expect::Execute);
+        let ends = body.starts_with(b"DEALLOCATE") || body.starts_with(b"DISCARD");
+        if let Some(entry) = executed.then(|| queue.pop()).flatten()
+            && entry.to != To::Skip
+            && !ends
         {
-            server.conversation.queue.pop();
+            self.ends_nothing(entry);
+        }
+    }
+
+    /// An Execute has been answered, and not by the command tag of what ends statements: its portal is another one than its
+    /// client's Bind would have made.
+    #[inline]
+    pub(crate) fn ends_nothing(&mut self, mut entry: Entry) {
+        let effect = entry.take_effect();
+        if effect.is_some() {
+            self.undo_refused(Expect::Execute, effect);
         }
     }
 

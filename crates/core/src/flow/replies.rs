@@ -280,7 +280,9 @@ impl Reply<'_> {
                     // It should have failed: what the server holds is not what we believe.
                     self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
                 }
-                if expect == Expect::Describe && entry.uses > 0 {
+                if expect == Expect::Execute {
+                    self.ends_nothing(entry);
+                } else if expect == Expect::Describe && entry.uses > 0 {
                     let rows = match tag {
                         BackendTag::NoData => Rows::NONE,
                         _ if whole => Rows::read(body).unwrap_or(Rows::UNREAD),

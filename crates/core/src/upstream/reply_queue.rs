@@ -364,9 +364,10 @@ impl ReplyQueue {
             Some(Entry {
                 to: To::Forward,
                 expect,
+                changes,
                 ..
             }) => match expect {
-                Expect::Execute => self.drop_front(),
+                Expect::Execute if !*changes => self.drop_front(),
                 Expect::Query => {}
                 _ => return false,
             },

@@ -352,6 +352,10 @@ impl Oracle {
             // It has hit what the pooler makes again behind a RESET of the segment, which fails with it.
             return Verdict::CannotDescribe;
         }
+        if self.transaction_failed && is_taken_name_error(&expected) {
+            // One Query ends a failed transaction and prepares under a name that Parse has given (docs/differences.md).
+            return Verdict::CannotDescribe;
+        }
         if self.transaction_failed && is_missing_statement_error(message) {
             // One Query ends a failed transaction and uses a statement, which could not be prepared again before.
             return Verdict::CannotDescribe;
@@ -420,6 +424,10 @@ fn is_failed_transaction_error(message: &[u8]) -> bool {
 /// In a failed transaction nothing can be prepared again (docs/differences.md).
 fn is_missing_statement_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"26000")
+}
+
+fn is_taken_name_error(message: &[u8]) -> bool {
+    message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42P05")
 }
 
 /// What the pooler hints at where several statements would end a failed transaction and ask for what was drawn.
