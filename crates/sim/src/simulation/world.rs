@@ -26,6 +26,9 @@ const REST_US: u64 = 15_000_000;
 /// And this long where what a client has left unread may be hundreds of messages.
 const REST_FROM_FLOODS_US: u64 = 75_000_000;
 
+/// Waits for a lock on a catalog, one behind the other, that it gets time for beside that.
+const LOCKS_AT_REST: u64 = 4;
+
 /// How often it gets that again, as long as something is not at rest: on a slow server each message of a flood takes a fifth
 /// of a second.
 const RESTS_MAX: u32 = 8;
@@ -214,7 +217,8 @@ impl World {
                     0 => REST_US,
                     _ => REST_FROM_FLOODS_US,
                 };
-                rest_until = Some(self.now_us.max(self.topology.calm_at_us) + rest_us);
+                let locked_us = LOCKS_AT_REST * self.topology.lock_us_max;
+                rest_until = Some(self.now_us.max(self.topology.calm_at_us) + rest_us + locked_us);
             }
             if self.now_us > self.topology.calm_at_us + SERVED_WITHIN_US {
                 self.not_served();
