@@ -203,7 +203,7 @@ impl Pooler {
             return;
         };
         let statement = self.shared.own_statements.begin.clone();
-        self.at(server_id).ensure_held(&statement);
+        self.at(server_id).prepare(&statement);
         self.server_mut(server_id).conversation.begin = Begin::Owed;
         let queue = &mut self.server_mut(server_id).conversation.queue;
         queue.push(Entry::skip(Expect::Bind));

@@ -339,7 +339,7 @@ impl Exchange<'_> {
         }
         let describes_next = message.describes_next(names.portal);
         let described = describes_next == Some(true);
-        match self.before_use(names.statement, Expect::Bind, described) {
+        match self.prepare_for_use(names.statement, Expect::Bind, described) {
             Use::GoesOn => {}
             Use::Becomes(other) => statement = Some(other),
             Use::Waits => return Step::Wait,
@@ -484,7 +484,7 @@ impl Exchange<'_> {
                 if let Some(step) = self.describes_execute(name) {
                     return step;
                 }
-                match self.before_use(name, Expect::Describe, false) {
+                match self.prepare_for_use(name, Expect::Describe, false) {
                     Use::Waits => return Step::Wait,
                     Use::Becomes(other) => statement = other,
                     Use::GoesOn | Use::Refused => {}

@@ -132,7 +132,7 @@ impl Pooler {
         }
         let settings = self.client_mut(id).session.shape.parse_settings().clone();
         let answer = self.shared.statements.intern(call.kind.answer(), &[0, 0], &settings);
-        self.at(server_id).ensure_held(&answer);
+        self.at(server_id).prepare(&answer);
         self.server_mut(server_id)
             .conversation
             .queue

@@ -69,9 +69,9 @@ impl ServerSide<'_> {
             self.make_savepoint();
         }
         if anew {
-            self.prepare_anew(own);
+            self.prepare_again(own);
         } else {
-            self.ensure_held(own);
+            self.prepare(own);
         }
         if guarded {
             self.end_savepoint(own);

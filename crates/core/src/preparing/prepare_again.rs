@@ -18,33 +18,33 @@ use std::sync::Arc;
 
 impl ServerSide<'_> {
     /// Makes sure that the server holds a statement, before it is used.
-    pub(crate) fn ensure_held(&mut self, statement: &Arc<Statement>) {
-        self.ensure_held_with(statement, None);
+    pub(crate) fn prepare(&mut self, statement: &Arc<Statement>) {
+        self.prepare_with_types(statement, None);
     }
 
     /// The same with these types for its parameters, if it must be prepared.
-    pub(crate) fn ensure_held_with(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
+    pub(crate) fn prepare_with_types(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
         if statement.id <= OWN_ID_MAX {
-            return self.ensure_own(statement);
+            return self.prepare_internal(statement);
         }
         if !self.server.held.touch(statement.id) {
             let open = self.server.conversation.queue.segment_open();
             self.close_strangers(statement);
-            self.hold(statement, types, open);
+            self.prepare_missing(statement, types, open);
         }
     }
 
     /// The same of a statement of the pooler's. Where not everything that clients do is seen, it is prepared in front of
     /// each use: a client could have put another in its place.
     #[inline]
-    fn ensure_own(&mut self, statement: &Arc<Statement>) {
+    fn prepare_internal(&mut self, statement: &Arc<Statement>) {
         let sees_all = self.sees_all_of();
         let held = &mut self.server.held;
         if sees_all && held.trusts(statement.id) {
             return;
         }
         if held.touch(statement.id) {
-            return self.prepare_anew(statement);
+            return self.prepare_again(statement);
         }
         let open = self.server.conversation.queue.segment_open();
         if !sees_all {
@@ -52,7 +52,7 @@ impl ServerSide<'_> {
         } else {
             self.close_strangers(statement);
         }
-        self.hold(statement, None, open);
+        self.prepare_missing(statement, None, open);
     }
 
     /// Whether every message of this server's clients that could change its prepared statements is looked at.
@@ -71,20 +71,20 @@ impl ServerSide<'_> {
     }
 
     /// Closes a statement that the server holds, and prepares it again.
-    pub(crate) fn prepare_anew(&mut self, statement: &Arc<Statement>) {
-        self.prepare_anew_with(statement, None);
+    pub(crate) fn prepare_again(&mut self, statement: &Arc<Statement>) {
+        self.prepare_again_with_types(statement, None);
     }
 
     /// The same with these types for its parameters.
-    pub(crate) fn prepare_anew_with(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
+    pub(crate) fn prepare_again_with_types(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
         let open = self.server.conversation.queue.segment_open();
         self.inject_close(statement);
-        self.hold(statement, types, open);
+        self.prepare_missing(statement, types, open);
     }
 
     /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close messages
     /// that belong to this.
-    fn hold(&mut self, statement: &Arc<Statement>, types: Option<&Types>, open: bool) {
+    fn prepare_missing(&mut self, statement: &Arc<Statement>, types: Option<&Types>, open: bool) {
         if statement.id > OWN_ID_MAX && !statement.is_own() {
             self.make_room();
         }
@@ -108,7 +108,7 @@ impl ServerSide<'_> {
         };
         let entry = Entry::skip(Expect::Parse).with(effect);
         let types = types.map_or(&*statement.types, Types::bytes);
-        self.parse_again(statement, statement.server_name(), types, entry, open);
+        self.send_parse(statement, statement.server_name(), types, entry, open);
     }
 
     /// Whether a statement is prepared in a segment of its own, with these settings made for it. In front of a Query a Parse that
@@ -130,13 +130,13 @@ impl ServerSide<'_> {
     }
 
     /// A Parse of our own, under the settings that the statement was first parsed under.
-    fn parse_again(&mut self, statement: &Arc<Statement>, name: &[u8], types: &[u8], mut entry: Entry, open: bool) {
+    fn send_parse(&mut self, statement: &Arc<Statement>, name: &[u8], types: &[u8], mut entry: Entry, open: bool) {
         let then = self.settings_to_parse_under(statement);
         let apart = self.goes_apart(statement, &then, open);
         if !then.is_empty() {
             // In front of what may fail: what follows in the same write relies on it.
             let set_back = self.shared.own_statements.set_back.clone();
-            self.ensure_held(&set_back);
+            self.prepare(&set_back);
         }
         self.set_for_parse(&then);
         if statement.is_own() {
@@ -247,7 +247,7 @@ impl ServerSide<'_> {
 
     /// Runs a statement of our own in the midst of the client's segment.
     pub(crate) fn run_in_own_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
-        self.ensure_held(statement);
+        self.prepare(statement);
         let queue = &mut self.server.conversation.queue;
         for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
             queue.push(Entry::skip(expect));
@@ -300,7 +300,7 @@ impl Exchange<'_> {
                 self.server.held.unnamed = Unnamed::Statement(statement.id);
                 let open = self.server.conversation.queue.segment_open();
                 let entry = Entry::skip(Expect::ParseUnnamed);
-                self.to().parse_again(&statement, b"", &statement.types, entry, open);
+                self.to().send_parse(&statement, b"", &statement.types, entry, open);
             }
             None if server.held.unnamed == Unnamed::Nothing => {}
             None => {

@@ -149,7 +149,7 @@ impl ServerSide<'_> {
 impl Exchange<'_> {
     /// Makes sure that the server holds a client's named statement, and that its plan is the client's, before it is used.
     /// `described` is whether the client describes the portal that is bound.
-    pub(crate) fn before_use(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
+    pub(crate) fn prepare_for_use(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let now = self.shared.statements.now();
         let Some(meaning) = self.client.statements.names.as_ref().and_then(|n| n.get(name)) else {
             return Use::GoesOn;
@@ -199,12 +199,12 @@ impl Exchange<'_> {
                 self.use_waits()
             }
             Need::Parse => {
-                self.to().ensure_held_with(&statement, types.as_ref());
+                self.to().prepare_with_types(&statement, types.as_ref());
                 self.compare_rows(&statement, told.filter(|_| !failed))
             }
             Need::Check | Need::Replan => {
                 self.shared.state_stats.re_prepares += 1;
-                self.to().prepare_anew_with(&statement, types.as_ref());
+                self.to().prepare_again_with_types(&statement, types.as_ref());
                 self.compare_rows(&statement, told)
             }
             Need::Retype => self.retype(name, by, described),
@@ -225,7 +225,7 @@ impl Exchange<'_> {
             self.shared.statements.intern(&of.query, meaning.types(), &of.settings)
         };
         meaning.statement = statement.clone();
-        match self.before_use(name, by, described) {
+        match self.prepare_for_use(name, by, described) {
             Use::GoesOn => Use::Becomes(statement),
             other => other,
         }

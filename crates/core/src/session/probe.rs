@@ -211,7 +211,7 @@ impl ServerSide<'_> {
 
     /// Runs one of the pooler's own statements as part of a probe.
     pub(crate) fn probe_with(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
-        self.ensure_held(statement);
+        self.prepare(statement);
         let queue = &mut self.server.conversation.queue;
         queue.preparing_is_probing();
         queue.push(Entry::probe(Expect::Bind));

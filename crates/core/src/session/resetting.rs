@@ -19,10 +19,10 @@ use std::sync::Arc;
 impl ServerSide<'_> {
     /// Prepares what makes a setting; the statement by whose name it is known. Among the messages that the server has not
     /// answered yet there may be one that deallocates all, or would have and fails: then it is prepared for this use alone.
-    fn prepare_surely(&mut self) -> Arc<prepared::Statement> {
+    fn prepare_set_config(&mut self) -> Arc<prepared::Statement> {
         let statement = self.shared.own_statements.set_config.clone();
         if !self.server.conversation.queue.segment_outstanding() {
-            self.ensure_held(&statement);
+            self.prepare(&statement);
             return statement;
         }
         let scratch = self.shared.own_statements.scratch.clone();
@@ -101,7 +101,7 @@ impl Exchange<'_> {
             return;
         }
         self.shared.state_stats.returns_to_startup += 1;
-        let name = self.to().prepare_surely();
+        let name = self.to().prepare_set_config();
         let queue = &mut self.server.conversation.queue;
         for _ in &values {
             queue.push(Entry::skip(Expect::Bind));

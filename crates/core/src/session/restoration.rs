@@ -33,7 +33,7 @@ impl ServerSide<'_> {
         let deferrable = self.server.session.shape.is_deferrable();
         if !set.is_empty() {
             let statement = self.shared.own_statements.set_config.clone();
-            self.ensure_held(&statement);
+            self.prepare(&statement);
             let server = &mut *self.server;
             for (name, value) in set {
                 server.conversation.queue.push(Entry::skip(Expect::Bind));

@@ -1,13 +1,18 @@
-//! What a session has drawn from sequences, for currval() and lastval().
+//! What a session has drawn from sequences: currval() and lastval().
 //!
-//! These values live in the server process and cannot be made again on another server. So, in pools whose clients draw
-//! from sequences by name or ask for such values, a client gets the server it had last if nobody has used it since, and
-//! others leave that server to it as long as there is another; whoever asks keeps the server from then on
-//! ([`crate::base::pin_reason::PinReason::Sequences`]). Where the server has served someone else, or the client has been elsewhere in
-//! between, what it remembers is discarded first: PostgreSQL then says that nothing has been drawn yet (55000), and nobody
-//! meets another client's values nor old ones of its own. In a pool that has never been asked that is done in front of the
-//! first text that asks or that draws by name, so that who draws by name finds what it has drawn; of an INSERT nobody knows
-//! whether it draws. Only the server's word that it has forgotten them counts, and nothing of the client's is sent before.
+//! The server process keeps these values; no other server can be given them. The rules, in pools whose clients draw from
+//! sequences by name or call these functions:
+//!
+//! - A client gets the server that it had last, if no other client has used that server since. Other clients leave the server
+//!   to it as long as there is another.
+//! - A client that calls one of these functions keeps its server from then on
+//!   ([`crate::base::pin_reason::PinReason::Sequences`]).
+//! - If another client has used the server, or the client has used another server, the server discards its values first.
+//!   PostgreSQL then says that nothing has been drawn yet (55000). No client sees the values of another client, nor older
+//!   values of its own.
+//! - The first time in a pool, the server discards its values before the first text that calls one of these functions or draws
+//!   by name. Whether an INSERT draws is not known.
+//! - The server must confirm that it has discarded its values. No message of the client's is sent before.
 
 use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::message::{Message, Step};

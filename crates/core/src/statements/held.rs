@@ -51,7 +51,7 @@ impl Rows {
 
 /// A statement on a server.
 #[derive(Debug)]
-pub(crate) struct Copy {
+pub(crate) struct HeldStatement {
     pub(crate) statement: Arc<Statement>,
     /// Its plan gives the rows that the statement would have given at this moment.
     pub(crate) good: Moment,
@@ -70,7 +70,7 @@ pub(crate) struct Copy {
     beside_temporary: bool,
 }
 
-impl Copy {
+impl HeldStatement {
     /// Whether a client that relies on these types may use it; `None` where they are not known.
     #[inline]
     pub(crate) fn has_types(&self, types: &Types) -> Option<bool> {
@@ -87,7 +87,7 @@ impl Copy {
 pub(crate) struct Held {
     /// The pooler's own, which nothing evicts, and when each was prepared.
     own: Vec<(Arc<Statement>, Moment)>,
-    copies: lru::LruCache<u64, Copy, RandomState>,
+    copies: lru::LruCache<u64, HeldStatement, RandomState>,
     /// Of the copies, those under a client's own name: there is one for a name, and the client's name ends it.
     own_names: HashMap<Box<[u8]>, u64, RandomState>,
     /// Everything sent before this has been answered.
@@ -183,7 +183,7 @@ impl Held {
 
     /// A client's statement that is going to be used at this moment.
     #[inline]
-    pub(crate) fn using(&mut self, id: u64, now: Moment) -> Option<&mut Copy> {
+    pub(crate) fn using(&mut self, id: u64, now: Moment) -> Option<&mut HeldStatement> {
         let copy = self.copies.get_mut(&id)?;
         let known = copy.good >= self.doubted;
         if known && copy.good < copy.used && copy.used < self.answered && copy.used > self.erred {
@@ -195,7 +195,7 @@ impl Held {
     }
 
     /// A client's statement, without its being used.
-    pub(crate) fn copy_mut(&mut self, id: u64) -> Option<&mut Copy> {
+    pub(crate) fn copy_mut(&mut self, id: u64) -> Option<&mut HeldStatement> {
         self.copies.peek_mut(&id)
     }
 
@@ -231,7 +231,7 @@ impl Held {
             self.own.retain(|(s, _)| s.id != statement.id);
             return self.own.push((statement, now));
         }
-        let copy = Copy {
+        let copy = HeldStatement {
             good: now,
             used: now,
             parsed: now,
