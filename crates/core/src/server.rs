@@ -126,6 +126,12 @@ impl Server {
         self.expires <= now && (self.has_served || self.expires > self.connect_time)
     }
 
+    /// Whether it is being tested for a client that waits, or reads the catalog before it serves.
+    pub(crate) fn is_soon_free(&self) -> bool {
+        let reads_first = matches!(self.phase, ServerPhase::Reading) && !self.has_served;
+        reads_first || matches!(self.phase, ServerPhase::Testing)
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, ServerPhase::Idle)
     }

@@ -109,11 +109,6 @@ impl Catalogs {
     pub(crate) fn forget(&mut self, database: &str) {
         self.by_database.remove(database);
     }
-
-    /// Whether any of them is being read.
-    pub(crate) fn any_is_read(&self) -> bool {
-        self.by_database.values().any(|state| state.reader.is_some())
-    }
 }
 
 impl Reading {

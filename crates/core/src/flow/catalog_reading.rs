@@ -108,6 +108,7 @@ impl Pooler {
         let (version, database) = (state.version, pool.catalog_key());
         self.tell_pools(&database);
         self.at(server_id).send_catalog_reading(now, version);
+        self.note_soon_free(server_id);
         true
     }
 

@@ -150,6 +150,7 @@ impl Pooler {
             return;
         };
         self.at(id).own_query(now, ServerPhase::Testing, &query);
+        self.note_soon_free(id);
     }
 
     /// A query of our own has failed.

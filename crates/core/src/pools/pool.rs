@@ -39,6 +39,9 @@ pub(crate) struct Pool {
     pub(crate) servers: u32,
     /// Those that are connecting or logging in.
     pub(crate) connecting: u32,
+    /// Those that have been tested for a client that waits, or read the catalog: some may be done since. See
+    /// [`crate::server::Server::is_soon_free`].
+    pub(crate) soon_free: Vec<ServerId>,
     /// Logged-in clients.
     pub(crate) clients: u32,
     /// What its servers look like after login; `None` until the first one has logged in.
@@ -89,6 +92,7 @@ impl Pool {
             waiting: WaitQueue::default(),
             servers: 0,
             connecting: 0,
+            soon_free: Vec::new(),
             clients: 0,
             welcome: None,
             known_startup_values: HashMap::default(),

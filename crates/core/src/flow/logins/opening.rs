@@ -28,16 +28,20 @@ impl Pooler {
 
     /// Servers that are being tested for a waiter, or read the catalog before they serve.
     pub(crate) fn servers_soon_free(&self, pool_id: PoolId) -> usize {
-        // Tests are rare: the count of servers is small, and clients that wait have time.
-        let soon = |s: &Server| {
-            let reads_first = matches!(s.phase, ServerPhase::Reading) && !s.has_served;
-            s.pool == pool_id && (reads_first || matches!(s.phase, ServerPhase::Testing))
+        let soon = |id: &&ServerId| self.servers.get(id.0).is_some_and(Server::is_soon_free);
+        self.pool(pool_id).soon_free.iter().filter(soon).count()
+    }
+
+    /// A server begins what [`Server::is_soon_free`] says.
+    pub(crate) fn note_soon_free(&mut self, id: ServerId) {
+        let servers = &self.servers;
+        let Some(server) = servers.get(id.0) else { return };
+        let Some(pool) = self.pools[server.pool as usize].as_mut() else {
+            return;
         };
-        if self.shared.settings.server_check_query.is_none() && !self.shared.catalogs.any_is_read() {
-            0
-        } else {
-            self.servers.iter().filter(|(_, s)| soon(s)).count()
-        }
+        let stays = |other: &ServerId| *other != id && servers.get(other.0).is_some_and(Server::is_soon_free);
+        pool.soon_free.retain(stays);
+        pool.soon_free.push(id);
     }
 
     /// Opens one more server, if the limits allow it. `reserve`: the reserve pool may be used.
