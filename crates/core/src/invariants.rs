@@ -9,6 +9,7 @@ use crate::base::reasons::Waiting;
 use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
 use crate::server::Server;
+use crate::state::sequences::Remembered;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,7 +110,8 @@ impl Pooler {
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
                 // That sequences are forgotten is the server's to say, in words that only a sound one finds.
-                let said = server.conversation.intake == Intake::ToSync || server.session.forgets_sequences;
+                let said =
+                    server.conversation.intake == Intake::ToSync || server.session.remembered == Remembered::Forgetting;
                 let owed = !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 || said;
                 must(owed, || "waits for replies, and none is owed".into())?;
             }

@@ -199,7 +199,7 @@ impl Exchange<'_> {
     /// What a Parse must wait for, where its text does more than to read and write.
     #[cold]
     fn minds_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
-        if self.server.session.stranger
+        if self.server.session.is_stranger()
             && let Some(step) = self.forget_before_parse(message, statement)
         {
             return Some(step);

@@ -16,6 +16,7 @@ use crate::pooler::Pooler;
 use crate::pools::idle_list::Likeness;
 use crate::reply::Reply;
 use crate::state::pins::Pins;
+use crate::state::sequences::Remembered;
 use crate::state::sequences::Sequences;
 use crate::state::shape::{Shape, difference};
 use crate::upstream::phase::ServerPhase;
@@ -50,7 +51,9 @@ impl Exchange<'_> {
             client.session.visits = client.session.visits.wrapping_add(1);
             server.session.last_visit = client.session.visits;
             let before = server.session.last_client.replace(self.id);
-            server.session.stranger |= before.is_some();
+            if before.is_some() {
+                server.session.remembered = Remembered::OfStrangers;
+            }
             self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
         }
         if let Waiting::ForServer { since, .. } = client.waiting {

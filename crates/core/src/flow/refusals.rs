@@ -8,6 +8,7 @@ use crate::base::request::LogLevel;
 use crate::base::secret_names::PREFIX;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
+use crate::state::sequences::Remembered;
 use crate::statements::prepared::OWN_ID_MAX;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, Replacement, To};
@@ -217,8 +218,11 @@ impl Reply<'_> {
             true => Intake::ToSync,
             false => Intake::Requests,
         };
-        let not_forgotten = server.session.forgets_sequences && !server.conversation.queue.executes_ours();
-        server.session.forgets_sequences &= !not_forgotten;
+        let not_forgotten =
+            server.session.remembered == Remembered::Forgetting && !server.conversation.queue.executes_ours();
+        if not_forgotten {
+            server.session.remembered = Remembered::OfStrangers;
+        }
         let is_query = |e: &Entry| e.expect.is_whole_request();
         let begin_failed =
             refused.is_skipped() && server.conversation.intake == Intake::ToSync && taken.iter().any(is_query);

@@ -20,7 +20,7 @@ use crate::base::reasons::Dropping;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::state::sequences::Sequences;
+use crate::state::sequences::{Remembered, Sequences};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::phase::Intake;
 use crate::upstream::reply_queue::{Entry, Expect};
@@ -58,8 +58,8 @@ impl ServerSide<'_> {
         let asked = pool.sequences == Sequences::Asked;
         // Adversarial linking gives way to none but those who name a sequence.
         server.session.claimed =
-            asked && !self.shared.settings.link_adversarial || server.session.claimed && !server.session.stranger;
-        if asked && server.session.stranger {
+            asked && !self.shared.settings.link_adversarial || server.session.claimed && !server.session.is_stranger();
+        if asked && server.session.is_stranger() {
             self.discard_sequences();
         }
     }
@@ -71,7 +71,7 @@ impl ServerSide<'_> {
 
     fn run_discard(&mut self) {
         let statement = self.shared.own_statements.discard_sequences.clone();
-        self.server.session.forgets_sequences = true;
+        self.server.session.remembered = Remembered::Forgetting;
         // The unnamed portal may be the client's, to be executed once more.
         self.run_in_own_portal(&statement, &[]);
     }
@@ -83,7 +83,7 @@ impl Exchange<'_> {
     pub(crate) fn wants_own_server(&self) -> bool {
         let (client, server) = (&*self.client, &*self.server);
         !self.granted.own_server
-            && server.session.stranger
+            && server.session.is_stranger()
             && server.session.visited_anew
             && server.is_clean()
             && client.session.pins.is_empty()
@@ -105,7 +105,7 @@ impl Exchange<'_> {
                 .max(if asks { Sequences::Asked } else { Sequences::Drawn });
         }
         // In a pool that has been asked before, this was done when the link was made.
-        if !server.session.stranger || !effects.intersects(NEEDS_OWN) {
+        if !server.session.is_stranger() || !effects.intersects(NEEDS_OWN) {
             return None;
         }
         self.forget_before(effects, message)
@@ -121,7 +121,8 @@ impl Exchange<'_> {
             return None;
         }
         // What is still unanswered may fail the transaction, in which nothing can be forgotten.
-        if server.session.forgets_sequences || server.conversation.queue.client_segment_outstanding() {
+        if server.session.remembered == Remembered::Forgetting || server.conversation.queue.client_segment_outstanding()
+        {
             return Some(self.waits_for_replies());
         }
         if server.is_clean() {
@@ -178,10 +179,9 @@ impl Exchange<'_> {
 impl Reply<'_> {
     /// The server has forgotten what was drawn from sequences, by its own word.
     pub(crate) fn forgot_sequences(&mut self) {
-        self.server.session.stranger = false;
-        let asked = std::mem::replace(&mut self.server.session.forgets_sequences, false);
+        let before = std::mem::replace(&mut self.server.session.remembered, Remembered::OfClient);
         // Otherwise the end of the segment is waited for.
-        if asked && self.server.conversation.queue.segment_open() {
+        if before == Remembered::Forgetting && self.server.conversation.queue.segment_open() {
             self.replies_came();
         }
     }

@@ -11,3 +11,14 @@ pub(crate) enum Sequences {
     /// currval() or lastval(): any INSERT may draw what is asked for next.
     Asked,
 }
+
+/// What a server remembers of sequences: the values of currval() and lastval().
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remembered {
+    /// What its client has drawn, or nothing.
+    OfClient,
+    /// What others have drawn, or its client before it drew elsewhere. That ends only with the server's word.
+    OfStrangers,
+    /// The same; it has been told to forget, and has not confirmed it.
+    Forgetting,
+}

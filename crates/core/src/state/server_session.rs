@@ -4,6 +4,7 @@ use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
 use crate::state::probe::Probe;
 use crate::state::restoration::Restoration;
+use crate::state::sequences::Remembered;
 use crate::state::shape::Shape;
 use foldhash::fast::RandomState;
 use pgweir_sql::Effects;
@@ -46,11 +47,7 @@ pub(crate) struct ServerSession {
     pub(crate) last_visit: u32,
     /// Its present client had another server before.
     pub(crate) visited_anew: bool,
-    /// What it remembers of sequences may be someone else's than its client's, or older than what the client has drawn
-    /// elsewhere. It ends only with the server's word.
-    pub(crate) stranger: bool,
-    /// It has been told to forget what was drawn from sequences, and has not confirmed it.
-    pub(crate) forgets_sequences: bool,
+    pub(crate) remembered: Remembered,
     /// It is left to its last client for what that has drawn from sequences: see [`crate::session::sequences`].
     pub(crate) claimed: bool,
     /// Custom settings that sessions have made or tried to make there: since then they are empty there instead of unknown.
@@ -78,8 +75,7 @@ impl ServerSession {
             last_client: None,
             last_visit: 0,
             visited_anew: false,
-            stranger: false,
-            forgets_sequences: false,
+            remembered: Remembered::OfClient,
             claimed: false,
             custom_names: HashSet::default(),
             temporary_schema: false,
@@ -109,6 +105,12 @@ impl ServerSession {
     #[inline]
     pub(crate) fn was_last_visited_by(&self, id: ClientId, visits: u32) -> bool {
         self.last_client == Some(id) && self.last_visit == visits
+    }
+
+    /// Whether what it remembers of sequences is not its client's.
+    #[inline]
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.remembered != Remembered::OfClient
     }
 
     /// Whether it may show something of sessions that it has served before.
