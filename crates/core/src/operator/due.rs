@@ -88,6 +88,18 @@ pub(super) struct Exceeded {
     pub(super) setting: &'static str,
 }
 
+const TRANSACTION_TIMEOUT: Exceeded = Exceeded {
+    trouble: Trouble::TransactionTimeout,
+    message: "transaction timeout",
+    setting: "transaction_timeout",
+};
+
+const IDLE_TRANSACTION_TIMEOUT: Exceeded = Exceeded {
+    trouble: Trouble::IdleTransactionTimeout,
+    message: "idle transaction timeout",
+    setting: "idle_transaction_timeout",
+};
+
 /// Which time limit a linked client has exceeded.
 ///
 /// A request of which a part has been sent is at work, also where its client must send the rest: query_timeout. A
@@ -114,8 +126,7 @@ pub(super) fn limit_over(
         return exceeded(Trouble::QueryTimeout, "query timeout", "query_timeout");
     }
     if is_in_transaction && is_over(pool.settings.transaction_timeout, now, client.xact_start) {
-        let words = ("transaction timeout", "transaction_timeout");
-        return exceeded(Trouble::TransactionTimeout, words.0, words.1);
+        return Some(TRANSACTION_TIMEOUT);
     }
     if works {
         return None;
@@ -126,11 +137,7 @@ pub(super) fn limit_over(
         } else {
             server.conversation.ready_time
         };
-        if !is_over(pool.settings.idle_transaction_timeout, now, idle_since) {
-            return None;
-        }
-        let words = ("idle transaction timeout", "idle_transaction_timeout");
-        return exceeded(Trouble::IdleTransactionTimeout, words.0, words.1);
+        return is_over(pool.settings.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT);
     }
     if is_over(pool.settings.client_idle_timeout, now, server.conversation.ready_time) {
         let words = "client_idle_timeout";
@@ -154,6 +161,24 @@ pub(super) enum ClientDue {
     OwnIdleLimit,
     /// client_idle_timeout.
     IdleTimeout,
+    /// A limit on the transaction that it has begun.
+    Exceeded(Exceeded),
+}
+
+/// Which time limit a client has exceeded whose BEGIN no server has seen yet. The limits count from its BEGIN, as they do
+/// where the BEGIN takes a server.
+fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Option<Exceeded> {
+    let (begin, limits) = (client.session.deferred_begin?, &pool?.settings);
+    if is_over(limits.transaction_timeout, now, begin.since) {
+        return Some(TRANSACTION_TIMEOUT);
+    }
+    let idle_since = match client.waiting {
+        Waiting::No => client.request_time,
+        // It has asked for nothing: the pooler wants a server for the BEGIN alone.
+        _ if begin.expired => begin.since,
+        _ => return None,
+    };
+    is_over(limits.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT)
 }
 
 /// What is due for a client, whose pool this is.
@@ -170,6 +195,9 @@ pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, setting
             if is_over(settings.cancel_wait_timeout, now, client.connect_time) {
                 return ClientDue::CancelTimeout;
             }
+        }
+        ClientPhase::Session if client.link.is_none() && client.session.deferred_begin.is_some() => {
+            return deferred_limit_over(now, client, pool).map_or(ClientDue::Nothing, ClientDue::Exceeded);
         }
         ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {
             if is_over(client.own_idle_limit(), now, client.request_time) {
@@ -191,7 +219,7 @@ pub(super) enum PoolDue {
     Nothing,
     /// Nobody has used it for this long: its servers are closed, and it is forgotten.
     Clean(Duration),
-    /// Its database was made from `*` and nobody uses it: it is forgotten.
+    /// Its database was made from `*`, or it is for replication, and nobody uses it: it is forgotten.
     Forget,
 }
 
@@ -200,6 +228,10 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
     let has_listener = pool.key.kind == PoolKind::Listener && pool.servers > 0;
     if pool.clients > 0 || !pool.waiting.is_empty() || has_listener {
         return PoolDue::Nothing;
+    }
+    // It has been opened for one client, and no other is like it. A login that was refused is remembered for its time.
+    if pool.key.kind.is_replication() && pool.retry_at.is_none_or(|at| at <= now) {
+        return PoolDue::Forget;
     }
     let unused_for = |limit: Option<Duration>| is_over(limit, now, pool.last_used);
     if unused_for(settings.pool_idle_timeout) {
@@ -218,6 +250,7 @@ mod tests {
     use crate::base::pool_id::PoolKey;
     use crate::base::request::{Accepted, Address, Endpoint};
     use crate::base::settings::PoolSettings;
+    use crate::state::deferred_begin::{By, DeferredBegin};
     use crate::state::shape::ShapeTable;
     use crate::upstream::reply_queue::{Entry, Expect};
     use pgweir_auth::Credential;
@@ -331,6 +364,32 @@ mod tests {
         rig.server.conversation.status = pgweir_wire::TransactionStatus::Idle;
         assert_eq!(rig.limit(after(5)), None);
         assert_eq!(rig.limit(after(10)), Some("client_idle_timeout"));
+    }
+
+    #[test]
+    fn limits_count_from_a_begin_that_no_server_has_seen() {
+        let mut rig = Rig::new("idle_transaction_timeout = 2\ntransaction_timeout = 4\nclient_idle_timeout = 1");
+        rig.client.phase = ClientPhase::Session;
+        let begin = |expired| DeferredBegin {
+            since: START,
+            by: By::Query,
+            failed: false,
+            expired,
+        };
+        rig.client.session.deferred_begin = Some(begin(false));
+        assert_eq!(rig.client(after(2)), ClientDue::Nothing, "it is in a transaction");
+        assert_eq!(rig.client(after(3)), ClientDue::Exceeded(IDLE_TRANSACTION_TIMEOUT));
+        assert_eq!(rig.client(after(5)), ClientDue::Exceeded(TRANSACTION_TIMEOUT));
+        let waiting = Waiting::ForServer {
+            ticket: 0,
+            since: START,
+            notified: false,
+        };
+        rig.client.waiting = waiting;
+        assert_eq!(rig.client(after(3)), ClientDue::Nothing, "it has asked for something");
+        assert_eq!(rig.client(after(5)), ClientDue::Exceeded(TRANSACTION_TIMEOUT));
+        rig.client.session.deferred_begin = Some(begin(true));
+        assert_eq!(rig.client(after(3)), ClientDue::Exceeded(IDLE_TRANSACTION_TIMEOUT));
     }
 
     #[test]
