@@ -108,14 +108,8 @@ fn start(
         log.write(LogLevel::Log, &format!("listening on {place}"));
     }
     let accepting = Accepting::new(listeners, poll.registry())?;
-    let (started, wall) = (Instant::now(), wall_clock());
-    let surroundings = Surroundings {
-        seed: seed()?,
-        wall,
-        own_uid: rustix::process::getuid().as_raw(),
-        open_files_max: open_files.now,
-    };
-    let pooler = Pooler::new(Arc::new(config), surroundings, Time(0));
+    let started = Instant::now();
+    let pooler = Pooler::new(Arc::new(config), surroundings(open_files.now)?, Time(0));
     log.write(
         LogLevel::Log,
         &format!("process up: pgweir {}", env!("CARGO_PKG_VERSION")),
@@ -223,6 +217,16 @@ fn expected_descriptors(config: &Config) -> u64 {
         u64::from(config.global.max_client_conn) + OWN_DESCRIPTORS,
         u64::saturating_add,
     )
+}
+
+/// What the core cannot know by itself.
+fn surroundings(open_files_max: u64) -> Result<Surroundings, StartError> {
+    Ok(Surroundings {
+        seed: seed()?,
+        wall: wall_clock(),
+        own_uid: rustix::process::getuid().as_raw(),
+        open_files_max,
+    })
 }
 
 fn wall_clock() -> WallClock {
