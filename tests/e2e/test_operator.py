@@ -239,30 +239,6 @@ def test_a_mistyped_command_is_recognised(tmp_path):
         assert 'did you mean "pgweir check"?' in result.stderr
 
 
-def test_a_lost_server_is_no_reason_to_warn_about_functions(own_cluster, make_pooler):
-    cluster = own_cluster()
-    pooler = make_pooler(cluster, arguments=("-v",))
-    with pooler.connect() as c:
-        c.value("select 1")
-        offset = len(pooler.log())
-        for _ in range(4):
-            c.query("create or replace function f() returns int language sql as 'select 1'")
-            cluster.psql(
-                "select pg_terminate_backend(pid) from pg_stat_activity "
-                "where backend_type = 'client backend' and pid <> pg_backend_pid()"
-            )
-            eventually(lambda: try_query(pooler))
-        assert not re.search("WARNING .*cannot tell what functions do.*connection was closed", pooler.log()[offset:])
-
-
-def try_query(pooler) -> bool:
-    try:
-        with pooler.connect() as c:
-            return c.value("select 1") == "1"
-    except (wire.ServerError, OSError):
-        return False
-
-
 # ---- installation
 
 
