@@ -3,13 +3,19 @@
 CARGO ?= cargo
 SEEDS ?= 20000
 MINUTES ?= 30
+PROGRAM ?= target/release/pgweir
+PREFIX ?= /usr/local
+DESTDIR ?=
+INSTALL ?= install
 
-.PHONY: help demo test check build bench record fuzz simulate hunt conformance docs
+.PHONY: help demo test check build install uninstall bench record fuzz simulate hunt conformance docs
 
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
 	@echo 'make test      everything that has to pass: lints, unit tests, simulation, fuzzing, real servers and drivers'
 	@echo 'make check     formatting, lints, unit tests: seconds, once built'
+	@echo 'make build     a release: target/release/pgweir, and its debug lines beside it in pgweir.debug'
+	@echo 'make install   program, manual pages, systemd unit and examples into PREFIX=/usr/local, below DESTDIR'
 	@echo 'make bench     pgweir, PgBouncer, a blind relay and direct, in one table (about 20 minutes)'
 	@echo 'make record    record the wire transcripts from PostgreSQL 15 and 18 anew'
 	@echo 'make fuzz      all fuzz targets, a minute each'
@@ -33,6 +39,34 @@ check:
 
 build:
 	$(CARGO) build --release -p pgweir
+	scripts/split-symbols $(PROGRAM)
+
+target/release/pgweir:
+	$(MAKE) build
+
+# Builds only where there is no program yet, so that root needs no Rust toolchain.
+install: $(PROGRAM)
+	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin/.debug $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5
+	$(INSTALL) -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/pgweir/examples
+	$(INSTALL) -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/pgweir
+	scripts/split-symbols $(DESTDIR)$(PREFIX)/bin/pgweir
+	if [ -f $(DESTDIR)$(PREFIX)/bin/pgweir.debug ]; then \
+	    mv -f $(DESTDIR)$(PREFIX)/bin/pgweir.debug $(DESTDIR)$(PREFIX)/bin/.debug/pgweir.debug; \
+	elif [ -f $(PROGRAM).debug ]; then \
+	    $(INSTALL) -m 644 $(PROGRAM).debug $(DESTDIR)$(PREFIX)/bin/.debug/pgweir.debug; \
+	fi
+	$(INSTALL) -m 644 docs/man/pgweir.1 $(DESTDIR)$(PREFIX)/share/man/man1/pgweir.1
+	$(INSTALL) -m 644 docs/man/pgweir.ini.5 $(DESTDIR)$(PREFIX)/share/man/man5/pgweir.ini.5
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' examples/pgweir.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/pgweir.service
+	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/pgweir.service
+	$(INSTALL) -m 644 LICENSE-APACHE LICENSE-MIT CHANGELOG.md $(DESTDIR)$(PREFIX)/share/doc/pgweir
+	$(INSTALL) -m 644 examples/pgweir.ini examples/userlist.txt $(DESTDIR)$(PREFIX)/share/doc/pgweir/examples
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/pgweir $(DESTDIR)$(PREFIX)/bin/.debug/pgweir.debug
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/pgweir.1 $(DESTDIR)$(PREFIX)/share/man/man5/pgweir.ini.5
+	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/pgweir.service
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/pgweir
 
 bench:
 	scripts/setup --bench

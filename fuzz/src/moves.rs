@@ -19,6 +19,7 @@
 use crate::configuration;
 use crate::story::Story;
 use crate::world::World;
+use pgweir_config::{Place, Problem};
 use pgweir_core::{Command, ReloadOutcome};
 use pgweir_wire::{CancelKey, StartupPacket};
 use std::time::Duration;
@@ -147,7 +148,7 @@ fn make_move(letter: u8, world: &mut World, story: &mut Story<'_>) {
                 let which = story.pick(world.reloads.len());
                 let outcome = match story.pick(2) {
                     0 => ReloadOutcome::New(configuration::read(story), Vec::new()),
-                    _ => ReloadOutcome::Bad(vec!["pgweir.ini:1: error: no".into()]),
+                    _ => ReloadOutcome::Bad(vec![Problem::error(&Place::file("pgweir.ini"), "no")]),
                 };
                 world.finish_reload(which, outcome);
             }

@@ -420,6 +420,11 @@ catalogue! {
         default: Some("15"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
         help: "",
     }
+    /// Whether clients wait while no server can be reached.
+    server_down_wait: Flag {
+        default: Some("1"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own. While a server that has served before cannot be reached, clients that are logged in wait for it, `query_wait_timeout` at most. The pooler tries again at least once a second, as long as a client waits. 0: they get the error at once and are disconnected, as in PgBouncer. Clients that log in get the error in either case, unless the pooler knows all that it must tell them, and so do all clients if the server refuses the login.",
+    }
     /// Whether RECONNECT and changed settings end sessions early.
     server_fast_close: Flag {
         default: Some("0"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
@@ -435,10 +440,10 @@ catalogue! {
         default: Some("3600"), unit: "seconds", group: Servers, scopes: [Global, Database], change: Reload, support: Full,
         help: "An older connection is closed when it is not in use. The ages at which a pool's connections are closed are spread out. 0 uses each connection once; in a line of [databases] 0 means the value here.",
     }
-    /// How long to wait after a failed login to a server.
+    /// How long to wait after a server has refused a login.
     server_login_retry: Duration {
         default: Some("15"), unit: "seconds", group: Servers, scopes: [Global], change: Reload, support: Full,
-        help: "During this time, new clients of the pool get the error at once and do not wait. Use PAUSE around planned restarts.",
+        help: "During this time, clients of the pool get the server's error at once. A server that cannot be reached, or has no place or is not ready yet, is tried again after 0.25, 0.5 and then every second, or at shorter intervals if this setting is shorter: see `server_down_wait`. Use PAUSE around planned restarts.",
     }
     /// The query that cleans a server between sessions.
     server_reset_query: String {

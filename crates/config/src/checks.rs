@@ -375,12 +375,12 @@ impl<'a> Checks<'a> {
 
     fn databases(&mut self) {
         if self.config.databases.is_empty() && self.config.autodb.is_none() {
-            let file = self.file;
-            self.warn(
-                file,
-                "no databases are defined: only the admin console can be reached",
-                "add a section [databases]",
-            );
+            let message = "no databases are defined: only the admin console can be reached";
+            let (place, hint) = match &self.places.databases_section {
+                Some(place) => (place, "add a line such as: shop = host=10.0.0.5 port=5432 dbname=shop"),
+                None => (self.file, "add a section [databases]"),
+            };
+            self.warn(place, message, hint);
         }
         for database in self.each_database() {
             let place = self.database_place(&database.name);

@@ -8,6 +8,7 @@ use crate::choices::PoolMode;
 use crate::database::DatabaseSettings;
 use crate::host::{Host, UnixSocketDir};
 use crate::peer::PeerSettings;
+use crate::problem::Problem;
 use crate::secret::Secret;
 use crate::user::UserSettings;
 
@@ -34,6 +35,8 @@ pub struct Config {
     pub peers: BTreeMap<u32, PeerSettings>,
     /// The secrets in `auth_file`, by user.
     pub auth_users: BTreeMap<String, Secret>,
+    /// Files that settings name and that could not be read. The pooler starts without them, but a RELOAD is refused.
+    pub unread_files: Vec<Problem>,
     /// The settings of `[pgbouncer]` that the file names.
     pub(crate) named: BTreeSet<&'static str>,
 }

@@ -49,7 +49,7 @@ pub use ini::{INCLUDE_DEPTH_MAX, INCLUDED_FILES_MAX};
 pub use line_key::LineKey;
 pub use load::{Loaded, load};
 pub use peer::{PEER_ID_MAX, PEER_PORT_DEFAULT, PeerSettings};
-pub use problem::{Place, Problem, Severity};
+pub use problem::{Place, Problem, Severity, nearest};
 pub use reload::{Changes, DatabaseChange, Reload, SettingChange};
 pub use secret::Secret;
 pub use setting::{ChangeRule, Group, Scope, Setting, Support};

@@ -47,8 +47,19 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     }
     loader.config.global.conffile.get_or_insert_with(|| path.to_string());
     loader.auth_file(files);
+    sort(&mut loader.problems, path);
+    // What is wrong with the configuration as a whole may follow from a line that could not be read, so it comes after
+    // the lines.
+    let causes = loader.problems.len();
     checks::check(&loader.config, &loader.places, &Place::file(path), &mut loader.problems);
-    loader.finish(path)
+    sort(&mut loader.problems[causes..], path);
+    loader.finish()
+}
+
+/// Sorts problems by place, the main file first. The sort is stable, so the problems of a line stay in the order in which
+/// they were found.
+fn sort(problems: &mut [Problem], main_file: &str) {
+    problems.sort_by_key(|problem| (&*problem.place.file != main_file, problem.place.clone()));
 }
 
 /// The places of settings in the files, for problems that are found later.
@@ -58,6 +69,8 @@ pub(crate) struct Places {
     pub databases: BTreeMap<String, Place>,
     pub users: BTreeMap<String, Place>,
     pub peers: BTreeMap<u32, Place>,
+    /// The first line `[databases]`.
+    pub databases_section: Option<Place>,
     /// Values of 0 in `[databases]` and `[users]` that stand for the global setting of that name.
     pub inherited: Vec<(Place, &'static str)>,
 }
@@ -71,6 +84,9 @@ struct Loader {
 
 impl Loader {
     fn section(&mut self, name: &Arc<str>, place: &Place) {
+        if &**name == "databases" {
+            self.places.databases_section.get_or_insert_with(|| place.clone());
+        }
         if !SECTIONS.contains(&&**name) {
             let hint = suggest(name, SECTIONS)
                 .unwrap_or_else(|| "the sections are [pgbouncer], [databases], [users] and [peers]".into());
@@ -227,21 +243,16 @@ impl Loader {
                     .get("auth_file")
                     .cloned()
                     .unwrap_or_else(|| Place::file(name));
-                self.problems.push(
-                    Problem::warning(&place, format!("could not read auth_file \"{name}\": {e}"))
-                        .hint("no user of it can log in; relative names are relative to the working directory"),
-                );
+                let problem = Problem::warning(&place, format!("could not read auth_file \"{name}\": {e}"))
+                    .hint("no user of it can log in; relative names are relative to the working directory");
+                self.config.unread_files.push(problem.clone());
+                self.problems.push(problem);
             }
         }
     }
 
-    fn finish(self, path: &str) -> Result<Loaded, Vec<Problem>> {
-        let Loader {
-            config, mut problems, ..
-        } = self;
-        // The sort is stable, so the problems of a line stay in the order in which they were found. The main file comes
-        // first.
-        problems.sort_by_key(|problem| (&*problem.place.file != path, problem.place.clone()));
+    fn finish(self) -> Result<Loaded, Vec<Problem>> {
+        let Loader { config, problems, .. } = self;
         if problems.iter().any(|problem| problem.severity == Severity::Error) {
             Err(problems)
         } else {

@@ -105,6 +105,17 @@ impl Problem {
         self
     }
 
+    /// The problem in one line, for the log. Its severity is the level of the line.
+    pub fn line(&self) -> String {
+        let Problem {
+            place, message, hint, ..
+        } = self;
+        match hint {
+            Some(hint) => format!("{place}: {message} (HINT: {hint})"),
+            None => format!("{place}: {message}"),
+        }
+    }
+
     pub(crate) fn maybe_hint(mut self, hint: Option<String>) -> Problem {
         self.hint = hint;
         self
@@ -125,7 +136,7 @@ impl fmt::Display for Problem {
 impl std::error::Error for Problem {}
 
 /// The candidate that a mistyped word most likely meant, if one is similar enough.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const WORD_BYTES_MAX: usize = 64;
     if word.is_empty() || word.len() > WORD_BYTES_MAX {
         return None;
@@ -143,6 +154,19 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// The only candidate that begins with `word`, if it has at least three characters: what somebody meant who stopped
+/// writing.
+pub(crate) fn completed<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const WORD_BYTES_MIN: usize = 3;
+    let begins = |candidate: &&str| {
+        let start = candidate.get(..word.len());
+        word.len() >= WORD_BYTES_MIN && start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    let mut found = candidates.into_iter().filter(begins);
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
 }
 
 #[cfg(test)]
@@ -167,6 +191,15 @@ mod tests {
             Problem::warning(&Place::file("b"), "odd").to_string(),
             "b: warning: odd"
         );
+    }
+
+    #[test]
+    fn a_word_is_completed_where_only_one_can_be_meant() {
+        let words = ["scram-sha-256", "session", "verify-ca", "verify-full"];
+        assert_eq!(completed("SCRAM", words), Some("scram-sha-256"));
+        assert_eq!(completed("verify", words), None);
+        assert_eq!(completed("se", words), None);
+        assert_eq!(completed("sés", words), None);
     }
 
     #[test]

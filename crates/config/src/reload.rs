@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::catalogue::CATALOGUE;
 use crate::config::Config;
 use crate::database::DatabaseSettings;
-use crate::problem::{Place, Problem};
+use crate::problem::{Place, Problem, Severity};
 use crate::setting::{ChangeRule, Setting};
 
 /// The differences between two configurations.
@@ -93,11 +93,31 @@ pub struct Reload {
     pub warnings: Vec<Problem>,
 }
 
+impl DatabaseChange {
+    /// What has happened to the line, for the log.
+    pub fn words(self) -> &'static str {
+        match self {
+            DatabaseChange::Added => "new",
+            DatabaseChange::Removed => "removed",
+            DatabaseChange::Adjusted => "limits changed",
+            DatabaseChange::Reconnect => "servers are replaced",
+        }
+    }
+}
+
 impl Config {
-    /// Changes to `new`, which was just loaded. A setting that needs a restart keeps its running value, with a warning
+    /// Changes to `new`, which was just loaded. Refuses it if it has lost what the running pooler has: a file that a
+    /// setting names cannot be read, or `auth_file` has no user any more. Either would lock everybody out, administrators
+    /// included.
+    ///
+    /// A setting that needs a restart keeps its running value, with a warning
     /// if the file has another one. `auth_type` keeps its running value if the file no longer names it. Changes by SET
     /// are undone.
-    pub fn reload(&self, mut new: Config) -> Reload {
+    pub fn reload(&self, mut new: Config) -> Result<Reload, Vec<Problem>> {
+        let lost = self.lost_in(&new);
+        if !lost.is_empty() {
+            return Err(lost);
+        }
         let place = Place::file(new.global.conffile.as_deref().unwrap_or_default());
         let mut warnings = Vec::new();
         for setting in CATALOGUE {
@@ -111,11 +131,33 @@ impl Config {
             }
             (setting.copy)(&mut new.global, &self.global);
         }
-        Reload {
+        Ok(Reload {
             changes: Changes::between(self, &new),
             config: new,
             warnings,
-        }
+        })
+    }
+
+    fn lost_in(&self, new: &Config) -> Vec<Problem> {
+        let unread = new.unread_files.iter().map(|problem| Problem {
+            severity: Severity::Error,
+            hint: Some("what was read from it before stays in use".into()),
+            ..problem.clone()
+        });
+        let no_users = match &new.global.auth_file {
+            Some(file) if new.auth_users.is_empty() && !self.auth_users.is_empty() && new.unread_files.is_empty() => {
+                let message = format!(
+                    "auth_file names no user, but the running configuration has {}",
+                    self.auth_users.len()
+                );
+                Some(
+                    Problem::error(&Place::file(file), message)
+                        .hint("the old users stay; to have none, remove the setting auth_file"),
+                )
+            }
+            _ => None,
+        };
+        unread.chain(no_users).collect()
     }
 }
 

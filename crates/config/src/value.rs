@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::problem::nearest;
+use crate::problem::{completed, nearest};
 
 /// What kind of text a setting takes, for messages and documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -402,7 +402,9 @@ pub(crate) fn parse_choice<T: Copy>(text: &str, words: &'static [&'static str], 
         Some(index) => Ok(values[index]),
         None => Err(Mismatch {
             expected: one_of(words),
-            hint: nearest(text, words.iter().copied()).map(|word| format!("did you mean \"{word}\"?")),
+            hint: nearest(text, words.iter().copied())
+                .or_else(|| completed(text, words.iter().copied()))
+                .map(|word| format!("did you mean \"{word}\"?")),
         }),
     }
 }

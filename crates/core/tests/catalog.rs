@@ -449,3 +449,18 @@ fn without_kept_sessions_and_in_session_pooling_nothing_is_read() {
         assert_eq!(rig.told(server), [""; 0], "{settings}");
     }
 }
+
+/// Guards against a warning about functions in the middle of an incident: a server that is gone says nothing about them.
+#[test]
+fn a_server_that_is_lost_while_it_reads_is_not_worth_a_warning() {
+    let mut rig = rig(SIZE_2);
+    rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let server = rig.servers_log_in()[0];
+    assert!(is_asked(&mut rig, server));
+    rig.server_dies(server);
+    let told = |level| {
+        let tells = move |(l, text): &&(LogLevel, String)| *l == level && text.contains("cannot tell what");
+        rig.log.iter().filter(tells).count()
+    };
+    assert_eq!((told(LogLevel::Warning), told(LogLevel::Debug)), (0, 1));
+}

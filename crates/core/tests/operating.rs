@@ -2,6 +2,7 @@
 
 mod rig;
 
+use pgweir_config::{Place, Problem};
 use pgweir_core::{ClientId, Command, ConnectionId, LogLevel, ReloadOutcome, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 use rig::{Rig, configuration, configuration_with_users};
@@ -411,19 +412,40 @@ fn a_bad_configuration_changes_nothing_and_every_problem_is_told() {
     let boss = console(&mut rig);
     assert!(order(&mut rig, boss, "reload").is_empty());
     assert!(!rig.pooler.may_read(boss.into()), "the console waits for the files");
-    let problems = ["a.ini:3:1: error: no such thing", "a.ini:9:2: error: nor that"].map(String::from);
-    reload(&mut rig, ReloadOutcome::Bad(problems.to_vec()));
+    let place = Place::file("a.ini");
+    let errors = ["no such thing", "nor that"].map(|text| Problem::error(&place, text));
+    let warning = Problem::warning(&place, "odd").hint("look");
+    let problems = errors.iter().chain([&warning]).cloned().collect();
+    reload(&mut rig, ReloadOutcome::Bad(problems));
     let heard = rig.hears(boss);
     let text = String::from_utf8_lossy(&heard[0].1).into_owned();
     assert!(
-        text.contains("F0000") && problems.iter().all(|p| text.contains(p)),
+        text.contains("F0000")
+            && text.contains("RELOAD failed, see logs for additional details")
+            && errors.iter().all(|p| text.contains(&p.line())),
         "{text}"
     );
     assert_eq!(heard[1].0, b'Z');
-    for problem in &problems {
-        assert!(rig.log.contains(&(LogLevel::Error, problem.clone())));
+    for problem in &errors {
+        assert!(rig.log.contains(&(LogLevel::Error, problem.line())));
     }
+    assert!(rig.log.contains(&(LogLevel::Warning, "a.ini: odd (HINT: look)".into())));
     rig.client();
+}
+
+/// Guards against locking everybody out, administrators included, when the file of passwords cannot be read for a moment.
+#[test]
+fn a_reload_that_has_lost_its_users_is_refused() {
+    let mut rig = Rig::new("");
+    let boss = console(&mut rig);
+    let mut config = configuration("db = host=127.0.0.2 user=u", "");
+    let unread = Problem::warning(&Place::file("a.ini"), "could not read auth_file \"u\": gone");
+    config.unread_files.push(unread);
+    order(&mut rig, boss, "reload");
+    reload(&mut rig, ReloadOutcome::New(Arc::new(config), Vec::new()));
+    assert!(rig.told(boss)[0].starts_with("Error F0000 RELOAD failed"));
+    assert!(logged(&rig, "could not read auth_file"), "{:?}", rig.log);
+    assert!(!logged(&rig, "RELOAD: changed"), "{:?}", rig.log);
 }
 
 #[test]
@@ -434,7 +456,11 @@ fn a_changed_database_gets_new_servers_as_the_old_ones_are_released() {
     order(&mut rig, boss, "reload");
     reload(&mut rig, new("db = host=127.0.0.2 user=u", ""));
     assert_eq!(rig.told(boss), done("RELOAD"));
-    assert!(logged(&rig, "RELOAD: changed database db (Reconnect)"), "{:?}", rig.log);
+    assert!(
+        logged(&rig, "RELOAD: changed database db (servers are replaced)"),
+        "{:?}",
+        rig.log
+    );
     assert!(!is_closed(&rig, server), "the transaction goes on");
     commit(&mut rig, client);
     assert!(is_closed(&rig, server) && logged(&rig, "closing because: database configuration changed"));
@@ -477,14 +503,16 @@ fn a_removed_database_closes_its_clients_and_servers() {
 #[test]
 fn another_forced_user_sends_clients_away() {
     for changed in ["db = host=127.0.0.1 user=w", "db = host=127.0.0.1"] {
-        let mut rig = Rig::with_users("\"u\" \"\"\n\"v\" \"\"\n", "");
+        let users = "\"u\" \"\"\n\"v\" \"\"\n";
+        let mut rig = Rig::with_users(users, "");
         let client = rig.client_begins(&[("user", "v"), ("database", "db")]);
         rig.servers_log_in();
         rig.told(client);
         rig.says(client, |w| w.query(b"select 1"));
         let server = rig.server_of(client).unwrap();
         signal(&mut rig, Command::Reload);
-        reload(&mut rig, new(changed, "auth_type = trust\nauth_file = users.txt"));
+        let config = configuration_with_users(changed, "auth_type = trust", users);
+        reload(&mut rig, ReloadOutcome::New(Arc::new(config), Vec::new()));
         assert_eq!(
             rig.told(client),
             ["Error 57P01 database configuration changed"],
@@ -608,7 +636,10 @@ fn waiting_commands_work_by_the_extended_protocol_too() {
         w.sync();
     });
     assert_eq!(rig.told(boss), ["ParseComplete", "BindComplete", "NoData"]);
-    reload(&mut rig, ReloadOutcome::Bad(vec!["x".into()]));
+    reload(
+        &mut rig,
+        ReloadOutcome::Bad(vec![Problem::error(&Place::file("a.ini"), "x")]),
+    );
     let told = rig.told(boss);
     assert_eq!(told.len(), 2);
     assert!(told[0].starts_with("Error F0000 ") && told[1] == "ReadyForQuery I");

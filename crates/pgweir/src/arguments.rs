@@ -1,7 +1,8 @@
 //! The command line: PgBouncer's flags, and pgweir's own commands.
 
-use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// A PostgreSQL connection pooler that reads PgBouncer's configuration.
 ///
@@ -103,10 +104,28 @@ pub(crate) struct TryArguments {
     pub(crate) verbose: bool,
 }
 
+/// Prints why the command line cannot be used, and the command that was probably meant.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    // What is printed last is read first.
+    let _ = error.print();
+    let first = std::env::args().nth(1).unwrap_or_default();
+    if let Some(hint) = mistyped(&first).filter(|_| error.use_stderr()) {
+        eprintln!("\n    hint: {hint}");
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+}
+
+/// A hint where an argument is no file, but nearly the name of a command.
+pub(crate) fn mistyped(argument: &str) -> Option<String> {
+    let command = Arguments::command();
+    let commands = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let meant = pgweir_config::nearest(argument, commands.map(clap::Command::get_name))?;
+    (!Path::new(argument).exists()).then(|| format!("did you mean \"pgweir {meant}\"?"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(line: &str) -> Result<Arguments, clap::Error> {
         Arguments::try_parse_from(line.split(' '))
@@ -130,6 +149,17 @@ mod tests {
             );
         }
         assert!(parse("pgweir -dq a.ini").is_ok_and(|a| a.daemon && a.quiet));
+    }
+
+    #[test]
+    fn a_mistyped_command_is_recognised() {
+        assert_eq!(mistyped("chek").as_deref(), Some("did you mean \"pgweir check\"?"));
+        assert_eq!(
+            mistyped("settigns").as_deref(),
+            Some("did you mean \"pgweir settings\"?")
+        );
+        assert_eq!(mistyped("/etc/pgbouncer/pgbouncer.ini"), None);
+        assert_eq!(mistyped("Cargo.toml"), None);
     }
 
     #[test]

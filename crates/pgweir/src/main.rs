@@ -15,7 +15,10 @@ use pgweir_runtime::{RunOptions, run};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return arguments::refuse(&error),
+    };
     match arguments.command {
         Some(Command::Check { file }) => check::check(&file),
         Some(Command::Try(arguments)) => try_it::try_it(&arguments),
@@ -35,7 +38,7 @@ fn pool(arguments: Arguments) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let options = RunOptions {
-        config_file,
+        config_file: config_file.clone(),
         daemon: arguments.daemon,
         quiet: arguments.quiet,
         verbose: arguments.verbose > 0,
@@ -47,6 +50,9 @@ fn pool(arguments: Arguments) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("pgweir: {e}");
+            if let Some(hint) = arguments::mistyped(&config_file) {
+                eprintln!("    hint: {hint}");
+            }
             ExitCode::from(e.exit_status())
         }
     }

@@ -27,22 +27,10 @@ impl ConfigurationFile {
 
     /// Reads the file again, for the core.
     pub(crate) fn reload(&self) -> ReloadOutcome {
-        let lines = |problems: Vec<Problem>| problems.iter().map(log_line).collect();
         match self.load() {
-            Ok((config, warnings)) => ReloadOutcome::New(Arc::new(config), lines(warnings)),
-            Err(problems) => ReloadOutcome::Bad(lines(problems)),
+            Ok((config, warnings)) => ReloadOutcome::New(Arc::new(config), warnings),
+            Err(problems) => ReloadOutcome::Bad(problems),
         }
-    }
-}
-
-/// A problem in one line; its severity is the level of the line.
-pub(crate) fn log_line(problem: &Problem) -> String {
-    let Problem {
-        place, message, hint, ..
-    } = problem;
-    match hint {
-        Some(hint) => format!("{place}: {message} (HINT: {hint})"),
-        None => format!("{place}: {message}"),
     }
 }
 

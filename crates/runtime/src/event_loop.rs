@@ -20,6 +20,7 @@ use crate::control::ControlSender;
 use crate::dns::Resolver;
 use crate::inbox::Message;
 use crate::log::Log;
+use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::slab::Slab;
 use crate::timers::{Timer, Timers};
@@ -27,7 +28,7 @@ use crate::token::Subject;
 use crate::transport::Received;
 use mio::event::Event;
 use mio::{Events, Poll};
-use pgweir_core::{ConnectionId, Pooler, ReloadOutcome, ServerId, Time};
+use pgweir_core::{ConnectionId, Pooler, ServerId, Time};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -71,6 +72,7 @@ pub(crate) struct EventLoop {
     pub(crate) timers: Timers,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) control: ControlSender,
+    pub(crate) service_manager: ServiceManager,
     pub(crate) settings: Settings,
     pub(crate) log: Log,
     /// The time of this turn.
@@ -94,6 +96,7 @@ pub(crate) struct Parts {
     pub(crate) resolver: Resolver,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) control: ControlSender,
+    pub(crate) service_manager: ServiceManager,
     pub(crate) settings: Settings,
     pub(crate) log: Log,
     /// The instant of [`Time`] zero.
@@ -114,6 +117,7 @@ impl EventLoop {
             timers: Timers::default(),
             inbox: parts.inbox,
             control: parts.control,
+            service_manager: parts.service_manager,
             settings: parts.settings,
             log: parts.log,
             now: Time(0),
@@ -152,6 +156,7 @@ impl EventLoop {
             self.read_ready();
             self.accept_ready();
             self.run_timers();
+            self.service_manager.turn(self.now);
             self.release_held_back();
         }
         Ok(())
@@ -166,7 +171,8 @@ impl EventLoop {
         if !self.connections.ready.is_empty() || self.accepting.is_ready() {
             return Some(Duration::ZERO);
         }
-        let next = [self.pooler.poll_timeout(), self.timers.next(), self.exit_at];
+        let of_manager = self.service_manager.next(self.now);
+        let next = [self.pooler.poll_timeout(), self.timers.next(), self.exit_at, of_manager];
         next.into_iter().flatten().min().map(|at| at.since(self.now))
     }
 
@@ -468,10 +474,9 @@ impl EventLoop {
             match message {
                 Message::Command(command) => self.pooler.handle_command(self.now, command),
                 Message::Reloaded { by, outcome } => {
-                    if let ReloadOutcome::New(config, _) = &outcome {
-                        self.use_settings(Settings::of(config));
-                    }
                     self.pooler.handle_reload(self.now, by, outcome);
+                    self.settle();
+                    self.service_manager.ready();
                 }
                 Message::Resolved { host, addresses } => {
                     self.handle_resolved(&host, addresses);
@@ -493,6 +498,7 @@ impl EventLoop {
     /// The core asks for the end of the process.
     pub(crate) fn exit(&mut self) {
         self.connections.flush_all();
+        self.service_manager.stopping();
         self.exit_at.get_or_insert(self.now + EXIT_WAIT);
     }
 

@@ -28,6 +28,7 @@ mod pidfile;
 mod privileges;
 mod refusal;
 mod requests;
+mod service_manager;
 mod settings;
 mod signals;
 mod slab;

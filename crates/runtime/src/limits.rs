@@ -9,6 +9,8 @@ pub(crate) struct OpenFiles {
     pub(crate) given: u64,
     /// The present limit.
     pub(crate) now: u64,
+    /// The limit that only root could raise.
+    pub(crate) hard: u64,
 }
 
 /// Raises the soft limit to the hard limit, because every client and server takes a descriptor.
@@ -25,5 +27,5 @@ pub(crate) fn raise_open_files() -> OpenFiles {
     } else {
         given
     };
-    OpenFiles { given, now }
+    OpenFiles { given, now, hard }
 }

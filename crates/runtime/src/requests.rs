@@ -18,10 +18,14 @@ impl EventLoop {
             Request::Reload { by } => {
                 // Log rotation moves the file away and then sends SIGHUP.
                 self.log.reopen();
+                self.service_manager.reloading();
                 self.control.send(ControlRequest::Reload { by });
             }
             Request::Configure(config) => self.use_settings(Settings::of(&config)),
-            Request::StopListening => self.accepting.stop(),
+            Request::StopListening => {
+                self.service_manager.stopping();
+                self.accepting.stop();
+            }
             Request::Exit => self.exit(),
         }
     }

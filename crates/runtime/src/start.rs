@@ -1,7 +1,7 @@
 //! The way from the command line to a running pooler, and to its end.
 
 use crate::accept::Accepting;
-use crate::configuration::{ConfigurationFile, log_line};
+use crate::configuration::ConfigurationFile;
 use crate::connections::Connections;
 use crate::control;
 use crate::daemon;
@@ -13,6 +13,7 @@ use crate::listener::{self, Listener};
 use crate::log::Log;
 use crate::pidfile::PidFile;
 use crate::privileges::drop_privileges;
+use crate::service_manager::{Environment, ServiceManager};
 use crate::settings::Settings;
 use crate::signals::{self, Interrupt};
 use crate::socket::{self, SocketAddress};
@@ -68,7 +69,7 @@ pub fn run(options: RunOptions) -> Result<(), StartError> {
     }
     log.open(&settings.log)?;
     for warning in warnings {
-        log.write(LogLevel::Warning, &log_line(&warning));
+        log.write(LogLevel::Warning, &warning.line());
     }
     let outcome = start(options, file, config, settings, &mut log);
     if let Err(e) = &outcome {
@@ -107,14 +108,8 @@ fn start(
         log.write(LogLevel::Log, &format!("listening on {place}"));
     }
     let accepting = Accepting::new(listeners, poll.registry())?;
-    let (started, wall) = (Instant::now(), wall_clock());
-    let surroundings = Surroundings {
-        seed: seed()?,
-        wall,
-        own_uid: rustix::process::getuid().as_raw(),
-        open_files_max: open_files.now,
-    };
-    let pooler = Pooler::new(Arc::new(config), surroundings, Time(0));
+    let started = Instant::now();
+    let pooler = Pooler::new(Arc::new(config), surroundings(open_files.now)?, Time(0));
     log.write(
         LogLevel::Log,
         &format!("process up: pgweir {}", env!("CARGO_PKG_VERSION")),
@@ -127,6 +122,7 @@ fn start(
     if let Some(on_ready) = options.on_ready {
         on_ready(&places);
     }
+    let service_manager = tell_ready(log);
     let connections = Connections::new(poll.registry().try_clone()?);
     let lent = std::mem::replace(log, Log::new(false, false));
     let parts = Parts {
@@ -137,6 +133,7 @@ fn start(
         resolver,
         inbox,
         control,
+        service_manager,
         settings,
         log: lent,
         started,
@@ -145,6 +142,23 @@ fn start(
     let outcome = event_loop.run();
     *log = event_loop.log;
     Ok(outcome?)
+}
+
+/// Tells the service manager that clients can connect. A socket that cannot be used does not keep the pooler from serving.
+fn tell_ready(log: &mut Log) -> ServiceManager {
+    match ServiceManager::new(&Environment::read()) {
+        Ok(mut manager) => {
+            manager.ready();
+            manager
+        }
+        Err(e) => {
+            log.write(
+                LogLevel::Warning,
+                &format!("could not notify the service manager: NOTIFY_SOCKET: {e}"),
+            );
+            ServiceManager::default()
+        }
+    }
 }
 
 /// `-R`: PgBouncer takes over the sockets of the process that listens. pgweir starts if there is no such process, and
@@ -167,9 +181,13 @@ fn check_nobody_to_take_over_from(settings: &Settings, log: &mut Log) -> Result<
 fn report_limits(log: &mut Log, config: &Config, open_files: OpenFiles) {
     let clients = u64::from(config.global.max_client_conn);
     let expected = expected_descriptors(config);
+    let raised = match open_files.given {
+        given if given == open_files.now => String::new(),
+        given => format!(", raised from {given}"),
+    };
     let text = format!(
-        "kernel file descriptor limit: {} (raised from {}); max_client_conn: {clients}, max expected fd use: {expected}",
-        open_files.now, open_files.given
+        "kernel file descriptor limit: {} (hard: {}{raised}); max_client_conn: {clients}, max expected fd use: {expected}",
+        open_files.now, open_files.hard
     );
     log.write(LogLevel::Log, &text);
     if expected > open_files.now {
@@ -199,6 +217,16 @@ fn expected_descriptors(config: &Config) -> u64 {
         u64::from(config.global.max_client_conn) + OWN_DESCRIPTORS,
         u64::saturating_add,
     )
+}
+
+/// What the core cannot know by itself.
+fn surroundings(open_files_max: u64) -> Result<Surroundings, StartError> {
+    Ok(Surroundings {
+        seed: seed()?,
+        wall: wall_clock(),
+        own_uid: rustix::process::getuid().as_raw(),
+        open_files_max,
+    })
 }
 
 fn wall_clock() -> WallClock {

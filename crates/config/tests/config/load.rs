@@ -110,7 +110,7 @@ fn times_are_floats_in_pgbouncer_and_integers_elsewhere() {
     );
     assert!(texts[0].contains("only section [pgbouncer] takes fractions"));
     assert!(texts[1].contains("query_timeout: \"0.5\" is not a whole number and is read as 0"));
-    assert!(texts[3].contains("client_idle_timeout: \"10s\" is not a whole number and is read as 10"));
+    assert!(texts[2].contains("client_idle_timeout: \"10s\" is not a whole number and is read as 10"));
     assert_one(
         &errors("[pgbouncer]\nauth_file=users.txt\nquery_timeout = 5s\n[databases]\n*=\n"),
         &["write 5"],
@@ -318,12 +318,12 @@ fn problems_in_included_files_name_those_files() {
     .unwrap_err();
     let texts = lines(&problems);
     assert!(
-        texts[1].starts_with("pgbouncer.ini:4: error: unknown setting \"verbos\""),
+        texts[0].starts_with("pgbouncer.ini:4: error: unknown setting \"verbos\""),
         "{texts:#?}"
     );
-    assert!(texts[2].starts_with("pgbouncer.ini:5:1: error: could not read file \"none.ini\": no such file"));
+    assert!(texts[1].starts_with("pgbouncer.ini:5:1: error: could not read file \"none.ini\": no such file"));
     assert!(
-        texts[3].starts_with(
+        texts[2].starts_with(
             "more.ini:1:5: error: unknown key \"prot\" of database \"a\"\n    hint: did you mean \"port\"?"
         )
     );
@@ -387,4 +387,50 @@ fn secrets_do_not_reach_debug_output() {
     let config = config("[pgbouncer]\nauth_file=users.txt\n[databases]\na = user=u password=hunter2\n");
     let debug = format!("{config:?}");
     assert!(!debug.contains("hunter2") && !debug.contains("secret\""), "{debug}");
+}
+
+/// Guards against a list that begins with what follows from its later lines.
+#[test]
+fn causes_come_before_consequences() {
+    let texts = errors("[pgbouncer]\nauth_type = scram-sha-256\nauth_fil = users.txt\n[database]\na = host=x\n");
+    let order: Vec<usize> = [
+        "unknown setting \"auth_fil\"",
+        "unknown section",
+        "no databases are defined",
+        "no user can log in",
+    ]
+    .iter()
+    .map(|part| {
+        texts
+            .iter()
+            .position(|text| text.contains(part))
+            .unwrap_or_else(|| panic!("{part}: {texts:#?}"))
+    })
+    .collect();
+    assert!(order.is_sorted_by_key(|place| *place), "{texts:#?}");
+}
+
+#[test]
+fn a_section_without_databases_needs_a_line_not_a_section() {
+    let texts = warnings("[databases]\n[pgbouncer]\nauth_file = users.txt\n");
+    assert_one(
+        &texts,
+        &[
+            "pgbouncer.ini:1: warning: no databases are defined",
+            "hint: add a line such as",
+        ],
+    );
+    assert_one(
+        &warnings("[pgbouncer]\nauth_file = users.txt\n"),
+        &["hint: add a section [databases]"],
+    );
+}
+
+#[test]
+fn a_word_that_is_cut_off_is_completed() {
+    assert_one(
+        &errors(&sound("auth_type = scram")),
+        &["did you mean \"scram-sha-256\"?"],
+    );
+    assert_one(&errors(&sound("pool_mode = trans")), &["did you mean \"transaction\"?"]);
 }

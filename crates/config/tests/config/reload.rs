@@ -5,7 +5,7 @@ use pgweir_config::{AuthType, Changes, DatabaseChange, Reload};
 use crate::support::{assert_one, config, lines, load_files, sound};
 
 fn reload(old: &str, new: &str) -> Reload {
-    config(&sound(old)).reload(config(&sound(new)))
+    config(&sound(old)).reload(config(&sound(new))).unwrap()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn settings_that_need_a_restart_stay() {
         ],
     );
     // And again: the file still differs from what runs.
-    let again = reload.config.reload(config(&sound("listen_port = 7001")));
+    let again = reload.config.reload(config(&sound("listen_port = 7001"))).unwrap();
     assert_eq!((again.config.global.listen_port, again.warnings.len()), (7000, 1));
 }
 
@@ -63,7 +63,7 @@ fn what_a_file_no_longer_names_keeps_running() {
         reload.changes.settings.iter().map(|c| c.name).collect::<Vec<_>>(),
         ["verbose"]
     );
-    let named = reload.config.reload(config(&sound("auth_type = plain")));
+    let named = reload.config.reload(config(&sound("auth_type = plain"))).unwrap();
     assert_eq!(named.config.global.auth_type, AuthType::Plain);
 }
 
@@ -72,7 +72,7 @@ fn set_lasts_until_the_next_reload() {
     let mut running = config(&sound("query_timeout = 5"));
     running.set("query_timeout", "9").unwrap();
     running.set("verbose", "2").unwrap();
-    let reload = running.reload(config(&sound("query_timeout = 5")));
+    let reload = running.reload(config(&sound("query_timeout = 5"))).unwrap();
     assert_eq!(reload.config.query_timeout("x").unwrap().as_secs(), 5);
     assert_eq!(reload.config.global.verbose, 0);
 }
@@ -118,4 +118,32 @@ fn users_secrets_and_peers_are_listed_by_name() {
     assert_eq!(changes.auth_users.iter().collect::<Vec<_>>(), ["w", "x", "z"]);
     assert_eq!(changes.peers.iter().collect::<Vec<_>>(), [&1]);
     assert!(changes.databases.is_empty() && changes.settings.is_empty());
+}
+
+/// Guards against locking everybody out: a file of passwords that is gone, or empty for a moment while it is written.
+#[test]
+fn a_reload_keeps_the_users_when_their_file_is_gone_or_empty() {
+    let ini = sound("query_timeout = 5");
+    let with = |users: Option<&str>| {
+        let files = [
+            ("pgbouncer.ini", ini.as_str()),
+            ("users.txt", users.unwrap_or_default()),
+        ];
+        let there = if users.is_some() { 2 } else { 1 };
+        load_files(&files[..there]).expect("a start goes on").config
+    };
+    let running = config(&sound(""));
+    for (users, message) in [
+        (None, "could not read auth_file \"users.txt\""),
+        (Some(""), "auth_file names no user, but the running configuration has 1"),
+        (Some("; nobody\n\"app\n"), "auth_file names no user"),
+    ] {
+        let refused = running.reload(with(users)).expect_err(message);
+        assert_one(&lines(&refused), &[": error: ", message]);
+    }
+    assert!(running.reload(with(Some("\"b\" \"2\""))).is_ok());
+    let nobody = with(Some(""));
+    assert!(nobody.reload(with(Some(""))).is_ok(), "it had none before");
+    let without = config("[databases]\napp = host=127.0.0.1\n[pgbouncer]\nauth_user = looker\n");
+    assert!(running.reload(without).is_ok(), "the file asks for it");
 }

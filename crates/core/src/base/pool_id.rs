@@ -46,5 +46,20 @@ pub(crate) struct LoginFailure {
     pub(crate) temporary: bool,
 }
 
+impl LoginFailure {
+    /// What PgBouncer tells clients that come later.
+    pub(crate) fn cached(&self) -> LoginFailure {
+        const BEGINNING: &str = "server login has been failing, cached error: ";
+        let message = match self.message.starts_with(BEGINNING) {
+            true => self.message.clone(),
+            false => format!("{BEGINNING}{} (server_login_retry)", self.message),
+        };
+        LoginFailure {
+            message,
+            ..self.clone()
+        }
+    }
+}
+
 /// A startup parameter as a client gave it: name and value.
 pub(crate) type StartupValue = (Box<str>, Box<str>);

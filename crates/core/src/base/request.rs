@@ -145,8 +145,7 @@ pub enum Request {
         /// The console client that asked, or `None` for a signal.
         by: Option<ClientId>,
     },
-    /// SET has changed the configuration: what the driver reads from it counts from now on. (After a reload the driver
-    /// knows by itself.)
+    /// SET or a RELOAD has changed the configuration: what the driver reads from it counts from now on.
     Configure(std::sync::Arc<pgweir_config::Config>),
     /// Stop accepting connections: close the listening sockets.
     StopListening,
@@ -174,8 +173,9 @@ pub enum Command {
 /// The answer to [`Request::Reload`].
 #[derive(Debug, Clone)]
 pub enum ReloadOutcome {
-    /// The new configuration and warnings to log.
-    New(std::sync::Arc<pgweir_config::Config>, Vec<String>),
-    /// The old one stays; every problem in a line of its own, with file and line.
-    Bad(Vec<String>),
+    /// A configuration that can be used, and warnings to log. The core may still refuse it: see
+    /// [`pgweir_config::Config::reload`].
+    New(std::sync::Arc<pgweir_config::Config>, Vec<pgweir_config::Problem>),
+    /// The old one stays, because of these problems. They include the warnings.
+    Bad(Vec<pgweir_config::Problem>),
 }

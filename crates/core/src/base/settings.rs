@@ -73,6 +73,7 @@ pub(crate) struct Settings {
     pub(crate) server_idle_timeout: Option<Duration>,
     pub(crate) server_connect_timeout: Option<Duration>,
     pub(crate) server_login_retry: Duration,
+    pub(crate) server_down_wait: bool,
     pub(crate) server_fast_close: bool,
     pub(crate) cancel_wait_timeout: Option<Duration>,
     pub(crate) client_login_timeout: Option<Duration>,
@@ -123,6 +124,7 @@ impl Settings {
             server_idle_timeout: off(g.server_idle_timeout),
             server_connect_timeout: off(g.server_connect_timeout),
             server_login_retry: g.server_login_retry,
+            server_down_wait: g.server_down_wait.is_on(),
             server_fast_close: g.server_fast_close.is_on(),
             cancel_wait_timeout: off(g.cancel_wait_timeout),
             client_login_timeout: off(g.client_login_timeout),
@@ -212,7 +214,15 @@ impl PoolSettings {
     /// What is special about a kind of pool.
     pub(crate) fn suit(&mut self, kind: PoolKind) {
         match kind {
-            PoolKind::Replication { .. } => self.mode = PoolMode::Session,
+            PoolKind::Replication { .. } => {
+                self.mode = PoolMode::Session;
+                self.min_size = 0;
+                // A walsender for physical replication runs no SQL.
+                self.connect_query = None;
+                // A stream of replication is no query and no transaction.
+                (self.query_timeout, self.transaction_timeout) = (None, None);
+                self.idle_transaction_timeout = None;
+            }
             // There are as many as encodings.
             PoolKind::Listener => (self.size, self.min_size, self.reserve_size) = (0, 0, 0),
             PoolKind::Clients | PoolKind::AuthQuery => {}

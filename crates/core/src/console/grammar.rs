@@ -5,6 +5,7 @@
 //! empty statement, `BEGIN` and its kin, `SET` of session settings, `RESET`, `DISCARD` and `DEALLOCATE`.
 
 use crate::console::refusal::Refusal;
+use pgweir_config::Setting;
 
 /// Bytes of a command that an error message repeats.
 const QUOTED_BYTES_MAX: usize = 200;
@@ -285,7 +286,9 @@ fn set(rest: &[Token]) -> Option<Command> {
         }
         [Token::Word(key) | Token::Quoted(key), separator, values @ ..] if separates(separator) => {
             let key = key.to_ascii_lowercase();
-            if SESSION_SETTINGS.contains(&&*key) && !values.is_empty() {
+            // What is a setting of both is the pooler's, unless SESSION or LOCAL says otherwise.
+            let is_session = SESSION_SETTINGS.contains(&&*key) && (scoped || Setting::find(&key).is_none());
+            if is_session && !values.is_empty() {
                 return Some(Command::SetSession);
             }
             let [Token::Word(value) | Token::Quoted(value) | Token::Text(value)] = values else {
@@ -462,6 +465,22 @@ mod tests {
         ] {
             assert_eq!(parse(text), Command::SetSession, "{text}");
         }
+    }
+
+    #[test]
+    fn set_reaches_every_setting_of_the_pooler() {
+        for setting in pgweir_config::CATALOGUE {
+            let key = setting.name.to_string();
+            let value = "1".to_string();
+            assert_eq!(
+                parse(&format!("SET {key} = 1")),
+                Command::Set { key, value },
+                "{}",
+                setting.name
+            );
+        }
+        assert_eq!(parse("SET SESSION transaction_timeout = 1"), Command::SetSession);
+        assert_eq!(parse("SET LOCAL transaction_timeout TO '5s'"), Command::SetSession);
     }
 
     #[test]

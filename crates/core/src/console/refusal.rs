@@ -73,12 +73,13 @@ impl Refusal {
         Refusal::new("22023", format!("SET failed: {}", problem.message)).hint(problem.hint.clone().unwrap_or_default())
     }
 
-    /// The new configuration is no good; `problems` are lines with file and line number.
-    pub(crate) fn reload_failed(problems: &[String]) -> Self {
-        let first = problems.first().map_or("", |p| p.lines().next().unwrap_or(""));
-        Refusal::new("F0000", format!("RELOAD failed, the old configuration stays: {first}"))
-            .detail(problems.join("\n"))
-            .hint("Correct the file and give RELOAD again; `pgweir check FILE` reads it without a running pooler.")
+    /// The new configuration is no good, and the old one stays. The message is PgBouncer's.
+    pub(crate) fn reload_failed(problems: &[pgweir_config::Problem]) -> Self {
+        let errors = problems.iter().filter(|p| p.severity == pgweir_config::Severity::Error);
+        let lines: Vec<String> = errors.map(pgweir_config::Problem::line).collect();
+        Refusal::new("F0000", "RELOAD failed, see logs for additional details")
+            .detail(lines.join("\n"))
+            .hint("The old configuration stays. Correct the file and give RELOAD again; `pgweir check FILE` reads it without a running pooler.")
     }
 
     /// A command that waited for something that will not come.

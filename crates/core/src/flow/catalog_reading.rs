@@ -159,7 +159,13 @@ impl Pooler {
                 } else {
                     state.wants(now);
                 }
-                let level = if state.failures == 1 {
+                // A server that is gone says nothing about its functions: that is worth a warning only where it ends
+                // the attempts.
+                let worth_telling = match sqlstate.is_empty() {
+                    true => state.holds,
+                    false => state.failures == 1,
+                };
+                let level = if worth_telling {
                     LogLevel::Warning
                 } else {
                     LogLevel::Debug

@@ -202,6 +202,7 @@ impl Pooler {
         let Some(begin) = self.client_mut(id).session.deferred_begin.take() else {
             return;
         };
+        self.client_mut(id).xact_start = begin.since;
         let statement = self.shared.own_statements.begin.clone();
         self.at(server_id).prepare(&statement);
         self.server_mut(server_id).conversation.begin = Begin::Owed;

@@ -269,12 +269,13 @@ impl Pooler {
         let pool = self.pool(pool_id);
         // Who is in auth_file must not show by how long a login takes while auth_query has no server.
         let looks_up = pool.key.kind == PoolKind::AuthQuery;
+        let never_waits = looks_up || !self.shared.settings.server_down_wait;
         let failure = pool.failure.clone();
-        let failure = failure.filter(|f| (looks_up || !f.temporary) && pool.servers == 0)?;
+        let failure = failure.filter(|f| (never_waits || !f.temporary) && pool.servers == pool.connecting)?;
         if pool.retry_at.is_none_or(|t| t <= now) {
             return None;
         }
-        self.refuse_for_login_failure(now, id, &failure);
+        self.refuse_for_login_failure(now, id, &failure.cached());
         Some(Acquired::Closed)
     }
 
@@ -291,26 +292,30 @@ impl Pooler {
         {
             return self.lookup_failed(now, id, &failure.message);
         }
-        let (row, hint) = (
-            Trouble::ServerUnavailable.row(),
-            "The pooler tries again after server_login_retry.",
-        );
-        let sqlstate = if failure.sqlstate.is_empty() {
-            row.sqlstate
-        } else {
-            &failure.sqlstate
+        let row = Trouble::ServerUnavailable.row();
+        // What no server has said is told in PgBouncer's words.
+        let (sqlstate, message, hint) = match failure.sqlstate.is_empty() {
+            true => (
+                row.sqlstate,
+                failure.cached().message,
+                "The pooler tries again every second while a client waits: see server_down_wait.",
+            ),
+            false => (
+                &*failure.sqlstate,
+                failure.message.clone(),
+                "This is what the server has answered. The pooler tries again after server_login_retry.",
+            ),
         };
-        let detail = "server login has been failing, cached error: see the message";
         self.send(id, |w| {
             w.error(&pgweir_wire::write::ErrorText {
                 severity: row.severity,
                 sqlstate,
-                message: &failure.message,
-                detail,
+                message: &message,
+                detail: "",
                 hint,
             })
         });
-        self.close_client(now, id, &failure.message.clone());
+        self.close_client(now, id, &message);
     }
 
     /// Links a client to a server that is clean, and makes the server look like the client.
@@ -410,6 +415,10 @@ impl Pooler {
             return;
         }
         if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
+            if self.pool(pool_id).key.kind.is_replication() {
+                // Its client has left, or waits for RESUME and gets a new one then.
+                return self.close_server(now, server_id, "replication client was closed");
+            }
             let server = self.servers.get_mut(server_id.0).expect("nobody took it");
             server.phase = ServerPhase::Idle;
             server.since = now;

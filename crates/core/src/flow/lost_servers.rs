@@ -76,6 +76,7 @@ impl Pooler {
     /// server; others wait, where waiting may help.
     fn opening_failed(&mut self, now: Time, pool_id: PoolId, failure: LoginFailure) {
         let retry_max = self.shared.settings.server_login_retry;
+        let may_wait = failure.temporary && self.shared.settings.server_down_wait;
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
         let hope = pool.note_failure(now, &failure, retry_max);
         self.lookups.note_failure(pool, &failure, now + retry_max);
@@ -85,7 +86,7 @@ impl Pooler {
         let waiting: Vec<_> = pool.waiting.iter().map(|(id, _)| id).collect();
         for id in waiting {
             let Some(client) = self.clients.get(id.0) else { continue };
-            if matches!(client.phase, ClientPhase::Login(_)) || !failure.temporary {
+            if matches!(client.phase, ClientPhase::Login(_)) || !may_wait {
                 self.stop_waiting(id);
                 self.refuse_for_login_failure(now, id, &failure);
             }

@@ -140,6 +140,7 @@ impl Pooler {
         pool.connecting += 1;
         self.databases
             .change(&pool.key.database, &pool.key.user, |c| c.servers += 1);
+        self.databases.replication_servers += u32::from(pool.key.kind.is_replication());
     }
 
     pub(crate) fn count_server_out(&mut self, pool_id: PoolId, connecting: bool) {
@@ -148,6 +149,7 @@ impl Pooler {
         pool.connecting -= u32::from(connecting);
         self.databases
             .change(&pool.key.database, &pool.key.user, |c| c.servers -= 1);
+        self.databases.replication_servers -= u32::from(pool.key.kind.is_replication());
     }
 
     /// Whether clients of this pool must wait by an operator's order.

@@ -147,6 +147,7 @@ impl Reply<'_> {
             return Some(passed);
         }
         if entry.to == To::Skip {
+            self.idle_since_begin();
             return Some(match self.server.session.restoration {
                 Some(_) => self.asks(Question::Restored),
                 None => Passed::skip_and_release_if(self.server.conversation.queue.is_empty()),
@@ -178,6 +179,16 @@ impl Reply<'_> {
                 }
                 None
             }
+        }
+    }
+
+    /// A deferred BEGIN has gone to the server alone: its client has been idle since it sent it.
+    fn idle_since_begin(&mut self) {
+        if self.server.conversation.status == TransactionStatus::InTransaction
+            && self.server.conversation.queue.is_empty()
+            && let Some((_, client)) = &self.client
+        {
+            self.server.conversation.ready_time = client.xact_start;
         }
     }
 

@@ -22,6 +22,10 @@ impl Pooler {
         let wanted = self.client_mut(id).session.shape.clone();
         let server = self.servers.get(server_id.0).expect("a linked server lives");
         let mut set = difference_on(&server.session.shape, &wanted, &server.session.base.home());
+        if self.pool(server.pool).key.kind.is_replication() {
+            // It was started with what its client asks for, and a walsender cannot be told more.
+            set.clear();
+        }
         if set.is_empty() {
             self.between(now, id, server_id).tell_differences();
             if self

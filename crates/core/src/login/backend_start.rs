@@ -31,6 +31,13 @@ pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupVal
     taken.into()
 }
 
+/// Takes all settings that a client for replication asks for: a walsender cannot be asked to make them later, as it does not
+/// speak the extended protocol, and for physical replication runs no SQL.
+pub(crate) fn take_all(settings: &mut Vec<(String, String)>) -> Box<[StartupValue]> {
+    let all = std::mem::take(settings).into_iter();
+    all.map(|(name, value)| (name.into(), value.into())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

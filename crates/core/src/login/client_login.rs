@@ -166,13 +166,17 @@ impl Login {
         found.map(|(_, value)| &**value)
     }
 
-    /// Where it wants to go. The settings that only a new connection can have are wished for no more from here on.
+    /// Where it wants to go. The settings that its server must be started with are wished for no more from here on.
     pub(crate) fn destination(&mut self) -> Destination {
+        let start = match self.wishes.kind.is_replication() {
+            true => backend_start::take_all(&mut self.wishes.settings),
+            false => backend_start::take_from(&mut self.wishes.settings),
+        };
         Destination {
             database: self.wishes.database.clone(),
             user: self.wishes.user.clone(),
             kind: self.wishes.kind,
-            start: backend_start::take_from(&mut self.wishes.settings),
+            start,
         }
     }
 

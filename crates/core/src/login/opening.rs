@@ -9,8 +9,11 @@ use crate::pools::pool::Pool;
 use pgweir_wire::{ProtocolVersion, StartupPacket};
 use std::time::Duration;
 
-/// The first pause after a failed connection; it doubles with each failure up to `server_login_retry`.
+/// The first pause after a failed connection; it doubles with each failure up to [`RETRY_PAUSE_MAX`].
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
+
+/// The longest pause while a server cannot be reached: one that comes back is found within this time.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Doublings of the pause after which it is as long as it may become, whatever `server_login_retry` is.
 const DOUBLINGS_MAX: u32 = 16;
@@ -37,6 +40,8 @@ pub(crate) enum SharedLimit {
     Database,
     /// `max_user_connections`
     User,
+    /// `pool_size` of a pool and of the replication connections of its database and user.
+    Pool,
 }
 
 impl SharedLimit {
@@ -45,8 +50,22 @@ impl SharedLimit {
         match self {
             SharedLimit::Database => one.database == other.database,
             SharedLimit::User => one.user == other.user,
+            SharedLimit::Pool => counts_together(one, other),
         }
     }
+}
+
+/// Whether the servers of two pools count together for `pool_size`: replication connections count with those of their
+/// database and user that serve clients, and with each other.
+pub(crate) fn counts_together(one: &PoolKey, other: &PoolKey) -> bool {
+    let is_main = |key: &PoolKey| key.kind == PoolKind::Clients && key.start.is_empty();
+    let are_of_size = match (one.kind.is_replication(), other.kind.is_replication()) {
+        (true, true) => true,
+        (true, false) => is_main(other),
+        (false, true) => is_main(one),
+        (false, false) => false,
+    };
+    are_of_size && one.database == other.database && one.user == other.user
 }
 
 /// Whether pools share any limit.
@@ -66,8 +85,9 @@ pub(crate) enum Hope {
 }
 
 impl Pool {
-    /// Whether the limits allow one more server now. `reserve`: the reserve pool may be used.
-    pub(crate) fn may_open(&self, now: Time, databases: &Databases, reserve: bool) -> MayOpen {
+    /// Whether the limits allow one more server now. `beside`: servers of other pools that count together with its own.
+    /// `reserve`: the reserve pool may be used.
+    pub(crate) fn may_open(&self, now: Time, databases: &Databases, beside: u32, reserve: bool) -> MayOpen {
         let settings = &self.settings;
         if settings.endpoints.is_empty() {
             return MayOpen::No;
@@ -81,6 +101,9 @@ impl Pool {
             return MayOpen::No;
         }
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
+        if settings.size > 0 && reached(size, self.servers.saturating_add(beside)) {
+            return MayOpen::Instead(SharedLimit::Pool);
+        }
         if reached(
             settings.max_db_connections,
             databases.of_database(&self.key.database).servers,
@@ -148,7 +171,7 @@ impl Pool {
         self.failures_in_a_row += 1;
         let doubled = RETRY_PAUSE_MIN * 2u32.saturating_pow(self.failures_in_a_row.min(DOUBLINGS_MAX) - 1);
         let pause = if failure.temporary {
-            doubled.min(pause_max)
+            doubled.min(RETRY_PAUSE_MAX).min(pause_max)
         } else {
             pause_max
         };

@@ -39,7 +39,8 @@ pub(crate) enum Verdict {
 }
 
 impl Trial {
-    /// What must be known before a client that asks for these settings can be welcomed; `None` where everything is.
+    /// What must be known before a client that asks for these settings can be welcomed; `None` where everything is. A client
+    /// for replication is welcomed when its own server is there.
     pub(crate) fn needed(pool: &Pool, settings: &[(String, String)]) -> Option<Trial> {
         let is_known = |name: &str, value: &str| {
             let known = &pool.known_startup_values;
@@ -48,7 +49,8 @@ impl Trial {
         let unknown = settings.iter().filter(|(name, value)| !is_known(name, value));
         let values: Vec<(String, String)> = unknown.cloned().collect();
         let progress = Progress::Waits;
-        (pool.welcome.is_none() || !values.is_empty()).then_some(Trial { values, progress })
+        let is_needed = pool.welcome.is_none() || !values.is_empty() || pool.key.kind.is_replication();
+        is_needed.then_some(Trial { values, progress })
     }
 
     /// Whether it needs a server that shows no traces of other sessions.

@@ -88,6 +88,18 @@ pub(super) struct Exceeded {
     pub(super) setting: &'static str,
 }
 
+const TRANSACTION_TIMEOUT: Exceeded = Exceeded {
+    trouble: Trouble::TransactionTimeout,
+    message: "transaction timeout",
+    setting: "transaction_timeout",
+};
+
+const IDLE_TRANSACTION_TIMEOUT: Exceeded = Exceeded {
+    trouble: Trouble::IdleTransactionTimeout,
+    message: "idle transaction timeout",
+    setting: "idle_transaction_timeout",
+};
+
 /// Which time limit a linked client has exceeded.
 ///
 /// A request of which a part has been sent is at work, also where its client must send the rest: query_timeout. A
@@ -114,8 +126,7 @@ pub(super) fn limit_over(
         return exceeded(Trouble::QueryTimeout, "query timeout", "query_timeout");
     }
     if is_in_transaction && is_over(pool.settings.transaction_timeout, now, client.xact_start) {
-        let words = ("transaction timeout", "transaction_timeout");
-        return exceeded(Trouble::TransactionTimeout, words.0, words.1);
+        return Some(TRANSACTION_TIMEOUT);
     }
     if works {
         return None;
@@ -126,11 +137,7 @@ pub(super) fn limit_over(
         } else {
             server.conversation.ready_time
         };
-        if !is_over(pool.settings.idle_transaction_timeout, now, idle_since) {
-            return None;
-        }
-        let words = ("idle transaction timeout", "idle_transaction_timeout");
-        return exceeded(Trouble::IdleTransactionTimeout, words.0, words.1);
+        return is_over(pool.settings.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT);
     }
     if is_over(pool.settings.client_idle_timeout, now, server.conversation.ready_time) {
         let words = "client_idle_timeout";
@@ -154,6 +161,24 @@ pub(super) enum ClientDue {
     OwnIdleLimit,
     /// client_idle_timeout.
     IdleTimeout,
+    /// A limit on the transaction that it has begun.
+    Exceeded(Exceeded),
+}
+
+/// Which time limit a client has exceeded whose BEGIN no server has seen yet. The limits count from its BEGIN, as they do
+/// where the BEGIN takes a server.
+fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Option<Exceeded> {
+    let (begin, limits) = (client.session.deferred_begin?, &pool?.settings);
+    if is_over(limits.transaction_timeout, now, begin.since) {
+        return Some(TRANSACTION_TIMEOUT);
+    }
+    let idle_since = match client.waiting {
+        Waiting::No => client.request_time,
+        // It has asked for nothing: the pooler wants a server for the BEGIN alone.
+        _ if begin.expired => begin.since,
+        _ => return None,
+    };
+    is_over(limits.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT)
 }
 
 /// What is due for a client, whose pool this is.
@@ -170,6 +195,9 @@ pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, setting
             if is_over(settings.cancel_wait_timeout, now, client.connect_time) {
                 return ClientDue::CancelTimeout;
             }
+        }
+        ClientPhase::Session if client.link.is_none() && client.session.deferred_begin.is_some() => {
+            return deferred_limit_over(now, client, pool).map_or(ClientDue::Nothing, ClientDue::Exceeded);
         }
         ClientPhase::Session if client.link.is_none() && client.waiting == Waiting::No => {
             if is_over(client.own_idle_limit(), now, client.request_time) {
@@ -191,7 +219,7 @@ pub(super) enum PoolDue {
     Nothing,
     /// Nobody has used it for this long: its servers are closed, and it is forgotten.
     Clean(Duration),
-    /// Its database was made from `*` and nobody uses it: it is forgotten.
+    /// Its database was made from `*`, or it is for replication, and nobody uses it: it is forgotten.
     Forget,
 }
 
@@ -200,6 +228,10 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
     let has_listener = pool.key.kind == PoolKind::Listener && pool.servers > 0;
     if pool.clients > 0 || !pool.waiting.is_empty() || has_listener {
         return PoolDue::Nothing;
+    }
+    // It has been opened for one client, and no other is like it. A login that was refused is remembered for its time.
+    if pool.key.kind.is_replication() && pool.retry_at.is_none_or(|at| at <= now) {
+        return PoolDue::Forget;
     }
     let unused_for = |limit: Option<Duration>| is_over(limit, now, pool.last_used);
     if unused_for(settings.pool_idle_timeout) {
@@ -212,147 +244,5 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::close_reason::CloseReason;
-    use crate::base::pool_id::PoolKey;
-    use crate::base::request::{Accepted, Address, Endpoint};
-    use crate::base::settings::PoolSettings;
-    use crate::state::shape::ShapeTable;
-    use crate::upstream::reply_queue::{Entry, Expect};
-    use pgweir_auth::Credential;
-
-    const START: Time = Time(0);
-
-    /// A pool with one server and one client, under these settings.
-    struct Rig {
-        settings: Settings,
-        pool: Pool,
-        server: Server,
-        client: Client,
-    }
-
-    impl Rig {
-        fn new(settings: &str) -> Rig {
-            let ini = format!("[databases]\ndb = host=h\n[pgbouncer]\nauth_type = any\nlisten_addr = *\n{settings}\n");
-            let files = |_: &str| -> std::io::Result<Vec<u8>> { Ok(ini.clone().into_bytes()) };
-            let config = pgweir_config::load("test.ini", &files).unwrap().config;
-            let entry = config.database("db").unwrap();
-            let key = PoolKey {
-                database: "db".into(),
-                user: "u".into(),
-                kind: PoolKind::Clients,
-                start: Box::default(),
-            };
-            let mut pool = Pool::new(START, key, PoolSettings::new(&config, &entry, "u"), Credential::Nothing);
-            pool.servers = 1;
-            let shape = ShapeTable::new().empty();
-            let endpoint = Endpoint::Unix {
-                path: "/tmp/.s.PGSQL.1".into(),
-                port: 1,
-            };
-            let unix = Address::Unix { port: 1 };
-            let accepted = Accepted {
-                peer: unix,
-                local: unix,
-                peer_uid: None,
-            };
-            Rig {
-                settings: Settings::new(&config),
-                pool,
-                server: Server::new(START, 0, endpoint, shape.clone(), after(3600)),
-                client: Client::new(START, accepted, shape),
-            }
-        }
-
-        fn server(&self, now: Time) -> ServerDue {
-            of_server(now, &self.server, &self.pool, &self.settings)
-        }
-
-        fn limit(&self, now: Time) -> Option<&'static str> {
-            limit_over(now, &self.server, &self.client, &self.pool, &self.settings).map(|over| over.setting)
-        }
-
-        fn client(&self, now: Time) -> ClientDue {
-            of_client(now, &self.client, Some(&self.pool), &self.settings)
-        }
-    }
-
-    fn after(seconds: u64) -> Time {
-        START + Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn a_server_that_does_not_open_is_given_up() {
-        let rig = Rig::new("server_connect_timeout = 15");
-        assert_eq!(rig.server(after(15)), ServerDue::Nothing);
-        assert_eq!(rig.server(after(16)), ServerDue::ConnectTimeout);
-    }
-
-    #[test]
-    fn an_idle_server_ends_for_the_first_reason_that_holds() {
-        let mut rig = Rig::new("server_idle_timeout = 600\nmin_pool_size = 0");
-        rig.server.phase = ServerPhase::Idle;
-        assert_eq!(rig.server(after(600)), ServerDue::Nothing);
-        assert_eq!(rig.server(after(601)), ServerDue::Close("server idle timeout"));
-        rig.pool.settings.min_size = 1;
-        assert_eq!(rig.server(after(601)), ServerDue::Nothing, "the pool keeps it");
-        assert_eq!(rig.server(after(3601)), ServerDue::Close("server lifetime over"));
-        rig.server.close_reason = Some(CloseReason::Reconnect);
-        assert_eq!(rig.server(after(3601)), ServerDue::Close("close_needed"));
-    }
-
-    #[test]
-    fn an_abandoned_server_is_cancelled_again_until_it_is_closed() {
-        let mut rig = Rig::new("");
-        rig.server.phase = ServerPhase::Draining;
-        assert_eq!(rig.server(after(10)), ServerDue::CancelAgain);
-        assert_eq!(
-            rig.server(after(11)),
-            ServerDue::Close("server did not become idle in time")
-        );
-    }
-
-    #[test]
-    fn a_client_is_at_work_while_its_server_owes_it_something() {
-        let mut rig = Rig::new("query_timeout = 5\nidle_transaction_timeout = 2\nclient_idle_timeout = 9");
-        rig.server.conversation.queue.push(Entry::forward(Expect::Query));
-        assert_eq!(rig.limit(after(5)), None, "it is not idle, whatever it waits for");
-        assert_eq!(rig.limit(after(6)), Some("query_timeout"));
-    }
-
-    #[test]
-    fn a_client_that_owes_the_next_message_is_idle_in_a_transaction() {
-        let mut rig = Rig::new("idle_transaction_timeout = 2\ntransaction_timeout = 4\nclient_idle_timeout = 9");
-        rig.server.conversation.status = pgweir_wire::TransactionStatus::InTransaction;
-        assert_eq!(rig.limit(after(2)), None);
-        assert_eq!(rig.limit(after(3)), Some("idle_transaction_timeout"));
-        assert_eq!(rig.limit(after(5)), Some("transaction_timeout"));
-        rig.server.conversation.status = pgweir_wire::TransactionStatus::Idle;
-        assert_eq!(rig.limit(after(5)), None);
-        assert_eq!(rig.limit(after(10)), Some("client_idle_timeout"));
-    }
-
-    #[test]
-    fn a_login_that_waits_in_the_queue_has_no_other_time_limit() {
-        let mut rig = Rig::new("client_login_timeout = 60");
-        assert_eq!(rig.client(after(60)), ClientDue::Nothing);
-        assert_eq!(rig.client(after(61)), ClientDue::LoginTimeout);
-        rig.client.waiting = Waiting::ForServer {
-            ticket: 0,
-            since: START,
-            notified: false,
-        };
-        assert_eq!(rig.client(after(61)), ClientDue::Nothing);
-    }
-
-    #[test]
-    fn a_pool_is_cleaned_when_nobody_uses_it() {
-        let mut rig = Rig::new("pool_idle_timeout = 100");
-        let due = |rig: &Rig, seconds| of_pool(after(seconds), &rig.pool, &rig.settings);
-        assert_eq!(due(&rig, 100), PoolDue::Nothing);
-        assert_eq!(due(&rig, 101), PoolDue::Clean(Duration::from_secs(101)));
-        rig.pool.clients = 1;
-        assert_eq!(due(&rig, 101), PoolDue::Nothing);
-    }
-}
+#[path = "due_tests.rs"]
+mod tests;

@@ -69,7 +69,7 @@ impl Pooler {
             ServerDue::ConnectTimeout => {
                 let failure = LoginFailure {
                     sqlstate: String::new(),
-                    message: "connecting to the server took longer than server_connect_timeout".into(),
+                    message: "connect timeout".into(),
                     temporary: true,
                 };
                 self.shared.requests.push_back(Request::Close(id.into()));
@@ -201,14 +201,18 @@ impl Pooler {
             return;
         };
         if limit.is_some_and(|l| now - *since > l) {
+            let pool = self.pool(pool_id);
+            let failure = pool.failure.as_ref().filter(|_| pool.servers == pool.connecting);
+            let detail = failure.map_or(String::new(), |failure| failure.cached().message);
             let hint = match self.pinned_servers(pool_id) {
+                _ if failure.is_some() => "No server can be reached: see server_down_wait and the log.".into(),
                 0 => "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.".into(),
                 pinned => format!(
                     "All servers of the pool are busy, and sessions keep {pinned} of them: see SHOW PINS, \
                      pin_idle_timeout, reserve_pool_size and query_wait_timeout."
                 ),
             };
-            self.fail_client(now, id, Trouble::QueryWaitTimeout, "query_wait_timeout", "", &hint);
+            self.fail_client(now, id, Trouble::QueryWaitTimeout, "query_wait_timeout", &detail, &hint);
         } else if !*notified && session && notify.is_some_and(|l| now - *since > l) {
             *notified = true;
             self.send(id, |w| w.notice(&QUEUED));
@@ -335,6 +339,14 @@ impl Pooler {
             }
             ClientDue::CancelTimeout => self.close_client(now, id, "cancel_wait_timeout"),
             ClientDue::OwnIdleLimit => self.idle_limit_over(now, id),
+            ClientDue::Exceeded(Exceeded {
+                trouble,
+                message,
+                setting,
+            }) => {
+                let hint = format!("The limit is the setting {setting}.");
+                self.fail_client(now, id, trouble, message, "", &hint);
+            }
             ClientDue::IdleTimeout => {
                 let hint = "The limit is the setting client_idle_timeout.";
                 self.fail_client(now, id, Trouble::ClientIdleTimeout, "client_idle_timeout", "", hint);

@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub(crate) struct Databases {
     by_name: HashMap<Arc<str>, Counts, RandomState>,
     by_user: HashMap<Arc<str>, Counts, RandomState>,
+    /// Replication connections to servers.
+    pub(crate) replication_servers: u32,
     /// Databases under PAUSE.
     pub(crate) paused: HashSet<Arc<str>, RandomState>,
     /// Databases under DISABLE.
@@ -71,7 +73,8 @@ pub(crate) fn may_start_otherwise<'k>(key: &PoolKey, pools: impl Iterator<Item =
     let like = |k: &&PoolKey| {
         k.database == key.database && k.user == key.user && k.kind == PoolKind::Clients && !k.start.is_empty()
     };
-    key.start.is_empty() || pools.filter(like).count() < START_POOLS_MAX
+    // Pools for replication end with their clients.
+    key.start.is_empty() || key.kind.is_replication() || pools.filter(like).count() < START_POOLS_MAX
 }
 
 #[cfg(test)]

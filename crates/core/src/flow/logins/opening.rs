@@ -5,7 +5,7 @@ use crate::base::ids::ServerId;
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::Request;
 use crate::base::time::Time;
-use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, share_a_limit};
+use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
@@ -56,7 +56,8 @@ impl Pooler {
     /// Whether the limits allow one more server now. Where a shared limit does not, a place is made under it: it goes to
     /// whoever waits longest there, see [`Pooler::open_where_waited_longest`].
     pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
-        match self.pool(pool_id).may_open(now, &self.databases, reserve) {
+        let beside = self.servers_beside(pool_id);
+        match self.pool(pool_id).may_open(now, &self.databases, beside, reserve) {
             MayOpen::Yes => true,
             MayOpen::No => false,
             MayOpen::Instead(limit) => {
@@ -64,6 +65,19 @@ impl Pooler {
                 false
             }
         }
+    }
+
+    /// The servers of other pools that count together with those of this one.
+    fn servers_beside(&self, pool_id: PoolId) -> u32 {
+        if self.databases.replication_servers == 0 && !self.pool(pool_id).key.kind.is_replication() {
+            return 0;
+        }
+        let key = &self.pool(pool_id).key;
+        let beside = self.live_pools().filter(|(id, _)| *id != pool_id);
+        beside
+            .filter(|(_, pool)| counts_together(&pool.key, key))
+            .map(|(_, pool)| pool.servers)
+            .sum()
     }
 
     /// Closes the longest idle server of another pool that shares a limit.

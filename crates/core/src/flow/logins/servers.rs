@@ -53,7 +53,7 @@ impl Pooler {
     pub(crate) fn server_connect_failed(&mut self, now: Time, id: ServerId, why: &str) {
         let failure = LoginFailure {
             sqlstate: String::new(),
-            message: format!("cannot connect to the server: {why}"),
+            message: why.into(),
             temporary: true,
         };
         self.server_lost(now, id, why, Some(failure));
@@ -143,7 +143,8 @@ impl Pooler {
         let base = server.session.base.clone();
         let text = format!("{} login finished", self.server_label(id));
         self.log(LogLevel::Debug, text);
-        if self.pool_mut(pool_id).welcome.replace(base).is_none() {
+        let is_first = self.pool_mut(pool_id).welcome.replace(base).is_none();
+        if is_first && !self.pool(pool_id).key.kind.is_replication() {
             self.welcome_known(pool_id);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {

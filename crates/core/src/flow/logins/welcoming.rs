@@ -50,11 +50,16 @@ impl Pooler {
 
     /// A login has been linked to a server.
     pub(crate) fn login_has_server(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        self.server_mut(server_id).conversation.request_time = now;
+        let server = self.server_mut(server_id);
+        server.conversation.request_time = now;
+        let pool_id = server.pool;
+        let is_replication = self.pool(pool_id).key.kind.is_replication();
         let Some(login) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()) else {
             return;
         };
         match login.server_use() {
+            // The server is the client's from here on.
+            _ if is_replication => self.welcome_late(id),
             ServerUse::AskSecret { user, database } => {
                 let query = lookups::query(&self.shared.config, database);
                 let user = user.to_string();

@@ -11,33 +11,45 @@ use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
 use pgweir_auth::Credential;
-use pgweir_config::{Changes, Config};
+use pgweir_config::{Changes, Config, Problem, Severity};
 use std::sync::Arc;
 
 impl Pooler {
     /// The configuration has been read again. A bad one changes nothing.
     pub(crate) fn reloaded(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
         let answer = match outcome {
-            ReloadOutcome::Bad(problems) => {
-                for problem in &problems {
-                    self.log(LogLevel::Error, problem.clone());
+            ReloadOutcome::Bad(problems) => self.reload_refused(&problems),
+            ReloadOutcome::New(config, warnings) => match self.shared.config.reload((*config).clone()) {
+                Err(problems) => self.reload_refused(&problems),
+                Ok(reload) => {
+                    self.log_problems(&warnings);
+                    self.log_problems(&reload.warnings);
+                    self.log(LogLevel::Log, what_changed(&reload.changes));
+                    let config = Arc::new(reload.config);
+                    self.shared.requests.push_back(Request::Configure(config.clone()));
+                    self.use_config(now, config, &reload.changes);
+                    Ok(())
                 }
-                self.log(LogLevel::Error, "RELOAD failed, the old configuration stays".into());
-                Err(Refusal::reload_failed(&problems))
-            }
-            ReloadOutcome::New(config, warnings) => {
-                let reload = self.shared.config.reload((*config).clone());
-                let kept = reload.warnings.iter().map(ToString::to_string);
-                for warning in warnings.into_iter().chain(kept) {
-                    self.log(LogLevel::Warning, warning);
-                }
-                self.log(LogLevel::Log, what_changed(&reload.changes));
-                self.use_config(now, Arc::new(reload.config), &reload.changes);
-                Ok(())
-            }
+            },
         };
         if let Some(id) = by.filter(|id| self.console_waits(*id) == Some(&Waits::Reloaded)) {
             self.answer_console(id, answer.as_ref().map(|()| "RELOAD"));
+        }
+    }
+
+    fn reload_refused(&mut self, problems: &[Problem]) -> Result<(), Refusal> {
+        self.log_problems(problems);
+        self.log(LogLevel::Error, "RELOAD failed, the old configuration stays".into());
+        Err(Refusal::reload_failed(problems))
+    }
+
+    fn log_problems(&mut self, problems: &[Problem]) {
+        for problem in problems {
+            let level = match problem.severity {
+                Severity::Warning => LogLevel::Warning,
+                Severity::Error => LogLevel::Error,
+            };
+            self.log(level, problem.line());
         }
     }
 
@@ -131,7 +143,7 @@ fn what_changed(changes: &Changes) -> String {
     let databases = changes
         .databases
         .iter()
-        .map(|(name, change)| format!("database {name} ({change:?})"));
+        .map(|(name, change)| format!("database {name} ({})", change.words()));
     let users = changes
         .users
         .iter()
