@@ -1,5 +1,6 @@
 //! Reading the configuration file, at the start and at each RELOAD.
 
+use crate::tls::TlsContexts;
 use pgweir_config::{Config, Problem, load};
 use pgweir_core::ReloadOutcome;
 use std::io;
@@ -25,12 +26,16 @@ impl ConfigurationFile {
         Ok((loaded.config, loaded.warnings))
     }
 
-    /// Reads the file again, for the core.
-    pub(crate) fn reload(&self) -> ReloadOutcome {
+    /// Reads the file again, for the core, and the certificates and keys that it names. All of it can be used, or nothing
+    /// is.
+    pub(crate) fn reload(&self) -> (ReloadOutcome, Option<TlsContexts>) {
         let lines = |problems: Vec<Problem>| problems.iter().map(log_line).collect();
         match self.load() {
-            Ok((config, warnings)) => ReloadOutcome::New(Arc::new(config), lines(warnings)),
-            Err(problems) => ReloadOutcome::Bad(lines(problems)),
+            Ok((config, warnings)) => match TlsContexts::load_or_problem(&config) {
+                Ok(tls) => (ReloadOutcome::New(Arc::new(config), lines(warnings)), Some(tls)),
+                Err(problem) => (ReloadOutcome::Bad(lines(vec![problem])), None),
+            },
+            Err(problems) => (ReloadOutcome::Bad(lines(problems)), None),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Messages from the control plane to the data plane.
 
+use crate::tls::TlsContexts;
 use crate::token::Subject;
 use mio::{Registry, Waker};
 use pgweir_core::{ClientId, Command, ReloadOutcome};
@@ -18,6 +19,8 @@ pub(crate) enum Message {
         /// The console client that asked, or `None` for a signal.
         by: Option<ClientId>,
         outcome: ReloadOutcome,
+        /// With a new configuration.
+        tls: Option<TlsContexts>,
     },
     /// A name was looked up.
     Resolved {
