@@ -96,7 +96,7 @@ fn make(picks: [usize; CHOICES.len()]) -> Arc<Config> {
          forced = host=10.0.0.1 port={PORT_FORCED_USER} user=pool password=pw{connect_query}\n\
          limited = host=10.0.0.2,10.0.0.3 port={PORT_LIMITED} max_db_connections={LIMITED_SERVERS_MAX}{connect_query}\n\
          * = host=10.0.0.4 port=5003\n\
-         [pgbouncer]\nauth_file = users\nscram_iterations = 1\nadmin_users = alice\n{settings}"
+         [pgbouncer]\nauth_file = users\nscram_iterations = 1\nadmin_users = alice\nserver_tls_sslmode = disable\n{settings}"
     );
     let files = move |name: &str| -> io::Result<Vec<u8>> {
         Ok(if name == "users" {

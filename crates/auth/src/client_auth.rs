@@ -1,6 +1,7 @@
 //! Authentication of a client by the pooler.
 
 use std::fmt;
+use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 
@@ -9,8 +10,10 @@ use crate::error::{ClientAuthError, shown};
 use crate::md5::{MD5_SECRET_BYTES, Md5Secret};
 use crate::mock::{MockKey, MockSecret};
 use crate::password_message::{SaslInitialResponse, parse_password};
-use crate::scram::server::{AwaitClientFinal, AwaitClientFirst};
-use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, ScramKeyCache, ScramKeys, ScramVerifier, nonce_text, sha256};
+use crate::scram::server::{AwaitClientFinal, AwaitClientFirst, Offer};
+use crate::scram::{
+    NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys, ScramVerifier, nonce_text, sha256,
+};
 use crate::secret::{Password, Secret};
 
 /// Random bytes of an MD5 challenge; the protocol fixes the number.
@@ -122,6 +125,8 @@ pub struct ClientAuth {
     user: Vec<u8>,
     nonces: ClientAuthNonces,
     rules: ClientAuthRules,
+    /// Hash of the certificate that the client has seen, where it can be bound to.
+    end_point: Option<Arc<[u8]>>,
     state: State,
 }
 
@@ -152,6 +157,8 @@ enum State {
 
 struct ScramSide {
     secret: Secret,
+    /// The client has chosen the mechanism with channel binding.
+    binds: bool,
     end: ScramEnd,
 }
 
@@ -175,8 +182,16 @@ impl ClientAuth {
             user: user.to_vec(),
             nonces,
             rules,
+            end_point: None,
             state: State::AwaitSecret,
         }
+    }
+
+    /// Offers SCRAM-SHA-256-PLUS too: the client is connected by TLS, and `end_point` is the `tls-server-end-point`
+    /// (RFC 5929) of the certificate that it was shown.
+    pub fn offer_channel_binding(mut self, end_point: Arc<[u8]>) -> Self {
+        self.end_point = Some(end_point);
+        self
     }
 
     /// Whether the exchange still waits for the secret. Until then the client's messages must wait too.
@@ -277,17 +292,15 @@ impl ClientAuth {
         let keys_pass_through = matches!(secret, Secret::Scram(_));
         let side = ScramSide {
             secret,
+            binds: false,
             end: ScramEnd {
                 doom,
                 keys_pass_through,
             },
         };
-        (
-            State::AwaitSaslInitial { side },
-            AuthRequest::Sasl {
-                mechanisms: vec![SCRAM_SHA_256.into()],
-            },
-        )
+        let plus = self.end_point.is_some().then(|| SCRAM_SHA_256_PLUS.into());
+        let mechanisms = plus.into_iter().chain([SCRAM_SHA_256.into()]).collect();
+        (State::AwaitSaslInitial { side }, AuthRequest::Sasl { mechanisms })
     }
 
     fn judge_cleartext(
@@ -309,11 +322,12 @@ impl ClientAuth {
     fn choose_mechanism(
         &mut self,
         payload: &[u8],
-        side: ScramSide,
+        mut side: ScramSide,
         keys: &mut ScramKeyCache,
     ) -> Result<AuthRequest, ClientAuthError> {
         let response = SaslInitialResponse::parse(payload)?;
-        if response.mechanism != SCRAM_SHA_256.as_bytes() {
+        side.binds = self.end_point.is_some() && response.mechanism == SCRAM_SHA_256_PLUS.as_bytes();
+        if !side.binds && response.mechanism != SCRAM_SHA_256.as_bytes() {
             return Err(ClientAuthError::MechanismNotOffered {
                 got: shown(response.mechanism),
             });
@@ -341,7 +355,12 @@ impl ClientAuth {
             }
             Secret::Md5(_) => self.mock_verifier(),
         };
-        let start = AwaitClientFirst::new(verifier, nonce_text(&self.nonces.scram));
+        let offer = match &self.end_point {
+            None => Offer::None,
+            Some(hash) if side.binds => Offer::Taken(hash),
+            Some(_) => Offer::Declined,
+        };
+        let start = AwaitClientFirst::new(verifier, nonce_text(&self.nonces.scram), offer);
         let (waiting, server_first) = start.read(message)?;
         self.state = State::AwaitScramFinal { waiting, end: side.end };
         Ok(AuthRequest::SaslContinue(server_first))

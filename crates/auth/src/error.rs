@@ -63,11 +63,24 @@ pub enum ScramFault {
         /// The letter as received.
         got: String,
     },
-    /// `p=`: the client binds to a TLS channel although no mechanism with channel binding was offered.
-    #[error("SCRAM channel binding requested, but SCRAM-SHA-256-PLUS was not offered")]
-    ChannelBindingNotOffered,
-    /// The `c=` attribute does not repeat the header of the first message.
-    #[error("SCRAM channel binding data differs from the first message's header")]
+    /// `p=` with another name than that of the certificate's hash.
+    #[error("SCRAM channel binding type \"tls-server-end-point\" expected, got \"{got}\"")]
+    ChannelBindingType {
+        /// The name as received, shortened and escaped.
+        got: String,
+    },
+    /// `p=`: the client binds to a TLS channel although it has chosen a mechanism without channel binding.
+    #[error("SCRAM channel binding data in a message of SCRAM-SHA-256, which has none")]
+    ChannelBindingNotChosen,
+    /// The client has chosen the mechanism with channel binding and does not bind.
+    #[error("SCRAM-SHA-256-PLUS was chosen, but the message has no channel binding data")]
+    ChannelBindingMissing,
+    /// `y`: the client believes that no channel binding was offered, but it was: somebody has changed the offer.
+    #[error("the client supports SCRAM channel binding but thinks that it was not offered, although it was")]
+    ChannelBindingDowngraded,
+    /// The `c=` attribute does not repeat the header of the first message, or names another certificate than ours:
+    /// somebody else has terminated the client's TLS.
+    #[error("SCRAM channel binding check failed")]
     ChannelBindingMismatch,
     /// Nonces are printable ASCII without commas, and not empty.
     #[error("SCRAM nonce is empty or contains a byte that is not printable ASCII")]

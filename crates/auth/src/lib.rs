@@ -26,7 +26,7 @@
 //! * LDAP and PAM ask for a clear text password and have someone else judge it: one more [`ClientStep`], that hands out
 //!   the password, and one more `handle_*` that takes the verdict.
 //! * Channel binding (`SCRAM-SHA-256-PLUS`, tls-server-end-point) is a property of the TLS connection: the certificate's
-//!   hash becomes an argument of both exchanges. Where it enters is `scram::messages::Gs2`.
+//!   hash is an argument of both exchanges, [`ClientAuth::offer_channel_binding`] and [`ServerAuth::bind_to`].
 #![forbid(unsafe_code)]
 
 mod auth_request;
@@ -50,8 +50,8 @@ pub use md5::{MD5_SECRET_BYTES, Md5Secret};
 pub use mock::{MockKey, MockSecret};
 pub use password_message::PASSWORD_MESSAGE_BYTES_MAX;
 pub use scram::{
-    ITERATIONS_MAX, KEY_BYTES, NONCE_RAW_BYTES, SALT_BYTES, SCRAM_MESSAGE_BYTES_MAX, SCRAM_SHA_256, ScramKeyCache,
-    ScramKeys, ScramVerifier,
+    ITERATIONS_MAX, KEY_BYTES, NONCE_RAW_BYTES, SALT_BYTES, SCRAM_MESSAGE_BYTES_MAX, SCRAM_SHA_256, SCRAM_SHA_256_PLUS,
+    ScramKeyCache, ScramKeys, ScramVerifier,
 };
 pub use secret::{Password, Secret};
 pub use server_auth::{Credential, ServerAuth, ServerStep};

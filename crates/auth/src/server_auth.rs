@@ -1,13 +1,15 @@
 //! Authentication of the pooler at a server.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::auth_request::AuthRequest;
 use crate::error::{ServerAuthError, shown};
 use crate::md5::Md5Secret;
 use crate::password_message::{SaslInitialResponse, password_payload};
 use crate::scram::client::{AwaitServerFinal, AwaitServerFirst, Challenge};
-use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, ScramKeyCache, ScramKeys, nonce_text};
+use crate::scram::messages::Gs2;
+use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys, nonce_text};
 use crate::secret::{Password, Secret};
 
 /// The secret that the pooler can log in with.
@@ -65,6 +67,8 @@ pub struct ServerAuth {
     user: Vec<u8>,
     credential: Credential,
     nonce: [u8; NONCE_RAW_BYTES],
+    /// Hash of the server's certificate, where it can be bound to.
+    end_point: Option<Arc<[u8]>>,
     state: State,
 }
 
@@ -87,8 +91,16 @@ impl ServerAuth {
             user: user.to_vec(),
             credential,
             nonce,
+            end_point: None,
             state: State::Start,
         }
+    }
+
+    /// Uses SCRAM-SHA-256-PLUS where the server offers it: the connection is secured by TLS, and `end_point` is the
+    /// `tls-server-end-point` (RFC 5929) of the certificate that the server has shown.
+    pub fn bind_to(mut self, end_point: Arc<[u8]>) -> Self {
+        self.end_point = Some(end_point);
+        self
     }
 
     /// Handles the payload of an Authentication message (tag `R`). After an error the connection must be closed. With
@@ -137,7 +149,15 @@ impl ServerAuth {
     }
 
     fn begin_scram(&self, mechanisms: &[Vec<u8>]) -> Result<(State, ServerStep), ServerAuthError> {
-        if !mechanisms.iter().any(|name| name == SCRAM_SHA_256.as_bytes()) {
+        let offers = |mechanism: &str| mechanisms.iter().any(|name| name == mechanism.as_bytes());
+        let end_point = self.end_point.as_deref().unwrap_or_default();
+        let (mechanism, gs2) = match &self.end_point {
+            Some(_) if offers(SCRAM_SHA_256_PLUS) => (SCRAM_SHA_256_PLUS, Gs2::EndPoint),
+            // A server that has offered it nevertheless knows now that somebody has taken the offer away.
+            Some(_) => (SCRAM_SHA_256, Gs2::NotOffered),
+            None => (SCRAM_SHA_256, Gs2::NotSupported),
+        };
+        if !offers(mechanism) {
             return Err(ServerAuthError::NoCommonMechanism {
                 offered: shown(&mechanisms.join(b", ".as_slice())),
             });
@@ -148,8 +168,8 @@ impl ServerAuth {
                 "a plain text password, or a client that logged in by SCRAM",
             ));
         }
-        let (waiting, message) = AwaitServerFirst::start(b"", nonce_text(&self.nonce));
-        let payload = SaslInitialResponse::payload(SCRAM_SHA_256.as_bytes(), &message);
+        let (waiting, message) = AwaitServerFirst::start(b"", nonce_text(&self.nonce), gs2, end_point);
+        let payload = SaslInitialResponse::payload(mechanism.as_bytes(), &message);
         Ok((State::AwaitServerFirst(waiting), ServerStep::Send(payload)))
     }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::ScramFault;
 use crate::scram::ScramVerifier;
-use crate::scram::server::{AwaitClientFinal, AwaitClientFirst};
+use crate::scram::server::{AwaitClientFinal, AwaitClientFirst, Offer};
 
 const NONCE: [u8; NONCE_RAW_BYTES] = [9; NONCE_RAW_BYTES];
 const SALT: &[u8] = b"a salt of sixteen";
@@ -43,7 +43,7 @@ fn until_proof(auth: &mut ServerAuth, verifier: ScramVerifier) -> (AwaitClientFi
     };
     let first = SaslInitialResponse::parse(&initial).unwrap();
     assert_eq!(first.mechanism, b"SCRAM-SHA-256");
-    let server = AwaitClientFirst::new(verifier, b"SERVER".to_vec());
+    let server = AwaitClientFirst::new(verifier, b"SERVER".to_vec(), Offer::None);
     let (server, server_first) = server.read(first.data.unwrap()).unwrap();
     let Ok(ServerStep::Send(proof)) = handle(auth, &AuthRequest::SaslContinue(server_first)) else {
         panic!("the challenge is answered")
@@ -140,7 +140,7 @@ fn keys_of_another_verifier_are_recognized() {
             panic!()
         };
         let first = SaslInitialResponse::parse(&initial).unwrap().data.unwrap().to_vec();
-        let server = AwaitClientFirst::new(ScramVerifier::from(&other), b"SERVER".to_vec());
+        let server = AwaitClientFirst::new(ScramVerifier::from(&other), b"SERVER".to_vec(), Offer::None);
         let (_, server_first) = server.read(&first).unwrap();
         assert_eq!(
             handle(&mut ours, &AuthRequest::SaslContinue(server_first)),

@@ -12,6 +12,7 @@ use crate::setting::ChangeRule::{Reload, Restart};
 use crate::setting::Scope::{Database, Global, Peer, User};
 use crate::setting::Support::{AcceptedNoEffect, Full, NotYet};
 use crate::setting::{Group, Setting};
+use crate::tls_ciphers::{EcdhCurves, Tls13Ciphers, TlsCiphers};
 use crate::tls_protocols::TlsProtocols;
 use crate::value::{CheckQuery, CommaList, Flag, SettingValue};
 
@@ -69,8 +70,6 @@ fn default_of<T: SettingValue>(name: &str, text: Option<&str>) -> T {
         Err(mismatch) => unreachable!("default of {name}: expected {}", mismatch.expected),
     }
 }
-
-const TLS_LATER: &str = "TLS is not built yet: connections are not encrypted";
 
 catalogue! {
     /// Database users who may run every command on the console.
@@ -146,49 +145,49 @@ catalogue! {
         help: "It closes connections that never finish their login. Time in a pool's queue does not count: that is limited by `query_wait_timeout`. 0 is off.",
     }
     /// TLS 1.3 cipher suites for clients.
-    client_tls13_ciphers: Option<String> {
-        default: None, unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "OpenSSL's names, separated by colons. Unset: the library's choice.",
+    client_tls13_ciphers: Tls13Ciphers {
+        default: None, unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "OpenSSL's names, separated by colons: `TLS_AES_256_GCM_SHA384`, `TLS_AES_128_GCM_SHA256`, `TLS_CHACHA20_POLY1305_SHA256`. Unset: all of them, in this order.",
     }
     /// The certificate authority that client certificates must come from.
     client_tls_ca_file: String {
-        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
         help: "Needed by `client_tls_sslmode = verify-ca` and `verify-full`.",
     }
     /// The pooler's certificate towards clients.
     client_tls_cert_file: String {
-        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "",
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "A PEM file: the certificate, followed by those of intermediate authorities. RELOAD reads it again; connections that there are stay as they are. A file that cannot be read or used is an error: at the start, and of RELOAD, which then changes nothing.",
     }
     /// Cipher suites for clients with TLS 1.2 and older.
-    client_tls_ciphers: String {
-        default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "OpenSSL's syntax, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`.",
+    client_tls_ciphers: TlsCiphers {
+        default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "A cipher list as OpenSSL writes it, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`, which all mean the same: the six suites of TLS 1.2 that have forward secrecy and authenticated encryption (`ECDHE-ECDSA-` or `ECDHE-RSA-` with `AES256-GCM-SHA384`, `AES128-GCM-SHA256` or `CHACHA20-POLY1305`). There are no others: as with OpenSSL, words of a list that name none of them add nothing, and a list without any of them is an error.",
     }
     /// Diffie-Hellman parameters for clients with TLS 1.2 and older.
     client_tls_dheparams: String {
-        default: Some("auto"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "`auto`, `none` or `legacy`.",
+        default: Some("auto"), unit: "", group: Tls, scopes: [Global], change: Reload, support: AcceptedNoEffect("no cipher suite of pgweir uses them"),
+        help: "`auto`, `none` or `legacy`. All suites use elliptic curves.",
     }
     /// The elliptic curve for key exchange with clients.
-    client_tls_ecdhcurve: String {
-        default: Some("auto"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "`auto`, `none` or the name of a curve.",
+    client_tls_ecdhcurve: EcdhCurves {
+        default: Some("auto"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "`auto` (all of them), or names separated by colons: `X25519`, `prime256v1`, `secp384r1`.",
     }
     /// The private key of client_tls_cert_file.
     client_tls_key_file: String {
-        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "",
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "A PEM file without a passphrase. Read at the same moments as `client_tls_cert_file`.",
     }
     /// TLS versions that clients may use.
     client_tls_protocols: TlsProtocols {
-        default: Some("secure"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "Any of `tlsv1.0`, `tlsv1.1`, `tlsv1.2`, `tlsv1.3`, separated by commas, or `secure` (1.2 and 1.3), `all`, `legacy` (all).",
+        default: Some("secure"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "Any of `tlsv1.0`, `tlsv1.1`, `tlsv1.2`, `tlsv1.3`, separated by commas, or `secure` (1.2 and 1.3), `all`, `legacy` (all). pgweir speaks 1.2 and 1.3: one of them must be among the values, and the older ones have no effect.",
     }
     /// Whether clients may or must use TLS.
     client_tls_sslmode: SslMode {
-        default: Some("disable"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "`disable`: requests for TLS are declined. `allow` and `prefer`: the client chooses. `require`: plain connections are refused. `verify-ca` and `verify-full`: the client must show a valid certificate.\n\nUntil TLS is built, a file that requires it is refused, not served without TLS.",
+        default: Some("disable"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "`disable`: requests for TLS are declined. `allow` and `prefer`: the client chooses. `require`: plain connections are refused. `verify-ca` and `verify-full`: the client must show a certificate that comes from `client_tls_ca_file`. All but `disable` need `client_tls_key_file` and `client_tls_cert_file`.\n\nUnix-domain sockets never use TLS, and are not refused. A client may ask for TLS by SSLRequest, or begin with TLS at once (`sslnegotiation=direct`, PostgreSQL 17), which needs the ALPN protocol `postgresql`. Over TLS, clients may log in with SCRAM-SHA-256-PLUS (`channel_binding=require`).",
     }
     /// The configuration file that RELOAD reads.
     conffile: Option<String> {
@@ -461,39 +460,39 @@ catalogue! {
         help: "With the last used first, few servers are busy and their caches stay warm. Taking them in turn is better where several machines share one address.",
     }
     /// TLS 1.3 cipher suites for servers.
-    server_tls13_ciphers: Option<String> {
-        default: None, unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "OpenSSL's names, separated by colons. Unset: the library's choice.",
+    server_tls13_ciphers: Tls13Ciphers {
+        default: None, unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "OpenSSL's names, separated by colons: `TLS_AES_256_GCM_SHA384`, `TLS_AES_128_GCM_SHA256`, `TLS_CHACHA20_POLY1305_SHA256`. Unset: all of them, in this order.",
     }
     /// The certificate authority that server certificates must come from.
     server_tls_ca_file: String {
-        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
         help: "Needed by `server_tls_sslmode = verify-ca` and `verify-full`.",
     }
     /// The pooler's certificate towards servers.
     server_tls_cert_file: String {
-        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "",
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "A PEM file, shown to servers that ask for a client certificate. Needs `server_tls_key_file`.",
     }
     /// Cipher suites for servers with TLS 1.2 and older.
-    server_tls_ciphers: String {
-        default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+    server_tls_ciphers: TlsCiphers {
+        default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
         help: "As `client_tls_ciphers`.",
     }
     /// The private key of server_tls_cert_file.
     server_tls_key_file: String {
-        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "",
+        default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "A PEM file without a passphrase.",
     }
     /// TLS versions to use with servers.
     server_tls_protocols: TlsProtocols {
-        default: Some("secure"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
+        default: Some("secure"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
         help: "As `client_tls_protocols`.",
     }
     /// Whether server connections may or must use TLS.
     server_tls_sslmode: SslMode {
-        default: Some("prefer"), unit: "", group: Tls, scopes: [Global], change: Reload, support: NotYet(TLS_LATER),
-        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: the certificate must also carry the host's name.\n\nUntil TLS is built, a file that requires it is refused, not served without TLS.",
+        default: Some("prefer"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
+        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: the certificate must also carry the name or address of the host as the database's line has it.\n\nUnix-domain sockets never use TLS. Cancel requests use TLS where the server's connection does. SCRAM-SHA-256-PLUS is used where the server offers it. When a setting of TLS for servers changes, servers are replaced when they become free; when only the content of a file changes, new connections use it after RELOAD, and those that there are stay.",
     }
     /// A name for the Windows service.
     service_name: String {
@@ -668,6 +667,9 @@ mod tests {
                 crate::Kind::Choice(words) => words.last().unwrap().to_string(),
                 crate::Kind::Text if setting.name.ends_with("protocols") => "tlsv1.3".into(),
                 crate::Kind::List if setting.name.ends_with("protocols") => "tlsv1.3".into(),
+                crate::Kind::Text if setting.name.ends_with("tls13_ciphers") => "TLS_AES_128_GCM_SHA256".into(),
+                crate::Kind::Text if setting.name.ends_with("ciphers") => "fast".into(),
+                crate::Kind::Text if setting.name.ends_with("ecdhcurve") => "P-256".into(),
                 crate::Kind::Text | crate::Kind::List => "other".into(),
                 crate::Kind::Integer | crate::Kind::Flag | crate::Kind::Seconds => "7".into(),
             };

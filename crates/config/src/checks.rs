@@ -40,18 +40,7 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
 /// Demands of the file that this version cannot meet and must not ignore: setting, message, hint.
 pub(crate) fn unmet_demands(global: &GlobalSettings) -> Vec<(&'static str, String, &'static str)> {
     let mut demands = Vec::new();
-    for (name, mode) in [
-        ("client_tls_sslmode", global.client_tls_sslmode),
-        ("server_tls_sslmode", global.server_tls_sslmode),
-    ] {
-        if mode >= SslMode::Require {
-            demands.push((
-                name,
-                format!("{name} = {} cannot be honoured: TLS is not built yet", mode.word()),
-                "pgweir does not serve without encryption if the file demands it",
-            ));
-        }
-    }
+    unmet_by_tls(global, &mut demands);
     if matches!(
         global.auth_type,
         AuthType::Cert | AuthType::Hba | AuthType::Pam | AuthType::Ldap
@@ -63,6 +52,35 @@ pub(crate) fn unmet_demands(global: &GlobalSettings) -> Vec<(&'static str, Strin
         ));
     }
     demands
+}
+
+/// Values of sslmode that need files which no setting names.
+fn unmet_by_tls(global: &GlobalSettings, demands: &mut Vec<(&'static str, String, &'static str)>) {
+    let (clients, servers) = (global.client_tls_sslmode, global.server_tls_sslmode);
+    let has_no_key = global.client_tls_key_file.is_empty() || global.client_tls_cert_file.is_empty();
+    if clients != SslMode::Disable && has_no_key {
+        let message =
+            "To allow TLS connections from clients, client_tls_key_file and client_tls_cert_file must be set.";
+        let hint = "name a certificate and its private key, or set client_tls_sslmode = disable";
+        demands.push(("client_tls_sslmode", message.to_string(), hint));
+    }
+    for (name, mode, file) in [
+        ("client_tls_sslmode", clients, &global.client_tls_ca_file),
+        ("server_tls_sslmode", servers, &global.server_tls_ca_file),
+    ] {
+        if mode >= SslMode::VerifyCa && file.is_empty() {
+            let message = format!("{name} = {} needs {}", mode.word(), name.replace("sslmode", "ca_file"));
+            demands.push((
+                name,
+                message,
+                "name the file of the authorities that sign the certificates",
+            ));
+        }
+    }
+    if servers != SslMode::Disable && global.server_tls_key_file.is_empty() != global.server_tls_cert_file.is_empty() {
+        let message = "server_tls_key_file and server_tls_cert_file need each other".to_string();
+        demands.push(("server_tls_key_file", message, "set both, or none"));
+    }
 }
 
 struct Checks<'a> {
@@ -98,11 +116,7 @@ impl<'a> Checks<'a> {
     fn support(&mut self) {
         let demands = unmet_demands(self.global);
         for setting in CATALOGUE {
-            let as_it_is = match setting.name {
-                // Here the present behaviour is not that of the default value.
-                "server_tls_sslmode" => self.global.server_tls_sslmode == SslMode::Disable,
-                _ => setting.value(self.config).as_deref() == setting.default,
-            };
+            let as_it_is = setting.value(self.config).as_deref() == setting.default;
             if as_it_is || !self.config.is_named(setting.name) {
                 continue;
             }

@@ -50,6 +50,11 @@ impl SettingValue for TlsProtocols {
                 }
             });
         }
+        if !versions.iter().any(|version| *version >= V1_2) {
+            return Err(Mismatch::expected(
+                "tlsv1.2 or tlsv1.3 among them: older versions are not spoken",
+            ));
+        }
         versions.sort_unstable();
         versions.dedup();
         Ok(TlsProtocols {
@@ -77,5 +82,6 @@ mod tests {
         );
         assert_eq!(versions("all").len(), 4);
         assert!(TlsProtocols::parse("sslv3").is_err());
+        assert!(TlsProtocols::parse("tlsv1.0,tlsv1.1").is_err() && TlsProtocols::parse("").is_err());
     }
 }

@@ -6,6 +6,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::request::Accepted;
 use crate::base::time::Time;
+use crate::base::tls::TlsFacts;
 use crate::login::client_login::Login;
 use crate::notify::channels::Channels;
 use crate::state::client_session::ClientSession;
@@ -36,6 +37,8 @@ pub(crate) enum ClientPhase {
 pub(crate) struct Client {
     pub(crate) phase: ClientPhase,
     pub(crate) accepted: Accepted,
+    /// Set once TLS secures the connection.
+    pub(crate) tls: Option<Box<TlsFacts>>,
     /// Set once the database is known.
     pub(crate) pool: Option<PoolId>,
     /// Who logged in, where the database forces another user on the servers.
@@ -71,6 +74,7 @@ impl Client {
         Client {
             phase: ClientPhase::Startup,
             accepted,
+            tls: None,
             pool: None,
             login_user: None,
             link: None,

@@ -141,7 +141,12 @@ impl Pooler {
             })?;
         }
         let own = || self.servers.iter().filter(|(_, s)| s.pool == id);
-        let opens = |s: &Server| matches!(s.phase, ServerPhase::Connecting | ServerPhase::Login(_));
+        let opens = |s: &Server| {
+            matches!(
+                s.phase,
+                ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_)
+            )
+        };
         is_count("servers", pool.servers, own().count())?;
         is_count("connecting", pool.connecting, own().filter(|(_, s)| opens(s)).count())?;
         let soon_free = own().filter(|(_, s)| s.is_soon_free()).count();

@@ -12,6 +12,7 @@ use crate::base::secret_names::SecretNames;
 use crate::base::settings::Settings;
 use crate::base::slab::Slab;
 use crate::base::time::{Time, WallClock};
+use crate::base::tls::TlsFacts;
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
 use crate::pools::pool::Pool;
@@ -206,6 +207,16 @@ impl Pooler {
         }
     }
 
+    /// The handshake asked for by [`Request::SecureClient`] is over.
+    pub fn handle_client_secured(&mut self, _now: Time, client: ClientId, facts: TlsFacts) {
+        self.client_secured(client, facts);
+    }
+
+    /// The handshake asked for by [`Request::SecureClient`] has failed. The connection is closed by a request.
+    pub fn handle_client_not_secured(&mut self, now: Time, client: ClientId, why: &str) {
+        self.client_not_secured(now, client, why);
+    }
+
     /// The client closed its connection or it broke. Its id is dead.
     pub fn handle_client_closed(&mut self, now: Time, client: ClientId) {
         self.remove_client(now, client, "client unexpected eof");
@@ -227,7 +238,7 @@ impl Pooler {
 
     /// The socket asked for by [`Request::Connect`] is open.
     pub fn handle_server_connected(&mut self, now: Time, server: ServerId, connected: Connected) {
-        self.begin_server_login(now, server, connected);
+        self.server_connected(now, server, connected);
     }
 
     /// The socket asked for by [`Request::Connect`] could not be opened. The id is dead.
@@ -235,11 +246,22 @@ impl Pooler {
         self.server_connect_failed(now, server, why);
     }
 
+    /// The handshake asked for by [`Request::SecureServer`] is over.
+    pub fn handle_server_secured(&mut self, now: Time, server: ServerId, facts: TlsFacts) {
+        self.server_secured(now, server, facts);
+    }
+
+    /// The handshake asked for by [`Request::SecureServer`] has failed. The connection is closed by a request.
+    pub fn handle_server_not_secured(&mut self, now: Time, server: ServerId, why: &str) {
+        self.server_not_secured(now, server, why);
+    }
+
     /// Bytes from a server; as [`Pooler::handle_client_bytes`].
     #[inline]
     pub fn handle_server_bytes(&mut self, now: Time, server: ServerId, input: &[u8]) -> usize {
         match self.servers.get(server.0).map(|s| &s.phase) {
             None => input.len(),
+            Some(ServerPhase::Securing) => self.ssl_answer(now, server, input),
             Some(ServerPhase::Connecting | ServerPhase::Login(_)) => self.server_login_bytes(now, server, input),
             Some(_) => self.reply_bytes(now, server, input),
         }

@@ -5,6 +5,7 @@ use crate::base::ids::ClientId;
 use crate::base::pool_id::PoolId;
 use crate::base::request::{Connected, Endpoint};
 use crate::base::time::Time;
+use crate::base::tls::TlsFacts;
 use crate::catalog::schedule::Reading;
 use crate::state::server_session::ServerSession;
 use crate::state::shape::Shape;
@@ -29,6 +30,8 @@ pub(crate) struct Server {
     pub(crate) conversation: Conversation,
     pub(crate) cancels: Cancels,
     pub(crate) session: ServerSession,
+    /// Set once TLS secures the connection.
+    pub(crate) tls: Option<Box<TlsFacts>>,
     pub(crate) held: Held,
     /// The catalog it is reading to the pooler.
     pub(crate) reading: Option<Box<Reading>>,
@@ -56,6 +59,7 @@ impl Server {
             conversation: Conversation::new(now),
             cancels: Cancels::default(),
             session: ServerSession::new(shape),
+            tls: None,
             held: Held::new(),
             reading: None,
             close_reason: None,

@@ -237,11 +237,12 @@ fn configuration(server: &Server, settings: &PoolerSettings, port: u16, folder: 
     )
 }
 
-/// The pooler has no TLS yet, so it cannot pool a server that requires it.
+/// The configuration that the laboratory writes for its pooler names no certificates, so it cannot pool a server that
+/// requires TLS.
 fn refuse_what_needs_tls(server: &Server) -> Result<()> {
     match server.get("sslmode") {
         Some(mode @ ("require" | "verify-ca" | "verify-full")) => Err(Error::new(format!(
-            "sslmode={mode}, and pgweir does not speak TLS to servers yet"
+            "sslmode={mode}, and the laboratory does not set up TLS from its pooler to the server yet"
         ))
         .hint("--direct-only measures without a pooler")),
         _ => Ok(()),

@@ -1,12 +1,16 @@
 //! `pgweir check FILE`.
 
 use pgweir_config::{Problem, Severity, load};
-use pgweir_runtime::read_file;
+use pgweir_runtime::{check_tls_files, read_file};
 use std::process::ExitCode;
 
 /// Prints every problem of a configuration. Fails if one of them is an error.
 pub(crate) fn check(file: &str) -> ExitCode {
-    match load(file, &read_file) {
+    let loaded = load(file, &read_file).and_then(|loaded| match check_tls_files(&loaded.config) {
+        None => Ok(loaded),
+        Some(problem) => Err(loaded.warnings.into_iter().chain([problem]).collect()),
+    });
+    match loaded {
         Ok(loaded) => {
             print_problems(&loaded.warnings);
             println!("{file}: can be used{}", counted(&loaded.warnings));

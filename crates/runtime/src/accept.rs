@@ -177,7 +177,7 @@ impl EventLoop {
         let client = self.pooler.handle_accept(self.now, accepted);
         let fd = socket.as_raw_fd();
         let token = Subject::Connection(client.into()).token();
-        let mut connection = Connection::new(Transport::Plain(socket), client.0.generation);
+        let mut connection = Connection::new(Transport::new(socket), client.0.generation);
         if let Address::Unix { .. } = accepted.peer {
             connection.facts.set(Facts::UNIX);
         }
@@ -224,7 +224,7 @@ impl EventLoop {
                 .register(&mut SourceFd(&fd), Subject::Refusal.token(), interest)
                 .is_ok()
             {
-                self.accepting.refusal = Some(Refusal::new(Transport::Plain(socket)));
+                self.accepting.refusal = Some(Refusal::new(Transport::new(socket)));
                 return self.timers.set(self.now, Timer::Refusal);
             }
         }

@@ -1,9 +1,11 @@
 //! Sending cancel requests to servers, each on its own connection.
 
-use crate::event_loop::EventLoop;
+use crate::event_loop::{EventLoop, READ_BYTES};
+use crate::securing::peer_address;
 use crate::settings::TcpSettings;
 use crate::socket::{self, SocketAddress};
 use crate::timers::Timer;
+use crate::tls::{TlsContexts, TlsSession};
 use crate::token::Subject;
 use crate::transport::{Received, Sent, Transport};
 use mio::Interest;
@@ -20,28 +22,101 @@ pub(crate) struct Cancel {
     server: ServerId,
     transport: Transport,
     packet: Vec<u8>,
-    sent: usize,
+    /// Bytes for the socket.
+    out: Vec<u8>,
+    stage: Stage,
 }
 
+/// Where a CancelRequest stands. It is sent as its server is spoken to: by TLS, or plainly.
+#[derive(Debug)]
+enum Stage {
+    /// An SSLRequest is sent; its answer is awaited. The host is that of the server.
+    AwaitsAnswer { host: String },
+    /// A handshake is under way.
+    Securing(Box<TlsSession>),
+    /// The packet is sent; the end of the connection is awaited.
+    Sent,
+}
+
+#[derive(Debug, PartialEq, Eq)]
 enum Progress {
     Waits,
+    Goes,
     Done,
 }
 
 impl Cancel {
-    fn step(&mut self) -> Progress {
-        if self.sent < self.packet.len() {
-            if !socket::is_connected(self.transport.socket()) {
-                return match socket::error(self.transport.socket()) {
-                    None => Progress::Waits,
-                    Some(_) => Progress::Done,
-                };
+    fn step(&mut self, tls: &TlsContexts, records: &mut Vec<u8>) -> Progress {
+        if !socket::is_connected(self.transport.socket()) {
+            return match socket::error(self.transport.socket()) {
+                None => Progress::Waits,
+                Some(_) => Progress::Done,
+            };
+        }
+        loop {
+            while !self.out.is_empty() {
+                match self.transport.send(&self.out) {
+                    Sent::Bytes(0) => return Progress::Waits,
+                    Sent::Bytes(count) => drop(self.out.drain(..count)),
+                    Sent::Failed => return Progress::Done,
+                }
             }
-            match self.transport.send(&self.packet[self.sent..]) {
-                Sent::Bytes(count) => self.sent += count,
-                Sent::Failed => return Progress::Done,
+            let progress = match &mut self.stage {
+                Stage::AwaitsAnswer { .. } => self.read_answer(tls),
+                Stage::Securing(_) => self.shake_hands(records),
+                Stage::Sent => self.await_end(),
+            };
+            if progress != Progress::Goes {
+                return progress;
             }
         }
+    }
+
+    /// One byte answers an SSLRequest; what comes behind it is a part of the handshake, or no TLS at all. A server that
+    /// does not speak TLS any more is told nothing: its key would be seen by all.
+    fn read_answer(&mut self, tls: &TlsContexts) -> Progress {
+        let Stage::AwaitsAnswer { host } = &self.stage else {
+            return Progress::Done;
+        };
+        let mut answer = [0; 1];
+        match self.transport.receive(&mut answer) {
+            Received::WouldBlock => Progress::Waits,
+            Received::Bytes(_) if answer == *b"S" => {
+                let address = peer_address(&self.transport);
+                match TlsSession::connect(tls, host, address) {
+                    Some(Ok(session)) => {
+                        self.stage = Stage::Securing(Box::new(session));
+                        Progress::Goes
+                    }
+                    Some(Err(_)) | None => Progress::Done,
+                }
+            }
+            Received::Bytes(_) | Received::Closed => Progress::Done,
+        }
+    }
+
+    fn shake_hands(&mut self, records: &mut Vec<u8>) -> Progress {
+        let Stage::Securing(session) = &mut self.stage else {
+            return Progress::Done;
+        };
+        records.resize(READ_BYTES, 0);
+        let mut plain = vec![0; READ_BYTES];
+        let came = session.receive(&mut self.transport, records, &mut plain, &mut self.out);
+        if came.end.is_some() {
+            return Progress::Done;
+        }
+        if came.secured.is_some() {
+            if session.seal(&self.packet, &mut self.out).is_err() {
+                return Progress::Done;
+            }
+            self.stage = Stage::Sent;
+        } else if came.is_blocked {
+            return Progress::Waits;
+        }
+        Progress::Goes
+    }
+
+    fn await_end(&mut self) -> Progress {
         let mut answer = [0; 64];
         loop {
             match self.transport.receive(&mut answer) {
@@ -72,20 +147,32 @@ impl EventLoop {
             .get(ConnectionId::Server(server))
             .ok_or(Errno::NOTCONN)?;
         let address = SocketAddress::of_peer(connection.transport.socket())?;
+        let host = connection.tls.as_ref().map(|tls| tls.host().to_owned());
         let socket = socket::open(&address, &TcpSettings::default())?;
         match socket::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(e) => return Err(e.into()),
         }
-        let mut packet = Vec::new();
+        let (mut packet, mut out) = (Vec::new(), Vec::new());
         StartupPacket::write_cancel(&mut packet, key);
-        let transport = Transport::Plain(socket);
+        let stage = match host {
+            None => {
+                out.clone_from(&packet);
+                Stage::Sent
+            }
+            Some(host) => {
+                StartupPacket::write_ssl_request(&mut out);
+                Stage::AwaitsAnswer { host }
+            }
+        };
+        let transport = Transport::new(socket);
         let fd = transport.fd();
         let slot = self.cancels.insert(Cancel {
             server,
             transport,
             packet,
-            sent: 0,
+            out,
+            stage,
         });
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self
@@ -100,7 +187,7 @@ impl EventLoop {
 
     pub(crate) fn handle_cancel_event(&mut self, slot: Slot) {
         if let Some(cancel) = self.cancels.get(slot)
-            && let Progress::Done = cancel.step()
+            && let Progress::Done = cancel.step(&self.tls, &mut self.records)
         {
             self.finish_cancel(slot);
         }

@@ -81,12 +81,23 @@ impl EventLoop {
         };
         let Connection {
             mut transport,
-            pending,
+            mut pending,
             facts,
+            tls,
             ..
         } = connection;
         if facts.has(Facts::WRITE_FAILED) || facts.has(Facts::HUNG_UP) {
             return;
+        }
+        if let Some(mut tls) = tls {
+            // Without it, OpenSSL takes the end of the connection for an attack.
+            let mut end = Vec::new();
+            tls.close(&mut end);
+            if pending.is_empty() && !facts.has(Facts::SPOKE_LAST) {
+                let _ = transport.send(&end);
+            } else {
+                pending.push(&end);
+            }
         }
         match id {
             // A server needs no error message.

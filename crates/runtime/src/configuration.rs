@@ -1,5 +1,6 @@
 //! Reading the configuration file, at the start and at each RELOAD.
 
+use crate::tls::TlsContexts;
 use pgweir_config::{Config, Problem, load};
 use pgweir_core::ReloadOutcome;
 use std::io;
@@ -25,10 +26,14 @@ impl ConfigurationFile {
         Ok((loaded.config, loaded.warnings))
     }
 
-    /// Reads the file again, for the core.
+    /// Reads the file again, for the core, and the certificates and keys that it names. All of it can be used, or nothing
+    /// is.
     pub(crate) fn reload(&self) -> ReloadOutcome {
         match self.load() {
-            Ok((config, warnings)) => ReloadOutcome::New(Arc::new(config), warnings),
+            Ok((config, warnings)) => match TlsContexts::load_or_problem(&config) {
+                Ok(_) => ReloadOutcome::New(Arc::new(config), warnings),
+                Err(problem) => ReloadOutcome::Bad(vec![problem]),
+            },
             Err(problems) => ReloadOutcome::Bad(problems),
         }
     }

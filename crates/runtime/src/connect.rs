@@ -212,7 +212,7 @@ impl EventLoop {
             remote,
             local: socket::local_address(&socket, unix_port),
         };
-        let mut connection = Connection::new(Transport::Plain(socket), server.0.generation);
+        let mut connection = Connection::new(Transport::new(socket), server.0.generation);
         if watches_room {
             connection.facts.set(Facts::WATCHES_ROOM);
         }

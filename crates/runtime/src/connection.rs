@@ -1,19 +1,22 @@
 //! What the driver keeps for an open connection: as little as possible, because most connections are idle.
 
 use crate::pending::Pending;
+use crate::tls::TlsSession;
 use crate::transport::Transport;
 
 /// One open connection, to a client or a server. An idle one has no buffer.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
+    /// Set with [`Facts::TLS`], from the beginning of the handshake. Then the socket's bytes are records of TLS.
+    pub(crate) tls: Option<Box<TlsSession>>,
     /// The generation of its slot. Events of other generations are for connections that are gone.
     pub(crate) generation: u32,
     pub(crate) facts: Facts,
     /// Received bytes that the core has not consumed: an incomplete message, or the messages of a client that waits for
     /// a server.
     pub(crate) kept: Vec<u8>,
-    /// Output that the socket has not taken.
+    /// Output that the socket has not taken, as bytes of the socket.
     pub(crate) pending: Pending,
 }
 
@@ -42,7 +45,12 @@ impl Facts {
 
     /// A Unix-domain socket: its kernel reports room after each read of the peer, even if not asked to.
     pub(crate) const UNIX: Facts = Facts(1 << 8);
+    /// The connection has a [`TlsSession`].
+    pub(crate) const TLS: Facts = Facts(1 << 9);
+    /// Output is not simply sent.
+    pub(crate) const WRITES_OTHERWISE: Facts = Facts(Self::WRITE_FAILED.0 | Self::TLS.0);
 
+    /// Whether one of these facts is known.
     #[inline]
     pub(crate) fn has(self, fact: Facts) -> bool {
         self.0 & fact.0 != 0
@@ -66,6 +74,7 @@ impl Connection {
     pub(crate) fn new(transport: Transport, generation: u32) -> Self {
         Connection {
             transport,
+            tls: None,
             generation,
             facts: Facts::default(),
             kept: Vec::new(),
@@ -108,13 +117,13 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn connection() -> Connection {
-        Connection::new(Transport::Plain(OwnedFd::from(UnixStream::pair().unwrap().0)), 0)
+        Connection::new(Transport::new(OwnedFd::from(UnixStream::pair().unwrap().0)), 0)
     }
 
     #[test]
     fn an_idle_connection_is_small_and_owns_no_buffer() {
         assert!(
-            size_of::<Option<Connection>>() <= 72,
+            size_of::<Option<Connection>>() <= 80,
             "{}",
             size_of::<Option<Connection>>()
         );

@@ -3,6 +3,7 @@
 
 use crate::connection::{Connection, Facts};
 use crate::slab::Places;
+use crate::tls::TlsSession;
 use crate::token::Subject;
 use crate::transport::Sent;
 use mio::unix::SourceFd;
@@ -14,6 +15,9 @@ use std::io::{self, IoSlice};
 /// Several parts for one connection are copied together and sent flat, up to this many bytes: below that, the copy
 /// costs less than a gathering system call.
 const FLAT_BYTES_MAX: usize = 16 * 1024;
+
+/// A buffer for records that a burst has grown beyond this is given back, bytes.
+const SEALED_BYTES_KEPT_MAX: usize = 256 * 1024;
 
 /// Slices of one gathering send.
 const SLICES_MAX: usize = 64;
@@ -29,6 +33,8 @@ pub(crate) struct Connections {
     servers: Places,
     registry: Registry,
     flat: Vec<u8>,
+    /// Records of TLS on their way to a socket.
+    sealed: Vec<u8>,
     /// Connections to read although no event will come for them.
     pub(crate) ready: Vec<ConnectionId>,
     /// Clients that have more output waiting than the core allows for a client that only listens.
@@ -42,6 +48,7 @@ impl Connections {
             servers: Places::default(),
             registry,
             flat: Vec::with_capacity(FLAT_BYTES_MAX),
+            sealed: Vec::new(),
             ready: Vec::new(),
             behind: Vec::new(),
         }
@@ -149,9 +156,16 @@ impl Connections {
     fn write_bytes(&mut self, to: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.get(to) else { return };
         connection.facts.set(Facts::SPOKE_LAST);
-        if connection.facts.has(Facts::WRITE_FAILED) {
-            return;
+        if connection.facts.has(Facts::WRITES_OTHERWISE) {
+            return self.write_otherwise(to, &[IoSlice::new(bytes)]);
         }
+        self.write_to_socket(to, bytes);
+    }
+
+    /// Writes bytes of the socket: plain messages, or records of TLS.
+    #[inline]
+    pub(crate) fn write_to_socket(&mut self, to: ConnectionId, bytes: &[u8]) {
+        let Some(connection) = self.get(to) else { return };
         if !connection.pending.is_empty() {
             connection.pending.push(bytes);
             return self.look_how_far_behind(to);
@@ -169,8 +183,8 @@ impl Connections {
     fn write_slices(&mut self, to: ConnectionId, slices: &[IoSlice<'_>]) {
         let Some(connection) = self.get(to) else { return };
         connection.facts.set(Facts::SPOKE_LAST);
-        if connection.facts.has(Facts::WRITE_FAILED) {
-            return;
+        if connection.facts.has(Facts::WRITES_OTHERWISE) {
+            return self.write_otherwise(to, slices);
         }
         let mut taken = 0;
         if connection.pending.is_empty() {
@@ -189,6 +203,45 @@ impl Connections {
         if !connection.pending.is_empty() {
             self.watch_room(to);
             self.look_how_far_behind(to);
+        }
+    }
+
+    /// Writes to a connection that is secured by TLS; nothing to one that has failed, or whose handshake is not over.
+    #[cold]
+    fn write_otherwise(&mut self, to: ConnectionId, slices: &[IoSlice<'_>]) {
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealed.clear();
+        let Some(connection) = self.get(to) else { return };
+        if !connection.facts.has(Facts::WRITE_FAILED)
+            && let Some(tls) = &mut connection.tls
+        {
+            let is_sealed = slices.iter().try_for_each(|slice| tls.seal(slice, &mut sealed));
+            if is_sealed.is_ok() {
+                self.write_to_socket(to, &sealed);
+            } else if tls.is_secured() {
+                self.write_failed(to);
+            }
+        }
+        if sealed.capacity() <= SEALED_BYTES_KEPT_MAX {
+            self.sealed = sealed;
+        }
+    }
+
+    /// Writes records that TLS itself has made.
+    pub(crate) fn write_records(&mut self, to: ConnectionId, records: &[u8]) {
+        let may_write = |connection: &mut Connection| !connection.facts.has(Facts::WRITE_FAILED);
+        if !records.is_empty() && self.get(to).is_some_and(may_write) {
+            self.write_to_socket(to, records);
+        }
+    }
+
+    /// The next bytes that the connection receives are records of TLS, and so is what is written to it.
+    pub(crate) fn secure(&mut self, id: ConnectionId, tls: TlsSession) {
+        if let Some(connection) = self.get(id) {
+            connection.tls = Some(Box::new(tls));
+            connection.facts.set(Facts::TLS);
+            connection.facts.set(Facts::READABLE);
+            self.make_ready(id);
         }
     }
 

@@ -34,10 +34,10 @@ pub(crate) fn start(file: ConfigurationFile, inbox: InboxSender) -> io::Result<C
     thread::Builder::new().name("control".into()).spawn(move || {
         for request in requests {
             match request {
-                ControlRequest::Reload { by } => inbox.send(Message::Reloaded {
-                    by,
-                    outcome: file.reload(),
-                }),
+                ControlRequest::Reload { by } => {
+                    let outcome = file.reload();
+                    inbox.send(Message::Reloaded { by, outcome });
+                }
             }
         }
     })?;

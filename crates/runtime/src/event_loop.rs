@@ -24,6 +24,7 @@ use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::slab::Slab;
 use crate::timers::{Timer, Timers};
+use crate::tls::TlsContexts;
 use crate::token::Subject;
 use crate::transport::Received;
 use mio::event::Event;
@@ -39,7 +40,7 @@ const EVENTS_MAX: usize = 1024;
 
 /// The most bytes of one read. The buffer belongs to the loop, not to a connection, so it can be large and still fit
 /// into the processor's cache.
-const READ_BYTES: usize = 64 * 1024;
+pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// Full reads from one connection before other connections get their turn.
 const READS_PER_TURN_MAX: usize = 4;
@@ -52,7 +53,7 @@ const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// Whether to go on reading a connection.
 #[derive(Debug, PartialEq, Eq)]
-enum AfterRead {
+pub(crate) enum AfterRead {
     /// There may be more.
     More,
     /// All bytes were read, or the connection may not be read now, or it is gone.
@@ -74,11 +75,14 @@ pub(crate) struct EventLoop {
     pub(crate) control: ControlSender,
     pub(crate) service_manager: ServiceManager,
     pub(crate) settings: Settings,
+    pub(crate) tls: TlsContexts,
     pub(crate) log: Log,
     /// The time of this turn.
     pub(crate) now: Time,
     started: Instant,
     scratch: Vec<u8>,
+    /// Room for records of TLS; empty until there is a TLS connection.
+    pub(crate) records: Vec<u8>,
     /// Connections that have input but are not read until another connection's output has drained.
     held_back: Vec<ConnectionId>,
     /// A function further up the stack is carrying out requests.
@@ -98,6 +102,7 @@ pub(crate) struct Parts {
     pub(crate) control: ControlSender,
     pub(crate) service_manager: ServiceManager,
     pub(crate) settings: Settings,
+    pub(crate) tls: TlsContexts,
     pub(crate) log: Log,
     /// The instant of [`Time`] zero.
     pub(crate) started: Instant,
@@ -119,10 +124,12 @@ impl EventLoop {
             control: parts.control,
             service_manager: parts.service_manager,
             settings: parts.settings,
+            tls: parts.tls,
             log: parts.log,
             now: Time(0),
             started: parts.started,
             scratch: vec![0; READ_BYTES],
+            records: Vec::new(),
             held_back: Vec::new(),
             does_requests: false,
             exit_at: None,
@@ -264,6 +271,9 @@ impl EventLoop {
             scratch[..kept_bytes].copy_from_slice(&connection.kept);
         }
         let room = scratch.len() - kept_bytes;
+        if connection.facts.has(Facts::TLS) {
+            return self.read_secured(id, scratch, kept_bytes);
+        }
         let count = match connection.transport.receive(&mut scratch[kept_bytes..]) {
             Received::Bytes(count) => count,
             Received::WouldBlock => {
@@ -281,7 +291,13 @@ impl EventLoop {
         if !more {
             connection.facts.clear(Facts::READABLE);
         }
-        let input = &scratch[..kept_bytes + count];
+        self.take_input(id, &scratch[..kept_bytes + count]);
+        if more { AfterRead::More } else { AfterRead::Enough }
+    }
+
+    /// Passes kept and received bytes to the core, and keeps what it does not consume.
+    #[inline]
+    pub(crate) fn take_input(&mut self, id: ConnectionId, input: &[u8]) {
         let consumed = self.pass_to_core(id, input);
         self.connections.write(self.pooler.outbox(), input);
         self.pooler.outbox().clear();
@@ -289,7 +305,6 @@ impl EventLoop {
             connection.keep(&input[consumed..]);
         }
         self.do_requests();
-        if more { AfterRead::More } else { AfterRead::Enough }
     }
 
     /// Reads more of a message that must be complete before the core sees it. The new bytes are added to the kept ones,
@@ -300,6 +315,9 @@ impl EventLoop {
         let Some(connection) = self.connections.get(id) else {
             return AfterRead::Enough;
         };
+        if connection.facts.has(Facts::TLS) {
+            return self.read_more_secured(id, scratch, needed);
+        }
         let count = match connection.transport.receive(&mut scratch[..READ_BYTES]) {
             Received::Bytes(count) => count,
             Received::WouldBlock => {
@@ -316,12 +334,20 @@ impl EventLoop {
         if !more {
             connection.facts.clear(Facts::READABLE);
         }
-        connection.kept.extend_from_slice(&scratch[..count]);
+        self.keep_more(id, &scratch[..count], needed);
+        if more { AfterRead::More } else { AfterRead::Enough }
+    }
+
+    /// Adds received bytes to the kept ones, and passes them on when all that the core needs is there.
+    pub(crate) fn keep_more(&mut self, id: ConnectionId, received: &[u8], needed: usize) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        connection.kept.extend_from_slice(received);
         if connection.kept.len() >= needed {
             self.resume(id);
             self.do_requests();
         }
-        if more { AfterRead::More } else { AfterRead::Enough }
     }
 
     #[inline]

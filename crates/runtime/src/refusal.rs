@@ -99,7 +99,7 @@ mod tests {
     fn a_client_that_asks_for_tls_first_is_told_too() {
         let (mut client, ours) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut refusal = Refusal::new(Transport::Plain(ours.into()));
+        let mut refusal = Refusal::new(Transport::new(ours.into()));
         assert_eq!(refusal.step(), Outcome::Waits);
         let mut packet = Vec::new();
         StartupPacket::write_ssl_request(&mut packet);
@@ -129,7 +129,7 @@ mod tests {
     fn who_speaks_another_protocol_is_dropped() {
         let (mut client, ours) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut refusal = Refusal::new(Transport::Plain(ours.into()));
+        let mut refusal = Refusal::new(Transport::new(ours.into()));
         client.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         assert_eq!(refusal.step(), Outcome::Over);
     }

@@ -12,6 +12,8 @@ impl EventLoop {
         match request {
             Request::Connect { server, endpoint } => self.connect(server, endpoint),
             Request::Cancel { server, key } => self.cancel(server, &key),
+            Request::SecureClient { client, direct } => self.secure_client(client, direct),
+            Request::SecureServer { server, host } => self.secure_server(server, &host),
             Request::Close(id) => self.close(id),
             Request::Resume(id) => self.resume(id),
             Request::Log { level, text } => self.log.write(level, &text),
@@ -21,7 +23,10 @@ impl EventLoop {
                 self.service_manager.reloading();
                 self.control.send(ControlRequest::Reload { by });
             }
-            Request::Configure(config) => self.use_settings(Settings::of(&config)),
+            Request::Configure(config) => {
+                self.use_settings(Settings::of(&config));
+                self.configure_tls(&config);
+            }
             Request::StopListening => {
                 self.service_manager.stopping();
                 self.accepting.stop();

@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_dead_id_finds_nothing_even_when_its_place_is_taken_again() {
-        let transport = || Transport::Plain(UnixStream::pair().unwrap().0.into());
+        let transport = || Transport::new(UnixStream::pair().unwrap().0.into());
         let mut connections = Places::default();
         let first = Slot {
             index: 3,

@@ -18,6 +18,7 @@ use crate::settings::Settings;
 use crate::signals::{self, Interrupt};
 use crate::socket::{self, SocketAddress};
 use crate::start_error::StartError;
+use crate::tls::TlsContexts;
 use mio::Poll;
 use pgweir_config::Config;
 use pgweir_core::{LogLevel, Pooler, Surroundings, Time, WallClock};
@@ -87,6 +88,7 @@ fn start(
     settings: Settings,
     log: &mut Log,
 ) -> Result<(), StartError> {
+    let tls = TlsContexts::load(&config)?;
     let open_files = limits::raise_open_files();
     report_limits(log, &config, open_files);
     if options.reboot {
@@ -135,6 +137,7 @@ fn start(
         control,
         service_manager,
         settings,
+        tls,
         log: lent,
         started,
     };

@@ -1,5 +1,6 @@
 //! Why the pooler did not start, and what to do about it.
 
+use crate::tls::TlsFailure;
 use pgweir_config::Problem;
 use std::io;
 use thiserror::Error;
@@ -46,6 +47,12 @@ pub enum StartError {
     /// `-d` without a place for log lines.
     #[error("daemon needs logfile configured\n    hint: set logfile, or syslog = 1")]
     DaemonWithoutLog,
+    /// A certificate, a key or a file of authorities cannot be used.
+    #[error(
+        "TLS setup failed: {0}\n    hint: see the settings client_tls_* and server_tls_*; the user of pgweir must be able to \
+         read the files"
+    )]
+    Tls(#[from] TlsFailure),
     /// The log file could not be opened.
     #[error("could not open log file {path}: {source}\n    hint: see the setting logfile")]
     LogFile {

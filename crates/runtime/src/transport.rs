@@ -1,15 +1,14 @@
-//! The bytes of a connection: a plain socket today, TLS records on a socket later.
+//! The bytes of a connection's socket: plain messages, or the records of TLS ([`crate::tls`]).
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// An open, non-blocking connection. The core sees only plain text; encryption will be a variant of this type.
+/// An open, non-blocking TCP or Unix-domain socket.
 #[derive(Debug)]
-pub(crate) enum Transport {
-    /// A TCP or Unix-domain socket as it is.
-    Plain(OwnedFd),
+pub(crate) struct Transport {
+    socket: OwnedFd,
 }
 
 /// Outcome of [`Transport::receive`].
@@ -33,83 +32,71 @@ pub(crate) enum Sent {
 }
 
 impl Transport {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Transport { socket }
+    }
+
     /// The socket's number, for registration with the event loop.
     pub(crate) fn fd(&self) -> RawFd {
-        match self {
-            Transport::Plain(socket) => socket.as_raw_fd(),
-        }
+        self.socket.as_raw_fd()
     }
 
     /// The socket itself, for its options and names.
     pub(crate) fn socket(&self) -> &OwnedFd {
-        match self {
-            Transport::Plain(socket) => socket,
-        }
+        &self.socket
     }
 
     /// Receives the bytes that have arrived, at most as many as `into` holds; one system call.
     #[inline]
     pub(crate) fn receive(&mut self, into: &mut [u8]) -> Received {
         debug_assert!(!into.is_empty());
-        match self {
-            Transport::Plain(socket) => loop {
-                return match rustix::net::recv(&*socket, &mut *into, RecvFlags::empty()) {
-                    Ok((0, _)) => Received::Closed,
-                    Ok((count, _)) => Received::Bytes(count),
-                    Err(Errno::INTR) => continue,
-                    Err(Errno::AGAIN) => Received::WouldBlock,
-                    Err(_) => Received::Closed,
-                };
-            },
+        loop {
+            return match rustix::net::recv(&self.socket, &mut *into, RecvFlags::empty()) {
+                Ok((0, _)) => Received::Closed,
+                Ok((count, _)) => Received::Bytes(count),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Received::WouldBlock,
+                Err(_) => Received::Closed,
+            };
         }
     }
 
     /// Whether the peer has closed or broken the connection, and all its bytes have been received.
     pub(crate) fn is_at_end(&mut self) -> bool {
-        match self {
-            Transport::Plain(socket) => !matches!(
-                rustix::net::recv(&*socket, &mut [0u8; 1][..], RecvFlags::PEEK),
-                Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR)
-            ),
-        }
+        !matches!(
+            rustix::net::recv(&self.socket, &mut [0u8; 1][..], RecvFlags::PEEK),
+            Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR)
+        )
     }
 
     /// Sends the beginning of `bytes`; one system call.
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
-        match self {
-            Transport::Plain(socket) => loop {
-                return match rustix::net::send(&*socket, bytes, SendFlags::NOSIGNAL) {
-                    Ok(count) => Sent::Bytes(count),
-                    Err(Errno::INTR) => continue,
-                    Err(Errno::AGAIN) => Sent::Bytes(0),
-                    Err(_) => Sent::Failed,
-                };
-            },
+        loop {
+            return match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
+                Ok(count) => Sent::Bytes(count),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Sent::Bytes(0),
+                Err(_) => Sent::Failed,
+            };
         }
     }
 
     /// Sends the beginning of the slices; one system call.
     pub(crate) fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> Sent {
-        match self {
-            Transport::Plain(socket) => loop {
-                let mut no_control = SendAncillaryBuffer::default();
-                return match rustix::net::sendmsg(&*socket, slices, &mut no_control, SendFlags::NOSIGNAL) {
-                    Ok(count) => Sent::Bytes(count),
-                    Err(Errno::INTR) => continue,
-                    Err(Errno::AGAIN) => Sent::Bytes(0),
-                    Err(_) => Sent::Failed,
-                };
-            },
+        let mut no_control = SendAncillaryBuffer::default();
+        loop {
+            return match rustix::net::sendmsg(&self.socket, slices, &mut no_control, SendFlags::NOSIGNAL) {
+                Ok(count) => Sent::Bytes(count),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Sent::Bytes(0),
+                Err(_) => Sent::Failed,
+            };
         }
     }
 
     /// Tells the peer that nothing more will be sent.
     pub(crate) fn finish_sending(&mut self) {
-        match self {
-            Transport::Plain(socket) => {
-                let _ = rustix::net::shutdown(&*socket, Shutdown::Write);
-            }
-        }
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
     }
 }

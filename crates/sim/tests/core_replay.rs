@@ -43,7 +43,7 @@ impl Replay {
         let ini = format!(
             "[databases]\npostgres = host=127.0.0.1\n[pgbouncer]\nlisten_addr = 127.0.0.1\nauth_type = trust\n\
              auth_file = users\npool_mode = {mode}\ndeferred_begin = 0\nserver_reset_query =\nsession_state = pgbouncer\n\
-             ignore_startup_parameters = options\n"
+             ignore_startup_parameters = options\nserver_tls_sslmode = disable\n"
         );
         let files = |name: &str| -> std::io::Result<Vec<u8>> {
             match name {

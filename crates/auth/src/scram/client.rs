@@ -8,6 +8,8 @@ use crate::error::{ScramFault, ServerAuthError, shown};
 
 /// Waits for the server-first-message.
 pub struct AwaitServerFirst {
+    /// What `c=` will hold.
+    channel_binding: Vec<u8>,
     client_first_bare: Vec<u8>,
     /// The client's half of the nonce, printable.
     nonce: Vec<u8>,
@@ -16,11 +18,13 @@ pub struct AwaitServerFirst {
 impl AwaitServerFirst {
     /// Returns the first state and the client-first-message. PostgreSQL ignores the user name in this message, because
     /// the startup packet contains it, and libpq sends none. A name with `,` or `=` in it would have to be escaped.
-    pub fn start(user: &[u8], nonce: Vec<u8>) -> (Self, Vec<u8>) {
+    /// `end_point` is the hash of the server's certificate, where `gs2` says that we bind to it.
+    pub fn start(user: &[u8], nonce: Vec<u8>, gs2: Gs2, end_point: &[u8]) -> (Self, Vec<u8>) {
         let client_first_bare = [b"n=".as_slice(), user, b",r=", &nonce].concat();
-        let message = [Gs2::NotSupported.header(), &client_first_bare].concat();
+        let message = [gs2.header(), &client_first_bare].concat();
         (
             Self {
+                channel_binding: gs2.channel_binding(end_point),
                 client_first_bare,
                 nonce,
             },
@@ -38,6 +42,7 @@ impl AwaitServerFirst {
         Ok(Challenge {
             salt: first.salt,
             iterations: first.iterations,
+            channel_binding: self.channel_binding,
             client_first_bare: self.client_first_bare,
             server_first: message.to_vec(),
             nonce,
@@ -49,6 +54,7 @@ impl AwaitServerFirst {
 pub struct Challenge {
     salt: Vec<u8>,
     iterations: u32,
+    channel_binding: Vec<u8>,
     client_first_bare: Vec<u8>,
     server_first: Vec<u8>,
     /// Both halves of the nonce.
@@ -66,13 +72,7 @@ impl Challenge {
 
     /// Returns the next state and the client-final-message.
     pub fn answer(self, keys: &ScramKeys) -> (AwaitServerFinal, Vec<u8>) {
-        let without_proof = [
-            b"c=".as_slice(),
-            &encode(Gs2::NotSupported.header()),
-            b",r=",
-            &self.nonce,
-        ]
-        .concat();
+        let without_proof = [b"c=".as_slice(), &encode(&self.channel_binding), b",r=", &self.nonce].concat();
         let auth_message = auth_message(&self.client_first_bare, &self.server_first, &without_proof);
         let proof = xor(keys.client_key, &hmac(&sha256(&keys.client_key), &auth_message));
         let expected = hmac(&keys.server_key, &auth_message);
@@ -102,7 +102,9 @@ mod tests {
     use super::*;
 
     fn read(message: &str) -> Result<Challenge, ScramFault> {
-        AwaitServerFirst::start(b"", b"abc".to_vec()).0.read(message.as_bytes())
+        AwaitServerFirst::start(b"", b"abc".to_vec(), Gs2::NotSupported, b"")
+            .0
+            .read(message.as_bytes())
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! (no authorization identity, no mandatory extension) so are we.
 //!
 //! ```text
-//! client-first   n,,n=<user>,r=<client nonce>[,extensions]
+//! client-first   <n, y or p=tls-server-end-point>,,n=<user>,r=<client nonce>[,extensions]
 //! server-first   r=<both nonces>,s=<salt>,i=<iterations>
-//! client-final   c=<base64 of the "n,,">,r=<both nonces>[,extensions],p=<proof>
+//! client-final   c=<base64 of the header, with the certificate's hash behind "p">,r=<both nonces>[,extensions],p=<proof>
 //! server-final   v=<signature>   or   e=<error>
 //! ```
 
@@ -12,24 +12,31 @@ use super::verifier::{decode_key, parse_iterations};
 use super::{ITERATIONS_MAX, Key, SCRAM_MESSAGE_BYTES_MAX, decode};
 use crate::error::{ScramFault, shown};
 
-/// Whether a client binds to the TLS channel; the first letter of its first message. `p` (it does) is refused as long as
-/// no mechanism with channel binding is offered; it will carry the binding's name and be checked against the
-/// certificate's hash.
+/// Whether a client binds to the TLS channel; the first letter of its first message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gs2 {
     /// `n`: the client does not support channel binding.
     NotSupported,
-    /// `y`: the client does, and believes that the server does not. True, as long as we offer none.
+    /// `y`: the client does, and believes that the server does not.
     NotOffered,
+    /// `p=tls-server-end-point`: it binds to the hash of the server's certificate (RFC 5929).
+    EndPoint,
 }
 
 impl Gs2 {
-    /// The header that the client repeats in its `c=` attribute.
+    /// The header that the client repeats in its `c=` attribute, in front of the hash.
     pub fn header(self) -> &'static [u8] {
         match self {
             Self::NotSupported => b"n,,",
             Self::NotOffered => b"y,,",
+            Self::EndPoint => b"p=tls-server-end-point,,",
         }
+    }
+
+    /// What `c=` holds: the header, and with it the hash of the certificate where the client binds to that.
+    pub fn channel_binding(self, end_point: &[u8]) -> Vec<u8> {
+        let hash = if self == Self::EndPoint { end_point } else { b"" };
+        [self.header(), hash].concat()
     }
 }
 
@@ -49,7 +56,10 @@ impl<'a> ClientFirst<'a> {
         let gs2 = match parts.next() {
             Some(b"n") => Gs2::NotSupported,
             Some(b"y") => Gs2::NotOffered,
-            Some(part) if part.starts_with(b"p=") => return Err(ScramFault::ChannelBindingNotOffered),
+            Some(b"p=tls-server-end-point") => Gs2::EndPoint,
+            Some(part) if part.starts_with(b"p=") => {
+                return Err(ScramFault::ChannelBindingType { got: shown(&part[2..]) });
+            }
             part => {
                 return Err(ScramFault::ChannelBindingFlag {
                     got: shown(part.unwrap_or_default()),
@@ -271,8 +281,10 @@ mod tests {
             })
         );
         assert_eq!(
-            parse("p=tls-server-end-point,,n=,r=abc"),
-            Err(ScramFault::ChannelBindingNotOffered)
+            parse("p=tls-unique,,n=,r=abc"),
+            Err(ScramFault::ChannelBindingType {
+                got: "tls-unique".into()
+            })
         );
         assert_eq!(parse("n,a=root,n=,r=abc"), Err(ScramFault::AuthorizationIdentity));
         assert_eq!(parse("n,,m=x,n=,r=abc"), Err(ScramFault::MandatoryExtension));

@@ -32,8 +32,11 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// The name of the only supported mechanism.
+/// The name of the mechanism without channel binding.
 pub const SCRAM_SHA_256: &str = "SCRAM-SHA-256";
+
+/// The name of the mechanism that binds to the TLS connection by `tls-server-end-point`, the hash of the certificate.
+pub const SCRAM_SHA_256_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
 /// Bytes of every key, proof and signature: SHA-256's output.
 pub const KEY_BYTES: usize = 32;
@@ -96,7 +99,8 @@ fn decode(text: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::client::AwaitServerFirst;
-    use super::server::AwaitClientFirst;
+    use super::messages::Gs2;
+    use super::server::{AwaitClientFirst, Offer};
     use super::*;
 
     /// RFC 7677, section 3 "SCRAM-SHA-256 and SCRAM-SHA-256-PLUS", the example conversation.
@@ -114,7 +118,8 @@ mod tests {
 
     #[test]
     fn the_client_says_what_rfc_7677_says() {
-        let (waiting, first) = AwaitServerFirst::start(b"user", rfc_7677::CLIENT_NONCE.to_vec());
+        let (waiting, first) =
+            AwaitServerFirst::start(b"user", rfc_7677::CLIENT_NONCE.to_vec(), Gs2::NotSupported, b"");
         assert_eq!(first, rfc_7677::CLIENT_FIRST);
         let challenge = waiting.read(rfc_7677::SERVER_FIRST).unwrap();
         let keys = ScramKeys::derive(b"pencil", challenge.salt(), challenge.iterations());
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn the_server_says_what_rfc_7677_says() {
         let keys = ScramKeys::derive(b"pencil", &decode(rfc_7677::SALT).unwrap(), 4096);
-        let waiting = AwaitClientFirst::new(ScramVerifier::from(&keys), rfc_7677::SERVER_NONCE.to_vec());
+        let waiting = AwaitClientFirst::new(ScramVerifier::from(&keys), rfc_7677::SERVER_NONCE.to_vec(), Offer::None);
         let (waiting, first) = waiting.read(rfc_7677::CLIENT_FIRST).unwrap();
         assert_eq!(first, rfc_7677::SERVER_FIRST);
         let proven = waiting

@@ -6,16 +6,42 @@ use super::messages::{ClientFinal, ClientFirst, Gs2};
 use super::{ScramKeys, ScramVerifier, auth_message, encode, hmac, sha256, xor};
 use crate::error::ScramFault;
 
+/// What was offered of channel binding, and what the client has made of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer<'a> {
+    /// There is no TLS, or its certificate has no hash to bind to.
+    None,
+    /// Offered, but the client has chosen the mechanism without it.
+    Declined,
+    /// The client binds to the certificate with this hash.
+    Taken(&'a [u8]),
+}
+
+impl Offer<'_> {
+    /// What the client must repeat in `c=`, after its first message had this flag. A client that thinks that there was
+    /// no offer when there was one talks to somebody who has taken it away (RFC 5802, section 6).
+    fn expected(self, flag: Gs2) -> Result<Vec<u8>, ScramFault> {
+        match (flag, self) {
+            (Gs2::EndPoint, Offer::Taken(hash)) => Ok(flag.channel_binding(hash)),
+            (Gs2::EndPoint, _) => Err(ScramFault::ChannelBindingNotChosen),
+            (_, Offer::Taken(_)) => Err(ScramFault::ChannelBindingMissing),
+            (Gs2::NotOffered, Offer::Declined) => Err(ScramFault::ChannelBindingDowngraded),
+            (Gs2::NotOffered | Gs2::NotSupported, _) => Ok(flag.channel_binding(b"")),
+        }
+    }
+}
+
 /// Waits for the client-first-message.
-pub struct AwaitClientFirst {
+pub struct AwaitClientFirst<'a> {
     verifier: ScramVerifier,
     /// The server's half of the nonce, printable.
     nonce: Vec<u8>,
+    offer: Offer<'a>,
 }
 
-impl AwaitClientFirst {
-    pub fn new(verifier: ScramVerifier, nonce: Vec<u8>) -> Self {
-        Self { verifier, nonce }
+impl<'a> AwaitClientFirst<'a> {
+    pub fn new(verifier: ScramVerifier, nonce: Vec<u8>, offer: Offer<'a>) -> Self {
+        Self { verifier, nonce, offer }
     }
 
     /// Returns the next state and the server-first-message.
@@ -34,7 +60,7 @@ impl AwaitClientFirst {
         .concat();
         let next = AwaitClientFinal {
             verifier: self.verifier,
-            gs2: first.gs2,
+            channel_binding: self.offer.expected(first.gs2)?,
             client_first_bare: first.bare.to_vec(),
             server_first: server_first.clone(),
             nonce,
@@ -46,7 +72,8 @@ impl AwaitClientFirst {
 /// Waits for the client-final-message.
 pub struct AwaitClientFinal {
     verifier: ScramVerifier,
-    gs2: Gs2,
+    /// What the client must repeat.
+    channel_binding: Vec<u8>,
     client_first_bare: Vec<u8>,
     server_first: Vec<u8>,
     /// Both halves of the nonce.
@@ -65,7 +92,7 @@ impl AwaitClientFinal {
     /// `Ok(None)` for a well-formed message with a wrong proof.
     pub fn read(self, message: &[u8]) -> Result<Option<Proven>, ScramFault> {
         let last = ClientFinal::parse(message)?;
-        if last.channel_binding != self.gs2.header() {
+        if last.channel_binding != self.channel_binding {
             return Err(ScramFault::ChannelBindingMismatch);
         }
         if !bool::from(last.nonce.ct_eq(&self.nonce)) {

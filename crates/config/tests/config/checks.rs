@@ -27,25 +27,39 @@ fn settings_without_effect_are_named_only_when_set() {
         )),
         [] as [&str; 0]
     );
-    assert_one(
-        &warnings(&sound("server_tls_sslmode = prefer")),
-        &["connections are not encrypted"],
-    );
+    assert_eq!(warnings(&sound("server_tls_sslmode = prefer")), [] as [&str; 0]);
 }
 
 #[test]
 fn demands_for_encryption_are_never_dropped() {
     assert_one(
-        &errors(&sound("server_tls_sslmode = require")),
-        &[":5: error: server_tls_sslmode = require cannot be honoured"],
+        &errors(&sound("server_tls_sslmode = verify-full")),
+        &[":5: error: server_tls_sslmode = verify-full needs server_tls_ca_file"],
     );
     assert_one(
-        &errors(&sound("client_tls_sslmode = verify-full")),
-        &["client_tls_sslmode = verify-full cannot"],
+        &errors(&sound("client_tls_sslmode = allow")),
+        &["To allow TLS connections from clients, client_tls_key_file and client_tls_cert_file must be set."],
+    );
+    let keyed = "client_tls_key_file = k\nclient_tls_cert_file = c\n";
+    assert_eq!(
+        warnings(&sound(&format!("{keyed}client_tls_sslmode = require"))),
+        [] as [&str; 0]
     );
     assert_one(
-        &warnings(&sound("client_tls_sslmode = allow")),
-        &["has no effect yet: TLS is not built yet"],
+        &errors(&sound(&format!("{keyed}client_tls_sslmode = verify-ca"))),
+        &["client_tls_sslmode = verify-ca needs client_tls_ca_file"],
+    );
+    assert_one(
+        &errors(&sound("server_tls_cert_file = c")),
+        &["need each other", "set both"],
+    );
+    assert_one(
+        &errors(&sound("client_tls_ciphers = RC4")),
+        &["expected a cipher list of OpenSSL"],
+    );
+    assert_one(
+        &errors(&sound("server_tls_protocols = tlsv1.1")),
+        &["older versions are not spoken"],
     );
 }
 

@@ -74,7 +74,7 @@ fn set_refuses_and_leaves_everything_as_it_was() {
             "expected session, transaction or statement, got \"fast\"",
         ),
         ("log_stats", "on", "use 1 for yes"),
-        ("server_tls_sslmode", "require", "cannot be honoured"),
+        ("server_tls_sslmode", "verify-ca", "needs server_tls_ca_file"),
         ("auth_type", "hba", "not built yet"),
     ] {
         let problem = config.set(key, value).unwrap_err().to_string();

@@ -127,6 +127,23 @@ pub enum Request {
         /// Its key.
         key: CancelKey,
     },
+    /// Become the server of a TLS handshake on this client's connection, behind the output that is pending for it; answered
+    /// by `handle_client_secured` or `handle_client_not_secured`. From here on the core gets plain bytes.
+    SecureClient {
+        /// The client.
+        client: ClientId,
+        /// It has begun with TLS instead of an SSLRequest: what is kept for it belongs to the handshake, and it must name
+        /// the protocol `postgresql` by ALPN.
+        direct: bool,
+    },
+    /// Become the client of a TLS handshake on this server's connection; answered by `handle_server_secured` or
+    /// `handle_server_not_secured`.
+    SecureServer {
+        /// The server.
+        server: ServerId,
+        /// The host as the configuration names it, which the certificate must be for under `verify-full`.
+        host: String,
+    },
     /// Write what is still pending for it, then close the socket. The id is dead from this moment: the driver must not
     /// call `handle_*` for it again.
     Close(ConnectionId),

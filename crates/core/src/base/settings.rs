@@ -3,7 +3,7 @@
 use crate::base::pool_id::PoolKind;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
-use pgweir_config::{Config, DatabaseSettings, Host, LoadBalanceHosts, off};
+use pgweir_config::{CATALOGUE, Config, DatabaseSettings, Host, LoadBalanceHosts, SslMode, off};
 use std::time::Duration;
 
 /// When a server goes back to its pool.
@@ -44,6 +44,7 @@ pub(crate) struct PoolSettings {
     /// Where the servers are; one is taken in turn (`round_robin_hosts`) or always the first that answers.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) round_robin_hosts: bool,
+    pub(crate) server_tls: ServerTls,
     /// The database's name on the server.
     pub(crate) server_database: String,
     /// The user the servers log in as.
@@ -55,6 +56,24 @@ pub(crate) struct PoolSettings {
     pub(crate) max_db_client_connections: u32,
     pub(crate) max_user_connections: u32,
     pub(crate) max_user_client_connections: u32,
+}
+
+/// How servers that are not on this machine's Unix-domain sockets are spoken to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerTls {
+    pub(crate) mode: SslMode,
+    /// The values of all settings `server_tls_*`. What was opened under others is replaced.
+    values: Vec<Option<String>>,
+}
+
+impl ServerTls {
+    fn new(config: &Config) -> ServerTls {
+        let settings = CATALOGUE.iter().filter(|s| s.name.starts_with("server_tls"));
+        ServerTls {
+            mode: config.global.server_tls_sslmode,
+            values: settings.map(|s| s.value(config)).collect(),
+        }
+    }
 }
 
 /// The settings of the process.
@@ -77,6 +96,7 @@ pub(crate) struct Settings {
     pub(crate) server_fast_close: bool,
     pub(crate) cancel_wait_timeout: Option<Duration>,
     pub(crate) client_login_timeout: Option<Duration>,
+    pub(crate) client_sslmode: SslMode,
     pub(crate) query_wait_notify: Option<Duration>,
     pub(crate) reserve_pool_timeout: Duration,
     pub(crate) autodb_idle_timeout: Option<Duration>,
@@ -128,6 +148,7 @@ impl Settings {
             server_fast_close: g.server_fast_close.is_on(),
             cancel_wait_timeout: off(g.cancel_wait_timeout),
             client_login_timeout: off(g.client_login_timeout),
+            client_sslmode: g.client_tls_sslmode,
             query_wait_notify: off(Duration::from_secs(g.query_wait_notify.into())),
             reserve_pool_timeout: g.reserve_pool_timeout,
             autodb_idle_timeout: off(g.autodb_idle_timeout),
@@ -200,6 +221,7 @@ impl PoolSettings {
             client_idle_timeout: config.client_idle_timeout(pool_user),
             endpoints: config.hosts(database).iter().map(endpoint).collect(),
             round_robin_hosts: database.load_balance_hosts == LoadBalanceHosts::RoundRobin,
+            server_tls: ServerTls::new(config),
             server_database: database.server_dbname().to_string(),
             server_user: pool_user.to_string(),
             connect_query: database.connect_query.clone().filter(|q| !q.is_empty()),
@@ -231,7 +253,9 @@ impl PoolSettings {
 
     /// Whether servers opened under the other settings are of no use any more.
     pub(crate) fn needs_new_servers(&self, other: &PoolSettings) -> bool {
+        let is_remote = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tcp { .. });
         self.endpoints != other.endpoints
+            || self.server_tls != other.server_tls && self.endpoints.iter().any(is_remote)
             || self.server_database != other.server_database
             || self.server_user != other.server_user
             || self.connect_query != other.connect_query

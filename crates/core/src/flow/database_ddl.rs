@@ -45,7 +45,7 @@ impl Pooler {
                 continue;
             };
             match server.phase {
-                ServerPhase::Linked | ServerPhase::Connecting | ServerPhase::Login(_) => {}
+                ServerPhase::Linked | ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) => {}
                 ServerPhase::Listening if self.listeners.is_heard(id) => {}
                 ServerPhase::Idle | ServerPhase::Listening => self.close_server(now, id, CloseReason::InTheWay.text()),
                 // It ends what it is at, and itself.

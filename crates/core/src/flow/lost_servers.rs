@@ -50,7 +50,10 @@ impl Pooler {
     /// Its pool has one server less.
     fn count_out(&mut self, now: Time, id: ServerId, server: &Server, reason: &str, failure: Option<LoginFailure>) {
         let pool_id = server.pool;
-        let connecting = matches!(server.phase, ServerPhase::Connecting | ServerPhase::Login(_));
+        let connecting = matches!(
+            server.phase,
+            ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_)
+        );
         self.count_server_out(pool_id, connecting);
         if server.is_idle() {
             self.pool_mut(pool_id).forget_idle(id);

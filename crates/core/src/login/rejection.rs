@@ -44,6 +44,17 @@ impl Rejection {
         Self::new(Trouble::BytesBeforeEncryption, message, hint)
     }
 
+    /// `client_tls_sslmode` is `require` or more.
+    pub(crate) fn needs_tls() -> Self {
+        let hint = "Connect with sslmode=require, or allow plain connections by client_tls_sslmode.";
+        Self::new(Trouble::NotAllowed, "SSL required", hint).with_detail("the connection is not encrypted")
+    }
+
+    /// A request for encryption on an encrypted connection.
+    pub(crate) fn encrypted_twice() -> Self {
+        Self::protocol("SSL req inside SSL")
+    }
+
     /// Authentication has failed. The words depend on the conversation alone, so they do not tell whether the user exists.
     pub(crate) fn not_authenticated(refused: &Refused) -> Self {
         Self::new(Trouble::AuthenticationFailed, refused.told, "")

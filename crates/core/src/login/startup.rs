@@ -12,13 +12,21 @@ use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket};
 /// The longest database and user name, bytes; PostgreSQL cuts them at 63.
 const NAME_BYTES_MAX: usize = 1024;
 
+/// The first byte of a TLS handshake: the content type of its record. Startup packets begin with a length, whose first
+/// byte is 0.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 /// What a connection begins with.
 #[derive(Debug)]
 pub(crate) enum FirstPacket<'a> {
     /// More bytes of it must come.
     NeedBytes,
-    /// SSLRequest or GSSENCRequest of this many bytes. The answer is no; another first packet follows.
-    Encryption(usize),
+    /// SSLRequest of this many bytes.
+    Ssl(usize),
+    /// GSSENCRequest of this many bytes. The answer is no; another first packet follows.
+    GssEncryption(usize),
+    /// The client begins a TLS handshake without asking (`sslnegotiation=direct`).
+    DirectTls,
     /// CancelRequest.
     Cancel(CancelKey),
     /// StartupMessage of this many bytes.
@@ -46,6 +54,9 @@ impl<'a> FirstPacket<'a> {
     }
 
     fn try_read(input: &'a [u8]) -> Result<Self, StartupError> {
+        if input.first() == Some(&TLS_HANDSHAKE) {
+            return Ok(FirstPacket::DirectTls);
+        }
         let bytes = match StartupPacket::packet_bytes(input)? {
             Some(bytes) if bytes <= input.len() => bytes,
             _ => return Ok(FirstPacket::NeedBytes),
@@ -54,7 +65,8 @@ impl<'a> FirstPacket<'a> {
             StartupPacket::SslRequest | StartupPacket::GssEncRequest if input.len() > bytes => {
                 FirstPacket::Rejected(Rejection::bytes_before_encryption())
             }
-            StartupPacket::SslRequest | StartupPacket::GssEncRequest => FirstPacket::Encryption(bytes),
+            StartupPacket::SslRequest => FirstPacket::Ssl(bytes),
+            StartupPacket::GssEncRequest => FirstPacket::GssEncryption(bytes),
             StartupPacket::Cancel(key) => FirstPacket::Cancel(key),
             StartupPacket::Startup { version, parameters } => FirstPacket::Startup {
                 bytes,
@@ -258,7 +270,7 @@ mod tests {
     #[test]
     fn nothing_may_follow_a_request_for_encryption() {
         let mut request = packet(SSL_REQUEST, b"");
-        assert!(matches!(FirstPacket::read(&request), FirstPacket::Encryption(8)));
+        assert!(matches!(FirstPacket::read(&request), FirstPacket::Ssl(8)));
         request.push(0);
         let FirstPacket::Rejected(why) = FirstPacket::read(&request) else {
             panic!("bytes of somebody else are taken");

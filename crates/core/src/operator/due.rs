@@ -37,7 +37,7 @@ pub(super) enum ServerDue {
 pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Settings) -> ServerDue {
     let takes_too_long = now - server.since > DRAIN_TIME_MAX;
     match server.phase {
-        ServerPhase::Connecting | ServerPhase::Login(_) => {
+        ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) => {
             if is_over(settings.server_connect_timeout, now, server.connect_time) {
                 ServerDue::ConnectTimeout
             } else {

@@ -7,6 +7,8 @@ use crate::upstream::server_login::ServerLogin;
 pub(crate) enum ServerPhase {
     /// Its socket is being opened.
     Connecting,
+    /// It has been asked for TLS: its answer, or the end of the handshake, is awaited.
+    Securing,
     /// It lets us in, until its first ReadyForQuery.
     Login(Box<ServerLogin>),
     /// Logged in: runs connect_query, and tells what it looks like then.

@@ -34,6 +34,8 @@ pub struct Rig {
     /// Servers whose sockets are wanted.
     pub connects: VecDeque<ServerId>,
     pub cancels: VecDeque<(ServerId, CancelKey)>,
+    /// Connections on which a TLS handshake is wanted; whether a client begins with it at once.
+    pub handshakes: VecDeque<(ConnectionId, bool)>,
     pub closed: HashSet<ConnectionId>,
     pub log: Vec<(LogLevel, String)>,
     pub exited: bool,
@@ -77,6 +79,7 @@ impl Rig {
             kept: HashMap::new(),
             connects: VecDeque::new(),
             cancels: VecDeque::new(),
+            handshakes: VecDeque::new(),
             closed: HashSet::new(),
             log: Vec::new(),
             exited: false,
@@ -106,6 +109,8 @@ impl Rig {
                 None => return,
                 Some(Request::Connect { server, .. }) => self.connects.push_back(server),
                 Some(Request::Cancel { server, key }) => self.cancels.push_back((server, key)),
+                Some(Request::SecureClient { client, direct }) => self.handshakes.push_back((client.into(), direct)),
+                Some(Request::SecureServer { server, .. }) => self.handshakes.push_back((server.into(), false)),
                 Some(Request::Close(id)) => drop(self.closed.insert(id)),
                 Some(Request::Log { level, text }) => self.log.push((level, text)),
                 Some(Request::Resume(id)) if !self.closed.contains(&id) => {
@@ -299,6 +304,11 @@ impl Rig {
         self.comes(id, &answer);
     }
 
+    /// The bytes written to a connection since the last look.
+    pub fn raw(&mut self, id: impl Into<ConnectionId>) -> Vec<u8> {
+        self.written.remove(&id.into()).unwrap_or_default()
+    }
+
     /// The messages written to a connection since the last look, one line each.
     pub fn told(&mut self, id: impl Into<ConnectionId>) -> Vec<String> {
         let id = id.into();
@@ -410,8 +420,14 @@ fn ini(databases: &str, settings: &str) -> String {
     } else {
         "session_state = pgbouncer\n"
     };
+    // Nor do they answer an SSLRequest.
+    let server_tls = if settings.contains("server_tls_sslmode") {
+        ""
+    } else {
+        "server_tls_sslmode = disable\n"
+    };
     format!(
-        "[databases]\n{databases}\n[pgbouncer]\nauth_type = any\npool_mode = transaction\nserver_check_query =\n{session_state}{settings}\n"
+        "[databases]\n{databases}\n[pgbouncer]\nauth_type = any\npool_mode = transaction\nserver_check_query =\n{session_state}{server_tls}{settings}\n"
     )
 }
 

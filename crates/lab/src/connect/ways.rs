@@ -55,7 +55,7 @@ pub(super) fn find(
         Some("scram-sha-256"),
         ways[1].server.clone(),
     ));
-    left_out.push("pgweir with TLS: pgweir does not speak TLS yet".to_owned());
+    left_out.push("pgweir with TLS: the laboratory does not set it up yet".to_owned());
     Ok(ways)
 }
 
@@ -122,7 +122,7 @@ fn on_users_server(session: &Session, left_out: &mut Vec<String>) -> Result<Vec<
     if let Err(e) = plain.probe() {
         return Err(
             Error::new(format!("the server takes no connections without TLS ({})", reason(e)?))
-                .hint("pgweir does not speak TLS to servers yet, so there is nothing to compare"),
+                .hint("the laboratory does not set up TLS for pgweir yet, so there is nothing to compare"),
         );
     }
     let mut ways = vec![

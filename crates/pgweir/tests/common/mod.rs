@@ -61,7 +61,7 @@ impl Place {
         let text = format!(
             "[databases]\ndb = host=127.0.0.1 port=1 user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir = {dir}\nauth_type = any\nlogfile = {dir}/pgweir.log\npidfile = {dir}/pgweir.pid\n\
-             tcp_defer_accept = 0\n{settings}\n"
+             tcp_defer_accept = 0\nserver_tls_sslmode = disable\n{settings}\n"
         );
         fs::write(self.file("pgweir.ini"), text).unwrap();
     }

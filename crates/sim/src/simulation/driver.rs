@@ -233,6 +233,8 @@ impl World {
 
     pub(super) fn do_request(&mut self, request: Request) {
         match request {
+            // The simulation's configurations have no TLS.
+            Request::SecureClient { .. } | Request::SecureServer { .. } => {}
             Request::Connect { server, .. } => {
                 self.trace.line(self.now_us, || format!("connect {server}"));
                 self.connecting.insert(server);

@@ -363,6 +363,7 @@ impl Topology {
             ("server_login_retry", "1".into()),
             ("server_connect_timeout", "5".into()),
             ("query_timeout", self.client_limits_s.to_string()),
+            ("server_tls_sslmode", "disable".to_string()),
             ("client_idle_timeout", self.client_limits_s.to_string()),
             ("idle_transaction_timeout", self.client_limits_s.to_string()),
         ];

@@ -41,10 +41,23 @@ impl Pooler {
     pub(crate) fn startup_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
         match FirstPacket::read(input) {
             FirstPacket::NeedBytes => return 0,
-            FirstPacket::Encryption(bytes) => {
-                self.shared.outbox.insert(id.into(), |to| to.push(b'N'));
+            FirstPacket::Ssl(bytes) => {
+                self.encryption_requested(now, id, true);
                 return bytes;
             }
+            FirstPacket::GssEncryption(bytes) => {
+                self.encryption_requested(now, id, false);
+                return bytes;
+            }
+            FirstPacket::DirectTls if self.offers_tls(id) => {
+                let request = Request::SecureClient {
+                    client: id,
+                    direct: true,
+                };
+                self.shared.requests.push_back(request);
+                return 0;
+            }
+            FirstPacket::DirectTls => self.close_client(now, id, "bad packet header"),
             FirstPacket::Cancel(key) => self.cancel_request(now, id, &key),
             FirstPacket::Startup {
                 bytes,
@@ -74,6 +87,10 @@ impl Pooler {
             SECRET_BYTES_V3_0
         };
         let peer = client.accepted.peer;
+        let tls = client.tls.as_ref().map_or("no".to_string(), |tls| tls.to_string());
+        if self.must_use_tls(id) {
+            return self.reject(now, id, &Rejection::needs_tls());
+        }
         let wishes = match Wishes::read(parameters, &self.shared.settings, peer) {
             Ok(wishes) => wishes,
             Err(why) => return self.reject(now, id, &why),
@@ -81,7 +98,7 @@ impl Pooler {
         if self.shared.settings.log_connections {
             let (database, user, replication) = (&wishes.database, &wishes.user, wishes.replication_word());
             let text = format!(
-                "{id}: (nodb)/(nouser)@{peer} login attempt: db={database} user={user} tls=no replication={replication}"
+                "{id}: (nodb)/(nouser)@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
             );
             self.log(LogLevel::Log, text);
         }
@@ -131,7 +148,10 @@ impl Pooler {
             mock_secret: self.lookups.mock_secret(config, &self.mock_key, &user, by_query),
             scram_iterations: config.global.scram_iterations,
         };
-        let auth = ClientAuth::new(admission::method(config), user.as_bytes(), nonces, rules);
+        let mut auth = ClientAuth::new(admission::method(config), user.as_bytes(), nonces, rules);
+        if let Some(end_point) = self.client_mut(id).tls.as_ref().and_then(|tls| tls.end_point.clone()) {
+            auth = auth.offer_channel_binding(end_point);
+        }
         if let Some(login) = self.login_mut(id) {
             let step = login.begin(auth, source);
             self.follow_login(now, id, step);

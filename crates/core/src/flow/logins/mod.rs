@@ -4,5 +4,6 @@ mod admitting;
 mod clients;
 mod lookups;
 mod opening;
+mod securing;
 mod servers;
 mod welcoming;

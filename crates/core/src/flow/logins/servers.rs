@@ -12,8 +12,22 @@ use pgweir_wire::TransactionStatus;
 use rand_core::RngCore;
 
 impl Pooler {
-    /// The socket is open: say who we are.
-    pub(crate) fn begin_server_login(&mut self, now: Time, id: ServerId, connected: Connected) {
+    /// The socket is open: ask for TLS, or say who we are.
+    pub(crate) fn server_connected(&mut self, now: Time, id: ServerId, connected: Connected) {
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        server.connected = Some(connected);
+        server.since = now;
+        if self.asks_for_tls(id) {
+            self.ask_for_tls(id);
+        } else {
+            self.begin_server_login(now, id);
+        }
+    }
+
+    /// Says who we are.
+    pub(crate) fn begin_server_login(&mut self, now: Time, id: ServerId) {
         let mut nonce = [0; 18];
         self.random.fill_bytes(&mut nonce);
         let Some(server) = self.servers.get_mut(id.0) else {
@@ -22,18 +36,21 @@ impl Pooler {
         let pool = self.pools[server.pool as usize].as_ref();
         let pool = pool.expect("a server's pool lives");
         let user = pool.settings.server_user.as_bytes();
-        let auth = ServerAuth::new(user, pool.credential.clone(), nonce);
+        let mut auth = ServerAuth::new(user, pool.credential.clone(), nonce);
+        if let Some(end_point) = server.tls.as_ref().and_then(|tls| tls.end_point.clone()) {
+            auth = auth.bind_to(end_point);
+        }
         server.phase = ServerPhase::Login(Box::new(ServerLogin::new(auth)));
-        server.connected = Some(connected);
         server.since = now;
         let packet = pool.startup_packet();
         self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&packet));
         if self.shared.settings.log_connections {
-            let (label, local) = (self.server_label(id), connected.local);
-            self.log(
-                LogLevel::Log,
-                format!("{label} new connection to server (from {local})"),
-            );
+            let label = self.server_label(id);
+            let server = self.server_mut(id);
+            let local = server.connected.map_or(String::new(), |c| c.local.to_string());
+            let secured = server.tls.as_ref().map_or(String::new(), |tls| format!(" tls={tls}"));
+            let text = format!("{label} new connection to server (from {local}){secured}");
+            self.log(LogLevel::Log, text);
         }
     }
 
@@ -103,7 +120,7 @@ impl Pooler {
         }
     }
 
-    fn login_failed(&mut self, now: Time, id: ServerId, failure: LoginFailure) {
+    pub(crate) fn login_failed(&mut self, now: Time, id: ServerId, failure: LoginFailure) {
         self.shared.requests.push_back(Request::Close(id.into()));
         self.server_lost(now, id, "login failed", Some(failure));
     }

@@ -72,6 +72,7 @@ impl Pooler {
             !matches!(
                 server.phase,
                 ServerPhase::Connecting
+                    | ServerPhase::Securing
                     | ServerPhase::Login(_)
                     | ServerPhase::ConnectQuery
                     | ServerPhase::Idle

@@ -154,7 +154,9 @@ impl Pooler {
 
     fn server_count<'c>(&self, now: Time, counts: &'c mut Counts, server: &Server) -> &'c mut u32 {
         match server.phase {
-            ServerPhase::Connecting | ServerPhase::Login(_) | ServerPhase::ConnectQuery => &mut counts.sv_login,
+            ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) | ServerPhase::ConnectQuery => {
+                &mut counts.sv_login
+            }
             ServerPhase::Idle if self.needs_check(now, server) => &mut counts.sv_used,
             ServerPhase::Idle => &mut counts.sv_idle,
             ServerPhase::Testing

@@ -50,6 +50,7 @@ struct Socket<'a> {
     ptr: String,
     link: String,
     remote_pid: u32,
+    tls: String,
     application_name: &'a str,
     prepared_statements: usize,
     id: u32,
@@ -124,7 +125,7 @@ impl Pooler {
             Value::from(&*s.ptr),
             Value::from(&*s.link),
             s.remote_pid.into(),
-            "".into(),
+            Value::from(&*s.tls),
             s.application_name.into(),
             s.prepared_statements.into(),
             s.id.into(),
@@ -175,6 +176,7 @@ impl Pooler {
             ptr: pointer(ClientId(slot)),
             link: client.link.map(pointer).unwrap_or_default(),
             remote_pid: 0,
+            tls: client.tls.as_ref().map_or(String::new(), |tls| tls.to_string()),
             application_name,
             prepared_statements,
             id: number(slot, false),
@@ -210,6 +212,7 @@ impl Pooler {
             link: server.link.map(pointer).unwrap_or_default(),
             remote_pid: server.cancels.key.as_ref().map_or(0, |key| key.process_id),
             application_name: server.session.shape.get("application_name").map_or("", |s| &s.value),
+            tls: server.tls.as_ref().map_or(String::new(), |tls| tls.to_string()),
             prepared_statements: server.held.len(),
             id: number(slot, true),
         }
@@ -218,7 +221,9 @@ impl Pooler {
     /// A server's state as SHOW SOCKETS calls it; SHOW SERVERS drops the prefix.
     fn server_state(&self, now: Time, server: &Server) -> &'static str {
         match server.phase {
-            ServerPhase::Connecting | ServerPhase::Login(_) | ServerPhase::ConnectQuery => "sv_login",
+            ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) | ServerPhase::ConnectQuery => {
+                "sv_login"
+            }
             ServerPhase::Idle if self.needs_check(now, server) => "sv_used",
             ServerPhase::Idle => "sv_idle",
             ServerPhase::Testing

@@ -1,0 +1,146 @@
+//! The handshakes of TLS, and reading from connections that it secures.
+
+use crate::connection::Facts;
+use crate::event_loop::{AfterRead, EventLoop, READ_BYTES};
+use crate::socket::SocketAddress;
+use crate::tls::{End, TlsContexts, TlsSession};
+use crate::transport::Transport;
+use pgweir_config::Config;
+use pgweir_core::{ClientId, ConnectionId, LogLevel, ServerId, TlsFacts};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The settings of TLS and what was made of them do not agree.
+const NO_CONTEXT: &str = "TLS is off";
+
+/// The address at the other end.
+pub(crate) fn peer_address(transport: &Transport) -> IpAddr {
+    match SocketAddress::of_peer(transport.socket()) {
+        Ok(SocketAddress::Tcp(address)) => address.ip(),
+        _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    }
+}
+
+impl EventLoop {
+    /// A client's connection is to be secured. What it has sent in front of the handshake belongs to that only if the client
+    /// has begun with it.
+    pub(crate) fn secure_client(&mut self, client: ClientId, direct: bool) {
+        let id = ConnectionId::Client(client);
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let early = std::mem::take(&mut connection.kept);
+        debug_assert!(
+            direct || early.is_empty(),
+            "the core consumes what comes with an SSLRequest"
+        );
+        self.begin_handshake(id, TlsSession::accept(&self.tls, early, direct));
+    }
+
+    /// A server's connection is to be secured.
+    pub(crate) fn secure_server(&mut self, server: ServerId, host: &str) {
+        let id = ConnectionId::Server(server);
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let address = peer_address(&connection.transport);
+        self.begin_handshake(id, TlsSession::connect(&self.tls, host, address));
+    }
+
+    fn begin_handshake(&mut self, id: ConnectionId, tls: Option<Result<TlsSession, rustls::Error>>) {
+        match tls {
+            Some(Ok(tls)) => {
+                self.records.resize(READ_BYTES, 0);
+                self.connections.secure(id, tls);
+            }
+            Some(Err(e)) => self.not_secured(id, &e.to_string()),
+            None => self.not_secured(id, NO_CONTEXT),
+        }
+    }
+
+    /// One read of a connection with TLS, and its consequences.
+    #[cold]
+    pub(crate) fn read_secured(&mut self, id: ConnectionId, scratch: &mut [u8], kept_bytes: usize) -> AfterRead {
+        match self.receive_records(id, &mut scratch[kept_bytes..]) {
+            Ok((0, after)) => after,
+            Ok((count, after)) => {
+                self.take_input(id, &scratch[..kept_bytes + count]);
+                after
+            }
+            Err(after) => after,
+        }
+    }
+
+    /// The same where a message must be complete before the core sees it.
+    #[cold]
+    pub(crate) fn read_more_secured(&mut self, id: ConnectionId, scratch: &mut [u8], needed: usize) -> AfterRead {
+        match self.receive_records(id, &mut scratch[..READ_BYTES]) {
+            Ok((count, after)) => {
+                self.keep_more(id, &scratch[..count], needed);
+                after
+            }
+            Err(after) => after,
+        }
+    }
+
+    /// Reads records. Returns the number of plain bytes in them, and whether to read on; an error where there are none and
+    /// will be none.
+    fn receive_records(&mut self, id: ConnectionId, into: &mut [u8]) -> Result<(usize, AfterRead), AfterRead> {
+        let mut out = Vec::new();
+        let Some(connection) = self.connections.get(id) else {
+            return Err(AfterRead::Enough);
+        };
+        let Some(tls) = &mut connection.tls else {
+            return Err(AfterRead::Enough);
+        };
+        let progress = tls.receive(&mut connection.transport, &mut self.records, into, &mut out);
+        if progress.bytes > 0 {
+            connection.facts.clear(Facts::SPOKE_LAST);
+        }
+        let more = progress.more || progress.end.is_none() && connection.facts.has(Facts::READ_CLOSED);
+        let is_drained = !more || progress.is_blocked;
+        if is_drained {
+            connection.facts.clear(Facts::READABLE);
+        }
+        self.connections.write_records(id, &out);
+        match progress.end {
+            Some(End::NotSecured(why)) => {
+                self.not_secured(id, &why);
+                return Err(AfterRead::Enough);
+            }
+            Some(End::Closed) => {
+                self.closed(id);
+                return Err(AfterRead::Enough);
+            }
+            None => {}
+        }
+        if let Some(facts) = progress.secured {
+            self.secured(id, facts);
+        }
+        let after = if is_drained { AfterRead::Enough } else { AfterRead::More };
+        Ok((progress.bytes, after))
+    }
+
+    fn secured(&mut self, id: ConnectionId, facts: TlsFacts) {
+        match id {
+            ConnectionId::Client(client) => self.pooler.handle_client_secured(self.now, client, facts),
+            ConnectionId::Server(server) => self.pooler.handle_server_secured(self.now, server, facts),
+        }
+        self.settle();
+    }
+
+    fn not_secured(&mut self, id: ConnectionId, why: &str) {
+        match id {
+            ConnectionId::Client(client) => self.pooler.handle_client_not_secured(self.now, client, why),
+            ConnectionId::Server(server) => self.pooler.handle_server_not_secured(self.now, server, why),
+        }
+        self.settle();
+    }
+
+    /// SET or a RELOAD has changed the configuration. Where its files cannot be used, TLS stays as it was.
+    pub(crate) fn configure_tls(&mut self, config: &Config) {
+        match TlsContexts::load_or_problem(config) {
+            Ok(tls) => self.tls = tls,
+            Err(problem) => self.log.write(LogLevel::Error, &problem.message),
+        }
+    }
+}

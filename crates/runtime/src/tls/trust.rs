@@ -1,0 +1,101 @@
+//! Whether a certificate comes from a file of authorities.
+
+use super::certificate::parse;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::{CertificateError, Error, RootCertStore};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::time::ASN1Time;
+use x509_parser::x509::X509Version;
+
+/// The most certificates between one of version 1 and the authority.
+const CHAIN_MAX: usize = 4;
+
+/// A file of authorities.
+#[derive(Debug, Clone)]
+pub(super) struct Trust {
+    pub(super) roots: std::sync::Arc<RootCertStore>,
+    /// The same, as they are in the file.
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Trust {
+    /// Fails where rustls cannot use one of them as an authority.
+    pub(super) fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Trust, Error> {
+        let mut roots = RootCertStore::empty();
+        for certificate in &certificates {
+            roots.add(certificate.clone())?;
+        }
+        Ok(Trust {
+            roots: roots.into(),
+            certificates,
+        })
+    }
+
+    /// Judges what rustls refuses though OpenSSL takes it, as long as it is safe: a certificate that stands in the file
+    /// itself (a self-signed one), and certificates of version 1, which `openssl x509 -req` makes where it is told
+    /// nothing of extensions, as in PostgreSQL's manual. `refusal` is what rustls said.
+    pub(super) fn accepts_though(
+        &self,
+        refusal: Error,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let Some(read) = parse(certificate) else {
+            return Err(refusal);
+        };
+        let is_ours = self.certificates.iter().any(|known| known == certificate);
+        if is_ours || read.version() == X509Version::V1 && self.has_signed(&read, others, now, CHAIN_MAX) {
+            return in_time(&read, now)
+                .then_some(())
+                .ok_or(CertificateError::Expired.into());
+        }
+        Err(refusal)
+    }
+
+    /// Whether an authority has signed a certificate, directly or through others, each of which is an authority itself and
+    /// in time.
+    fn has_signed(
+        &self,
+        read: &X509Certificate<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+        more: usize,
+    ) -> bool {
+        let signs = |issuer: &X509Certificate<'_>| {
+            issuer.subject().as_raw() == read.issuer().as_raw()
+                && in_time(issuer, now)
+                && read.verify_signature(Some(issuer.public_key())).is_ok()
+        };
+        if self
+            .certificates
+            .iter()
+            .filter_map(|c| parse(c))
+            .any(|root| signs(&root))
+        {
+            return true;
+        }
+        let between = others.iter().take(CHAIN_MAX).filter_map(|c| parse(c));
+        more > 0
+            && between
+                .filter(|issuer| may_sign(issuer, CHAIN_MAX - more) && signs(issuer))
+                .any(|issuer| self.has_signed(&issuer, others, now, more - 1))
+    }
+}
+
+/// Whether a certificate is that of an authority that may sign the certificates of others, with no further conditions
+/// that only rustls can check. `below` is how many authorities stand between it and the certificate.
+fn may_sign(certificate: &X509Certificate<'_>, below: usize) -> bool {
+    let is_authority = certificate.basic_constraints().is_ok_and(|found| {
+        found.is_some_and(|c| c.value.ca && c.value.path_len_constraint.is_none_or(|n| n as usize >= below))
+    });
+    let signs = certificate
+        .key_usage()
+        .is_ok_and(|found| found.is_none_or(|usage| usage.value.key_cert_sign()));
+    is_authority && signs && certificate.name_constraints().is_ok_and(|found| found.is_none())
+}
+
+fn in_time(certificate: &X509Certificate<'_>, now: UnixTime) -> bool {
+    let now = i64::try_from(now.as_secs()).ok().map(ASN1Time::from_timestamp);
+    matches!(now, Some(Ok(now)) if certificate.validity().is_valid_at(now))
+}

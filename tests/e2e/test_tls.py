@@ -1,0 +1,515 @@
+"""TLS on both legs: who gets in under which mode, attacks on the handshake, much data, cancels, and RELOAD."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import ssl
+import struct
+import tempfile
+import threading
+import time
+
+import asyncpg
+import pgthrow
+import psycopg
+import pytest
+from harness import ports, wire
+from harness.certificates import Certificates
+from harness.pooler import PASSWORDS
+from harness.waiting import eventually
+
+from conftest import INITIAL_SQL, VERSIONS
+
+# Seconds a socket may take to answer before a test fails.
+SOCKET_SECONDS_MAX = 10
+
+
+@pytest.fixture(scope="module")
+def files():
+    folder = tempfile.mkdtemp(prefix="certificates-")
+    os.chmod(folder, 0o755)
+    pgthrow.give_to_server_user(folder)
+    yield Certificates(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def cluster_with(version: int, pair) -> pgthrow.Cluster:
+    """A cluster that has TLS with this certificate."""
+    cluster = pgthrow.Cluster(
+        version=version,
+        port=ports.take(),
+        settings={"ssl": "on", "ssl_cert_file": pair.certificate, "ssl_key_file": pair.key},
+    ).start()
+    cluster.psql(INITIAL_SQL.format(**PASSWORDS))
+    return cluster
+
+
+@pytest.fixture(scope="module", params=VERSIONS, ids=[f"pg{v}" for v in VERSIONS])
+def tls_pg(request, files):
+    cluster = cluster_with(request.param, files.server)
+    yield cluster
+    cluster.remove()
+
+
+def client_leg(files, mode: str = "allow", **more) -> dict:
+    return {
+        "client_tls_sslmode": mode,
+        "client_tls_cert_file": files.server.certificate,
+        "client_tls_key_file": files.server.key,
+        "client_tls_ca_file": files.ca,
+        **more,
+    }
+
+
+def log_in(pooler, **named) -> str:
+    """What psycopg achieves: "in", or the error."""
+    try:
+        with psycopg.connect(pooler.dsn(**named), connect_timeout=10) as c:
+            assert c.execute("select 40 + 2").fetchone() == (42,)
+        return "in"
+    except psycopg.OperationalError as e:
+        return str(e)
+
+
+def show(pooler, what: str) -> list[dict]:
+    """The console's answer, asked over the Unix-domain socket, which needs no TLS."""
+    with wire.Connection(host=pooler.dir, port=pooler.port, user="postgres", database="pgbouncer") as c:
+        messages = c.query(what)
+    names = next([column[0] for column in m.columns] for m in messages if m.tag == "T")
+    return [dict(zip(names, row)) for row in wire.rows_of(messages)]
+
+
+# ---- clients
+
+
+def test_modes_of_the_client_leg(pg15, files, make_pooler):
+    """Mode of the pooler x what the client asks for x the certificate that it has."""
+    with_own = {"sslcert": files.alice.certificate, "sslkey": files.alice.key}
+    with_foreign = {"sslcert": files.foreign.certificate, "sslkey": files.foreign.key}
+    full = {"sslmode": "verify-full", "sslrootcert": files.ca}
+    direct = {"sslmode": "require", "sslnegotiation": "direct"}
+    none, plain, tls = "no", "plain", "tls"
+    cases = [
+        # what the client asks for              disable allow  prefer require verify-ca verify-full
+        ({"sslmode": "disable"},                (plain, plain, plain, none, none, none)),
+        ({"sslmode": "prefer"},                 (plain, tls, tls, tls, none, none)),
+        ({"sslmode": "require"},                (none, tls, tls, tls, none, none)),
+        (full,                                  (none, tls, tls, tls, none, none)),
+        ({**full, **with_own},                  (none, tls, tls, tls, tls, tls)),
+        ({**full, **with_foreign},              (none, tls, tls, tls, none, none)),
+        (direct,                                (none, tls, tls, tls, none, none)),
+        ({**direct, **with_own},                (none, tls, tls, tls, tls, tls)),
+        ({**full, "sslrootcert": files.foreign_ca}, (none, none, none, none, none, none)),
+    ]  # fmt: skip
+    for at, mode in enumerate(("disable", "allow", "prefer", "require", "verify-ca", "verify-full")):
+        pooler = make_pooler(pg15, settings=client_leg(files, mode))
+        for asked, expected in cases:
+            seen = none
+            asked = {"sslcert": "", "sslkey": "", "gssencmode": "disable", **asked}
+            try:
+                with psycopg.connect(pooler.dsn(**asked), connect_timeout=10) as c:
+                    assert c.execute("select 1").fetchone() == (1,)
+                    seen = tls if c.pgconn.ssl_in_use else plain
+            except psycopg.OperationalError as e:
+                if mode == "require" and asked["sslmode"] == "disable":
+                    assert "SSL required" in str(e)
+            assert seen == expected[at], (mode, asked)
+        pooler.finish()
+
+
+def test_drivers_and_what_the_console_shows(pg15, files, make_pooler):
+    pooler = make_pooler(pg15, settings=client_leg(files, "require"))
+    with psycopg.connect(pooler.dsn(sslmode="verify-full", sslrootcert=files.ca, host="localhost")) as c:
+        c.execute("select 1")
+        rows = [row for row in show(pooler, "show clients") if row["database"] == "postgres"]
+        assert [row["tls"] for row in rows] == ["TLSv1.3/TLS_AES_256_GCM_SHA384"]
+        assert all(row["tls"] == "" for row in show(pooler, "show servers"))
+    pooler.wait_log(r"login attempt: db=postgres user=postgres tls=TLSv1.3/TLS_AES_256_GCM_SHA384 replication=no")
+
+    async def with_asyncpg():
+        context = ssl.create_default_context(cafile=files.ca)
+        context.set_alpn_protocols(["postgresql"])
+        for direct in (False, True):
+            c = await asyncpg.connect(
+                host="localhost", port=pooler.port, user="alice", database="shop", ssl=context, direct_tls=direct
+            )
+            assert await c.fetchval("select $1::int + 1", 41) == 42
+            await c.close()
+
+    asyncio.run(with_asyncpg())
+
+
+def test_versions_and_cipher_suites(pg15, files, make_pooler):
+    settings = client_leg(
+        files, "require", client_tls_protocols="tlsv1.2", client_tls_ciphers="ECDHE-ECDSA-AES128-GCM-SHA256:!MD5"
+    )
+    pooler = make_pooler(pg15, settings=settings)
+    with psycopg.connect(pooler.dsn(sslmode="require")) as c:
+        c.execute("select 1")
+        (row,) = [row for row in show(pooler, "show clients") if row["database"] == "postgres"]
+        assert row["tls"] == "TLSv1.2/ECDHE-ECDSA-AES128-GCM-SHA256"
+    assert "in" != log_in(pooler, sslmode="require", ssl_min_protocol_version="TLSv1.3")
+
+
+def test_channel_binding(pg15, files, make_pooler):
+    """SCRAM-SHA-256-PLUS, which libpq insists on with channel_binding=require."""
+    pooler = make_pooler(pg15, settings=client_leg(files, "allow", auth_type="scram-sha-256"))
+    secret = {"user": "alice", "password": PASSWORDS["alice"]}
+    assert log_in(pooler, sslmode="require", channel_binding="require", **secret) == "in"
+    assert log_in(pooler, sslmode="require", channel_binding="disable", **secret) == "in"
+    assert "channel binding" in log_in(pooler, sslmode="disable", channel_binding="require", **secret)
+    refused = log_in(pooler, sslmode="require", channel_binding="require", user="alice", password="wrong")
+    assert "SASL authentication failed" in refused
+
+
+# ---- attacks
+
+
+def raw(pooler) -> socket.socket:
+    return socket.create_connection((pooler.host, pooler.port), timeout=SOCKET_SECONDS_MAX)
+
+
+SSL_REQUEST = struct.pack("!II", 8, wire.SSL_REQUEST)
+
+
+def rest_of(s: socket.socket) -> bytes:
+    """Everything up to the end of the connection."""
+    out = b""
+    try:
+        while piece := s.recv(4096):
+            out += piece
+    except ConnectionResetError:
+        pass
+    return out
+
+
+def asked(pooler) -> socket.socket:
+    """A connection whose SSLRequest was granted."""
+    s = raw(pooler)
+    s.sendall(SSL_REQUEST)
+    assert s.recv(1) == b"S"
+    return s
+
+
+def client_hello(alpn: list[str] | None = None) -> bytes:
+    """The first flight of a TLS client."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+def by_tls(s: socket.socket, alpn: list[str] | None = None) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    return context.wrap_socket(s)
+
+
+def test_attacks_on_the_handshake(pg15, files, make_pooler):
+    """None of them gets anything, and none costs anybody else anything."""
+    pooler = make_pooler(pg15, settings=client_leg(files, "require", client_login_timeout="2"))
+    startup = wire.startup({"user": "postgres", "database": "postgres"})
+
+    # Bytes of somebody in between, in one packet with the request: CVE-2021-23214.
+    with raw(pooler) as s:
+        s.sendall(SSL_REQUEST + startup)
+        assert b"received unencrypted data after an encryption request" in rest_of(s)
+    # Plain bytes behind the answer, other records of TLS, and a record longer than any.
+    for rubbish in (startup, b"\x17\x03\x03\x00\x05hello", b"\x16\x03\x01\xff\xff" + bytes(70000), b"\x15\x03\x03\0\2\2\0"):
+        with asked(pooler) as s:
+            try:
+                s.sendall(rubbish)
+            except OSError:
+                pass
+            assert b"postgres" not in rest_of(s)
+    # The client ends in the handshake, at every point of its first flight.
+    hello = client_hello()
+    for cut in (0, 1, 5, 6, 100, len(hello) - 1, len(hello)):
+        with asked(pooler) as s:
+            s.sendall(hello[:cut])
+    # It says the same twice, or goes on plainly.
+    for more in (hello, startup):
+        with asked(pooler) as s:
+            s.sendall(hello + more)
+            rest_of(s)
+    # It begins with TLS at once, and names no protocol, or another one.
+    with raw(pooler) as s:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            by_tls(s, ["h2"])
+    with raw(pooler) as s:
+        try:
+            tls = by_tls(s)
+            tls.sendall(startup)
+            assert tls.recv(1) == b""
+        except (ssl.SSLError, ConnectionError):
+            pass
+    pooler.wait_log("received direct SSL connection request without ALPN")
+    # It asks for TLS within TLS.
+    with asked(pooler) as s:
+        tls = by_tls(s)
+        tls.sendall(SSL_REQUEST)
+        assert b"SSL req inside SSL" in rest_of(tls)
+    # It stops in the handshake: the time limit of logins holds.
+    with asked(pooler) as s:
+        s.sendall(hello[:50])
+        assert rest_of(s) == b""
+    # It renegotiates, which no version of TLS here has: a ClientHello as data is rubbish of the protocol.
+    with asked(pooler) as s:
+        tls = by_tls(s, ["postgresql"])
+        tls.sendall(hello)
+        assert b"SSL" not in rest_of(tls)
+    assert log_in(pooler, sslmode="require") == "in"
+    assert [row for row in show(pooler, "show clients") if row["database"] == "postgres"] == []
+
+
+def test_plain_cancel_requests_are_taken_where_tls_is_required(pg15, files, make_pooler):
+    """libpq before 17 sends them so."""
+    pooler = make_pooler(pg15, settings=client_leg(files, "require"))
+    with raw(pooler) as s:
+        s.sendall(struct.pack("!IIII", 16, wire.CANCEL_REQUEST, 1, 2))
+        assert rest_of(s) == b""
+
+
+# ---- servers
+
+
+def server_case(make_pooler, cluster, host: str, **settings) -> tuple[str, list[str]]:
+    """What a client gets, and the column `tls` of SHOW SERVERS."""
+    pooler = make_pooler(
+        cluster,
+        databases={"*": f"host={host} port={cluster.port}"},
+        settings={"query_wait_timeout": "3", "server_login_retry": "1", **settings},
+    )
+    outcome = log_in(pooler)
+    tls = [row["tls"] for row in show(pooler, "show servers")]
+    pooler.finish()
+    return outcome, tls
+
+
+def test_modes_of_the_server_leg(tls_pg, files, make_pooler):
+    tls = ["TLSv1.3/TLS_AES_256_GCM_SHA384"]
+    ca, foreign = {"server_tls_ca_file": files.ca}, {"server_tls_ca_file": files.foreign_ca}
+    for mode, more, host, expected in [
+        ("disable", {}, "127.0.0.1", [""]),
+        ("allow", {}, "127.0.0.1", tls),
+        ("prefer", foreign, "127.0.0.1", tls),
+        ("require", foreign, "127.0.0.1", tls),
+        ("verify-ca", ca, "127.0.0.1", tls),
+        ("verify-ca", foreign, "127.0.0.1", None),
+        ("verify-full", ca, "localhost", tls),
+        ("verify-full", ca, "127.0.0.1", tls),
+        ("verify-full", ca, "127.0.0.2", None),
+        ("verify-full", foreign, "localhost", None),
+    ]:
+        outcome, seen = server_case(make_pooler, tls_pg, host, server_tls_sslmode=mode, **more)
+        case = (mode, more, host)
+        if expected is None:
+            assert outcome != "in" and set(seen) <= {""}, case
+        else:
+            assert (outcome, seen) == ("in", expected), case
+
+
+def test_servers_without_tls(pg15, files, make_pooler):
+    """prefer prefers; the others insist."""
+    for mode, gets_in in [("prefer", True), ("allow", True), ("require", False), ("verify-full", False)]:
+        more = {"server_tls_ca_file": files.ca}
+        outcome, _ = server_case(make_pooler, pg15, "127.0.0.1", server_tls_sslmode=mode, **more)
+        assert (outcome == "in") == gets_in, (mode, outcome)
+
+
+def test_certificates_that_openssl_takes(files, make_pooler):
+    """Version 1 without alternative names, as the manual makes them; a self-signed one that is its own authority."""
+    for pair, ca, host, full, gets_in in [
+        (files.old_style, files.ca, "localhost", True, True),
+        (files.old_style, files.ca, "127.0.0.1", True, False),
+        (files.old_style, files.ca, "127.0.0.1", False, True),
+        (files.old_style, files.foreign_ca, "localhost", False, False),
+        (files.self_signed, files.self_signed.certificate, "localhost", True, True),
+        (files.self_signed, files.ca, "localhost", False, False),
+        (files.elsewhere, files.ca, "localhost", True, False),
+        (files.expired, files.ca, "localhost", False, False),
+    ]:
+        cluster = cluster_with(15, pair)
+        try:
+            mode = "verify-full" if full else "verify-ca"
+            outcome, _ = server_case(
+                make_pooler, cluster, host, server_tls_sslmode=mode, server_tls_ca_file=ca
+            )
+            assert (outcome == "in") == gets_in, (pair.certificate, ca, host, mode, outcome)
+        finally:
+            cluster.remove()
+
+
+def both_legs(files, **more) -> dict:
+    return client_leg(
+        files, "require", server_tls_sslmode="verify-full", server_tls_ca_file=files.ca, **more
+    )
+
+
+def test_scram_with_channel_binding_on_both_legs(tls_pg, files, make_pooler):
+    before = tls_pg.hba
+    tls_pg.write_hba("local all all trust\nhostssl all all all scram-sha-256\n")
+    tls_pg.reload()
+    try:
+        pooler = make_pooler(tls_pg, settings=both_legs(files, auth_type="scram-sha-256"))
+        for user in ("alice", "bob"):
+            asked = {"sslmode": "require", "channel_binding": "require", "sslnegotiation": "direct"}
+            assert log_in(pooler, user=user, password=PASSWORDS[user], **asked) == "in"
+    finally:
+        tls_pg.write_hba(before)
+        tls_pg.reload()
+
+
+def test_much_data_both_ways_and_copy(tls_pg, files, make_pooler):
+    pooler = make_pooler(tls_pg, settings=both_legs(files))
+    text = "x" * 1000
+    with psycopg.connect(pooler.dsn(sslmode="require"), autocommit=True) as c:
+        big = c.execute("select repeat('0123456789abcdef', 2000000)").fetchone()[0]
+        assert len(big) == 32_000_000 and big[:16] == big[-16:] == "0123456789abcdef"
+        assert c.execute("select length(%s)", [big]).fetchone() == (32_000_000,)
+        rows = c.execute("select g, repeat('y', 500) from generate_series(1, 50000) g").fetchall()
+        assert len(rows) == 50000 and rows[-1] == (50000, "y" * 500)
+        c.execute("create table much (n int, t text)")
+        with c.cursor().copy("copy much from stdin") as copy:
+            for n in range(30000):
+                copy.write_row((n, text))
+        with c.cursor().copy("copy much to stdout") as copy:
+            assert sum(1 for _ in copy.rows()) == 30000
+        c.execute("drop table much")
+        assert c.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").fetchone() == (True,)
+
+
+def test_pieces_of_records_and_half_closed_clients(tls_pg, files, make_pooler):
+    """Records that come byte by byte, several messages in a record, and a client that ends its side at once."""
+    pooler = make_pooler(tls_pg, settings=both_legs(files))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["postgresql"])
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing)
+    with raw(pooler) as s:
+
+        def step(what):
+            while True:
+                try:
+                    return what()
+                except ssl.SSLWantReadError:
+                    for at in range(len(data := outgoing.read())):
+                        s.sendall(data[at : at + 1])
+                    piece = s.recv(7)
+                    assert piece, "closed"
+                    incoming.write(piece)
+
+        step(tls.do_handshake)
+        tls.write(wire.startup({"user": "postgres", "database": "postgres"}))
+        got = b""
+        while not got.endswith(b"Z\0\0\0\5I"):
+            got += step(lambda: tls.read(1000))
+        tls.write(wire.query("select 1") + wire.query("select repeat('z', 40000)") + wire.query("select 2"))
+        got = b""
+        while got.count(b"Z\0\0\0\5I") < 3:
+            got += step(lambda: tls.read(100000))
+        assert got.count(b"z") >= 40000
+
+
+def test_cancel_reaches_a_server_by_tls(tls_pg, files, make_pooler):
+    pooler = make_pooler(tls_pg, settings=both_legs(files))
+    with psycopg.connect(pooler.dsn(sslmode="require"), autocommit=True) as c:
+        ends = []
+
+        def cancel():
+            try:
+                c.cancel_safe()
+                ends.append("well")
+            except psycopg.Error as e:
+                ends.append(str(e))
+
+        timer = threading.Timer(0.5, cancel)
+        timer.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            c.execute("select pg_sleep(60)")
+        timer.join()
+        assert ends == ["well"]
+        assert c.execute("select 1").fetchone() == (1,)
+
+
+# ---- RELOAD
+
+
+def shown_certificate(pooler) -> bytes:
+    with asked(pooler) as s:
+        return by_tls(s).getpeercert(binary_form=True)
+
+
+def test_reload_takes_new_certificates_and_refuses_bad_ones(pg15, files, make_pooler):
+    pair = files.copy(files.server, "changing")
+    settings = client_leg(files, "require", client_tls_cert_file=pair.certificate, client_tls_key_file=pair.key)
+    pooler = make_pooler(pg15, settings=settings)
+    before = shown_certificate(pooler)
+    stays = psycopg.connect(pooler.dsn(sslmode="require"), autocommit=True)
+    stop, errors = threading.Event(), []
+
+    def load():
+        while not stop.is_set():
+            if (outcome := log_in(pooler, sslmode="require")) != "in":
+                errors.append(outcome)
+
+    worker = threading.Thread(target=load)
+    worker.start()
+    try:
+        files.copy(files.second, "changing")
+        pooler.reload()
+        after = eventually(lambda: (now := shown_certificate(pooler)) != before and now, what="the new certificate")
+        # A key of another certificate, no certificate at all, no file: each is refused, and the present one stays.
+        shutil.copyfile(files.alice.key, pair.key)
+        for damage, words in [
+            (lambda: None, "does not belong to certificate file"),
+            (lambda: open(pair.certificate, "w").close(), "failed to load certificate file"),
+            (lambda: os.remove(pair.certificate), "failed to load certificate file"),
+        ]:
+            damage()
+            offset = len(pooler.log())
+            pooler.reload()
+            assert pair.certificate in pooler.wait_log(f"TLS setup failed: .*{words}|{words}", after=offset)
+            pooler.wait_log("RELOAD failed", after=offset)
+            assert shown_certificate(pooler) == after
+        assert stays.execute("select 1").fetchone() == (1,)
+    finally:
+        stop.set()
+        worker.join()
+        stays.close()
+    assert errors == []
+
+
+def test_a_bad_file_at_the_start_is_named(files, make_pooler):
+    pooler = make_pooler(start=False, settings=client_leg(files, client_tls_key_file="/nowhere/key"), databases={})
+    pooler.spawn()
+    assert pooler.wait_exit() == 1
+    assert 'TLS setup failed: failed to load private key file "/nowhere/key"' in pooler.stderr()
+
+
+def test_reload_replaces_servers_when_their_tls_changes(tls_pg, files, make_pooler):
+    pooler = make_pooler(tls_pg, settings={"server_tls_sslmode": "disable"})
+    assert log_in(pooler) == "in"
+    assert [row["tls"] for row in show(pooler, "show servers")] == [""]
+    pooler.settings["server_tls_sslmode"] = "require"
+    pooler.reload()
+    assert log_in(pooler) == "in"
+    eventually(
+        lambda: [bool(row["tls"]) for row in show(pooler, "show servers")] == [True],
+        what=lambda: str(show(pooler, "show servers")),
+    )
+    # Nothing has changed: the server stays.
+    before = [row["ptr"] for row in show(pooler, "show servers")]
+    pooler.reload()
+    time.sleep(0.2)
+    assert [row["ptr"] for row in show(pooler, "show servers")] == before
