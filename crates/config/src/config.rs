@@ -7,6 +7,7 @@ use crate::catalogue::GlobalSettings;
 use crate::choices::PoolMode;
 use crate::database::DatabaseSettings;
 use crate::host::{Host, UnixSocketDir};
+use crate::login_rules::LoginRules;
 use crate::peer::PeerSettings;
 use crate::secret::Secret;
 use crate::user::UserSettings;
@@ -34,6 +35,8 @@ pub struct Config {
     pub peers: BTreeMap<u32, PeerSettings>,
     /// The secrets in `auth_file`, by user.
     pub auth_users: BTreeMap<String, Secret>,
+    /// The rules of `auth_hba_file` and its kin.
+    pub login_rules: LoginRules,
     /// The settings of `[pgbouncer]` that the file names.
     pub(crate) named: BTreeSet<&'static str>,
 }

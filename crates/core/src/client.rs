@@ -7,6 +7,7 @@ use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::request::Accepted;
 use crate::base::time::Time;
 use crate::login::client_login::Login;
+use crate::login::method::Encryption;
 use crate::notify::channels::Channels;
 use crate::state::client_session::ClientSession;
 use crate::state::shape::Shape;
@@ -143,6 +144,19 @@ impl Client {
                 phase,
                 ClientPhase::Startup | ClientPhase::Cancelling | ClientPhase::Login(_)
             )
+    }
+
+    /// What is known of its encryption. Connections of clients are not encrypted.
+    pub(crate) fn encryption(&self) -> Encryption<'static> {
+        Encryption::default()
+    }
+
+    /// Its login in progress.
+    pub(crate) fn login(&self) -> Option<&Login> {
+        match &self.phase {
+            ClientPhase::Login(login) => Some(login),
+            _ => None,
+        }
     }
 
     /// Its login in progress.

@@ -39,7 +39,7 @@ mod weaknesses;
 #[cfg(feature = "weaknesses")]
 pub use base::weakness::OwnWork;
 pub use base::weakness::Weakness;
-pub use base::{errors, ids, outbox, request, settings, time, timers};
+pub use base::{errors, ids, outbox, request, settings, time, timers, verification};
 pub use ids::{ClientId, ConnectionId, ServerId};
 pub use notify::channels;
 pub use operator::stats;
@@ -48,3 +48,4 @@ pub use pooler::{Pooler, Surroundings};
 pub use request::{Accepted, Address, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 pub use statements::parameter_types;
 pub use time::{Time, WallClock};
+pub use verification::{Verification, Verified};

@@ -25,9 +25,10 @@ use crate::slab::Slab;
 use crate::timers::{Timer, Timers};
 use crate::token::Subject;
 use crate::transport::Received;
+use crate::verifier::Verifier;
 use mio::event::Event;
 use mio::{Events, Poll};
-use pgweir_core::{ConnectionId, Pooler, ReloadOutcome, ServerId, Time};
+use pgweir_core::{ClientId, ConnectionId, Pooler, ReloadOutcome, ServerId, Time};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -68,6 +69,7 @@ pub(crate) struct EventLoop {
     pub(crate) closing: Slab<Closing>,
     pub(crate) accepting: Accepting,
     pub(crate) resolver: Resolver,
+    pub(crate) verifier: Verifier,
     pub(crate) timers: Timers,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) control: ControlSender,
@@ -92,6 +94,7 @@ pub(crate) struct Parts {
     pub(crate) connections: Connections,
     pub(crate) accepting: Accepting,
     pub(crate) resolver: Resolver,
+    pub(crate) verifier: Verifier,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) control: ControlSender,
     pub(crate) settings: Settings,
@@ -111,6 +114,7 @@ impl EventLoop {
             closing: Slab::default(),
             accepting: parts.accepting,
             resolver: parts.resolver,
+            verifier: parts.verifier,
             timers: Timers::default(),
             inbox: parts.inbox,
             control: parts.control,
@@ -472,6 +476,12 @@ impl EventLoop {
                         self.use_settings(Settings::of(config));
                     }
                     self.pooler.handle_reload(self.now, by, outcome);
+                }
+                Message::Verified { client, lane, answer } => {
+                    let connections = &mut self.connections;
+                    let waits = |client: ClientId| connections.get(client.into()).is_some();
+                    self.verifier.answered(lane, waits);
+                    self.pooler.handle_verified(self.now, client, answer);
                 }
                 Message::Resolved { host, addresses } => {
                     self.handle_resolved(&host, addresses);

@@ -18,4 +18,5 @@ pub(crate) mod state_stats;
 pub mod stats;
 pub mod time;
 pub mod timers;
+pub mod verification;
 pub(crate) mod weakness;

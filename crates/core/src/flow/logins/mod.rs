@@ -5,4 +5,5 @@ mod clients;
 mod lookups;
 mod opening;
 mod servers;
+mod verifying;
 mod welcoming;
