@@ -385,6 +385,7 @@ impl World {
                 }
                 Request::Log { .. } | Request::Configure(_) => {}
                 Request::Reload { by } => self.reloads.push(by),
+                Request::Verify { .. } => unreachable!("no configuration of the stories asks others"),
                 Request::StopListening => self.listening = false,
                 Request::Exit => self.exited = true,
             }

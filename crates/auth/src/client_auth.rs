@@ -32,6 +32,14 @@ pub enum ClientAuthMethod {
     Md5,
     /// `scram-sha-256`: SCRAM. A stored MD5 hash cannot be used for it.
     ScramSha256,
+    /// `peer`: the operating system has said who the client is. Nothing is asked, but the user must exist.
+    Peer,
+    /// `cert`: a verified certificate has said who the client is. Nothing is asked, but the user must exist.
+    Cert,
+    /// `ldap`: the password in clear text, which a directory judges. The user need not exist.
+    Ldap,
+    /// `pam`: the password in clear text, which PAM modules judge. The user need not exist.
+    Pam,
 }
 
 impl ClientAuthMethod {
@@ -43,6 +51,28 @@ impl ClientAuthMethod {
             Self::Plain => "plain",
             Self::Md5 => "md5",
             Self::ScramSha256 => "scram-sha-256",
+            Self::Peer => "peer",
+            Self::Cert => "cert",
+            Self::Ldap => "ldap",
+            Self::Pam => "pam",
+        }
+    }
+
+    /// Whether the user's secret plays no part: the user need not exist.
+    pub fn needs_no_user(self) -> bool {
+        matches!(self, Self::Any | Self::Ldap | Self::Pam)
+    }
+
+    /// What a client hears that fails.
+    fn told(self) -> &'static str {
+        match self {
+            Self::Any | Self::Trust => "\"trust\" authentication failed",
+            Self::Plain | Self::Md5 => "password authentication failed",
+            Self::ScramSha256 => "SASL authentication failed",
+            Self::Peer => "unix socket login rejected",
+            Self::Cert => "certificate authentication failed",
+            Self::Ldap => "LDAP authentication failed",
+            Self::Pam => "PAM authentication failed",
         }
     }
 }
@@ -72,6 +102,8 @@ pub struct ClientAuthRules {
 pub enum ClientStep {
     /// Send this message, and give the answer (a message with tag `p`) to [`ClientAuth::handle_message`].
     Ask(AuthRequest),
+    /// Have this password judged, and give the verdict to [`ClientAuth::handle_verdict`].
+    Judge(Password),
     /// The client has proved its identity. The exchange is over.
     Accepted(Accepted),
     /// The client has failed to prove its identity, or has broken the protocol. The exchange is over.
@@ -92,7 +124,7 @@ pub struct Accepted {
 pub enum Learned {
     /// Nothing beyond the stored secret.
     Nothing,
-    /// The password itself (method `plain`).
+    /// The password itself (methods `plain`, `ldap`, `pam`).
     Password(Password),
     /// Keys that log in to every server that has the same SCRAM verifier (SCRAM with a stored verifier).
     ScramKeys(ScramKeys),
@@ -114,6 +146,7 @@ pub struct Refused {
 /// new -> AwaitSecret --handle_secret--> Ask(cleartext)     --handle_message--> Accepted | Refused
 ///                                    -> Ask(MD5)           --handle_message--> Accepted | Refused
 ///                                    -> Ask(SASL)          --handle_message--> Ask(SASLContinue) ...
+///                                    -> Ask(cleartext)     --handle_message--> Judge --handle_verdict--> Accepted | Refused
 ///                                    -> Accepted | Refused
 /// ```
 ///
@@ -136,6 +169,11 @@ enum State {
     AwaitCleartext {
         secret: Secret,
         doom: Option<ClientAuthError>,
+    },
+    /// Somebody else judges the password that will come.
+    AwaitPassword,
+    AwaitVerdict {
+        password: Password,
     },
     AwaitMd5 {
         expected: [u8; MD5_SECRET_BYTES],
@@ -169,7 +207,6 @@ struct ScramEnd {
     keys_pass_through: bool,
 }
 
-const TOLD_TRUST: &str = "\"trust\" authentication failed";
 const TOLD_PASSWORD: &str = "password authentication failed";
 const TOLD_SASL: &str = "SASL authentication failed";
 
@@ -218,8 +255,15 @@ impl ClientAuth {
             return self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD);
         }
         match (self.method, secret) {
-            (ClientAuthMethod::Any, _) | (ClientAuthMethod::Trust, Some(_)) => self.accept(None, Learned::Nothing),
-            (ClientAuthMethod::Trust, None) => self.refuse(ClientAuthError::UnknownUser, TOLD_TRUST),
+            (ClientAuthMethod::Any, _) => self.accept(None, Learned::Nothing),
+            (ClientAuthMethod::Trust | ClientAuthMethod::Peer | ClientAuthMethod::Cert, secret) => match secret {
+                Some(_) => self.accept(None, Learned::Nothing),
+                None => self.refuse(ClientAuthError::UnknownUser, self.method.told()),
+            },
+            (ClientAuthMethod::Ldap | ClientAuthMethod::Pam, _) => {
+                self.state = State::AwaitPassword;
+                ClientStep::Ask(AuthRequest::CleartextPassword)
+            }
             (_, None) => self.ask(self.mock_secret(), Some(ClientAuthError::UnknownUser)),
             (_, Some(Secret::Plain(password))) if password.is_empty() => {
                 self.ask(self.mock_secret(), Some(ClientAuthError::NoPassword))
@@ -232,7 +276,19 @@ impl ClientAuth {
     /// derivation at each login.
     pub fn handle_message(&mut self, payload: &[u8], keys: &mut ScramKeyCache) -> ClientStep {
         match std::mem::replace(&mut self.state, State::Finished) {
-            State::AwaitSecret | State::Finished => self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD),
+            State::AwaitPassword => match parse_password(payload) {
+                Ok(given) => {
+                    let password = Password::from(given);
+                    self.state = State::AwaitVerdict {
+                        password: password.clone(),
+                    };
+                    ClientStep::Judge(password)
+                }
+                Err(reason) => self.refuse(reason, self.method.told()),
+            },
+            State::AwaitSecret | State::AwaitVerdict { .. } | State::Finished => {
+                self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD)
+            }
             State::AwaitCleartext { secret, doom } => match self.judge_cleartext(payload, &secret, doom, keys) {
                 Ok(password) => self.accept(None, Learned::Password(password)),
                 Err(reason) => self.refuse(reason, TOLD_PASSWORD),
@@ -256,6 +312,17 @@ impl ClientAuth {
         }
     }
 
+    /// Somebody else has judged the password of [`ClientStep::Judge`].
+    pub fn handle_verdict(&mut self, verdict: Result<(), String>) -> ClientStep {
+        match (std::mem::replace(&mut self.state, State::Finished), verdict) {
+            (State::AwaitVerdict { password }, Ok(())) => self.accept(None, Learned::Password(password)),
+            (State::AwaitVerdict { .. }, Err(why)) => {
+                self.refuse(ClientAuthError::JudgedWrong { why }, self.method.told())
+            }
+            _ => self.refuse(ClientAuthError::NotAsked, self.method.told()),
+        }
+    }
+
     fn ask(&mut self, secret: Secret, doom: Option<ClientAuthError>) -> ClientStep {
         let (state, request) = match (self.method, &secret) {
             (ClientAuthMethod::Plain, _) => (State::AwaitCleartext { secret, doom }, AuthRequest::CleartextPassword),
@@ -271,7 +338,7 @@ impl ClientAuth {
                 self.ask_scram(Secret::Scram(self.mock_verifier()), Some(doom.unwrap_or(cannot)))
             }
             (_, Secret::Plain(_) | Secret::Scram(_)) => self.ask_scram(secret, doom),
-            (ClientAuthMethod::Any | ClientAuthMethod::Trust, _) => unreachable!("handle_secret has answered these"),
+            (_, Secret::Md5(_)) => unreachable!("handle_secret has answered methods that ask for no secret"),
         };
         self.state = state;
         ClientStep::Ask(request)
@@ -394,6 +461,8 @@ impl fmt::Debug for ClientAuth {
         let state = match self.state {
             State::AwaitSecret => "AwaitSecret",
             State::AwaitCleartext { .. } => "AwaitCleartext",
+            State::AwaitPassword => "AwaitPassword",
+            State::AwaitVerdict { .. } => "AwaitVerdict",
             State::AwaitMd5 { .. } => "AwaitMd5",
             State::AwaitSaslInitial { .. } => "AwaitSaslInitial",
             State::AwaitScramFirst { .. } => "AwaitScramFirst",

@@ -136,8 +136,14 @@ pub enum ClientAuthError {
     /// The answer was well-formed, but wrong.
     #[error("wrong password")]
     WrongPassword,
+    /// Somebody else has judged the password, and says no.
+    #[error("{why}")]
+    JudgedWrong {
+        /// Why.
+        why: String,
+    },
     /// The client sent an empty password.
-    #[error("empty password")]
+    #[error("empty password returned by client")]
     EmptyPassword,
     /// A PasswordMessage that is not one string with its terminator, or is too long.
     #[error("malformed PasswordMessage: {problem}")]
@@ -172,6 +178,7 @@ impl ClientAuthError {
             Self::SecretCannotServe { .. } | Self::NoPassword => Blame::Configuration,
             Self::UnknownUser
             | Self::WrongPassword
+            | Self::JudgedWrong { .. }
             | Self::EmptyPassword
             | Self::MalformedPasswordMessage { .. }
             | Self::MalformedSaslInitialResponse { .. }

@@ -94,18 +94,18 @@ catalogue! {
     }
     /// The file of host-based authentication rules.
     auth_hba_file: String {
-        default: Some(""), unit: "", group: Authentication, scopes: [Global], change: Reload, support: NotYet("auth_type = hba is not built yet"),
-        help: "Read when `auth_type` is `hba`. The format is that of pg_hba.conf with record types local, host, hostssl and hostnossl.",
+        default: Some(""), unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
+        help: "The rules of `auth_type = hba`: see [Host-based authentication](#host-based-authentication). Read at the start and by RELOAD. A file with a bad line is refused as a whole: the process does not start, or the RELOAD fails and the old rules stay.",
     }
     /// The file of user name maps for HBA rules.
     auth_ident_file: Option<String> {
-        default: None, unit: "", group: Authentication, scopes: [Global], change: Reload, support: NotYet("auth_type = hba is not built yet"),
-        help: "Lines of `map system-user database-user`, used by `map=` in HBA rules.",
+        default: None, unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
+        help: "Lines of `map system-user database-user`, as in pg_ident.conf, used by `map=` in HBA rules. A system user may be a regular expression behind a slash; `\\1` in the third column is what its first group matched. The third column may be `all` or a regular expression.",
     }
     /// LDAP options when auth_type is ldap.
     auth_ldap_options: Option<String> {
-        default: None, unit: "", group: Authentication, scopes: [Global], change: Reload, support: NotYet("auth_type = ldap is not built yet"),
-        help: "The options PostgreSQL's pg_hba.conf takes after method `ldap`, such as `ldapserver=... ldapprefix=...`.",
+        default: None, unit: "", group: Authentication, scopes: [Global], change: Reload, support: Full,
+        help: "The options of method `ldap`: see [LDAP](#ldap). An example: `ldapserver=dir.example.com ldaptls=1 ldapprefix=\"uid=\" ldapsuffix=\",ou=people,dc=example,dc=com\"`.",
     }
     /// The query that finds the secret of a user who is not in auth_file.
     auth_query: String {
@@ -117,7 +117,7 @@ catalogue! {
     auth_type: AuthType {
         default: Some("md5"), unit: "", group: Authentication, scopes: [Global], change: Reload,
         support: Full,
-        help: "`scram-sha-256`: SCRAM; the file holds SCRAM verifiers or passwords.\n\n`md5`: an MD5 challenge, or SCRAM for users whose secret is a SCRAM verifier.\n\n`plain`: the password crosses the network in clear text.\n\n`trust`: no check, but the user must be known.\n\n`any`: no check, and the user name is ignored. Each database needs `user=`, and every client is an administrator of the console.\n\n`cert`, `hba`, `pam` and `ldap` are not built yet: a file that asks for them is refused.\n\nA RELOAD of a file that no longer names this setting keeps the running value.",
+        help: "`scram-sha-256`: SCRAM; the file holds SCRAM verifiers or passwords.\n\n`md5`: an MD5 challenge, or SCRAM for users whose secret is a SCRAM verifier.\n\n`plain`: the password crosses the network in clear text.\n\n`trust`: no check, but the user must be known.\n\n`any`: no check, and the user name is ignored. Each database needs `user=`, and every client is an administrator of the console.\n\n`cert`: the client needs a verified TLS certificate whose common name is the user's name. It requires `client_tls_sslmode = verify-full`.\n\n`hba`: the rules of `auth_hba_file` choose the method for each connection.\n\n`pam`: the PAM modules of service `pgbouncer` judge the password. Users need not be in `auth_file`.\n\n`ldap`: a directory judges the password, by `auth_ldap_options`. Users need not be in `auth_file`.\n\nWith `plain`, `pam` and `ldap` the password crosses the network in clear text, unless the connection is encrypted.\n\nA RELOAD of a file that no longer names this setting keeps the running value.",
     }
     /// The role that runs auth_query.
     auth_user: Option<String> {

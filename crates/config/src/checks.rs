@@ -6,6 +6,7 @@ use crate::config::{CONSOLE_DATABASE, Config};
 use crate::database::DatabaseSettings;
 use crate::host::{Host, ListenAddress, UnixSocketDir};
 use crate::load::Places;
+use crate::login_rules;
 use crate::peer::PEER_ID_MAX;
 use crate::problem::{Place, Problem};
 use crate::secret::Secret;
@@ -37,20 +38,12 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
     checks.peers();
 }
 
-/// Demands of the file that this version cannot meet and must not ignore: setting, message, hint.
-pub(crate) fn unmet_demands(global: &GlobalSettings) -> Vec<(&'static str, String, &'static str)> {
+/// Demands of the file that cannot be met and must not be ignored: setting, message, hint.
+pub(crate) fn unmet_demands(config: &Config) -> Vec<(&'static str, String, &'static str)> {
+    let global = &config.global;
     let mut demands = Vec::new();
     unmet_by_tls(global, &mut demands);
-    if matches!(
-        global.auth_type,
-        AuthType::Cert | AuthType::Hba | AuthType::Pam | AuthType::Ldap
-    ) {
-        demands.push((
-            "auth_type",
-            format!("auth_type = {} is not built yet", global.auth_type.word()),
-            "use scram-sha-256, md5, plain, trust or any",
-        ));
-    }
+    demands.extend(login_rules::unmet(config));
     demands
 }
 
@@ -114,7 +107,7 @@ impl<'a> Checks<'a> {
     }
 
     fn support(&mut self) {
-        let demands = unmet_demands(self.global);
+        let demands = unmet_demands(self.config);
         for setting in CATALOGUE {
             let as_it_is = setting.value(self.config).as_deref() == setting.default;
             if as_it_is || !self.config.is_named(setting.name) {
@@ -183,7 +176,7 @@ impl<'a> Checks<'a> {
             || self.global.auth_user.is_some();
         let needs_users = matches!(
             auth_type,
-            AuthType::Trust | AuthType::Plain | AuthType::Md5 | AuthType::ScramSha256
+            AuthType::Trust | AuthType::Plain | AuthType::Md5 | AuthType::ScramSha256 | AuthType::Cert
         );
         if needs_users && self.global.auth_file.is_none() && !looked_up {
             self.warn_setting(

@@ -7,6 +7,7 @@ use crate::catalogue::GlobalSettings;
 use crate::choices::PoolMode;
 use crate::database::DatabaseSettings;
 use crate::host::{Host, UnixSocketDir};
+use crate::login_rules::LoginRules;
 use crate::peer::PeerSettings;
 use crate::problem::Problem;
 use crate::secret::Secret;
@@ -37,6 +38,8 @@ pub struct Config {
     pub auth_users: BTreeMap<String, Secret>,
     /// Files that settings name and that could not be read. The pooler starts without them, but a RELOAD is refused.
     pub unread_files: Vec<Problem>,
+    /// The rules of `auth_hba_file` and its kin.
+    pub login_rules: LoginRules,
     /// The settings of `[pgbouncer]` that the file names.
     pub(crate) named: BTreeSet<&'static str>,
 }

@@ -4,6 +4,7 @@ use crate::catalogue::CATALOGUE;
 use crate::checks;
 use crate::config::Config;
 use crate::line_key::{bad_value, suggest};
+use crate::login_rules;
 use crate::problem::{Place, Problem};
 use crate::setting::{ChangeRule, Setting};
 
@@ -19,6 +20,9 @@ pub struct ConfigRow {
     /// Whether RELOAD and SET can change it: `yes` or `no` in the output.
     pub changeable: bool,
 }
+
+/// Settings that SET cannot change: a name without its file's content would say what is not so.
+const READ_BY_RELOAD: [&str; 2] = ["auth_hba_file", "auth_ident_file"];
 
 /// The file name of problems with console commands.
 const CONSOLE: &str = "console";
@@ -45,13 +49,22 @@ impl Config {
             let message = format!("setting \"{key}\" cannot be changed without a restart");
             return Err(Problem::error(&place, message).hint("change it in the configuration file and restart"));
         }
-        let mut global = self.global.clone();
-        (setting.set)(&mut global, value).map_err(|mismatch| bad_value(&place, key, value, mismatch))?;
-        if let Some((_, message, hint)) = checks::unmet_demands(&global).into_iter().next() {
+        let mut changed = self.clone();
+        (setting.set)(&mut changed.global, value).map_err(|mismatch| bad_value(&place, key, value, mismatch))?;
+        if READ_BY_RELOAD.contains(&setting.name) && setting.value(self) != setting.value(&changed) {
+            let message = format!("setting \"{key}\" names a file, which only RELOAD reads");
+            return Err(Problem::error(&place, message).hint("change it in the configuration file and give RELOAD"));
+        }
+        if setting.name == "auth_ldap_options"
+            && let Some(Err(why)) = login_rules::ldap(&mut changed)
+        {
+            return Err(login_rules::bad_ldap(&place, &why));
+        }
+        if let Some((_, message, hint)) = checks::unmet_demands(&changed).into_iter().next() {
             return Err(Problem::error(&place, message).hint(hint));
         }
-        self.global = global;
-        self.named.insert(setting.name);
+        changed.named.insert(setting.name);
+        *self = changed;
         Ok(())
     }
 }

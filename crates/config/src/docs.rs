@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::catalogue::CATALOGUE;
 use crate::database;
+use crate::docs_logins::{HBA, LDAP};
 use crate::line_key::LineKey;
 use crate::peer;
 use crate::setting::{ChangeRule, Group, Scope, Setting, Support};
@@ -80,7 +81,8 @@ pub fn settings_markdown() -> String {
     }
     out.push_str(
         "- [Lines of the other sections](#lines-of-the-other-sections)\n  - [Section [databases]](#section-databases)\n  \
-         - [Section [users]](#section-users)\n  - [Section [peers]](#section-peers)\n- [The password file](#the-password-file)\n",
+         - [Section [users]](#section-users)\n  - [Section [peers]](#section-peers)\n- [The password file](#the-password-file)\n\
+         - [Host-based authentication](#host-based-authentication)\n  - [LDAP](#ldap)\n",
     );
     put(
         &mut out,
@@ -132,6 +134,10 @@ pub fn settings_markdown() -> String {
         }
     }
     put(&mut out, format_args!("\n## The password file\n\n{PASSWORD_FILE}"));
+    put(
+        &mut out,
+        format_args!("\n## Host-based authentication\n\n{HBA}\n### LDAP\n\n{LDAP}"),
+    );
     out
 }
 
@@ -178,6 +184,10 @@ pub fn settings_man() -> String {
     }
     out.push_str(".SH THE PASSWORD FILE\n");
     roff_text(&mut out, PASSWORD_FILE);
+    out.push_str(".SH HOST-BASED AUTHENTICATION\n");
+    roff_text(&mut out, HBA);
+    out.push_str(".SS LDAP\n");
+    roff_text(&mut out, LDAP);
     out
 }
 

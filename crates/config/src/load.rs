@@ -15,7 +15,7 @@ use crate::problem::{Place, Problem, Severity};
 use crate::setting::Setting;
 use crate::user::{self, UserSettings};
 use crate::value::Kind;
-use crate::{checks, value};
+use crate::{checks, login_rules, value};
 
 /// A configuration that can be used.
 #[derive(Clone, Debug)]
@@ -47,6 +47,7 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     }
     loader.config.global.conffile.get_or_insert_with(|| path.to_string());
     loader.auth_file(files);
+    login_rules::read(&mut loader.config, files, &loader.places, &mut loader.problems);
     sort(&mut loader.problems, path);
     // What is wrong with the configuration as a whole may follow from a line that could not be read, so it comes after
     // the lines.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalogue::CATALOGUE;
+use crate::choices::AuthType;
 use crate::config::Config;
 use crate::database::DatabaseSettings;
 use crate::problem::{Place, Problem, Severity};
@@ -21,6 +22,8 @@ pub struct Changes {
     pub auth_users: BTreeSet<String>,
     /// Ids whose line of `[peers]` is new, gone or different.
     pub peers: BTreeSet<u32>,
+    /// Whether a rule for logins is new, gone or different.
+    pub login_rules: bool,
 }
 
 /// A setting with another value.
@@ -68,6 +71,7 @@ impl Changes {
             users: differing(&old.users, &new.users),
             auth_users: differing(&old.auth_users, &new.auth_users),
             peers: differing(&old.peers, &new.peers),
+            login_rules: old.login_rules != new.login_rules,
         }
     }
 
@@ -130,6 +134,11 @@ impl Config {
                 warnings.push(kept(setting, self, &new, &place));
             }
             (setting.copy)(&mut new.global, &self.global);
+        }
+        if new.global.auth_type == AuthType::Hba && new.login_rules.hba.is_none() {
+            // The file does not ask for rules, but the running process does.
+            new.login_rules.hba.clone_from(&self.login_rules.hba);
+            new.login_rules.ident.clone_from(&self.login_rules.ident);
         }
         Ok(Reload {
             changes: Changes::between(self, &new),

@@ -8,6 +8,7 @@ use crate::base::request::Accepted;
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
 use crate::login::client_login::Login;
+use crate::login::method::Encryption;
 use crate::notify::channels::Channels;
 use crate::state::client_session::ClientSession;
 use crate::state::shape::Shape;
@@ -147,6 +148,24 @@ impl Client {
                 phase,
                 ClientPhase::Startup | ClientPhase::Cancelling | ClientPhase::Login(_)
             )
+    }
+
+    /// What is known of its encryption.
+    pub(crate) fn encryption(&self) -> Encryption<'_> {
+        let peer = self.tls.as_ref().and_then(|tls| tls.peer.as_deref());
+        Encryption {
+            is_tls: self.tls.is_some(),
+            has_certificate: peer.is_some(),
+            common_name: peer.and_then(|peer| peer.common_name.as_deref()),
+        }
+    }
+
+    /// Its login in progress.
+    pub(crate) fn login(&self) -> Option<&Login> {
+        match &self.phase {
+            ClientPhase::Login(login) => Some(login),
+            _ => None,
+        }
     }
 
     /// Its login in progress.

@@ -39,7 +39,7 @@ mod weaknesses;
 #[cfg(feature = "weaknesses")]
 pub use base::weakness::OwnWork;
 pub use base::weakness::Weakness;
-pub use base::{errors, ids, outbox, request, settings, time, timers, tls};
+pub use base::{errors, ids, outbox, request, settings, time, timers, tls, verification};
 pub use ids::{ClientId, ConnectionId, ServerId};
 pub use notify::channels;
 pub use operator::stats;
@@ -49,3 +49,4 @@ pub use request::{Accepted, Address, Command, Connected, Endpoint, LogLevel, Rel
 pub use statements::parameter_types;
 pub use time::{Time, WallClock};
 pub use tls::{PeerCertificate, TlsFacts};
+pub use verification::{Verification, Verified};

@@ -13,6 +13,7 @@ use crate::base::settings::Settings;
 use crate::base::slab::Slab;
 use crate::base::time::{Time, WallClock};
 use crate::base::tls::TlsFacts;
+use crate::base::verification::Verified;
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
 use crate::pools::pool::Pool;
@@ -283,6 +284,11 @@ impl Pooler {
     /// A [`Request::Cancel`] for this server is over, one way or the other.
     pub fn handle_cancel_finished(&mut self, now: Time, server: ServerId) {
         self.cancel_finished(now, server);
+    }
+
+    /// The answer to a [`Request::Verify`].
+    pub fn handle_verified(&mut self, now: Time, client: ClientId, answer: Verified) {
+        self.verified(now, client, answer);
     }
 
     /// The time asked for by [`Pooler::poll_timeout`] has come (calling it early does no harm).

@@ -1,5 +1,6 @@
 //! Reading the configuration file, at the start and at each RELOAD.
 
+use crate::interfaces;
 use crate::tls::TlsContexts;
 use pgweir_config::{Config, Problem, load};
 use pgweir_core::ReloadOutcome;
@@ -22,7 +23,8 @@ impl ConfigurationFile {
 
     /// Reads the file and the files that it includes.
     pub(crate) fn load(&self) -> Result<ConfigAndWarnings, Vec<Problem>> {
-        let loaded = load(&self.path, &read_file)?;
+        let mut loaded = load(&self.path, &read_file)?;
+        loaded.config.login_rules.machine = interfaces::machine();
         Ok((loaded.config, loaded.warnings))
     }
 

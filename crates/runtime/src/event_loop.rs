@@ -27,9 +27,10 @@ use crate::timers::{Timer, Timers};
 use crate::tls::TlsContexts;
 use crate::token::Subject;
 use crate::transport::Received;
+use crate::verifier::Verifier;
 use mio::event::Event;
 use mio::{Events, Poll};
-use pgweir_core::{ConnectionId, Pooler, ServerId, Time};
+use pgweir_core::{ClientId, ConnectionId, Pooler, ServerId, Time};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -70,6 +71,7 @@ pub(crate) struct EventLoop {
     pub(crate) closing: Slab<Closing>,
     pub(crate) accepting: Accepting,
     pub(crate) resolver: Resolver,
+    pub(crate) verifier: Verifier,
     pub(crate) timers: Timers,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) control: ControlSender,
@@ -98,6 +100,7 @@ pub(crate) struct Parts {
     pub(crate) connections: Connections,
     pub(crate) accepting: Accepting,
     pub(crate) resolver: Resolver,
+    pub(crate) verifier: Verifier,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) control: ControlSender,
     pub(crate) service_manager: ServiceManager,
@@ -119,6 +122,7 @@ impl EventLoop {
             closing: Slab::default(),
             accepting: parts.accepting,
             resolver: parts.resolver,
+            verifier: parts.verifier,
             timers: Timers::default(),
             inbox: parts.inbox,
             control: parts.control,
@@ -503,6 +507,12 @@ impl EventLoop {
                     self.pooler.handle_reload(self.now, by, outcome);
                     self.settle();
                     self.service_manager.ready();
+                }
+                Message::Verified { client, lane, answer } => {
+                    let connections = &mut self.connections;
+                    let waits = |client: ClientId| connections.get(client.into()).is_some();
+                    self.verifier.answered(lane, waits);
+                    self.pooler.handle_verified(self.now, client, answer);
                 }
                 Message::Resolved { host, addresses } => {
                     self.handle_resolved(&host, addresses);

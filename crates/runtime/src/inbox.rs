@@ -1,8 +1,9 @@
 //! Messages from the control plane to the data plane.
 
 use crate::token::Subject;
+use crate::verifier::Lane;
 use mio::{Registry, Waker};
-use pgweir_core::{ClientId, Command, ReloadOutcome};
+use pgweir_core::{ClientId, Command, ReloadOutcome, Verified};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +19,13 @@ pub(crate) enum Message {
         /// The console client that asked, or `None` for a signal.
         by: Option<ClientId>,
         outcome: ReloadOutcome,
+    },
+    /// A question about a client has been answered.
+    Verified {
+        client: ClientId,
+        /// Who was asked.
+        lane: Lane,
+        answer: Verified,
     },
     /// A name was looked up.
     Resolved {

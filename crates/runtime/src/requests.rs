@@ -16,6 +16,7 @@ impl EventLoop {
             Request::SecureServer { server, host } => self.secure_server(server, &host),
             Request::Close(id) => self.close(id),
             Request::Resume(id) => self.resume(id),
+            Request::Verify { client, question } => self.verifier.ask(client, *question),
             Request::Log { level, text } => self.log.write(level, &text),
             Request::Reload { by } => {
                 // Log rotation moves the file away and then sends SIGHUP.

@@ -19,6 +19,7 @@ use crate::signals::{self, Interrupt};
 use crate::socket::{self, SocketAddress};
 use crate::start_error::StartError;
 use crate::tls::TlsContexts;
+use crate::verifier::Verifier;
 use mio::Poll;
 use pgweir_config::Config;
 use pgweir_core::{LogLevel, Pooler, Surroundings, Time, WallClock};
@@ -105,6 +106,7 @@ fn start(
     let (sender, inbox) = inbox(poll.registry())?;
     let control = control::start(file, sender.clone())?;
     let resolver = Resolver::new(settings.dns.clone(), sender.clone());
+    let verifier = Verifier::new(sender.clone());
     let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
     for place in &places {
         log.write(LogLevel::Log, &format!("listening on {place}"));
@@ -133,6 +135,7 @@ fn start(
         connections,
         accepting,
         resolver,
+        verifier,
         inbox,
         control,
         service_manager,

@@ -63,14 +63,73 @@ fn demands_for_encryption_are_never_dropped() {
     );
 }
 
+/// A way in without what it needs would let nobody in, or the wrong ones.
 #[test]
-fn ways_to_log_in_that_are_not_built_are_refused() {
-    for word in ["cert", "hba", "pam", "ldap"] {
-        assert_one(
-            &errors(&sound(&format!("auth_type = {word}"))),
-            &["is not built yet", "scram-sha-256"],
-        );
+fn ways_to_log_in_need_their_files_and_options() {
+    for (word, needs) in [
+        ("hba", "auth_type = hba needs auth_hba_file"),
+        ("ldap", "auth_type = ldap needs auth_ldap_options"),
+        ("cert", "auth_type = cert requires client_tls_sslmode = verify-full"),
+    ] {
+        assert_one(&errors(&sound(&format!("auth_type = {word}"))), &[needs]);
     }
+    assert_eq!(warnings(&sound("auth_type = pam")), [] as [&str; 0]);
+    let ldap = |options: &str| sound(&format!("auth_type = ldap\nauth_ldap_options = {options}"));
+    assert_eq!(warnings(&ldap("ldapserver=a ldapprefix=\"uid=\"")), [] as [&str; 0]);
+    assert_one(
+        &errors(&ldap("ldapserver=a")),
+        &["pgbouncer.ini:6: error: auth_ldap_options: authentication method \"ldap\" requires argument \"ldapbasedn\""],
+    );
+}
+
+fn with_hba(auth_type: &str, hba: &str, ident: &str) -> Result<pgweir_config::Loaded, Vec<pgweir_config::Problem>> {
+    let settings = format!("auth_type = {auth_type}\nauth_hba_file = hba.conf\nauth_ident_file = ident.conf");
+    load_files(&[
+        ("pgbouncer.ini", &sound(&settings)),
+        ("users.txt", "\"a\" \"x\""),
+        ("hba.conf", hba),
+        ("ident.conf", ident),
+    ])
+}
+
+#[test]
+fn a_bad_hba_file_is_refused_while_it_is_used() {
+    let problems = with_hba("hba", "local all all trust\nhost all all nowhere md5\n", "").unwrap_err();
+    assert_one(&lines(&problems), &["hba.conf:2: error: expected an IP address"]);
+    let loaded = with_hba("md5", "host all all nowhere md5\n", "").unwrap();
+    assert_one(
+        &lines(&loaded.warnings),
+        &["hba.conf:1: warning: expected an IP address"],
+    );
+    assert!(loaded.config.login_rules.hba.is_none());
+    let problems = with_hba("hba", "local all all peer map=m\n", "n a b\n").unwrap_err();
+    assert_one(
+        &lines(&problems),
+        &["hba.conf:1: error: map \"m\" is not in auth_ident_file"],
+    );
+    let problems = with_hba("hba", "local all all trust\n", "m a\n").unwrap_err();
+    assert_one(&lines(&problems), &["ident.conf:1: error: expected three columns"]);
+    let missing = sound("auth_type = hba\nauth_hba_file = none.conf");
+    assert_one(&errors(&missing), &["none.conf: error: could not read the file"]);
+}
+
+/// `auth_type` stays if the file no longer names it; then the rules must stay, too, if the file has none that can be used.
+#[test]
+fn a_reload_never_takes_the_rules_away() {
+    let running = with_hba("hba", "local all all trust\n", "").unwrap().config;
+    let text = sound("auth_hba_file = hba.conf");
+    let files = [
+        ("pgbouncer.ini", text.as_str()),
+        ("users.txt", "\"a\" \"x\""),
+        ("hba.conf", "nonsense\n"),
+    ];
+    let new = load_files(&files).unwrap().config;
+    let reload = running.reload(new).unwrap();
+    assert_eq!(reload.config.login_rules.hba, running.login_rules.hba);
+    let other = with_hba("hba", "local all all reject\n", "").unwrap().config;
+    let reload = running.reload(other.clone()).unwrap();
+    assert!(reload.changes.login_rules);
+    assert_eq!(reload.config.login_rules, other.login_rules);
 }
 
 #[test]

@@ -75,7 +75,9 @@ fn set_refuses_and_leaves_everything_as_it_was() {
         ),
         ("log_stats", "on", "use 1 for yes"),
         ("server_tls_sslmode", "verify-ca", "needs server_tls_ca_file"),
-        ("auth_type", "hba", "not built yet"),
+        ("auth_type", "hba", "needs auth_hba_file"),
+        ("auth_hba_file", "x", "which only RELOAD reads"),
+        ("auth_ldap_options", "ldapserver=a", "requires argument"),
     ] {
         let problem = config.set(key, value).unwrap_err().to_string();
         assert!(

@@ -69,3 +69,10 @@ fn what_the_example_has_commented_out_is_right_too() {
         (true, 1, 2)
     );
 }
+
+#[test]
+fn the_example_of_an_hba_file_can_be_used() {
+    let text = include_str!("../../../../examples/hba.conf");
+    let (rules, problems) = pgweir_config::hba::Rules::read("hba.conf", &|_: &str| Ok(text.into()));
+    assert_eq!((rules.map(|rules| rules.iter().count()), problems), (Some(6), vec![]));
+}

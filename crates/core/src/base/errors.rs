@@ -41,6 +41,8 @@ pub enum Trouble {
     UnsupportedVersion,
     /// Authentication failed; the same words whatever the reason.
     AuthenticationFailed,
+    /// A connection that no rule of auth_hba_file lets in, or one rejects.
+    LoginRejected,
     /// A user that is not allowed, seen only after authentication.
     NotAllowed,
     /// No such database.
@@ -102,11 +104,12 @@ pub struct Row {
 
 impl Trouble {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Trouble; 24] = [
+    pub const ALL: [Trouble; 25] = [
         Trouble::ProtocolViolation,
         Trouble::BytesBeforeEncryption,
         Trouble::UnsupportedVersion,
         Trouble::AuthenticationFailed,
+        Trouble::LoginRejected,
         Trouble::NotAllowed,
         Trouble::NoSuchDatabase,
         Trouble::DatabaseDisabled,
@@ -149,6 +152,7 @@ impl Trouble {
             Trouble::BytesBeforeEncryption => row(Client, "08P01", Closed, None, false),
             Trouble::UnsupportedVersion => row(Client, "0A000", Closed, None, false),
             Trouble::AuthenticationFailed => row(Client, "28P01", Closed, None, false),
+            Trouble::LoginRejected => row(Client, "28000", Closed, None, false),
             Trouble::NotAllowed => row(Client, "28000", Closed, None, false),
             Trouble::NoSuchDatabase => row(Configuration, "3D000", Closed, None, false),
             Trouble::DatabaseDisabled => row(Operator, "57P03", Closed, None, true),
@@ -191,6 +195,7 @@ impl Trouble {
             Trouble::BytesBeforeEncryption => "bytes behind an SSLRequest or GSSENCRequest before its answer",
             Trouble::UnsupportedVersion => "a protocol version other than 3.x",
             Trouble::AuthenticationFailed => "authentication failed, for whatever reason",
+            Trouble::LoginRejected => "a connection that no rule of `auth_hba_file` fits, or that one rejects",
             Trouble::NotAllowed => "an authenticated user that may not do this",
             Trouble::NoSuchDatabase => "a database that is neither configured nor covered by `*`",
             Trouble::DatabaseDisabled => "a database under DISABLE",

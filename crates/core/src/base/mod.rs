@@ -19,4 +19,5 @@ pub mod stats;
 pub mod time;
 pub mod timers;
 pub mod tls;
+pub mod verification;
 pub(crate) mod weakness;

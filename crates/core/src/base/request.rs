@@ -1,6 +1,7 @@
 //! What the core asks of its driver, and the facts the driver brings.
 
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
+use crate::base::verification::Verification;
 use pgweir_wire::CancelKey;
 use std::fmt;
 use std::net::SocketAddr;
@@ -150,6 +151,14 @@ pub enum Request {
     /// `may_read` of this connection may have turned true: pass the bytes kept for it to its `handle_*_bytes` again (also
     /// when there are none), then read on.
     Resume(ConnectionId),
+    /// Find this out about a client that is logging in, without blocking; answered by `handle_verified`. It is of no use any
+    /// more when the client has gone.
+    Verify {
+        /// The client.
+        client: ClientId,
+        /// The question.
+        question: Box<Verification>,
+    },
     /// Write a line to the log.
     Log {
         /// How loud.

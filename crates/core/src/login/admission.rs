@@ -5,21 +5,8 @@ use crate::base::request::{Accepted, Address};
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use crate::pools::databases::Databases;
-use pgweir_auth::{ClientAuthMethod, Credential, Learned, Secret};
+use pgweir_auth::{Credential, Learned, Secret};
 use pgweir_config::{AuthType, CONSOLE_DATABASE, Config};
-
-/// How clients prove who they are.
-pub(crate) fn method(config: &Config) -> ClientAuthMethod {
-    match config.global.auth_type {
-        AuthType::Any => ClientAuthMethod::Any,
-        AuthType::Trust => ClientAuthMethod::Trust,
-        AuthType::Plain => ClientAuthMethod::Plain,
-        AuthType::Md5 => ClientAuthMethod::Md5,
-        AuthType::ScramSha256 => ClientAuthMethod::ScramSha256,
-        // Refused when the configuration is read.
-        AuthType::Cert | AuthType::Hba | AuthType::Pam | AuthType::Ldap => ClientAuthMethod::ScramSha256,
-    }
-}
 
 /// Whether the pooler's own operating system user comes to the console as user `pgbouncer`, over a Unix-domain socket. It is
 /// an administrator without a password.

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! New ── secret known ────────────────────────> Answering <─┐ next question
-//!  └──── secret unknown ──> LookingUp ────────>     │    ───┘
-//!                           (auth_query)            └─> Over, Proven ──> Trial ──> (the client's session begins)
+//!  ├──── secret unknown ──> LookingUp ────────>   │ │    ───┘
+//!  └──── peer ──> SystemUser ──> (one of these)   │ └──> Judging (LDAP, PAM) ──┐
+//!                                                 ├─>  Over, Proven ──> Trial ──> (the client's session begins)
 //!                                                                        a server tells what it looks like, or
 //!                                                                        what it makes of startup parameters
 //! ```
@@ -13,10 +14,11 @@
 
 use crate::base::pool_id::{PoolKind, StartupValue};
 use crate::login::backend_start;
+use crate::login::method::Judge;
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use crate::login::trial::Trial;
-use pgweir_auth::{AuthRequest, ClientAuth, ClientStep, Learned, Refused, ScramKeyCache, Secret};
+use pgweir_auth::{AuthRequest, ClientAuth, ClientStep, Learned, Password, Refused, ScramKeyCache, Secret};
 use pgweir_wire::{HEADER_BYTES, Header, ProtocolVersion, backend};
 
 /// The longest message of a client that is not logged in, bytes; passwords of 65,530 bytes must fit.
@@ -32,6 +34,10 @@ enum Stage {
     New,
     /// It has been asked something; its next message answers.
     Answering(Box<ClientAuth>),
+    /// The driver finds out the name of its system user, which this map may take for the database user.
+    SystemUser(Option<Box<str>>),
+    /// Somebody else judges its password.
+    Judging(Box<ClientAuth>),
     /// auth_query is being asked for its secret; what it has found so far.
     LookingUp(Box<ClientAuth>, Lookup),
     /// It is who it says.
@@ -69,6 +75,8 @@ pub(crate) enum LoginStep {
     Ask(AuthRequest),
     /// Judging the password takes time: the message is looked at again in the next round of the timers.
     WaitForTurn,
+    /// The login's judge is asked about this password.
+    Judge(Password),
     /// The client gets a server on which auth_query asks for its secret.
     LookUp,
     /// The client is who it says.
@@ -109,6 +117,8 @@ pub(crate) struct Login {
     stage: Stage,
     /// What auth_query has found, which may also log in to servers.
     found: Option<Secret>,
+    /// Who judges passwords of methods `ldap` and `pam`.
+    pub(crate) judge: Option<Judge>,
     /// AuthenticationSASLFinal, due with AuthenticationOk.
     closing: Option<Vec<u8>>,
 }
@@ -130,6 +140,7 @@ impl Login {
             version,
             stage: Stage::New,
             found: None,
+            judge: None,
             closing: None,
         }
     }
@@ -202,6 +213,36 @@ impl Login {
         }
     }
 
+    /// The driver finds out who its system user is.
+    pub(crate) fn await_system_user(&mut self, map: Option<Box<str>>) {
+        self.stage = Stage::SystemUser(map);
+    }
+
+    /// Its system user is known; the map that it was to be looked up in, if that was asked for.
+    pub(crate) fn system_user_known(&mut self) -> Option<Option<Box<str>>> {
+        match std::mem::replace(&mut self.stage, Stage::New) {
+            Stage::SystemUser(map) => Some(map),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
+    /// Its password has been judged.
+    pub(crate) fn password_judged(&mut self, verdict: Result<(), String>) -> Option<LoginStep> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Judging(mut auth) => {
+                let step = auth.handle_verdict(verdict);
+                Some(self.judged(auth, step))
+            }
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
     fn secret_known(&mut self, mut auth: Box<ClientAuth>, secret: Option<Secret>) -> LoginStep {
         let step = auth.handle_secret(secret);
         self.judged(auth, step)
@@ -212,6 +253,10 @@ impl Login {
             ClientStep::Ask(request) => {
                 self.stage = Stage::Answering(auth);
                 LoginStep::Ask(request)
+            }
+            ClientStep::Judge(password) => {
+                self.stage = Stage::Judging(auth);
+                LoginStep::Judge(password)
             }
             ClientStep::Refused(refused) => {
                 self.stage = Stage::Over;

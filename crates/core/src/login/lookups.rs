@@ -6,7 +6,7 @@ use crate::base::time::Time;
 use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
 use pgweir_auth::{MockKey, MockSecret, Secret};
-use pgweir_config::Config;
+use pgweir_config::{CONSOLE_DATABASE, Config};
 use std::collections::HashMap;
 
 /// Databases made from `*` of which no server has been seen yet, together with those that servers do not have, that
@@ -33,6 +33,27 @@ pub(crate) enum NoLookup {
     Nowhere,
     /// See [`UNPROVEN_DATABASES_MAX`].
     TooManyDatabases,
+    /// The setting `auth_dbname` is of no use: the user is unknown, and an operator must hear of it.
+    Misconfigured(BadAuthDatabase),
+}
+
+/// Why auth_query cannot run in the database that `auth_dbname` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadAuthDatabase {
+    Console,
+    NotConfigured,
+    Disabled,
+}
+
+impl BadAuthDatabase {
+    /// PgBouncer's words for the log.
+    pub(crate) fn text(self, name: &str) -> String {
+        match self {
+            BadAuthDatabase::Console => format!("cannot use the reserved \"{name}\" database as an auth_dbname"),
+            BadAuthDatabase::NotConfigured => format!("authentication database \"{name}\" is not configured."),
+            BadAuthDatabase::Disabled => format!("authentication database \"{name}\" is disabled"),
+        }
+    }
 }
 
 /// Where auth_query runs, and as whom.
@@ -63,6 +84,20 @@ impl AskedAt {
             database,
             auth_user: auth_user.into(),
         })
+    }
+
+    /// What is wrong with it, if it is not the database that the client asks for.
+    pub(crate) fn fault(&self, config: &Config, is_disabled: bool, asked_for: &str) -> Option<BadAuthDatabase> {
+        if self.database == asked_for {
+            return None;
+        }
+        if self.database == CONSOLE_DATABASE {
+            return Some(BadAuthDatabase::Console);
+        }
+        if config.database(&self.database).is_none() {
+            return Some(BadAuthDatabase::NotConfigured);
+        }
+        is_disabled.then_some(BadAuthDatabase::Disabled)
     }
 
     /// Its pool.

@@ -6,6 +6,7 @@ pub(crate) mod arrivals;
 pub(crate) mod backend_start;
 pub(crate) mod client_login;
 pub(crate) mod lookups;
+pub(crate) mod method;
 pub(crate) mod opening;
 pub(crate) mod process_ids;
 pub(crate) mod rejection;

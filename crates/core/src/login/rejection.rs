@@ -60,6 +60,21 @@ impl Rejection {
         Self::new(Trouble::AuthenticationFailed, refused.told, "")
     }
 
+    /// No rule lets the connection in. `detail` tells the client what it knows itself.
+    pub(crate) fn login_rejected(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Trouble::LoginRejected, "login rejected", "").with_detail(detail)
+    }
+
+    /// The client's system user may not be this user. The words are those for a user who does not exist.
+    pub(crate) fn not_peer() -> Self {
+        Self::new(Trouble::AuthenticationFailed, "unix socket login rejected", "")
+    }
+
+    /// The client's certificate is not what is wanted. The words are those for a user who does not exist.
+    pub(crate) fn certificate_refused() -> Self {
+        Self::new(Trouble::AuthenticationFailed, "certificate authentication failed", "")
+    }
+
     /// SHUTDOWN has been ordered.
     pub(crate) fn shutting_down() -> Self {
         let message = "the pooler is shutting down";

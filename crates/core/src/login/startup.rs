@@ -166,6 +166,11 @@ impl Wishes {
         }
     }
 
+    /// Whether it is a walsender's connection without a database.
+    pub(crate) fn is_physical_replication(&self) -> bool {
+        self.kind == PoolKind::Replication { physical: true }
+    }
+
     /// How the log words `replication`.
     pub(crate) fn replication_word(&self) -> &'static str {
         match self.kind {

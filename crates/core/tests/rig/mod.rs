@@ -6,7 +6,7 @@
 use pgweir_config::{Config, load};
 use pgweir_core::{
     Accepted, Address, ClientId, Connected, ConnectionId, LogLevel, Pooler, Request, ServerId, Source, Surroundings,
-    Time, WallClock,
+    Time, Verification, Verified, WallClock,
 };
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, ProtocolVersion, StartupPacket, TransactionStatus, Writer};
@@ -44,6 +44,8 @@ pub struct Rig {
     pub configured: Option<Arc<Config>>,
     /// Who wants the configuration read again.
     pub reloads: VecDeque<Option<ClientId>>,
+    /// What others are asked about clients.
+    pub questions: VecDeque<(ClientId, Verification)>,
     /// The names of the pooler's things that were told to anyone, by what [`without_secrets`] leaves of them.
     names: HashMap<String, String>,
     /// Servers that are asked for their catalog when they log in answer at once that nothing in it matters.
@@ -63,6 +65,11 @@ impl Rig {
     /// A pooler with the database `db` and `auth_type = trust`; `users` are the lines of `auth_file`.
     pub fn with_users(users: &str, settings: &str) -> Rig {
         Rig::of(&configuration_with_users("db = host=127.0.0.1 user=u", settings, users))
+    }
+
+    /// The same with these settings for logins and the files that they name.
+    pub fn with_files(settings: &str, files: &[(&str, &str)]) -> Rig {
+        Rig::of(&configuration_with_files(settings, files))
     }
 
     fn of(config: &Config) -> Rig {
@@ -86,6 +93,7 @@ impl Rig {
             stopped_listening: false,
             configured: None,
             reloads: VecDeque::new(),
+            questions: VecDeque::new(),
             names: HashMap::new(),
             catalogs_are_empty: true,
         }
@@ -117,6 +125,7 @@ impl Rig {
                     input = self.kept.remove(&id).unwrap_or_default();
                     self.pass(id, &input);
                 }
+                Some(Request::Verify { client, question }) => self.questions.push_back((client, *question)),
                 Some(Request::Exit) => self.exited = true,
                 Some(Request::StopListening) => self.stopped_listening = true,
                 Some(Request::Reload { by }) => self.reloads.push_back(by),
@@ -182,17 +191,26 @@ impl Rig {
         self.settle(&[]);
     }
 
+    /// Others have found out about a client.
+    pub fn verified(&mut self, client: ClientId, answer: Verified) {
+        self.pooler.handle_verified(self.now, client, answer);
+        self.settle(&[]);
+    }
+
     /// A client connects and asks for a database; its login may still wait.
     pub fn client_begins(&mut self, parameters: &[(&str, &str)]) -> ClientId {
         let peer = Address::Tcp(([127, 0, 0, 1], 5000).into());
-        let id = self.pooler.handle_accept(
-            self.now,
-            Accepted {
-                peer,
-                local: peer,
-                peer_uid: None,
-            },
-        );
+        let accepted = Accepted {
+            peer,
+            local: peer,
+            peer_uid: None,
+        };
+        self.client_begins_at(accepted, parameters)
+    }
+
+    /// The same over another connection.
+    pub fn client_begins_at(&mut self, accepted: Accepted, parameters: &[(&str, &str)]) -> ClientId {
+        let id = self.pooler.handle_accept(self.now, accepted);
         self.settle(&[]);
         let mut packet = Vec::new();
         let parameters = parameters.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
@@ -442,10 +460,24 @@ pub fn configuration_with_users(databases: &str, settings: &str, users: &str) ->
     read(&ini(databases, &settings), users)
 }
 
+/// The same with these settings for logins and the files that they name.
+pub fn configuration_with_files(settings: &str, files: &[(&str, &str)]) -> Config {
+    let ini = ini("db = host=127.0.0.1 user=u", settings);
+    let mut files = files.to_vec();
+    files.push(("test.ini", &ini));
+    read_from(&files)
+}
+
 fn read(ini: &str, users: &str) -> Config {
+    read_from(&[("test.ini", ini), ("users.txt", users)])
+}
+
+fn read_from(files: &[(&str, &str)]) -> Config {
     let files = |name: &str| -> std::io::Result<Vec<u8>> {
-        let text = if name == "test.ini" { ini } else { users };
-        Ok(text.as_bytes().to_vec())
+        let found = files.iter().find(|(n, _)| *n == name);
+        found
+            .map(|(_, text)| text.as_bytes().to_vec())
+            .ok_or_else(|| std::io::ErrorKind::NotFound.into())
     };
     let loaded = load("test.ini", &files).unwrap_or_else(|problems| panic!("{problems:?}"));
     loaded.config

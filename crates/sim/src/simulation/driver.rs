@@ -269,7 +269,11 @@ impl World {
                 }
             }
             Request::Log { level, text } => self.trace.line(self.now_us, || format!("{level:?} {text}")),
-            Request::Reload { .. } | Request::Configure(_) | Request::StopListening | Request::Exit => {
+            Request::Reload { .. }
+            | Request::Configure(_)
+            | Request::StopListening
+            | Request::Verify { .. }
+            | Request::Exit => {
                 self.fail("a request nobody gave reason for".into());
             }
         }

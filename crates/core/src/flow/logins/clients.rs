@@ -127,17 +127,24 @@ impl Pooler {
         let client = self.client_mut(id);
         let accepted = client.accepted;
         let Some(login) = client.login_mut() else { return };
-        let (user, database) = (login.user().to_string(), login.database().to_string());
         if admission::is_own_user(&login.wishes, &accepted, own_uid) {
+            let user = login.user().to_string();
             return self.open_console(now, id, &user, Access::Admin);
         }
+        self.choose_way(now, id);
+    }
+
+    /// The client begins to prove who it is, by this method.
+    pub(crate) fn begin_exchange(&mut self, now: Time, id: ClientId, method: ClientAuthMethod) {
         let mut nonces = ClientAuthNonces {
             md5_salt: [0; 4],
             scram: [0; 18],
         };
         self.random.fill_bytes(&mut nonces.md5_salt);
         self.random.fill_bytes(&mut nonces.scram);
-        let source = match self.source_of_secret(now, id, &database, &user) {
+        let Some(login) = self.login_mut(id) else { return };
+        let (user, database) = (login.user().to_string(), login.database().to_string());
+        let source = match self.source_of_secret(now, id, &database, &user, method) {
             Ok(source) => source,
             Err(why) => return self.reject(now, id, &why),
         };
@@ -148,7 +155,7 @@ impl Pooler {
             mock_secret: self.lookups.mock_secret(config, &self.mock_key, &user, by_query),
             scram_iterations: config.global.scram_iterations,
         };
-        let mut auth = ClientAuth::new(admission::method(config), user.as_bytes(), nonces, rules);
+        let mut auth = ClientAuth::new(method, user.as_bytes(), nonces, rules);
         if let Some(end_point) = self.client_mut(id).tls.as_ref().and_then(|tls| tls.end_point.clone()) {
             auth = auth.offer_channel_binding(end_point);
         }
@@ -165,12 +172,13 @@ impl Pooler {
         id: ClientId,
         database: &str,
         user: &str,
+        method: ClientAuthMethod,
     ) -> Result<SecretSource, Rejection> {
         let config = &self.shared.config;
         if let Some(secret) = config.auth_users.get(user) {
             return Ok(SecretSource::Known(Secret::parse(secret.text().as_bytes()).ok()));
         }
-        if admission::method(config) == ClientAuthMethod::Any {
+        if method.needs_no_user() {
             return Ok(SecretSource::Known(None));
         }
         match self.auth_query_pool(now, database, user) {
@@ -179,6 +187,10 @@ impl Pooler {
                 Ok(SecretSource::AuthQuery)
             }
             Err(NoLookup::Nowhere) => Ok(SecretSource::Known(None)),
+            Err(NoLookup::Misconfigured(fault)) => {
+                self.log_bad_auth_database(id, database, fault);
+                Ok(SecretSource::Known(None))
+            }
             Err(NoLookup::TooManyDatabases) => Err(Rejection::too_many_unknown_databases()),
         }
     }
@@ -217,12 +229,10 @@ impl Pooler {
                 self.turns.push(id);
             }
             LoginStep::LookUp => drop(self.acquire(now, id)),
+            LoginStep::Judge(password) => self.have_judged(id, password),
             LoginStep::Accept(learned) => self.admit(now, id, learned),
             LoginStep::Refuse(refused) => {
-                if let Some(client) = self.clients.get(id.0) {
-                    let text = format!("{} {}", self.client_label(id, client), refused.reason);
-                    self.log(LogLevel::Debug, text);
-                }
+                self.log_failed_login(id, &refused.reason.to_string());
                 self.reject(now, id, &Rejection::not_authenticated(&refused));
             }
             LoginStep::Reject(why) => self.reject(now, id, &why),

@@ -4,7 +4,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::login::lookups::{AskedAt, NoLookup};
+use crate::login::lookups::{AskedAt, BadAuthDatabase, NoLookup};
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::statements::unnamed::Unnamed;
@@ -30,6 +30,10 @@ impl Pooler {
     /// The pool that auth_query runs in for a user who is not in auth_file.
     pub(crate) fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Result<PoolId, NoLookup> {
         let asked_at = AskedAt::new(&self.shared.config, database, user).ok_or(NoLookup::Nowhere)?;
+        let is_disabled = self.databases.disabled.contains(asked_at.database.as_str());
+        if let Some(fault) = asked_at.fault(&self.shared.config, is_disabled, database) {
+            return Err(NoLookup::Misconfigured(fault));
+        }
         if asked_at.is_made {
             let has_pool = self.pool_index.contains_key(&asked_at.pool_key());
             let pools = self.pools.iter().flatten();
@@ -38,6 +42,17 @@ impl Pooler {
         let (database, auth_user) = (&asked_at.database, &asked_at.auth_user);
         let pool = self.pool_for(now, database, auth_user, PoolKind::AuthQuery);
         pool.ok_or(NoLookup::Nowhere)
+    }
+
+    /// `auth_dbname` is of no use. The client must not learn that: it would tell who is in auth_file.
+    pub(crate) fn log_bad_auth_database(&mut self, id: ClientId, database: &str, fault: BadAuthDatabase) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        let config = &self.shared.config;
+        let entry = config.database(database);
+        let named = entry.as_ref().and_then(|entry| config.auth_dbname(entry));
+        let name = named.or(config.global.auth_dbname.as_deref()).unwrap_or(database);
+        let text = format!("{} {}", self.client_label(id, client), fault.text(name));
+        self.log(LogLevel::Error, text);
     }
 
     /// auth_query is through.

@@ -6,4 +6,5 @@ mod lookups;
 mod opening;
 mod securing;
 mod servers;
+mod verifying;
 mod welcoming;

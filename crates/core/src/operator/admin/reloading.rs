@@ -150,7 +150,13 @@ fn what_changed(changes: &Changes) -> String {
         .chain(&changes.auth_users)
         .map(|name| format!("user {name}"));
     let peers = changes.peers.iter().map(|id| format!("peer {id}"));
-    let names: Vec<String> = settings.chain(databases).chain(users).chain(peers).collect();
+    let rules = changes.login_rules.then(|| "rules for logins".to_string());
+    let names: Vec<String> = settings
+        .chain(databases)
+        .chain(users)
+        .chain(peers)
+        .chain(rules)
+        .collect();
     if names.is_empty() {
         "RELOAD: nothing changed".into()
     } else {

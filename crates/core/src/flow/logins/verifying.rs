@@ -1,0 +1,100 @@
+//! Which way a client proves who it is, and what others must be asked about it.
+
+use crate::base::ids::ClientId;
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::base::verification::{Verification, Verified};
+use crate::login::method::{self, Way};
+use crate::login::rejection::Rejection;
+use crate::pooler::Pooler;
+use pgweir_auth::{ClientAuthMethod, Password};
+
+impl Pooler {
+    /// By `auth_type`, or by the first rule of `auth_hba_file` that fits.
+    pub(crate) fn choose_way(&mut self, now: Time, id: ClientId) {
+        let config = self.shared.config.clone();
+        let Some(client) = self.clients.get(id.0) else { return };
+        let Some(login) = client.login() else { return };
+        let way = method::way(&config, &client.accepted, client.encryption(), &login.wishes);
+        match way {
+            Way::Exchange(method, judge) => {
+                if let Some(login) = self.login_mut(id) {
+                    login.judge = judge;
+                }
+                self.begin_exchange(now, id, method);
+            }
+            Way::BeSystemUser { uid, map } => {
+                if let Some(login) = self.login_mut(id) {
+                    login.await_system_user(map);
+                }
+                self.ask_others(id, Verification::SystemUser { uid });
+            }
+            Way::Refused(why, log) => {
+                self.log_failed_login(id, &log);
+                self.reject(now, id, &why);
+            }
+        }
+    }
+
+    /// The client's password goes to its judge.
+    pub(crate) fn have_judged(&mut self, id: ClientId, password: Password) {
+        let client = self.client_mut(id);
+        let peer = client.accepted.peer;
+        let Some(login) = client.login_mut() else { return };
+        let user = login.user().to_string();
+        if let Some(judge) = &login.judge {
+            let question = judge.question(&user, peer, password);
+            self.ask_others(id, question);
+        }
+    }
+
+    fn ask_others(&mut self, client: ClientId, question: Verification) {
+        let question = Box::new(question);
+        self.shared.requests.push_back(Request::Verify { client, question });
+    }
+
+    /// Others have answered. The client may have gone.
+    pub(crate) fn verified(&mut self, now: Time, id: ClientId, answer: Verified) {
+        let Some(login) = self.login_mut(id) else { return };
+        match answer {
+            Verified::SystemUser(name) => {
+                if let Some(map) = login.system_user_known() {
+                    self.system_user_known(now, id, map.as_deref(), name.as_deref());
+                }
+            }
+            Verified::Right => self.password_judged(now, id, Ok(())),
+            Verified::Wrong(why) => self.password_judged(now, id, Err(why)),
+        }
+    }
+
+    fn system_user_known(&mut self, now: Time, id: ClientId, map: Option<&str>, name: Option<&str>) {
+        let Some(login) = self.login_mut(id) else { return };
+        let user = login.user().to_string();
+        let ident = &self.shared.config.login_rules.ident;
+        match name {
+            Some(name) if ident.allows(map, name, &user) => self.begin_exchange(now, id, ClientAuthMethod::Peer),
+            _ => {
+                let name = name.unwrap_or("(none)").escape_default();
+                self.log_failed_login(id, &format!("system user \"{name}\" may not log in as \"{user}\""));
+                self.reject(now, id, &Rejection::not_peer());
+            }
+        }
+        self.shared.requests.push_back(Request::Resume(id.into()));
+    }
+
+    fn password_judged(&mut self, now: Time, id: ClientId, verdict: Result<(), String>) {
+        let step = self.login_mut(id).and_then(|login| login.password_judged(verdict));
+        if let Some(step) = step {
+            self.follow_login(now, id, step);
+            self.shared.requests.push_back(Request::Resume(id.into()));
+        }
+    }
+
+    /// The reason is for the operator; the client hears less.
+    pub(crate) fn log_failed_login(&mut self, id: ClientId, reason: &str) {
+        if let Some(client) = self.clients.get(id.0) {
+            let text = format!("{} login failed: {reason}", self.client_label(id, client));
+            self.log(LogLevel::Log, text);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! How a client must prove who it is: what `auth_type` says, or the first rule of `auth_hba_file` that fits.
+
+use crate::base::request::{Accepted, Address};
+use crate::base::verification::Verification;
+use crate::login::rejection::Rejection;
+use crate::login::startup::Wishes;
+use pgweir_auth::{ClientAuthMethod, Password};
+use pgweir_config::hba::{ClientCert, Connection, LdapOptions, Method, Origin, Rule};
+use pgweir_config::{AuthType, Config};
+use std::sync::Arc;
+
+/// The service whose PAM modules judge, as in PgBouncer.
+const PAM_SERVICE: &str = "pgbouncer";
+
+/// What is known of a client's encryption.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Encryption<'a> {
+    /// The connection is encrypted.
+    pub(crate) is_tls: bool,
+    /// The client has shown a certificate, and an authority that the configuration names has signed it.
+    pub(crate) has_certificate: bool,
+    /// The common name in it.
+    pub(crate) common_name: Option<&'a str>,
+}
+
+/// Who judges a password that the client sends in clear text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Judge {
+    Pam { service: Box<str> },
+    Ldap(Arc<LdapOptions>),
+}
+
+impl Judge {
+    /// The question to it.
+    pub(crate) fn question(&self, user: &str, peer: Address, password: Password) -> Verification {
+        let user = user.into();
+        match self {
+            Judge::Pam { service } => Verification::Pam {
+                service: service.clone(),
+                user,
+                peer,
+                password,
+            },
+            Judge::Ldap(options) => Verification::Ldap {
+                options: Arc::clone(options),
+                user,
+                password,
+            },
+        }
+    }
+}
+
+/// What a client has to do.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Way {
+    /// Answer the questions of this method; a judge looks at what methods `ldap` and `pam` get.
+    Exchange(ClientAuthMethod, Option<Judge>),
+    /// Be the system user of this id, or one whom the map takes for the database user.
+    BeSystemUser { uid: u32, map: Option<Box<str>> },
+    /// Nothing helps. The second text is for the log.
+    Refused(Rejection, String),
+}
+
+/// The way of one client. `encryption` and `accepted` are the facts of its connection.
+pub(crate) fn way(config: &Config, accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> Way {
+    match config.global.auth_type {
+        AuthType::Any => Way::Exchange(ClientAuthMethod::Any, None),
+        AuthType::Trust => Way::Exchange(ClientAuthMethod::Trust, None),
+        AuthType::Plain => Way::Exchange(ClientAuthMethod::Plain, None),
+        AuthType::Md5 => Way::Exchange(ClientAuthMethod::Md5, None),
+        AuthType::ScramSha256 => Way::Exchange(ClientAuthMethod::ScramSha256, None),
+        AuthType::Cert => by_certificate(config, encryption, None, &wishes.user),
+        AuthType::Pam => by_pam(None),
+        AuthType::Ldap => by_ldap(config.login_rules.ldap.clone()),
+        AuthType::Hba => match rule(config, accepted, encryption, wishes) {
+            Some(rule) => by_rule(config, rule, accepted, encryption, wishes),
+            None => {
+                let facts = facts(accepted, encryption, wishes);
+                let log = format!("no rule of auth_hba_file fits {facts}");
+                Way::Refused(Rejection::login_rejected(log.clone()), log)
+            }
+        },
+    }
+}
+
+fn rule<'c>(config: &'c Config, accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> Option<&'c Rule> {
+    let origin = match accepted.peer {
+        Address::Unix { .. } => Origin::UnixSocket,
+        Address::Tcp(peer) => Origin::Tcp {
+            peer: peer.ip(),
+            is_tls: encryption.is_tls,
+        },
+    };
+    let connection = Connection {
+        origin,
+        database: &wishes.database,
+        user: &wishes.user,
+        is_physical_replication: wishes.is_physical_replication(),
+    };
+    let rules = &config.login_rules;
+    rules.hba.as_ref()?.find(&connection, &rules.machine)
+}
+
+fn by_rule(config: &Config, rule: &Rule, accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> Way {
+    if let Err(log) = shows_certificate(config, &rule.client_cert, encryption, &wishes.user) {
+        let log = format!("{}: {log}", rule.place);
+        return Way::Refused(Rejection::certificate_refused(), log);
+    }
+    match &rule.method {
+        Method::Trust => Way::Exchange(ClientAuthMethod::Trust, None),
+        Method::Password => Way::Exchange(ClientAuthMethod::Plain, None),
+        Method::Md5 => Way::Exchange(ClientAuthMethod::Md5, None),
+        Method::ScramSha256 => Way::Exchange(ClientAuthMethod::ScramSha256, None),
+        Method::Reject => {
+            let told = format!("auth_hba_file rejects {}", facts(accepted, encryption, wishes));
+            Way::Refused(Rejection::login_rejected(told), format!("rejected by {}", rule.place))
+        }
+        Method::Cert { map } => by_certificate(config, encryption, map.as_deref(), &wishes.user),
+        Method::Pam { service } => by_pam(service.as_deref()),
+        Method::Ldap(options) => by_ldap(Some(Arc::clone(options))),
+        Method::Peer { map } => match accepted.peer_uid {
+            Some(uid) => Way::BeSystemUser { uid, map: map.clone() },
+            None => Way::Refused(
+                Rejection::not_peer(),
+                "the operating system does not tell who the client is".into(),
+            ),
+        },
+    }
+}
+
+fn by_pam(service: Option<&str>) -> Way {
+    let service = service.unwrap_or(PAM_SERVICE).into();
+    Way::Exchange(ClientAuthMethod::Pam, Some(Judge::Pam { service }))
+}
+
+/// Without options, which the configuration's checks do not let pass, nobody could judge.
+fn by_ldap(options: Option<Arc<LdapOptions>>) -> Way {
+    match options {
+        Some(options) => Way::Exchange(ClientAuthMethod::Ldap, Some(Judge::Ldap(options))),
+        None => {
+            let log = "auth_ldap_options is not set";
+            Way::Refused(Rejection::login_rejected("nobody can judge passwords"), log.into())
+        }
+    }
+}
+
+fn by_certificate(config: &Config, encryption: Encryption<'_>, map: Option<&str>, user: &str) -> Way {
+    let wanted = ClientCert::VerifyFull {
+        map: map.map(Box::from),
+    };
+    match shows_certificate(config, &wanted, encryption, user) {
+        Ok(()) => Way::Exchange(ClientAuthMethod::Cert, None),
+        Err(log) => Way::Refused(Rejection::certificate_refused(), log),
+    }
+}
+
+/// Whether the client's certificate is what is wanted; PgBouncer's words for the log if not.
+fn shows_certificate(
+    config: &Config,
+    wanted: &ClientCert,
+    encryption: Encryption<'_>,
+    user: &str,
+) -> Result<(), String> {
+    if *wanted == ClientCert::Any {
+        return Ok(());
+    }
+    if !encryption.is_tls {
+        return Err("TLS connection required".into());
+    }
+    if !encryption.has_certificate {
+        return Err("TLS client certificate required".into());
+    }
+    let ClientCert::VerifyFull { map } = wanted else {
+        return Ok(());
+    };
+    let Some(name) = encryption.common_name.filter(|name| !name.is_empty()) else {
+        return Err("TLS certificate name mismatch: the certificate has no common name".into());
+    };
+    if config.login_rules.ident.allows(map.as_deref(), name, user) {
+        return Ok(());
+    }
+    Err(format!(
+        "TLS certificate name mismatch: the certificate is of \"{}\"",
+        name.escape_default()
+    ))
+}
+
+/// What a rule looks at, in PostgreSQL's words. The client knows all of it.
+fn facts(accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> String {
+    let (user, database) = (&wishes.user, &wishes.database);
+    let encrypted = if encryption.is_tls { "TLS" } else { "no encryption" };
+    let what = if wishes.is_physical_replication() {
+        format!("replication connection, user \"{user}\"")
+    } else {
+        format!("user \"{user}\", database \"{database}\"")
+    };
+    match accepted.peer {
+        Address::Unix { .. } => format!("local connection, {what}"),
+        Address::Tcp(peer) => format!("host \"{}\", {what}, {encrypted}", peer.ip()),
+    }
+}
+
+#[cfg(test)]
+#[path = "method_tests.rs"]
+mod tests;

@@ -1,0 +1,413 @@
+//! The options of method `ldap`.
+
+use crate::ldap_url;
+use crate::token;
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// Whether TLS begins with the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LdapScheme {
+    /// `ldap`: not, but StartTLS may follow.
+    Ldap,
+    /// `ldaps`.
+    Ldaps,
+}
+
+impl LdapScheme {
+    /// The port of servers that name none.
+    pub fn port(self) -> u16 {
+        match self {
+            LdapScheme::Ldap => 389,
+            LdapScheme::Ldaps => 636,
+        }
+    }
+}
+
+/// How far below `ldapbasedn` users are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LdapScope {
+    /// The entry itself.
+    Base,
+    /// Its children.
+    One,
+    /// Everything below it, and itself.
+    Sub,
+}
+
+/// How users are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SearchFilter {
+    /// By an attribute that has the user's name.
+    Attribute(String),
+    /// By a filter in which `$username` stands for the user's name.
+    Template(String),
+}
+
+/// What the directory is asked.
+#[derive(Clone, PartialEq, Eq)]
+pub enum LdapBind {
+    /// To let this user in, by a name that is made from the user's.
+    Simple {
+        /// In front of the user's name.
+        prefix: String,
+        /// Behind it.
+        suffix: String,
+    },
+    /// Where the user's entry is; then to let that entry in.
+    Search {
+        /// Where to look.
+        base_dn: String,
+        /// How far.
+        scope: LdapScope,
+        /// Who asks; empty: anonymous.
+        bind_dn: String,
+        /// With which password.
+        bind_password: Zeroizing<String>,
+        /// For what.
+        filter: SearchFilter,
+    },
+}
+
+impl fmt::Debug for LdapBind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LdapBind::Simple { prefix, suffix } => write!(f, "Simple({prefix}, {suffix})"),
+            LdapBind::Search {
+                base_dn,
+                bind_dn,
+                filter,
+                ..
+            } => write!(f, "Search({base_dn}, {bind_dn}, {filter:?})"),
+        }
+    }
+}
+
+/// The directory that judges passwords.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LdapOptions {
+    /// Names or addresses of servers, which are tried in this order; each may have a port of its own.
+    pub servers: Vec<(String, u16)>,
+    /// Whether TLS begins with the connection.
+    pub scheme: LdapScheme,
+    /// `ldaptls=1`: TLS begins by StartTLS, before anything else is said.
+    pub starttls: bool,
+    /// What it is asked.
+    pub bind: LdapBind,
+}
+
+/// The options as they are written.
+#[derive(Default)]
+pub(crate) struct Given {
+    pub(crate) server: Option<String>,
+    pub(crate) port: Option<u16>,
+    pub(crate) scheme: Option<LdapScheme>,
+    starttls: bool,
+    pub(crate) base_dn: Option<String>,
+    pub(crate) scope: Option<LdapScope>,
+    bind_dn: Option<String>,
+    bind_password: Option<Zeroizing<String>>,
+    pub(crate) attribute: Option<String>,
+    pub(crate) filter: Option<String>,
+    prefix: Option<String>,
+    suffix: Option<String>,
+}
+
+impl LdapOptions {
+    /// Reads options in one text, separated by blanks or commas, as `auth_ldap_options` has them.
+    pub fn parse(text: &str) -> Result<LdapOptions, String> {
+        let fields = token::fields(text).map_err(|fault| fault.message)?;
+        let mut given = Vec::new();
+        for word in fields.into_iter().flatten() {
+            match word.text.split_once('=') {
+                Some((name, value)) => given.push((name.to_owned(), value.to_owned())),
+                None => {
+                    return Err(format!(
+                        "expected an option of the form name=value, got \"{}\"",
+                        word.text
+                    ));
+                }
+            }
+        }
+        LdapOptions::new(given)
+    }
+
+    /// From names and values.
+    pub(crate) fn new(options: Vec<(String, String)>) -> Result<LdapOptions, String> {
+        let mut given = Given::default();
+        let mut seen: Vec<String> = Vec::new();
+        for (name, value) in options {
+            if seen.contains(&name) {
+                return Err(format!("option \"{name}\" is given twice"));
+            }
+            if value.is_empty() && !matches!(name.as_str(), "ldapprefix" | "ldapsuffix") {
+                return Err(format!("option \"{name}\" has no value"));
+            }
+            given.take(&name, value)?;
+            seen.push(name);
+        }
+        given.check()
+    }
+}
+
+impl Given {
+    fn take(&mut self, name: &str, value: String) -> Result<(), String> {
+        match name {
+            "ldapserver" => self.server = Some(value),
+            "ldapport" => self.port = Some(port(&value)?),
+            "ldapscheme" => self.scheme = Some(scheme(&value)?),
+            "ldaptls" => match value.as_str() {
+                "0" => self.starttls = false,
+                "1" => self.starttls = true,
+                _ => return Err(format!("invalid ldaptls value: \"{value}\", expected 0 or 1")),
+            },
+            "ldapbasedn" => self.base_dn = Some(value),
+            "ldapbinddn" => self.bind_dn = Some(value),
+            "ldapbindpasswd" => self.bind_password = Some(Zeroizing::new(value)),
+            "ldapsearchattribute" => self.attribute = Some(value),
+            "ldapsearchfilter" => self.filter = Some(value),
+            "ldapprefix" => self.prefix = Some(value),
+            "ldapsuffix" => self.suffix = Some(value),
+            "ldapurl" => ldap_url::read(&value, self)?,
+            _ => return Err(format!("unrecognized authentication option name: \"{name}\"")),
+        }
+        Ok(())
+    }
+
+    fn check(mut self) -> Result<LdapOptions, String> {
+        let searches = self.base_dn.is_some()
+            || self.bind_dn.is_some()
+            || self.bind_password.is_some()
+            || self.attribute.is_some()
+            || self.filter.is_some();
+        let is_simple = self.prefix.is_some() || self.suffix.is_some();
+        if is_simple && searches {
+            return Err(
+                "cannot use ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter, or \
+                        ldapurl together with ldapprefix"
+                    .into(),
+            );
+        }
+        let scheme = self.scheme.unwrap_or(LdapScheme::Ldap);
+        if self.starttls && scheme == LdapScheme::Ldaps {
+            return Err("cannot use ldaptls together with ldaps, which is encrypted from the beginning".into());
+        }
+        let servers = self.servers(scheme)?;
+        let starttls = self.starttls;
+        let bind = if is_simple {
+            let (prefix, suffix) = (self.prefix.unwrap_or_default(), self.suffix.unwrap_or_default());
+            LdapBind::Simple { prefix, suffix }
+        } else {
+            self.search()?
+        };
+        Ok(LdapOptions {
+            servers,
+            scheme,
+            starttls,
+            bind,
+        })
+    }
+
+    fn servers(&mut self, scheme: LdapScheme) -> Result<Vec<(String, u16)>, String> {
+        let list = self.server.take().unwrap_or_default();
+        let common = self.port.unwrap_or(scheme.port());
+        let mut servers = Vec::new();
+        for server in list.split_whitespace() {
+            let own = match server.rsplit_once(':') {
+                Some((host, digits)) if !host.is_empty() && (!host.contains(':') || host.ends_with(']')) => {
+                    (host, port(digits)?)
+                }
+                _ => (server, common),
+            };
+            servers.push((own.0.trim_start_matches('[').trim_end_matches(']').to_owned(), own.1));
+        }
+        if servers.is_empty() {
+            return Err(
+                "authentication method \"ldap\" requires argument \"ldapserver\" or \"ldapurl\" to be set".into(),
+            );
+        }
+        Ok(servers)
+    }
+
+    fn search(self) -> Result<LdapBind, String> {
+        let Some(base_dn) = self.base_dn else {
+            return Err(
+                "authentication method \"ldap\" requires argument \"ldapbasedn\", \"ldapprefix\", or \
+                        \"ldapsuffix\" to be set"
+                    .into(),
+            );
+        };
+        let filter = match (self.attribute, self.filter) {
+            (Some(_), Some(_)) => return Err("cannot use ldapsearchattribute together with ldapsearchfilter".into()),
+            (_, Some(filter)) => template(filter)?,
+            (attribute, None) => {
+                let attribute = attribute.unwrap_or_else(|| "uid".into());
+                if !attribute
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"-.;".contains(&b))
+                {
+                    return Err(format!("invalid attribute \"{attribute}\" in ldapsearchattribute"));
+                }
+                SearchFilter::Attribute(attribute)
+            }
+        };
+        let bind_dn = self.bind_dn.unwrap_or_default();
+        let bind_password = self.bind_password.unwrap_or_default();
+        if !bind_dn.is_empty() && bind_password.is_empty() {
+            // A directory takes it for an anonymous one, and answers that all is well.
+            return Err("ldapbinddn needs ldapbindpasswd: a name without a password is an anonymous bind".into());
+        }
+        let scope = self.scope.unwrap_or(LdapScope::Sub);
+        Ok(LdapBind::Search {
+            base_dn,
+            scope,
+            bind_dn,
+            bind_password,
+            filter,
+        })
+    }
+}
+
+fn template(filter: String) -> Result<SearchFilter, String> {
+    if !filter.contains("$username") {
+        return Err("ldapsearchfilter does not contain $username: it would find the same entry for every user".into());
+    }
+    Ok(SearchFilter::Template(filter))
+}
+
+pub(crate) fn port(text: &str) -> Result<u16, String> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match text.parse() {
+        Ok(port) if digits && port > 0 => Ok(port),
+        _ => Err(format!(
+            "invalid LDAP port number: \"{text}\", expected a number from 1 to 65535"
+        )),
+    }
+}
+
+pub(crate) fn scheme(text: &str) -> Result<LdapScheme, String> {
+    match text {
+        "ldap" => Ok(LdapScheme::Ldap),
+        "ldaps" => Ok(LdapScheme::Ldaps),
+        _ => Err(format!("invalid ldapscheme value: \"{text}\", expected ldap or ldaps")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(options: &LdapOptions) -> (&str, LdapScope, &SearchFilter) {
+        match &options.bind {
+            LdapBind::Search {
+                base_dn, scope, filter, ..
+            } => (base_dn, *scope, filter),
+            simple => panic!("expected a search, got {simple:?}"),
+        }
+    }
+
+    #[test]
+    fn a_simple_bind_has_prefix_or_suffix() {
+        let options =
+            LdapOptions::parse("ldapserver=\"a b:1389\" ldapport=390 ldapprefix=\"uid=\" ldapsuffix=\", ou=x\"")
+                .unwrap();
+        assert_eq!(options.servers, [("a".to_string(), 390), ("b".to_string(), 1389)]);
+        let (prefix, suffix) = ("uid=".to_string(), ", ou=x".to_string());
+        assert_eq!(options.bind, LdapBind::Simple { prefix, suffix });
+        assert_eq!(
+            LdapOptions::parse("ldapserver=[::1]:99 ldapprefix=").unwrap().servers,
+            [("::1".to_string(), 99)]
+        );
+        assert_eq!(
+            LdapOptions::parse("ldapserver=::1 ldapprefix=").unwrap().servers,
+            [("::1".to_string(), 389)]
+        );
+    }
+
+    #[test]
+    fn a_search_has_a_base_and_what_to_look_for() {
+        let options = LdapOptions::parse("ldapserver=a, ldapscheme=ldaps ldapbasedn=\"dc=x, dc=y\"").unwrap();
+        assert_eq!(options.servers, [("a".to_string(), 636)]);
+        assert_eq!(
+            search(&options),
+            ("dc=x, dc=y", LdapScope::Sub, &SearchFilter::Attribute("uid".into()))
+        );
+        let options =
+            LdapOptions::parse("ldapserver=a ldapbasedn=dc=x ldapsearchfilter=(&(uid=$username)(a=b))").unwrap();
+        assert_eq!(
+            search(&options).2,
+            &SearchFilter::Template("(&(uid=$username)(a=b))".into())
+        );
+    }
+
+    #[test]
+    fn a_url_says_the_same() {
+        let url =
+            "ldapurl=\"ldaps://dir.example:1636/dc=example%2Cdc=net?cn?one?(&(objectClass=person)(cn=$username))\"";
+        let wrong = LdapOptions::parse(url).unwrap_err();
+        assert_eq!(wrong, "cannot use ldapsearchattribute together with ldapsearchfilter");
+        let options = LdapOptions::parse("ldapurl=ldaps://dir.example:1636/dc=example%2Cdc=net?cn?one").unwrap();
+        assert_eq!(options.servers, [("dir.example".to_string(), 1636)]);
+        assert_eq!(
+            search(&options),
+            (
+                "dc=example,dc=net",
+                LdapScope::One,
+                &SearchFilter::Attribute("cn".into())
+            )
+        );
+        let options = LdapOptions::parse("ldapurl=ldap://a/dc=x???(cn=$username)").unwrap();
+        assert_eq!(
+            search(&options),
+            (
+                "dc=x",
+                LdapScope::Base,
+                &SearchFilter::Template("(cn=$username)".into())
+            )
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        for (text, why) in [
+            ("ldapprefix=x", "requires argument \"ldapserver\""),
+            ("ldapserver=a", "requires argument \"ldapbasedn\""),
+            ("ldapserver=a ldapprefix=x ldapbasedn=y", "together with ldapprefix"),
+            (
+                "ldapserver=a ldapbasedn=x ldapsearchattribute=a ldapsearchfilter=$username",
+                "cannot use ldapsearchattribute",
+            ),
+            (
+                "ldapserver=a ldapbasedn=x ldapsearchfilter=(uid=admin)",
+                "does not contain $username",
+            ),
+            (
+                "ldapserver=a ldapbasedn=x ldapsearchattribute=a)(b",
+                "invalid attribute",
+            ),
+            ("ldapserver=a ldapbasedn=x ldapbinddn=cn=admin", "anonymous bind"),
+            ("ldapserver=a ldapbasedn=x ldapport=0", "invalid LDAP port"),
+            ("ldapserver=a ldapbasedn=x ldapport=+1", "invalid LDAP port"),
+            ("ldapserver=a ldapbasedn=x ldaptls=yes", "invalid ldaptls"),
+            (
+                "ldapserver=a ldapbasedn=x ldapscheme=ldaps ldaptls=1",
+                "cannot use ldaptls",
+            ),
+            ("ldapserver=a ldapserver=b ldapprefix=x", "given twice"),
+            ("ldapserver=a ldapprefix=x ldapfoo=1", "unrecognized"),
+            ("ldapserver=a ldapprefix", "name=value"),
+            ("ldapurl=http://a/dc=x", "expected ldap"),
+            ("ldapurl=ldap://a/dc=%zz", "percent"),
+            ("ldapurl=ldap:///dc=x", "requires argument \"ldapserver\""),
+        ] {
+            let got = LdapOptions::parse(text).unwrap_err();
+            assert!(got.contains(why), "{text}: {got}");
+        }
+    }
+
+    #[test]
+    fn debug_output_never_shows_the_password() {
+        let options = LdapOptions::parse("ldapserver=a ldapbasedn=x ldapbinddn=cn=a ldapbindpasswd=sesame").unwrap();
+        assert!(!format!("{options:?}").contains("sesame"));
+    }
+}

@@ -1,0 +1,163 @@
+//! One line of an HBA file.
+
+use crate::address::{Address, Machine};
+use crate::method::{self, ClientCert, Method};
+use crate::names::{self, Name};
+use crate::problem::{Fault, Level, Place, Problem};
+use crate::rules::{Connection, Origin};
+use crate::token::{Field, Word};
+
+/// The connections that a line is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Local,
+    /// TCP; `tls`: with TLS only, or without it only.
+    Host {
+        tls: Option<bool>,
+        address: Address,
+    },
+}
+
+/// A line of an HBA file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Where it stands.
+    pub place: Place,
+    /// How clients that it fits must prove who they are.
+    pub method: Method,
+    /// What they need beside.
+    pub client_cert: ClientCert,
+    kind: Kind,
+    databases: Vec<Name>,
+    users: Vec<Name>,
+}
+
+impl Rule {
+    pub(crate) fn matches(&self, connection: &Connection<'_>, machine: &Machine) -> bool {
+        let fits = match (&self.kind, connection.origin) {
+            (Kind::Local, Origin::UnixSocket) => true,
+            (Kind::Host { tls, address }, Origin::Tcp { peer, is_tls }) => {
+                tls.is_none_or(|tls| tls == is_tls) && address.matches(peer, machine)
+            }
+            _ => false,
+        };
+        let Connection {
+            database,
+            user,
+            is_physical_replication,
+            ..
+        } = *connection;
+        fits && names::matches_database(&self.databases, database, user, is_physical_replication)
+            && names::matches_user(&self.users, user)
+    }
+
+    /// The ident map that it names.
+    pub fn map(&self) -> Option<&str> {
+        match (&self.method, &self.client_cert) {
+            (Method::Peer { map } | Method::Cert { map }, _) | (_, ClientCert::VerifyFull { map }) => map.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Reads a line. Warnings go to `problems`.
+    pub(crate) fn parse(place: &Place, fields: Vec<Field>, problems: &mut Vec<Problem>) -> Result<Rule, Fault> {
+        let mut fields = Columns(fields.into_iter());
+        let kind = fields.one("a connection type")?;
+        let tls = match kind.text.as_str() {
+            "local" => None,
+            "host" => Some(None),
+            "hostssl" => Some(Some(true)),
+            "hostnossl" => Some(Some(false)),
+            other => {
+                let text = format!("expected local, host, hostssl or hostnossl, got \"{other}\"");
+                return Err(Fault::new(text));
+            }
+        };
+        let each = |field: Field, read: fn(Word) -> Result<Name, Fault>| {
+            field.into_iter().map(read).collect::<Result<Vec<_>, _>>()
+        };
+        let databases = each(fields.next("a database name")?, names::database)?;
+        let users = each(fields.next("a user name")?, names::user)?;
+        let kind = match tls {
+            None => Kind::Local,
+            Some(tls) => {
+                let address = fields.one("an address")?;
+                let mask = fields.peek().filter(|_| !address.text.contains('/'));
+                let (address, used) = Address::parse(&address, mask)?;
+                if used {
+                    fields.next("a mask")?;
+                }
+                Kind::Host { tls, address }
+            }
+        };
+        let method = fields.one("an authentication method")?;
+        let options: Vec<String> = fields.0.flatten().map(|word| word.text).collect();
+        let is_tls_only = matches!(kind, Kind::Host { tls: Some(true), .. });
+        let (method, client_cert) = method::parse(&method.text, &options, is_tls_only)?;
+        if matches!(method, Method::Peer { .. }) && kind != Kind::Local {
+            return Err(Fault::new("peer authentication is only supported on local sockets"));
+        }
+        unanswerable(place, &databases, &users, &method, problems)?;
+        Ok(Rule {
+            place: place.clone(),
+            method,
+            client_cert,
+            kind,
+            databases,
+            users,
+        })
+    }
+}
+
+/// Nobody matches a group, because only servers know who is in it. A line that lets somebody in may do without; one that
+/// keeps somebody out must not.
+fn unanswerable(
+    place: &Place,
+    databases: &[Name],
+    users: &[Name],
+    method: &Method,
+    problems: &mut Vec<Problem>,
+) -> Result<(), Fault> {
+    for name in databases.iter().chain(users) {
+        let Name::Unanswerable(word) = name else { continue };
+        if *method == Method::Reject {
+            let fault = Fault::new(format!(
+                "\"{word}\" cannot be used in a line that rejects: only servers know who is in a role"
+            ));
+            return Err(fault.hint("name the users, or use a regular expression"));
+        }
+        let fault = Fault::new(format!("\"{word}\" matches nobody: only servers know who is in a role"));
+        problems.push(
+            fault
+                .hint("name the users, or use a regular expression")
+                .at(place, Level::Warning),
+        );
+    }
+    Ok(())
+}
+
+/// The columns of a line that have not been read yet.
+struct Columns(std::vec::IntoIter<Field>);
+
+impl Columns {
+    fn next(&mut self, what: &str) -> Result<Field, Fault> {
+        match self.0.next() {
+            // An empty file behind `@` leaves nothing, and matches nobody.
+            Some(field) => Ok(field),
+            None => Err(Fault::new(format!("expected {what}, got the end of the line"))),
+        }
+    }
+
+    fn one(&mut self, what: &str) -> Result<Word, Fault> {
+        let mut words = self.next(what)?.into_iter();
+        match (words.next(), words.next()) {
+            (Some(word), None) => Ok(word),
+            (None, _) => Err(Fault::new(format!("expected {what}, got nothing"))),
+            (_, Some(_)) => Err(Fault::new(format!("expected {what}, got a list"))),
+        }
+    }
+
+    fn peek(&self) -> Option<&Word> {
+        self.0.as_slice().first()?.first()
+    }
+}

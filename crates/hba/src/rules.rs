@@ -1,0 +1,67 @@
+//! A whole HBA file.
+
+use crate::address::Machine;
+use crate::files::{Files, Reader};
+use crate::problem::{Level, Problem};
+use crate::rule::Rule;
+use std::net::IpAddr;
+
+/// How a client is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// By a Unix-domain socket.
+    UnixSocket,
+    /// By TCP.
+    Tcp {
+        /// The client's address.
+        peer: IpAddr,
+        /// The connection is encrypted.
+        is_tls: bool,
+    },
+}
+
+/// The facts of a connection that rules look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection<'a> {
+    /// How the client is connected.
+    pub origin: Origin,
+    /// The database that it asks for.
+    pub database: &'a str,
+    /// The user that it wants to be.
+    pub user: &'a str,
+    /// It wants physical replication.
+    pub is_physical_replication: bool,
+}
+
+/// The rules of a file, in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    rules: Vec<Rule>,
+}
+
+impl Rules {
+    /// Reads the file `name` and those that it includes. The rules are there only if no problem is an error.
+    pub fn read(name: &str, files: &dyn Files) -> (Option<Rules>, Vec<Problem>) {
+        let mut reader = Reader::read(name, files);
+        let mut problems = std::mem::take(&mut reader.problems);
+        let mut rules = Vec::new();
+        for (place, line) in reader.lines {
+            match Rule::parse(&place, line.fields, &mut problems) {
+                Ok(rule) => rules.push(rule),
+                Err(fault) => problems.push(fault.at(&place, Level::Error)),
+            }
+        }
+        let is_good = problems.iter().all(|problem| problem.level == Level::Warning);
+        (is_good.then_some(Rules { rules }), problems)
+    }
+
+    /// The first rule that fits a connection. Without one the client is refused.
+    pub fn find(&self, connection: &Connection<'_>, machine: &Machine) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.matches(connection, machine))
+    }
+
+    /// All rules.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter()
+    }
+}

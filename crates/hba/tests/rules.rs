@@ -1,0 +1,338 @@
+//! Whole files, and which of their lines decides.
+
+use pgweir_hba::{ClientCert, Connection, IdentMaps, Interface, Level, Machine, Method, Origin, Problem, Rules};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::io;
+
+fn files(named: &[(&str, &str)]) -> impl Fn(&str) -> io::Result<Vec<u8>> + use<> {
+    let named: HashMap<String, Vec<u8>> = named
+        .iter()
+        .map(|(n, t)| (n.to_string(), t.as_bytes().to_vec()))
+        .collect();
+    move |name: &str| {
+        named
+            .get(name)
+            .cloned()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+}
+
+fn rules(text: &str) -> Rules {
+    let (rules, problems) = Rules::read("hba", &files(&[("hba", text)]));
+    rules.unwrap_or_else(|| panic!("{problems:?}"))
+}
+
+fn problems(text: &str) -> Vec<Problem> {
+    Rules::read("hba", &files(&[("hba", text)])).1
+}
+
+fn tcp(peer: &str) -> Origin {
+    Origin::Tcp {
+        peer: peer.parse().unwrap(),
+        is_tls: false,
+    }
+}
+
+fn tls(peer: &str) -> Origin {
+    Origin::Tcp {
+        peer: peer.parse().unwrap(),
+        is_tls: true,
+    }
+}
+
+fn method(rules: &Rules, origin: Origin, database: &str, user: &str) -> Option<Method> {
+    let connection = Connection {
+        origin,
+        database,
+        user,
+        is_physical_replication: false,
+    };
+    rules
+        .find(&connection, &Machine::default())
+        .map(|rule| rule.method.clone())
+}
+
+#[test]
+fn the_first_line_that_fits_decides() {
+    let rules = rules(
+        "local   all all                  peer\n\
+         host    shop alice 10.0.0.0/8    reject\n\
+         hostssl all all    0.0.0.0/0     scram-sha-256\n\
+         hostnossl all all  127.0.0.1/32  md5\n\
+         host    all all    ::1 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff password\n",
+    );
+    let method = |origin, database, user| method(&rules, origin, database, user);
+    assert_eq!(method(Origin::UnixSocket, "x", "y"), Some(Method::Peer { map: None }));
+    assert_eq!(method(tls("10.1.1.1"), "shop", "alice"), Some(Method::Reject));
+    assert_eq!(method(tls("10.1.1.1"), "shop", "bob"), Some(Method::ScramSha256));
+    assert_eq!(method(tcp("10.1.1.1"), "shop", "bob"), None);
+    assert_eq!(method(tcp("127.0.0.1"), "shop", "bob"), Some(Method::Md5));
+    assert_eq!(method(tcp("::1"), "shop", "bob"), Some(Method::Password));
+    assert_eq!(method(tls("::2"), "shop", "bob"), None);
+}
+
+#[test]
+fn words_of_the_name_columns() {
+    let rules = rules(
+        "local sameuser all trust\n\
+         local \"all\" \"sameuser\" reject\n\
+         local \"/^prod_[0-9]{1,2}$\" /^app md5\n\
+         local a,b , c \"two words\" scram-sha-256\n\
+         local replication all password\n",
+    );
+    let method = |database, user| method(&rules, Origin::UnixSocket, database, user);
+    assert_eq!(method("alice", "alice"), Some(Method::Trust));
+    assert_eq!(method("all", "sameuser"), Some(Method::Reject));
+    assert_eq!(method("anything", "sameuser"), None);
+    assert_eq!(method("prod_12", "app_1"), Some(Method::Md5));
+    assert_eq!(method("prod_123", "app_1"), None);
+    assert_eq!(method("c", "two words"), Some(Method::ScramSha256));
+    assert_eq!(method("replication", "x"), None, "a database of this name is not meant");
+}
+
+#[test]
+fn physical_replication_matches_its_keyword_alone() {
+    let rules = rules("local all all trust\nlocal sameuser,/.* all md5\nlocal replication all reject\n");
+    let connection = Connection {
+        origin: Origin::UnixSocket,
+        database: "a",
+        user: "a",
+        is_physical_replication: true,
+    };
+    let found = rules.find(&connection, &Machine::default());
+    assert_eq!(found.map(|rule| &rule.method), Some(&Method::Reject));
+}
+
+#[test]
+fn samehost_and_samenet_ask_the_machine() {
+    let rules = rules("host all all samehost trust\nhost all all samenet md5\n");
+    let interface = Interface {
+        address: "192.0.2.7".parse().unwrap(),
+        mask: "255.255.255.0".parse().unwrap(),
+    };
+    let machine = Machine {
+        interfaces: vec![interface],
+    };
+    let method = |peer| {
+        let connection = Connection {
+            origin: tcp(peer),
+            database: "a",
+            user: "a",
+            is_physical_replication: false,
+        };
+        rules.find(&connection, &machine).map(|rule| rule.method.clone())
+    };
+    assert_eq!(method("192.0.2.7"), Some(Method::Trust));
+    assert_eq!(method("192.0.2.9"), Some(Method::Md5));
+    assert_eq!(method("192.0.3.9"), None);
+}
+
+#[test]
+fn files_include_others_relative_to_their_folder() {
+    let files = files(&[
+        (
+            "/etc/p/hba",
+            "include more\ninclude_if_exists none\nlocal @dbs \"@x\",@/lists/users md5\n",
+        ),
+        ("/etc/p/more", "local first all trust\n"),
+        ("/etc/p/dbs", "a b # comment\n@sub/more\n"),
+        ("/etc/p/sub/more", "\"c d\",all\n"),
+        ("/lists/users", "u\n"),
+    ]);
+    let (rules, problems) = Rules::read("/etc/p/hba", &files);
+    let rules = rules.unwrap_or_else(|| panic!("{problems:?}"));
+    let method = |database, user| method(&rules, Origin::UnixSocket, database, user);
+    assert_eq!(method("first", "z"), Some(Method::Trust));
+    for (database, user, fits) in [
+        ("b", "u", true),
+        ("c d", "u", true),
+        ("zzz", "u", true),
+        ("a", "@x", true),
+        ("a", "v", false),
+    ] {
+        assert_eq!(method(database, user).is_some(), fits, "{database} {user}");
+    }
+}
+
+#[test]
+fn endless_includes_and_missing_files_are_refused() {
+    for text in [
+        "include hba\n",
+        "local @hba all trust\n",
+        "include none\n",
+        "local @none all trust\n",
+        "include a b\n",
+    ] {
+        let (rules, problems) = Rules::read("hba", &files(&[("hba", text)]));
+        assert!(rules.is_none() && !problems.is_empty(), "{text}");
+    }
+    let bomb = "include x\n".repeat(50);
+    let (rules, _) = Rules::read("hba", &files(&[("hba", &bomb), ("x", &bomb)]));
+    assert!(rules.is_none());
+}
+
+#[test]
+fn a_bad_line_refuses_the_file_and_names_its_place() {
+    for (line, expected) in [
+        (
+            "hots all all all trust",
+            "expected local, host, hostssl or hostnossl, got \"hots\"",
+        ),
+        (
+            "hostgssenc all all all trust",
+            "expected local, host, hostssl or hostnossl",
+        ),
+        ("local all", "expected a user name, got the end of the line"),
+        ("local all all", "expected an authentication method"),
+        ("host all all trust", "got \"trust\""),
+        ("host all all 127.0.0.1 trust", "invalid IP mask \"trust\""),
+        ("host all all example.com trust", "expected an IP address"),
+        (
+            "host all all 127.0.0.0/8 gss",
+            "unsupported authentication method \"gss\", expected trust",
+        ),
+        ("host all all 127.0.0.0/8 any", "unsupported authentication method"),
+        (
+            "host all all 127.0.0.0/8 peer",
+            "peer authentication is only supported on local sockets",
+        ),
+        ("host all all 127.0.0.0/8 cert", "only supported on hostssl"),
+        (
+            "host all all all trust clientcert=verify-ca",
+            "can only be configured for \"hostssl\"",
+        ),
+        ("hostssl all all all trust clientcert=1", "invalid value for clientcert"),
+        (
+            "hostssl all all all cert clientname=DN",
+            "clientname=DN is not supported",
+        ),
+        (
+            "local all all trust map=x",
+            "unrecognized authentication option name \"map\"",
+        ),
+        ("local all all peer map=x map=y", "given twice"),
+        ("local all all peer x", "name=value"),
+        ("local all all pam pamservice=../../x", "without a slash"),
+        ("local all all ldap", "requires argument \"ldapserver\""),
+        ("local /( all trust", "invalid regular expression"),
+        ("local all \"all trust", "closing quote"),
+        ("local all +staff reject", "cannot be used in a line that rejects"),
+        ("local samerole all reject", "cannot be used in a line that rejects"),
+        ("include_dir x", "include_dir is not supported"),
+    ] {
+        let text = format!("# first\nlocal all all trust\n{line}\n");
+        let (rules, problems) = Rules::read("hba", &files(&[("hba", &text)]));
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(rules.is_none(), "{line}");
+        assert!(
+            shown.iter().any(|p| p.starts_with("hba:3: ") && p.contains(expected)),
+            "{line}: {shown:?}"
+        );
+    }
+}
+
+/// A line for a group keeps nobody in and lets nobody in; its author hears of it.
+#[test]
+fn groups_match_nobody_with_a_warning() {
+    let text = "local all +staff trust\nlocal samerole all trust\nlocal all \"+staff\" md5\n";
+    let found = problems(text);
+    assert_eq!(
+        found.iter().map(|p| (p.place.line, p.level)).collect::<Vec<_>>(),
+        [(1, Level::Warning), (2, Level::Warning)]
+    );
+    let rules = rules(text);
+    assert_eq!(method(&rules, Origin::UnixSocket, "a", "a"), None);
+    assert_eq!(method(&rules, Origin::UnixSocket, "a", "+staff"), Some(Method::Md5));
+}
+
+#[test]
+fn options_of_methods() {
+    let rules = rules(
+        "hostssl all a all cert map=m\n\
+         hostssl all b all scram-sha-256 clientcert=verify-full map=n\n\
+         hostssl all c all md5 clientcert=verify-ca\n\
+         local all d pam pamservice=mine pam_use_hostname=0\n\
+         local all e ldap ldapserver=dir ldapprefix=\"uid=\" ldapsuffix=\",ou=people\"\n",
+    );
+    let all: Vec<_> = rules.iter().collect();
+    assert_eq!((all[0].map(), &all[0].client_cert), (Some("m"), &ClientCert::Any));
+    assert_eq!(all[1].map(), Some("n"));
+    assert_eq!(all[1].client_cert, ClientCert::VerifyFull { map: Some("n".into()) });
+    assert_eq!(all[2].client_cert, ClientCert::VerifyCa);
+    assert_eq!(
+        all[3].method,
+        Method::Pam {
+            service: Some("mine".into())
+        }
+    );
+    assert!(matches!(&all[4].method, Method::Ldap(options) if options.servers == [("dir".to_string(), 389)]));
+}
+
+fn maps(text: &str) -> IdentMaps {
+    let (maps, problems) = IdentMaps::read("ident", &files(&[("ident", text)]));
+    maps.unwrap_or_else(|| panic!("{problems:?}"))
+}
+
+#[test]
+fn maps_say_who_may_be_whom() {
+    let maps = maps(
+        "m root postgres\nm joe /^app_\nm \"all\" \"all\"\nm boss all\n\
+         r /^(.*)@example\\.com$ \\1\nr /^(.*)@ops$ ops_\\1_role\nr /^guest$ guest\n",
+    );
+    let allows = |map, outside, user| maps.allows(map, outside, user);
+    assert!(allows(None, "a", "a") && !allows(None, "a", "b"));
+    assert!(allows(Some("m"), "root", "postgres") && !allows(Some("m"), "root", "root"));
+    assert!(allows(Some("m"), "joe", "app_1") && !allows(Some("m"), "joe", "x"));
+    assert!(allows(Some("m"), "boss", "anybody"));
+    assert!(
+        allows(Some("m"), "all", "all") && !allows(Some("m"), "all", "x"),
+        "quotes make it a name"
+    );
+    assert!(allows(Some("r"), "bob@example.com", "bob") && !allows(Some("r"), "bob@example.org", "bob"));
+    assert!(allows(Some("r"), "x@ops", "ops_x_role") && !allows(Some("r"), "x@ops", "ops_y_role"));
+    assert!(allows(Some("r"), "guest", "guest"));
+    assert!(!allows(Some("none"), "root", "root"));
+    assert!(maps.has("m") && !maps.has("none"));
+}
+
+/// Whoever can choose a name outside must not become everybody, nor another one, by it.
+#[test]
+fn what_is_captured_is_taken_literally() {
+    let maps = maps("r /^(.*)@x$ \\1\n");
+    for name in ["all", "/.*", "+staff", "\\1"] {
+        assert!(!maps.allows(Some("r"), &format!("{name}@x"), "postgres"), "{name}");
+        assert!(maps.allows(Some("r"), &format!("{name}@x"), name), "{name}");
+    }
+}
+
+#[test]
+fn bad_lines_of_an_ident_file() {
+    for line in ["m a", "m a b c", "m a,b c", "m /( x", "m /^x$ \\1"] {
+        let (maps, problems) = IdentMaps::read("ident", &files(&[("ident", line)]));
+        assert!(maps.is_none() && problems[0].place.line == 1, "{line}");
+    }
+}
+
+proptest! {
+    /// Whatever stands in a file, it is read without a panic; what has been read answers every question.
+    #[test]
+    fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let files = move |_: &str| Ok(bytes.clone());
+        let (rules, _) = Rules::read("a", &files);
+        if let Some(rules) = rules {
+            let _ = method(&rules, Origin::UnixSocket, "a", "b");
+        }
+        let _ = IdentMaps::read("a", &files);
+    }
+
+    /// Words between quotes match themselves and nothing else.
+    #[test]
+    fn quoted_names_match_themselves(name in "[^\0/\n\r\"][^\0\n\r]{0,20}", other in "[a-z@+ ,#]{1,20}") {
+        prop_assume!(!name.ends_with('\\'));
+        let quoted = name.replace('"', "\"\"");
+        let rules = rules(&format!("local \"{quoted}\" all trust\n"));
+        prop_assert!(method(&rules, Origin::UnixSocket, &name, "u").is_some());
+        prop_assert_eq!(method(&rules, Origin::UnixSocket, &other, "u").is_some(), name == other);
+    }
+}

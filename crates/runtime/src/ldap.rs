@@ -1,0 +1,217 @@
+//! Passwords judged by a directory.
+
+use ldap3::{LdapConn, LdapConnSettings, LdapResult, Scope, SearchEntry, dn_escape, ldap_escape};
+use pgweir_auth::Password;
+use pgweir_config::hba::{LdapBind, LdapOptions, LdapScheme, LdapScope, SearchFilter};
+use rustls::{ClientConfig, RootCertStore};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time for a connection, TLS included, and for each answer of the directory.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The directory's answer to a wrong password: `invalidCredentials` of RFC 4511.
+const INVALID_CREDENTIALS: u32 = 49;
+
+/// Characters with a meaning in distinguished names, which a user's name must not have where it is not a part of one.
+const DN_CHARACTERS: &[char] = &[',', '=', '+', '<', '>', '#', ';', '\\', '"', '/', '*', '(', ')'];
+
+/// Whether the directory takes the password. Blocks. The error is for the log.
+pub(crate) fn check(options: &LdapOptions, user: &str, password: &Password) -> Result<(), String> {
+    // A name with an empty password is an anonymous bind, which succeeds (RFC 4513, section 5.1.2).
+    if password.is_empty() {
+        return Err("empty password".into());
+    }
+    let Ok(password) = std::str::from_utf8(password.as_bytes()) else {
+        return Err("the password is not valid UTF-8, which LDAP asks for".into());
+    };
+    let (mut directory, server) = connect(options)?;
+    let verdict = judge(&mut directory, options, user, password);
+    let _ = directory.unbind();
+    verdict.map_err(|why| format!("LDAP server {server}: {why}"))
+}
+
+fn judge(directory: &mut LdapConn, options: &LdapOptions, user: &str, password: &str) -> Result<(), String> {
+    let dn = match &options.bind {
+        LdapBind::Simple { prefix, suffix } => simple_name(prefix, user, suffix)?,
+        LdapBind::Search { .. } => find(directory, &options.bind, user)?,
+    };
+    if dn.is_empty() {
+        return Err("the user has no distinguished name".into());
+    }
+    bind(directory, &dn, password)
+}
+
+/// The first server that can be reached.
+fn connect(options: &LdapOptions) -> Result<(LdapConn, String), String> {
+    let scheme = match options.scheme {
+        LdapScheme::Ldap => "ldap",
+        LdapScheme::Ldaps => "ldaps",
+    };
+    let mut settings = LdapConnSettings::new()
+        .set_conn_timeout(ANSWER_WAIT_MAX)
+        .set_starttls(options.starttls);
+    if options.starttls || options.scheme == LdapScheme::Ldaps {
+        settings = settings.set_config(Arc::new(tls()?));
+    }
+    let mut problems = Vec::new();
+    for (host, port) in &options.servers {
+        let place = if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        };
+        match LdapConn::with_settings(settings.clone(), &format!("{scheme}://{place}")) {
+            Ok(directory) => return Ok((directory, place)),
+            Err(e) => problems.push(format!("{place}: {e}")),
+        }
+    }
+    Err(format!("no LDAP server can be reached: {}", problems.join("; ")))
+}
+
+/// TLS with the authorities of the system, and those that libldap would trust.
+fn tls() -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(file) = own_authorities() {
+        let found = rustls_native_certs::load_certs_from_paths(Some(file.as_ref()), None);
+        if let Some(e) = found.errors.first() {
+            return Err(format!("cannot read the certificates of {file}: {e}"));
+        }
+        roots.add_parsable_certificates(found.certs);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|e| e.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// The file of authorities that libldap is told of.
+fn own_authorities() -> Option<String> {
+    if let Ok(file) = std::env::var("LDAPTLS_CACERT") {
+        return Some(file);
+    }
+    let settings = std::fs::read_to_string("/etc/ldap/ldap.conf").ok()?;
+    let mut lines = settings.lines().map(str::split_whitespace);
+    lines.find_map(|mut words| {
+        (words.next()?.eq_ignore_ascii_case("TLS_CACERT"))
+            .then(|| words.next())?
+            .map(str::to_owned)
+    })
+}
+
+/// The name that a simple bind uses. It is a distinguished name if the prefix begins one; otherwise a form such as
+/// `user@domain`, in which nothing can be escaped.
+fn simple_name(prefix: &str, user: &str, suffix: &str) -> Result<String, String> {
+    if prefix.contains('=') {
+        return Ok(format!("{prefix}{}{suffix}", dn_escape(user)));
+    }
+    if user.contains(DN_CHARACTERS) || user.contains(char::is_control) {
+        return Err("invalid character in user name for LDAP authentication".into());
+    }
+    Ok(format!("{prefix}{user}{suffix}"))
+}
+
+/// The filter that finds the user.
+fn filter_for(filter: &SearchFilter, user: &str) -> String {
+    let user = ldap_escape(user);
+    match filter {
+        SearchFilter::Attribute(attribute) => format!("({attribute}={user})"),
+        SearchFilter::Template(text) if text.starts_with('(') => text.replace("$username", &user),
+        SearchFilter::Template(text) => format!("({})", text.replace("$username", &user)),
+    }
+}
+
+/// The distinguished name of the user's entry, of which there must be one.
+fn find(directory: &mut LdapConn, how: &LdapBind, user: &str) -> Result<String, String> {
+    let LdapBind::Search {
+        base_dn,
+        scope,
+        bind_dn,
+        bind_password,
+        filter,
+    } = how
+    else {
+        return Err("expected a search".into());
+    };
+    if !bind_dn.is_empty() {
+        bind(directory, bind_dn, bind_password).map_err(|why| format!("could not bind as \"{bind_dn}\": {why}"))?;
+    }
+    let scope = match scope {
+        LdapScope::Base => Scope::Base,
+        LdapScope::One => Scope::OneLevel,
+        LdapScope::Sub => Scope::Subtree,
+    };
+    let filter = filter_for(filter, user);
+    let answer = directory
+        .with_timeout(ANSWER_WAIT_MAX)
+        .search(base_dn, scope, &filter, vec!["1.1"]);
+    let (entries, _) = answer
+        .and_then(|answer| answer.success())
+        .map_err(|e| format!("could not search: {e}"))?;
+    let mut entries = entries
+        .into_iter()
+        .filter(|entry| !entry.is_ref() && !entry.is_intermediate());
+    match (entries.next(), entries.next()) {
+        (Some(entry), None) => Ok(SearchEntry::construct(entry).dn),
+        (None, _) => Err(format!("user \"{}\" does not exist", user.escape_default())),
+        (Some(_), Some(_)) => Err(format!("user \"{}\" is not unique", user.escape_default())),
+    }
+}
+
+fn bind(directory: &mut LdapConn, dn: &str, password: &str) -> Result<(), String> {
+    let answer: LdapResult = directory
+        .with_timeout(ANSWER_WAIT_MAX)
+        .simple_bind(dn, password)
+        .map_err(|e| e.to_string())?;
+    match answer.rc {
+        0 => Ok(()),
+        INVALID_CREDENTIALS => Err("wrong password".into()),
+        _ => Err(answer.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a user calls itself, it stays one value of one attribute.
+    #[test]
+    fn names_cannot_leave_their_place() {
+        let attribute = SearchFilter::Attribute("uid".into());
+        assert_eq!(filter_for(&attribute, "alice"), "(uid=alice)");
+        assert_eq!(filter_for(&attribute, "*)(uid=admin"), "(uid=\\2a\\29\\28uid=admin)");
+        let template = SearchFilter::Template("(&(uid=$username)(active=1))".into());
+        assert_eq!(
+            filter_for(&template, "x)(|(a=*)"),
+            "(&(uid=x\\29\\28|\\28a=\\2a\\29)(active=1))"
+        );
+        assert_eq!(
+            filter_for(&SearchFilter::Template("uid=$username".into()), "a\\b"),
+            "(uid=a\\5cb)"
+        );
+        let dn = simple_name("uid=", "alice,ou=admins", ",ou=people").unwrap();
+        assert_eq!(dn, "uid=alice\\2cou\\3dadmins,ou=people");
+        assert_eq!(
+            simple_name("", "alice", "@example.com").as_deref(),
+            Ok("alice@example.com")
+        );
+        for name in ["cn=admin,dc=x", "a*", "a\nb", "DOM\\a"] {
+            assert!(simple_name("", name, "@example.com").is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_password_is_refused_before_anybody_is_asked() {
+        let options = LdapOptions::parse("ldapserver=127.0.0.1 ldapport=1 ldapprefix=uid=").unwrap();
+        assert_eq!(
+            check(&options, "alice", &Password::from("")),
+            Err("empty password".into())
+        );
+        let unreachable = check(&options, "alice", &Password::from("x")).unwrap_err();
+        assert!(
+            unreachable.starts_with("no LDAP server can be reached: 127.0.0.1:1: "),
+            "{unreachable}"
+        );
+    }
+}

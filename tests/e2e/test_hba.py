@@ -1,0 +1,298 @@
+"""The ways in: rules of an HBA file, system users, PAM, directories, each with right, wrong, empty and missing secrets."""
+
+import os
+import pathlib
+import shutil
+import socket
+import stat
+import tempfile
+import threading
+import time
+
+import psycopg
+import pytest
+
+from harness import directory as ldap
+from harness import wire
+from harness.pooler import PASSWORDS, kind
+from harness.waiting import eventually
+from harness.wire import md5_secret, scram_secret
+
+pytestmark = [pytest.mark.skipif(kind() == "direct", reason="there is no pooler"), pytest.mark.beyond_pgbouncer]
+
+INVALID_PASSWORD, INVALID_AUTHORIZATION = "28P01", "28000"
+
+
+def login(pooler, **named):
+    """Connects and runs a statement; returns the authentication requests that were met."""
+    with pooler.connect(**named) as c:
+        assert c.value("select 1") == "1"
+        return c.authentication
+
+
+def refused(pooler, **named):
+    """The error of a login that must fail."""
+    with pytest.raises(wire.ServerError) as error:
+        pooler.connect(**named)
+    return error.value
+
+
+def with_rules(make_pooler, cluster, rules: str, ident: str = "", settings=None, **named):
+    """A pooler whose HBA file has these lines."""
+    pooler = make_pooler(cluster, start=False, **named)
+    hba, maps = os.path.join(pooler.dir, "hba.conf"), os.path.join(pooler.dir, "ident.conf")
+    pooler.write_file(hba, rules)
+    pooler.write_file(maps, ident)
+    pooler.settings.update({"auth_type": "hba", "auth_hba_file": hba, "auth_ident_file": maps, **(settings or {})})
+    pooler.write_ini()
+    return pooler.start()
+
+
+METHODS = {"trust": [0], "password": [3, 0], "md5": [5, 0], "scram-sha-256": [10, 11, 12, 0]}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods(pg, make_pooler, method):
+    """Each method with the right, a wrong, an empty and no password, on TCP and on the Unix socket."""
+    rules = f"local all all {method}\nhost all all 127.0.0.1/32 {method}\n"
+    pooler = with_rules(make_pooler, pg, rules)
+    for host in (pooler.host, pooler.dir):
+        assert login(pooler, user="alice", password="alice-pw", host=host) == METHODS[method]
+        if method == "trust":
+            assert login(pooler, user="alice", host=host) == [0]
+            assert refused(pooler, user="unknown", host=host).code == INVALID_PASSWORD
+            continue
+        for user, password in (("alice", "wrong"), ("alice", ""), ("unknown", "alice-pw"), ("unknown", "")):
+            error = refused(pooler, user=user, password=password, host=host)
+            assert error.code == INVALID_PASSWORD and "authentication failed" in str(error), (user, password)
+    if method != "trust":
+        pooler.wait_log(r"postgres/unknown@127\.0\.0\.1:\d+ login failed: no such user")
+        pooler.wait_log(r"postgres/alice@127\.0\.0\.1:\d+ login failed: wrong password")
+
+
+def test_the_first_rule_decides(pg15, make_pooler):
+    rules = (
+        "host shop alice 127.0.0.1/32 trust\n"
+        "host shop all 127.0.0.1/32 reject\n"
+        "host sameuser all 127.0.0.1/32 trust\n"
+        "hostssl all all all trust\n"
+        'host "/^ware" all samehost scram-sha-256\n'
+        "host pgbouncer postgres all trust\n"
+    )
+    pooler = with_rules(make_pooler, pg15, rules)
+    assert login(pooler, user="alice", database="shop") == [0]
+    error = refused(pooler, user="bob", database="shop")
+    assert (error.code, error.fields["M"]) == (INVALID_AUTHORIZATION, "login rejected")
+    pooler.wait_log(r'shop/bob@127\.0\.0\.1:\d+ login failed: rejected by .*hba\.conf:2')
+    pooler.wait_log("closing because: login rejected")
+    assert login(pooler, user="postgres", database="postgres") == [0]
+    assert login(pooler, user="bob", password="bob-pw", database="warehouse") == [10, 11, 12, 0]
+    error = refused(pooler, user="bob", database="other", host=pooler.dir)
+    assert "no rule of auth_hba_file fits local connection" in error.fields["D"]
+    assert pooler.console("show version")
+
+
+def test_drivers_get_in(pg, make_pooler):
+    pooler = with_rules(make_pooler, pg, "host all alice all scram-sha-256\nhost all bob all md5\n")
+    for user in ("alice", "bob"):
+        with psycopg.connect(pooler.dsn(user=user, password=PASSWORDS[user])) as c:
+            assert c.execute("select current_user").fetchone() == (user,)
+        with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+            psycopg.connect(pooler.dsn(user=user, password="wrong"))
+
+
+def test_stored_secrets_serve_their_methods(pg15, make_pooler):
+    userlist = {"alice": scram_secret("alice-pw"), "bob": md5_secret("bob", "bob-pw")}
+    pooler = with_rules(make_pooler, pg15, "host all all all md5\n", userlist=userlist)
+    assert login(pooler, user="alice", password="alice-pw") == [10, 11, 12, 0]
+    assert login(pooler, user="bob", password="bob-pw") == [5, 0]
+
+
+def test_peer(pg15, make_pooler):
+    """The system user at the other end of the Unix socket; over TCP the rule does not count."""
+    if os.geteuid() != 0:
+        pytest.skip("needs a system user whose name the test knows: root")
+    rules = "local all alice peer map=m\nlocal all all peer\n"
+    userlist = {**PASSWORDS, "root": "x"}
+    pooler = with_rules(make_pooler, pg15, rules, "m root alice\nm postgres bob\n", userlist=userlist)
+    assert login(pooler, user="alice", host=pooler.dir) == [0]
+    assert refused(pooler, user="bob", host=pooler.dir).fields["M"] == "unix socket login rejected"
+    pooler.wait_log('postgres/bob@unix:.* login failed: system user "root" may not log in as "bob"')
+    assert refused(pooler, user="alice").code == INVALID_AUTHORIZATION
+
+
+@pytest.mark.parametrize("wrong", ("nonsense", "missing"))
+def test_a_reload_with_a_bad_file_keeps_the_rules(pg15, make_pooler, wrong):
+    pooler = with_rules(make_pooler, pg15, "host all alice all trust\nhost pgbouncer postgres all trust\n")
+    hba = str(pooler.settings["auth_hba_file"])
+    if wrong == "missing":
+        os.unlink(hba)
+    else:
+        pooler.write_file(hba, "host all all all trust\nhost all all nowhere trust\n")
+    with pytest.raises(wire.ServerError, match="RELOAD failed"):
+        pooler.console("reload")
+    pooler.wait_log(r"hba\.conf:2: expected an IP address" if wrong == "nonsense" else "could not read the file")
+    assert login(pooler, user="alice") == [0]
+    assert refused(pooler, user="bob").code == INVALID_AUTHORIZATION
+    pooler.write_file(hba, "host all bob all trust\nhost pgbouncer postgres all trust\n")
+    pooler.console("reload")
+    assert login(pooler, user="bob") == [0]
+    assert refused(pooler, user="alice").code == INVALID_AUTHORIZATION
+
+
+# ---- PAM
+
+CHECK = """\
+#!/bin/sh
+password=$(tr -d '\\000')
+[ "$PAM_USER" != slow ] || sleep 3
+echo "$PAM_USER from $PAM_RHOST" >>"{log}"
+[ "$password" = "$PAM_USER-pw" ]
+"""
+
+@pytest.fixture
+def pam_service():
+    """A service of the tests in /etc/pam.d, whose modules take the password NAME-pw; its name and its log."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may write to /etc/pam.d")
+    # Not a folder of pytest's, into which only root may look: the modules run as the pooler's user.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="pam-"))
+    folder.chmod(0o755)
+    name, log, check = f"pgweir-test-{os.getpid()}", folder / "log", folder / "check"
+    log.touch()
+    log.chmod(0o666)
+    check.write_text(CHECK.format(log=log))
+    check.chmod(check.stat().st_mode | stat.S_IXOTH | stat.S_IXGRP | stat.S_IXUSR | stat.S_IROTH)
+    path = f"/etc/pam.d/{name}"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"auth required pam_exec.so expose_authtok quiet {check}\naccount required pam_permit.so\n")
+    yield name, log
+    os.unlink(path)
+    shutil.rmtree(folder)
+
+
+def test_pam(pg15, make_pooler, pam_service):
+    """The modules judge; users need not be in auth_file; the password logs in to the server."""
+    service, log = pam_service
+    pooler = with_rules(make_pooler, pg15, f"host all all all pam pamservice={service}\n", userlist={"other": "x"})
+    assert login(pooler, user="alice", password="alice-pw") == [3, 0]
+    assert "alice from 127.0.0.1" in log.read_text()
+    for user, password in (("alice", "wrong"), ("nobody", "alice-pw"), ("alice", "")):
+        error = refused(pooler, user=user, password=password)
+        assert (error.code, error.fields["M"]) == (INVALID_PASSWORD, "PAM authentication failed")
+    pooler.wait_log(r"postgres/alice@127\.0\.0\.1:\d+ login failed: pam_authenticate\(\) failed: ")
+    pooler.wait_log("login failed: empty password returned by client")
+    assert log.read_text().count("\n") == 3, "an empty password reaches no module"
+
+
+def test_pam_keeps_nobody_else_waiting(pg15, make_pooler, pam_service):
+    """While modules sleep, others work and log in; clients that leave cost nothing."""
+    service, log = pam_service
+    rules = f"host all slow all pam pamservice={service}\nhost all all all trust\n"
+    pooler = with_rules(make_pooler, pg15, rules)
+    waiting = [pooler.connect(user="slow", password="x", login=False) for _ in range(24)]
+    with pooler.connect(user="alice") as worker:
+        for c in waiting:
+            c.socket.sendall(wire.startup({"user": "slow", "database": "postgres"}))
+        for c in waiting:
+            assert c.read().tag == "R"
+            c.socket.sendall(wire.password_message("slow-pw"))
+        started = time.monotonic()
+        assert worker.value("select 1") == "1"
+        assert login(pooler, user="bob") == [0]
+        assert time.monotonic() - started < 3, "the modules still sleep"
+        for c in waiting:
+            c.drop()
+        eventually(lambda: log.read_text().count("slow") >= 16, timeout=15, what="the modules that were asked")
+        assert login(pooler, user="alice") == [0]
+    assert log.read_text().count("slow") == 16, "modules are not asked about clients that have left"
+
+
+# ---- LDAP
+
+
+@pytest.fixture(scope="module")
+def directory():
+    if not os.access(ldap.SLAPD, os.X_OK):
+        pytest.skip("slapd is not installed (scripts/setup --drivers)")
+    with ldap.Directory() as made:
+        yield made
+
+
+def with_ldap(make_pooler, cluster, options: str, **named):
+    """Users are in the directory only, and the servers let everybody in."""
+    settings = {"auth_type": "ldap", "auth_ldap_options": options, "auth_file": None}
+    return make_pooler(cluster, settings=settings, **named)
+
+
+def ldap_refused(pooler, user, password):
+    error = refused(pooler, user=user, password=password)
+    assert (error.code, error.fields["M"]) == (INVALID_PASSWORD, "LDAP authentication failed"), (user, password)
+
+
+SIMPLE = f'ldapprefix="cn=" ldapsuffix=",{ldap.PEOPLE}"'
+SEARCH = f'ldapbasedn="{ldap.SUFFIX}" ldapbinddn="{ldap.SEARCHER}" ldapbindpasswd=searcher-ldap'
+WAYS = {
+    "simple": f"ldapserver=127.0.0.1 ldapport=PORT {SIMPLE}",
+    "second server": f'ldapserver="127.0.0.1:1 127.0.0.1:PORT" {SIMPLE}',
+    "search": f"ldapserver=127.0.0.1 ldapport=PORT {SEARCH}",
+    "filter": f"ldapserver=127.0.0.1 ldapport=PORT {SEARCH} ldapsearchfilter=(&(uid=$username)(!(title=leaver)))",
+    "url": f'ldapurl="ldap://127.0.0.1:PORT/{ldap.SUFFIX}?uid?sub" ldapbinddn="{ldap.SEARCHER}" ldapbindpasswd=searcher-ldap',
+    "starttls": f"ldapserver=localhost ldapport=PORT ldaptls=1 {SIMPLE}",
+    "ldaps": f"ldapserver=localhost ldapport=TLS ldapscheme=ldaps {SEARCH}",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ldap(pg15, make_pooler, directory, monkeypatch, way):
+    monkeypatch.setenv("LDAPTLS_CACERT", directory.authority)
+    options = WAYS[way].replace("PORT", str(directory.port)).replace("TLS", str(directory.tls_port))
+    pooler = with_ldap(make_pooler, pg15, options)
+    assert login(pooler, user="alice", password="alice-ldap") == [3, 0]
+    for user, password in (
+        ("alice", "wrong"),
+        ("alice", ""),
+        ("alice", "bob-ldap"),
+        ("nobody", "alice-ldap"),
+        ("*", "alice-ldap"),
+        ("alice*", "alice-ldap"),
+        ("alice)(uid=*", "alice-ldap"),
+        ("alice,ou=people", "alice-ldap"),
+        ("alice\\2a", "alice-ldap"),
+    ):
+        ldap_refused(pooler, user, password)
+    if way == "filter":
+        ldap_refused(pooler, "bob", "bob-ldap")
+        pooler.wait_log('user "bob" does not exist')
+    else:
+        assert login(pooler, user="bob", password="bob-ldap") == [3, 0]
+    if way in ("search", "url", "ldaps"):
+        ldap_refused(pooler, "twin", "twin-ldap")
+        pooler.wait_log('user "twin" is not unique')
+    pooler.wait_log(r"postgres/alice@127\.0\.0\.1:\d+ login failed: LDAP server .*: wrong password")
+
+
+@pytest.mark.parametrize("way", ("starttls", "ldaps"))
+def test_ldap_checks_certificates(pg15, make_pooler, directory, way):
+    """A directory with a certificate of nobody we know hears no password."""
+    options = WAYS[way].replace("PORT", str(directory.port)).replace("TLS", str(directory.tls_port))
+    pooler = with_ldap(make_pooler, pg15, options)
+    ldap_refused(pooler, "alice", "alice-ldap")
+    pooler.wait_log("login failed: no LDAP server can be reached: localhost")
+
+
+def test_ldap_by_a_rule_and_a_directory_that_hangs(pg15, make_pooler):
+    """A directory that takes connections and says nothing keeps nobody else from logging in."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        rules = f"host all alice all ldap ldapserver=127.0.0.1 ldapport={port} {SIMPLE}\nhost all all all trust\n"
+        pooler = with_rules(make_pooler, pg15, rules, settings={"client_login_timeout": 2})
+        outcome = []
+        thread = threading.Thread(target=lambda: outcome.append(refused(pooler, user="alice", password="alice-ldap")))
+        thread.start()
+        taken = silent.accept()[0]
+        taken.recv(1000)
+        assert login(pooler, user="bob") == [0]
+        thread.join(10)
+        taken.close()
+        assert "client_login_timeout" in str(outcome[0])
