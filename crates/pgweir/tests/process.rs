@@ -31,9 +31,9 @@ fn every_problem_of_a_bad_configuration_is_printed_with_its_line() {
     let (status, _, errors) = place.outcome(&[]);
     assert_eq!(status, Some(1));
     for expected in [
-        "pgweir.ini:11",
-        "pool_mode",
         "pgweir.ini:12",
+        "pool_mode",
+        "pgweir.ini:13",
         "max_client_con",
         "hint: ",
     ] {
@@ -195,7 +195,7 @@ fn hangup_opens_the_log_anew_and_keeps_a_good_configuration() {
     eventually("the problem is logged to a new file", || {
         place.log().contains("pool_mode")
     });
-    assert!(place.log().contains("pgweir.ini:11"), "{}", place.log());
+    assert!(place.log().contains("pgweir.ini:12"), "{}", place.log());
     assert!(TcpStream::connect(("127.0.0.1", place.port)).is_ok());
     pooler.signal(Signal::QUIT);
     assert_eq!(pooler.wait().code(), Some(0));
