@@ -4,6 +4,7 @@ use super::certificate::parse;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{CertificateError, Error, RootCertStore};
 use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::{OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_KEY_USAGE, Oid};
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Version;
 
@@ -92,7 +93,12 @@ fn may_sign(certificate: &X509Certificate<'_>, below: usize) -> bool {
     let signs = certificate
         .key_usage()
         .is_ok_and(|found| found.is_none_or(|usage| usage.value.key_cert_sign()));
-    is_authority && signs && certificate.name_constraints().is_ok_and(|found| found.is_none())
+    let is_read = |oid: &Oid<'_>| *oid == OID_X509_EXT_BASIC_CONSTRAINTS || *oid == OID_X509_EXT_KEY_USAGE;
+    let conditions = certificate.extensions().iter().filter(|extension| extension.critical);
+    is_authority
+        && signs
+        && conditions.into_iter().all(|extension| is_read(&extension.oid))
+        && certificate.name_constraints().is_ok_and(|found| found.is_none())
 }
 
 fn in_time(certificate: &X509Certificate<'_>, now: UnixTime) -> bool {
