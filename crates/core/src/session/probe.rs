@@ -293,7 +293,7 @@ impl Exchange<'_> {
         suspicion.effects |= effects;
         suspicion.texts += 1;
         if hidden.iter().any(|name| &**name == ROLE) {
-            suspicion.sets_role = Some(!effects.intersects(Effects::RESETS));
+            suspicion.sets_role = later_role(suspicion.sets_role, Some(!effects.intersects(Effects::RESETS)));
         }
         suspicion.single = text
             .iter()
@@ -308,6 +308,15 @@ impl Exchange<'_> {
             suspicion.hidden.truncate(HIDDEN_SETTINGS_MAX);
             self.pin_by(PinReason::UnreadableSetting, text);
         }
+    }
+}
+
+/// See [`Suspicion::sets_role`]. Behind a RESET the pooler makes the role of the startup packet. If the server tells no role all
+/// the same, the RESET has been rolled back, and what an earlier text has set counts.
+fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
+    match earlier {
+        Some(true) => earlier,
+        _ => later.or(earlier),
     }
 }
 
@@ -520,7 +529,7 @@ impl Exchange<'_> {
     fn suspect_again(&mut self, mut about: Suspicion) {
         if let Some(newer) = self.client.session.suspicion.take() {
             about.effects |= newer.effects;
-            about.sets_role = newer.sets_role.or(about.sets_role);
+            about.sets_role = later_role(about.sets_role, newer.sets_role);
             let known = about.hidden.len();
             let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
             about.hidden.extend(new.collect::<Vec<_>>());
@@ -533,12 +542,9 @@ impl Exchange<'_> {
         let now = self.server.session.shape.clone();
         let before = about.before.as_ref().unwrap_or(&self.client.session.shape);
         // No role is the same as none set, unless the server has logged in with one, or the client has given up its own.
-        let had_none = self
-            .client
-            .session
-            .shape
-            .get(ROLE)
-            .is_some_and(|s| &*s.value == NO_ROLE);
+        // A RESET ROLE that was rolled back has made the role of the startup packet in between.
+        let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
+        let had_none = is_none(before) || is_none(&self.client.session.shape);
         let gave_up_role = self.client.session.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
         let starts_with_role = self.server.session.base.get(ROLE).is_some();
         let tells_none = (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole);

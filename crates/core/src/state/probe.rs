@@ -19,7 +19,7 @@ pub(crate) struct Suspicion {
     pub(crate) statement: Box<str>,
     /// What the session looked like before it.
     pub(crate) before: Option<Arc<Shape>>,
-    /// Whether the last text that names the role sets it; it may return to that of the startup packet instead.
+    /// Whether a text that names the role sets it; it may return to that of the startup packet instead.
     pub(crate) sets_role: Option<bool>,
     /// Probes that were to tell and failed.
     pub(crate) probes_failed: u8,

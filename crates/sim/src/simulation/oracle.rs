@@ -352,6 +352,10 @@ impl Oracle {
             // It has hit what the pooler makes again behind a RESET of the segment, which fails with it.
             return Verdict::CannotDescribe;
         }
+        if self.transaction_failed && is_failed_transaction_error(&expected) && message.first() == Some(&b'n') {
+            // The unnamed portal is an older one still, as an EXECUTE that failed in front of its own Query has made none.
+            return Verdict::CannotDescribe;
+        }
         if self.transaction_failed && is_taken_name_error(&expected) {
             // One Query ends a failed transaction and prepares under a name that Parse has given (docs/differences.md).
             return Verdict::CannotDescribe;
