@@ -119,6 +119,7 @@ fn exchange(story: &mut Story<'_>) {
     for _ in 0..MESSAGES_MAX {
         let request = match step {
             ClientStep::Ask(request) => request,
+            ClientStep::Judge(_) => unreachable!("{method:?} asks nobody else"),
             ClientStep::Refused(_) => {
                 // Its end: whatever comes is refused.
                 let late = doorkeeper.handle_message(&story.raw(20), &mut cache);

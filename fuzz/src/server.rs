@@ -278,6 +278,7 @@ impl Server {
         match step {
             ClientStep::Ask(request) => self.w().authentication(&request.payload()),
             ClientStep::Refused(_) => self.error("FATAL"),
+            ClientStep::Judge(_) => unreachable!("this server asks nobody else about passwords"),
             ClientStep::Accepted(accepted) => {
                 if let Some(closing) = accepted.closing {
                     self.w().authentication(&closing.payload());

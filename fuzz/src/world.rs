@@ -385,6 +385,9 @@ impl World {
                 }
                 Request::Log { .. } | Request::Configure(_) => {}
                 Request::Reload { by } => self.reloads.push(by),
+                Request::SecureClient { .. } | Request::SecureServer { .. } => {
+                    unreachable!("no configuration of the stories has TLS")
+                }
                 Request::Verify { .. } => unreachable!("no configuration of the stories asks others"),
                 Request::StopListening => self.listening = false,
                 Request::Exit => self.exited = true,
