@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from harness import ports, wire
+from harness.logins import login, refused
 from harness.pooler import PASSWORDS, kind
 from harness.waiting import eventually
 from harness.wire import md5_secret, query, rows_of, scram_secret
@@ -24,20 +25,6 @@ host all digest 127.0.0.1/32 md5
 host all scrambled 127.0.0.1/32 scram-sha-256
 host all all 127.0.0.1/32 trust
 """
-
-
-def login(pooler, **named):
-    """Connects and runs a statement; returns the authentication requests that were met."""
-    with pooler.connect(**named) as c:
-        assert c.value("select 1") == "1"
-        return c.authentication
-
-
-def refused(pooler, **named):
-    """The error of a login that must fail."""
-    with pytest.raises(wire.ServerError) as error:
-        pooler.connect(**named)
-    return error.value
 
 
 @pytest.fixture(scope="module")

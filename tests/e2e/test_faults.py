@@ -17,6 +17,7 @@ from pgthrow import PgThrowError, client_program
 
 from conftest import backends
 from harness import wire
+from harness.logins import is_served
 from harness.neighbours import busy_neighbours
 from harness.pooler import kind
 from harness.scenes import backend_pid
@@ -200,15 +201,7 @@ def test_server_down_at_start(own_cluster, make_pooler):
     assert wire.first_error(messages).fields["S"] == "FATAL"
     assert watch.seconds < 8
     cluster.start()
-
-    def served():
-        try:
-            with pooler.connect() as c:
-                return c.value("select 1") == "1"
-        except (wire.ServerError, wire.Closed):
-            return False
-
-    eventually(served, timeout=10, interval=0.2)
+    eventually(lambda: is_served(pooler), timeout=10, interval=0.2)
 
 
 def test_original_error_is_forwarded(own_cluster, make_pooler):

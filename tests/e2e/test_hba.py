@@ -14,6 +14,7 @@ import pytest
 
 from harness import directory as ldap
 from harness import wire
+from harness.logins import login, refused
 from harness.pooler import PASSWORDS, kind
 from harness.waiting import eventually
 from harness.wire import md5_secret, scram_secret
@@ -21,20 +22,6 @@ from harness.wire import md5_secret, scram_secret
 pytestmark = [pytest.mark.skipif(kind() == "direct", reason="there is no pooler"), pytest.mark.beyond_pgbouncer]
 
 INVALID_PASSWORD, INVALID_AUTHORIZATION = "28P01", "28000"
-
-
-def login(pooler, **named):
-    """Connects and runs a statement; returns the authentication requests that were met."""
-    with pooler.connect(**named) as c:
-        assert c.value("select 1") == "1"
-        return c.authentication
-
-
-def refused(pooler, **named):
-    """The error of a login that must fail."""
-    with pytest.raises(wire.ServerError) as error:
-        pooler.connect(**named)
-    return error.value
 
 
 def with_rules(make_pooler, cluster, rules: str, ident: str = "", settings=None, **named):

@@ -10,6 +10,7 @@ import pytest
 
 from conftest import backends
 from harness import ports, wire
+from harness.logins import is_served
 from harness.pooler import kind
 from harness.scenes import backend_pid, held_server
 from harness.waiting import Stopwatch, eventually
@@ -432,15 +433,7 @@ def test_clients_fail_at_once_where_they_are_not_to_wait(own_cluster, make_poole
             assert watch.seconds < 2
     cluster.start()
     watch = Stopwatch()
-
-    def served():
-        try:
-            with pooler.connect() as c:
-                return c.value("select 1") == "1"
-        except (wire.ServerError, wire.Closed):
-            return False
-
-    eventually(served, timeout=5, interval=0.1)
+    eventually(lambda: is_served(pooler), timeout=5, interval=0.1)
     assert watch.seconds < 3
 
 

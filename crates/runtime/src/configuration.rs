@@ -30,13 +30,13 @@ impl ConfigurationFile {
 
     /// Reads the file again, for the core, and the certificates and keys that it names. All of it can be used, or nothing
     /// is.
-    pub(crate) fn reload(&self) -> ReloadOutcome {
+    pub(crate) fn reload(&self) -> (ReloadOutcome, Option<TlsContexts>) {
         match self.load() {
             Ok((config, warnings)) => match TlsContexts::load_or_problem(&config) {
-                Ok(_) => ReloadOutcome::New(Arc::new(config), warnings),
-                Err(problem) => ReloadOutcome::Bad(vec![problem]),
+                Ok(tls) => (ReloadOutcome::New(Arc::new(config), warnings), Some(tls)),
+                Err(problem) => (ReloadOutcome::Bad(vec![problem]), None),
             },
-            Err(problems) => ReloadOutcome::Bad(problems),
+            Err(problems) => (ReloadOutcome::Bad(problems), None),
         }
     }
 }

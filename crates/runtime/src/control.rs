@@ -35,8 +35,8 @@ pub(crate) fn start(file: ConfigurationFile, inbox: InboxSender) -> io::Result<C
         for request in requests {
             match request {
                 ControlRequest::Reload { by } => {
-                    let outcome = file.reload();
-                    inbox.send(Message::Reloaded { by, outcome });
+                    let (outcome, tls) = file.reload();
+                    inbox.send(Message::Reloaded { by, outcome, tls });
                 }
             }
         }

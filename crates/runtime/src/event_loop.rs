@@ -78,6 +78,8 @@ pub(crate) struct EventLoop {
     pub(crate) service_manager: ServiceManager,
     pub(crate) settings: Settings,
     pub(crate) tls: TlsContexts,
+    /// What a RELOAD has read, until the core takes its configuration.
+    pub(crate) read_tls: Option<TlsContexts>,
     pub(crate) log: Log,
     /// The time of this turn.
     pub(crate) now: Time,
@@ -129,6 +131,7 @@ impl EventLoop {
             service_manager: parts.service_manager,
             settings: parts.settings,
             tls: parts.tls,
+            read_tls: None,
             log: parts.log,
             now: Time(0),
             started: parts.started,
@@ -503,9 +506,12 @@ impl EventLoop {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Command(command) => self.pooler.handle_command(self.now, command),
-                Message::Reloaded { by, outcome } => {
+                Message::Reloaded { by, outcome, tls } => {
+                    self.read_tls = tls;
                     self.pooler.handle_reload(self.now, by, outcome);
                     self.settle();
+                    // The core may have refused the configuration.
+                    self.read_tls = None;
                     self.service_manager.ready();
                 }
                 Message::Verified { client, lane, answer } => {

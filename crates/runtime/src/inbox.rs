@@ -1,5 +1,6 @@
 //! Messages from the control plane to the data plane.
 
+use crate::tls::TlsContexts;
 use crate::token::Subject;
 use crate::verifier::Lane;
 use mio::{Registry, Waker};
@@ -19,6 +20,8 @@ pub(crate) enum Message {
         /// The console client that asked, or `None` for a signal.
         by: Option<ClientId>,
         outcome: ReloadOutcome,
+        /// With a new configuration.
+        tls: Option<TlsContexts>,
     },
     /// A question about a client has been answered.
     Verified {

@@ -136,9 +136,11 @@ impl EventLoop {
         self.settle();
     }
 
-    /// SET or a RELOAD has changed the configuration. Where its files cannot be used, TLS stays as it was.
+    /// SET or a RELOAD, which has read the files, has changed the configuration. Where its files cannot be used, TLS stays as
+    /// it was.
     pub(crate) fn configure_tls(&mut self, config: &Config) {
-        match TlsContexts::load_or_problem(config) {
+        let read = self.read_tls.take().map(Ok);
+        match read.unwrap_or_else(|| TlsContexts::load_or_problem(config)) {
             Ok(tls) => self.tls = tls,
             Err(problem) => self.log.write(LogLevel::Error, &problem.message),
         }
