@@ -395,10 +395,11 @@ impl Pooler {
             && !server.conversation.queue.segment_open();
         if channels.notifies
             && replies_are_due
-            && begins_request(message.tag)
+            && message.tag != FrontendTag::Flush
             && server.conversation.intake != Intake::CopyIn
         {
-            // What the request before it sent to the client itself comes before the reply to this one.
+            // What the request before it sent to the client itself comes before the reply to this one. A message of a
+            // copy waits, too, until the copy has begun: while half of a stray one is passed on, ReadyForQuery is not held.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
@@ -509,12 +510,6 @@ pub(crate) fn command(verb: &str, channel: &[u8]) -> Vec<u8> {
     }
     text.push(b'"');
     text
-}
-
-/// Whether a message is not a part of a request before it: the data of a copy, or Flush.
-fn begins_request(tag: FrontendTag) -> bool {
-    use FrontendTag::{CopyData, CopyDone, CopyFail, Flush};
-    !matches!(tag, CopyData | CopyDone | CopyFail | Flush)
 }
 
 fn number(payload: &[u8]) -> Option<u64> {

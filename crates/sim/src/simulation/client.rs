@@ -641,7 +641,7 @@ impl Client {
         }
         let own = self.author.as_ref().map_or("", |a| a.token()).as_bytes();
         for at in memmem(message, b"tok") {
-            if !message[at..].starts_with(own) {
+            if is_token(&message[at..]) && !message[at..].starts_with(own) {
                 return Err(format!(
                     "{}: bytes of another: {}",
                     self.label(),
@@ -666,6 +666,12 @@ impl Client {
             )),
         }
     }
+}
+
+/// Whether a text begins with a session's token, such as `tok12x`. The random part of an internal name may spell `tok`.
+fn is_token(text: &[u8]) -> bool {
+    let digits = text[3..].iter().take_while(|b| b.is_ascii_digit()).count();
+    digits > 0 && text.get(3 + digits) == Some(&b'x')
 }
 
 fn memmem(haystack: &[u8], needle: &[u8]) -> Vec<usize> {
