@@ -22,7 +22,7 @@ impl Pooler {
     }
 
     /// A client and a server that is linked to it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn between(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Exchange<'_> {
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
         let pool = self.pools[server.pool as usize].as_mut();
@@ -40,7 +40,7 @@ impl Pooler {
     }
 
     /// A server that lives, and its client.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn replying(&mut self, now: Time, id: ServerId) -> Option<Reply<'_>> {
         let server = self.servers.get_mut(id.0)?;
         let client = match server.link {

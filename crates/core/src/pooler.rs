@@ -134,6 +134,12 @@ impl Pooler {
         &mut self.shared.outbox
     }
 
+    /// Whether [`Pooler::poll_request`] has something.
+    #[inline]
+    pub fn has_requests(&self) -> bool {
+        !self.shared.requests.is_empty()
+    }
+
     /// The next thing to do, in order.
     pub fn poll_request(&mut self) -> Option<Request> {
         self.shared.requests.pop_front()
@@ -193,7 +199,7 @@ impl Pooler {
     /// Bytes from a client: what was kept from last time followed by what just came. Returns how many were consumed; the
     /// driver keeps the rest (a message cut short, or a client that waits for a server) and passes it again, in front of
     /// whatever comes next or at a [`Request::Resume`].
-    #[inline]
+    #[inline(always)]
     pub fn handle_client_bytes(&mut self, now: Time, client: ClientId, input: &[u8]) -> usize {
         let Some(c) = self.clients.get_mut(client.0) else {
             return input.len();
@@ -258,7 +264,7 @@ impl Pooler {
     }
 
     /// Bytes from a server; as [`Pooler::handle_client_bytes`].
-    #[inline]
+    #[inline(always)]
     pub fn handle_server_bytes(&mut self, now: Time, server: ServerId, input: &[u8]) -> usize {
         match self.servers.get(server.0).map(|s| &s.phase) {
             None => input.len(),

@@ -97,7 +97,7 @@ impl Server {
     /// Whether a message is nothing but a part of the reply to a request of the linked client's, or the end of one that has
     /// succeeded. Nearly all messages are: rows, and the replies to requests that change nothing in the session. `false` means
     /// nothing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn passes_plainly(&mut self, tag: u8, message: &[u8], whole: bool) -> bool {
         self.link.is_some()
             && match tag {
@@ -108,7 +108,7 @@ impl Server {
 
     /// CommandComplete whose command tag begins with this letter. DELETE, too, is not plain, for the sake of DEALLOCATE and
     /// DISCARD.
-    #[inline]
+    #[inline(always)]
     fn completes_plainly(&mut self, letter: Option<u8>) -> bool {
         if matches!(letter, None | Some(b'B' | b'C' | b'D' | b'R')) || !self.conversation.queue.completes_command() {
             return false;

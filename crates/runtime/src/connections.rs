@@ -37,6 +37,8 @@ pub(crate) struct Connections {
     sealed: Vec<u8>,
     /// Connections to read although no event will come for them.
     pub(crate) ready: Vec<ConnectionId>,
+    /// How many of them have output that their socket has not taken.
+    congested: usize,
     /// Clients that have more output waiting than the core allows for a client that only listens.
     pub(crate) behind: Vec<ClientId>,
 }
@@ -50,6 +52,7 @@ impl Connections {
             flat: Vec::with_capacity(FLAT_BYTES_MAX),
             sealed: Vec::new(),
             ready: Vec::new(),
+            congested: 0,
             behind: Vec::new(),
         }
     }
@@ -72,10 +75,18 @@ impl Connections {
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
-        match id {
+        let connection = match id {
             ConnectionId::Client(client) => self.clients.remove(client.0),
             ConnectionId::Server(server) => self.servers.remove(server.0),
-        }
+        };
+        self.congested -= usize::from(connection.as_ref().is_some_and(|c| !c.pending.is_empty()));
+        connection
+    }
+
+    /// Whether output waits for some socket.
+    #[inline]
+    pub(crate) fn are_congested(&self) -> bool {
+        self.congested > 0
     }
 
     /// `id` will be read at the end of this turn of the event loop.
@@ -100,22 +111,30 @@ impl Connections {
         match outbox.parts() {
             [] => {}
             [part] => self.write_bytes(part.to, outbox.bytes(part, input)),
-            // All messages of one client, some of them rewritten, go to its server.
-            [first, rest @ ..] if rest.iter().all(|part| part.to == first.to) => {
-                self.write_parts(first.to, outbox.parts().iter(), outbox, input)
+            // The messages of one client, one of them rewritten, go to its server.
+            [one, two] if one.to == two.to && one.range().len() + two.range().len() <= FLAT_BYTES_MAX => {
+                let mut flat = std::mem::take(&mut self.flat);
+                flat.clear();
+                flat.extend_from_slice(outbox.bytes(one, input));
+                flat.extend_from_slice(outbox.bytes(two, input));
+                self.write_bytes(one.to, &flat);
+                self.flat = flat;
             }
-            parts if parts.len() <= SORTED_PARTS_MAX => {
-                for (i, part) in parts.iter().enumerate() {
-                    if parts[..i].iter().all(|earlier| earlier.to != part.to) {
-                        let same = parts[i..].iter().filter(|p| p.to == part.to);
-                        self.write_parts(part.to, same, outbox, input);
-                    }
-                }
+            parts => self.write_many(parts, outbox, input),
+        }
+    }
+
+    fn write_many(&mut self, parts: &[Part], outbox: &Outbox, input: &[u8]) {
+        if parts.len() > SORTED_PARTS_MAX {
+            for run in parts.chunk_by(|a, b| a.to == b.to) {
+                self.write_parts(run[0].to, run.iter(), outbox, input);
             }
-            parts => {
-                for run in parts.chunk_by(|a, b| a.to == b.to) {
-                    self.write_parts(run[0].to, run.iter(), outbox, input);
-                }
+            return;
+        }
+        for (i, part) in parts.iter().enumerate() {
+            if parts[..i].iter().all(|earlier| earlier.to != part.to) {
+                let same = parts[i..].iter().filter(|p| p.to == part.to);
+                self.write_parts(part.to, same, outbox, input);
             }
         }
     }
@@ -152,28 +171,50 @@ impl Connections {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_bytes(&mut self, to: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.get(to) else { return };
         connection.facts.set(Facts::SPOKE_LAST);
         if connection.facts.has(Facts::WRITES_OTHERWISE) {
             return self.write_otherwise(to, &[IoSlice::new(bytes)]);
         }
-        self.write_to_socket(to, bytes);
+        if !connection.pending.is_empty() {
+            return self.write_later(to, bytes);
+        }
+        let sent = connection.transport.send(bytes);
+        if sent != Sent::Bytes(bytes.len()) {
+            self.sent_in_part(to, bytes, sent);
+        }
     }
 
     /// Writes bytes of the socket: plain messages, or records of TLS.
-    #[inline]
     pub(crate) fn write_to_socket(&mut self, to: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.get(to) else { return };
         if !connection.pending.is_empty() {
-            connection.pending.push(bytes);
-            return self.look_how_far_behind(to);
+            return self.write_later(to, bytes);
         }
-        match connection.transport.send(bytes) {
+        let sent = connection.transport.send(bytes);
+        self.sent_in_part(to, bytes, sent);
+    }
+
+    /// Bytes that come behind others which the socket has not taken.
+    #[cold]
+    fn write_later(&mut self, to: ConnectionId, bytes: &[u8]) {
+        if let Some(connection) = self.get(to) {
+            connection.pending.push(bytes);
+            self.look_how_far_behind(to);
+        }
+    }
+
+    /// What a socket has not taken waits.
+    #[cold]
+    fn sent_in_part(&mut self, to: ConnectionId, bytes: &[u8], sent: Sent) {
+        let Some(connection) = self.get(to) else { return };
+        match sent {
             Sent::Bytes(count) if count == bytes.len() => {}
             Sent::Bytes(count) => {
                 connection.pending.push(&bytes[count..]);
+                self.congested += 1;
                 self.watch_room(to);
             }
             Sent::Failed => self.write_failed(to),
@@ -187,7 +228,8 @@ impl Connections {
             return self.write_otherwise(to, slices);
         }
         let mut taken = 0;
-        if connection.pending.is_empty() {
+        let was_congested = !connection.pending.is_empty();
+        if !was_congested {
             match connection.transport.send_slices(slices) {
                 Sent::Bytes(count) => taken = count,
                 Sent::Failed => return self.write_failed(to),
@@ -201,6 +243,7 @@ impl Connections {
             }
         }
         if !connection.pending.is_empty() {
+            self.congested += usize::from(!was_congested);
             self.watch_room(to);
             self.look_how_far_behind(to);
         }
@@ -257,6 +300,7 @@ impl Connections {
     /// Sends the waiting output of `id`. Called when its socket has room.
     pub(crate) fn flush(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
+        let was_congested = !connection.pending.is_empty();
         while !connection.pending.is_empty() {
             let waiting = connection.pending.waiting();
             let asked = waiting.len();
@@ -270,6 +314,7 @@ impl Connections {
                 Sent::Failed => return self.write_failed(id),
             }
         }
+        self.congested -= usize::from(was_congested);
         self.unwatch_room(id);
     }
 
@@ -280,6 +325,7 @@ impl Connections {
                 && let Sent::Bytes(count) = connection.transport.send(connection.pending.waiting())
             {
                 connection.pending.advance(count);
+                self.congested -= usize::from(connection.pending.is_empty());
             }
         }
     }
@@ -321,10 +367,12 @@ impl Connections {
     /// The peer is gone, but its last message (a server's FATAL) may still be there to read.
     fn write_failed(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
+        let was_congested = !connection.pending.is_empty();
         connection.pending.discard();
         connection.facts.set(Facts::WRITE_FAILED);
         connection.facts.set(Facts::READABLE);
         connection.facts.set(Facts::READ_CLOSED);
+        self.congested -= usize::from(was_congested);
         self.make_ready(id);
     }
 }

@@ -84,7 +84,6 @@ pub(crate) struct EventLoop {
     /// The time of this turn.
     pub(crate) now: Time,
     started: Instant,
-    scratch: Vec<u8>,
     /// Room for records of TLS; empty until there is a TLS connection.
     pub(crate) records: Vec<u8>,
     /// Connections that have input but are not read until another connection's output has drained.
@@ -135,7 +134,6 @@ impl EventLoop {
             log: parts.log,
             now: Time(0),
             started: parts.started,
-            scratch: vec![0; READ_BYTES],
             records: Vec::new(),
             held_back: Vec::new(),
             does_requests: false,
@@ -146,6 +144,7 @@ impl EventLoop {
     /// Runs until the core asks for the end.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut scratch = vec![0; READ_BYTES];
         self.look_at_clock();
         self.pooler.handle_timeout(self.now);
         self.settle();
@@ -156,18 +155,17 @@ impl EventLoop {
             }
             self.look_at_clock();
             // Servers come first: a server's last message is handled before a client can get that server.
-            let of_server =
-                |event: &&Event| matches!(Subject::of(event.token()), Subject::Connection(ConnectionId::Server(_)));
-            events
-                .iter()
-                .filter(of_server)
-                .for_each(|event| self.handle_event(event));
-            let of_others = |event: &&Event| !of_server(event);
-            events
-                .iter()
-                .filter(of_others)
-                .for_each(|event| self.handle_event(event));
-            self.read_ready();
+            for event in &events {
+                if Subject::is_server(event.token()) {
+                    self.handle_event(event, &mut scratch);
+                }
+            }
+            for event in &events {
+                if !Subject::is_server(event.token()) {
+                    self.handle_event(event, &mut scratch);
+                }
+            }
+            self.read_ready(&mut scratch);
             self.accept_ready();
             self.run_timers();
             self.service_manager.turn(self.now);
@@ -190,9 +188,10 @@ impl EventLoop {
         next.into_iter().flatten().min().map(|at| at.since(self.now))
     }
 
-    fn handle_event(&mut self, event: &Event) {
+    #[inline(always)]
+    fn handle_event(&mut self, event: &Event, scratch: &mut Vec<u8>) {
         match Subject::of(event.token()) {
-            Subject::Connection(id) => self.handle_connection_event(id, event),
+            Subject::Connection(id) => self.handle_connection_event(id, event, scratch),
             Subject::Inbox => self.read_inbox(),
             Subject::Listener(index) => self.accept(index),
             Subject::Refusal => self.handle_refusal_event(),
@@ -201,8 +200,8 @@ impl EventLoop {
         }
     }
 
-    #[inline]
-    fn handle_connection_event(&mut self, id: ConnectionId, event: &Event) {
+    #[inline(always)]
+    fn handle_connection_event(&mut self, id: ConnectionId, event: &Event, scratch: &mut Vec<u8>) {
         let Some(connection) = self.connections.get(id) else {
             if let ConnectionId::Server(server) = id {
                 self.handle_connecting_event(server, event);
@@ -224,15 +223,14 @@ impl EventLoop {
             self.connections.flush(id);
         }
         if reads {
-            self.read(id);
+            self.read(id, scratch);
         }
     }
 
     /// Reads a connection's input, but not so much that other connections starve.
-    fn read(&mut self, id: ConnectionId) {
-        let mut scratch = std::mem::take(&mut self.scratch);
+    fn read(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
         let mut reads = 0;
-        while self.read_once(id, &mut scratch) == AfterRead::More {
+        while self.read_once(id, scratch) == AfterRead::More {
             reads += 1;
             if reads == READS_PER_TURN_MAX {
                 self.connections.make_ready(id);
@@ -243,17 +241,52 @@ impl EventLoop {
             scratch.truncate(READ_BYTES);
             scratch.shrink_to_fit();
         }
-        self.scratch = scratch;
     }
 
     /// One read, and its consequences.
+    #[inline(always)]
     fn read_once(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
-        if !self.connections.get(id).is_some_and(|c| c.facts.has(Facts::READABLE)) {
+        let are_congested = self.connections.are_congested();
+        let Some(connection) = self.connections.get(id).filter(|c| c.facts.has(Facts::READABLE)) else {
             return AfterRead::Enough;
-        }
+        };
         if !self.pooler.may_read(id) {
             return self.look_for_end(id);
         }
+        if are_congested || connection.facts.has(Facts::TLS) || !connection.kept.is_empty() {
+            return self.read_with_care(id, scratch);
+        }
+        let count = match connection.transport.receive(scratch) {
+            Received::Bytes(count) => count,
+            Received::WouldBlock => {
+                connection.facts.clear(Facts::READABLE);
+                return AfterRead::Enough;
+            }
+            Received::Closed => {
+                self.closed(id);
+                return AfterRead::Enough;
+            }
+        };
+        connection.facts.clear(Facts::SPOKE_LAST);
+        // A short read has drained the socket (epoll(7), question 9), unless an end-of-file follows.
+        let more = count == scratch.len() || connection.facts.has(Facts::READ_CLOSED);
+        if !more {
+            connection.facts.clear(Facts::READABLE);
+        }
+        let input = &scratch[..count];
+        let consumed = self.pass_to_core(id, input);
+        self.write_output(input);
+        if consumed < count
+            && let Some(connection) = self.connections.get(id)
+        {
+            connection.keep(&input[consumed..]);
+        }
+        self.do_requests();
+        if more { AfterRead::More } else { AfterRead::Enough }
+    }
+
+    /// The same where bytes are kept, records come, or output waits for a socket.
+    fn read_with_care(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
         if self.is_held_back(id) {
             if let Some(connection) = self.connections.get(id)
                 && !connection.facts.has(Facts::IN_HELD_BACK)
@@ -293,7 +326,6 @@ impl EventLoop {
             }
         };
         connection.facts.clear(Facts::SPOKE_LAST);
-        // A short read has drained the socket (epoll(7), question 9), unless an end-of-file follows.
         let more = count == room || connection.facts.has(Facts::READ_CLOSED);
         if !more {
             connection.facts.clear(Facts::READABLE);
@@ -303,11 +335,9 @@ impl EventLoop {
     }
 
     /// Passes kept and received bytes to the core, and keeps what it does not consume.
-    #[inline]
     pub(crate) fn take_input(&mut self, id: ConnectionId, input: &[u8]) {
         let consumed = self.pass_to_core(id, input);
-        self.connections.write(self.pooler.outbox(), input);
-        self.pooler.outbox().clear();
+        self.write_output(input);
         if let Some(connection) = self.connections.get(id) {
             connection.keep(&input[consumed..]);
         }
@@ -357,7 +387,7 @@ impl EventLoop {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass_to_core(&mut self, id: ConnectionId, input: &[u8]) -> usize {
         match id {
             ConnectionId::Client(client) => self.pooler.handle_client_bytes(self.now, client, input),
@@ -372,8 +402,7 @@ impl EventLoop {
         };
         let kept = std::mem::take(&mut connection.kept);
         let consumed = self.pass_to_core(id, &kept);
-        self.connections.write(self.pooler.outbox(), &kept);
-        self.pooler.outbox().clear();
+        self.write_output(&kept);
         if let Some(connection) = self.connections.get(id) {
             connection.kept = kept;
             connection.consume_kept(consumed);
@@ -429,13 +458,26 @@ impl EventLoop {
 
     /// Writes an outbox that does not refer to input.
     pub(crate) fn write_outbox(&mut self) {
-        self.connections.write(self.pooler.outbox(), &[]);
+        self.write_output(&[]);
+    }
+
+    /// Writes the outbox, which may refer to this input.
+    #[inline]
+    fn write_output(&mut self, input: &[u8]) {
+        self.connections.write(self.pooler.outbox(), input);
         self.pooler.outbox().clear();
     }
 
     /// Carries out the core's requests. This may call the core again. The requests of such a call are carried out in
     /// order by the same loop, not by a nested one.
+    #[inline]
     fn do_requests(&mut self) {
+        if self.pooler.has_requests() || !self.connections.behind.is_empty() {
+            self.do_all_requests();
+        }
+    }
+
+    fn do_all_requests(&mut self) {
         if self.does_requests {
             return;
         }
@@ -453,12 +495,12 @@ impl EventLoop {
         self.does_requests = false;
     }
 
-    fn read_ready(&mut self) {
+    fn read_ready(&mut self, scratch: &mut Vec<u8>) {
         let mut ready = std::mem::take(&mut self.connections.ready);
         for id in ready.drain(..) {
             if let Some(connection) = self.connections.get(id) {
                 connection.facts.clear(Facts::IN_READY);
-                self.read(id);
+                self.read(id, scratch);
             }
         }
         // Connections that became ready in the meantime are in the other vector, and get their turn after the next

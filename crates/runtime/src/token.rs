@@ -46,6 +46,12 @@ impl Subject {
         Token(number as usize)
     }
 
+    /// Whether a token is of a server.
+    #[inline]
+    pub(crate) fn is_server(token: Token) -> bool {
+        matches!(ConnectionId::from_token(token.0 as u64), Some(ConnectionId::Server(_)))
+    }
+
     /// The subject of an event token made by [`Subject::token`].
     #[inline]
     pub(crate) fn of(token: Token) -> Subject {

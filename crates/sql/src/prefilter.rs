@@ -53,7 +53,7 @@ struct Table {
 
 static TABLE: Table = Table::new();
 
-/// Whether this text is one statement, contains no `U&"` and no name from [`crate::names::NAMES`], and calls only
+/// Whether this text is one statement, contains no zero byte, no `U&"` and no name from [`crate::names::NAMES`], and calls only
 /// functions that are surely harmless. `temp` within a word does not count. `false` proves nothing.
 #[inline]
 pub(crate) fn is_harmless(text: &[u8]) -> bool {
@@ -61,14 +61,17 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
     let statement = statement.strip_suffix(b";").unwrap_or(statement);
     let Some(end) = statement.last_chunk::<8>() else {
         // Too short for a verb and a name.
-        return !statement.iter().any(|b| matches!(b, b';' | b'&' | b'('));
+        return !statement.iter().any(|b| matches!(b, b';' | b'&' | b'(' | 0));
     };
     let (chunks, rest) = statement.as_chunks::<8>();
     let mut marks = 0;
     let mut parentheses = 0;
+    let mut zeros = 0;
     let mut before = FOLD;
     for chunk in chunks {
-        let now = u64::from_le_bytes(*chunk) | FOLD;
+        let now = u64::from_le_bytes(*chunk);
+        zeros |= mark(now, 0);
+        let now = now | FOLD;
         if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) {
             return false;
         }
@@ -78,13 +81,23 @@ pub(crate) fn is_harmless(text: &[u8]) -> bool {
     }
     // The rest of the text, filled up with spaces.
     let read_bits = 8 * (8 - rest.len() as u32);
+    zeros |= mark(u64::from_le_bytes(*end), 0);
     let now = u64::from_le_bytes(*end).checked_shr(read_bits).unwrap_or(0) | FOLD;
     if TABLE.has((before >> 32) | (now << 32)) || TABLE.has(now) {
         return false;
     }
     marks |= mark(now, b';') | mark(now, b'&');
     parentheses |= mark(now, b'(');
-    (marks & HIGH == 0 || is_harmless_in_full(statement)) && (parentheses & HIGH == 0 || surely_harmless(statement))
+    (zeros & HIGH == 0 || !has_zero(statement))
+        && (marks & HIGH == 0 || is_harmless_in_full(statement))
+        && (parentheses & HIGH == 0 || surely_harmless(statement))
+}
+
+/// A byte that is not ASCII looks like a zero byte in the quick look.
+#[cold]
+#[inline(never)]
+fn has_zero(statement: &[u8]) -> bool {
+    memchr(0, statement).is_some()
 }
 
 /// The highest bit of each byte.
@@ -97,8 +110,8 @@ fn is_harmless_in_full(statement: &[u8]) -> bool {
     memchr(b';', statement).is_none() && memmem::find(statement, b"&\"").is_none()
 }
 
-/// Has a bit of [`HIGH`] set if one of the bytes is `wanted`, which must have the bit of [`FOLD`] set. A byte that is
-/// not ASCII may set one too.
+/// Has a bit of [`HIGH`] set if one of the bytes is `wanted`, where both are as [`FOLD`] makes them or both are not. A byte that
+/// is not ASCII may set one too.
 const fn mark(bytes: u64, wanted: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     (bytes ^ (ONES * wanted as u64)).wrapping_sub(ONES)

@@ -78,12 +78,6 @@ impl<'a> Message<'a> {
         self.bytes.len() >= most
     }
 
-    /// Whether it, a Describe, is of a portal.
-    #[inline]
-    pub(crate) fn describes_portal(&self) -> bool {
-        self.body().first() == Some(&b'P')
-    }
-
     /// Whether Describe of this portal follows; `None` where what follows has not come.
     pub(crate) fn describes_next(&self, portal: &[u8]) -> Option<bool> {
         let behind = self.behind.get(..HEADER_BYTES + portal.len() + 2)?;

@@ -76,7 +76,7 @@ impl Outbox {
     }
 
     /// Forwards a range of the input.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn forward(&mut self, to: ConnectionId, range: Range<usize>) {
         self.push(Part {
             to,
@@ -87,7 +87,7 @@ impl Outbox {
     }
 
     /// Sends bytes that `write` appends to the arena.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, to: ConnectionId, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.arena.len() as u32;
         write(&mut self.arena);
@@ -99,7 +99,7 @@ impl Outbox {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, part: Part) {
         if part.start == part.end {
             return;

@@ -13,6 +13,7 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::exchange::{Exchange, Granted, Wish};
+use crate::flow::link::Linked;
 use crate::flow::requests::Stopped;
 use crate::pooler::Pooler;
 use crate::server::Server;
@@ -179,9 +180,24 @@ impl Pooler {
             if client.waiting != Waiting::No {
                 return at;
             }
-            if let Some(server_id) = client.link {
+            let link = client.link;
+            let exchange = match link {
+                Some(server_id) => Some(self.between(now, id, server_id)),
+                None => match self.takes_plainly(now, id, &input[at..]) {
+                    Some(server_id) => {
+                        let mut exchange = self.between(now, id, server_id);
+                        if exchange.link() != Linked::Ready {
+                            self.restore(now, id, server_id);
+                            continue;
+                        }
+                        Some(exchange)
+                    }
+                    None => None,
+                },
+            };
+            if let Some(mut exchange) = exchange {
                 let before = at;
-                match self.between(now, id, server_id).pass(input, &mut at) {
+                match exchange.pass(input, &mut at) {
                     Stopped::Done => return at,
                     Stopped::CatalogTold { goes_on } => {
                         self.tell_untold_pools();
@@ -191,7 +207,7 @@ impl Pooler {
                         return at;
                     }
                     // It may wait now, or be in the midst of a message.
-                    Stopped::Rare if at > before => continue,
+                    Stopped::Rare if at > before || link.is_none() => continue,
                     Stopped::Rare => {}
                 }
             }

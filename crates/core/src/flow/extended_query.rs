@@ -4,7 +4,9 @@
 //! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
 
 use crate::base::close_reason::CloseReason;
+use crate::base::ids::ServerId;
 use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
+use crate::base::outbox::Outbox;
 use crate::base::pin_reason::PinReason;
 use crate::base::secret_names::could_be_ours;
 use crate::exchange::{Exchange, Wish};
@@ -28,6 +30,31 @@ const NAMING: Effects = Effects::PREPARE.union(Effects::STATEMENTS);
 
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
 const NAMES_BYTES_MAX: usize = 64 * 1024;
+
+/// Writes the beginning of a Bind with the server's name for its statement; what stands behind the names follows.
+#[inline(always)]
+pub(crate) fn write_bind(
+    outbox: &mut Outbox,
+    to: ServerId,
+    message: &Message<'_>,
+    names: &BindNames<'_>,
+    statement: &Statement,
+) {
+    let server_name = statement.server_name();
+    let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.len() + 2;
+    outbox.insert(to.into(), |bytes| {
+        let [a, b, c, d] = (length as u32).to_be_bytes();
+        if names.portal.is_empty() {
+            bytes.extend_from_slice(&[b'B', a, b, c, d, 0]);
+        } else {
+            bytes.extend_from_slice(&[b'B', a, b, c, d]);
+            bytes.extend_from_slice(names.portal);
+            bytes.push(0);
+        }
+        bytes.extend_from_slice(server_name);
+        bytes.push(0);
+    });
+}
 
 impl ServerSide<'_> {
     /// This statement is going to be executed.
@@ -369,16 +396,7 @@ impl Exchange<'_> {
         statement: &Statement,
         entry: Entry,
     ) -> Step {
-        let server_name = statement.server_name();
-        let length = message.total - 1 - names.wire_bytes() + names.portal.len() + server_name.len() + 2;
-        self.shared.outbox.insert(self.server_id.into(), |bytes| {
-            bytes.push(b'B');
-            bytes.extend((length as u32).to_be_bytes());
-            bytes.extend_from_slice(names.portal);
-            bytes.push(0);
-            bytes.extend_from_slice(server_name);
-            bytes.push(0);
-        });
+        write_bind(&mut self.shared.outbox, self.server_id, message, names, statement);
         let server = &mut *self.server;
         server.conversation.queue.push(entry);
         self.pool.stats.bind_count += 1;

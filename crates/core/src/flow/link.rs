@@ -3,11 +3,12 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::STATEMENT_BYTES_MAX;
 use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::pool_id::{PoolId, PoolKind};
-use crate::base::reasons::{Acquired, Waiting};
+use crate::base::reasons::{Acquired, Dropping, Waiting};
 use crate::base::request::{LogLevel, Request};
-use crate::base::settings::PoolMode;
+use crate::base::settings::{PoolMode, Settings};
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::exchange::Exchange;
@@ -20,11 +21,13 @@ use crate::state::sequences::Remembered;
 use crate::state::sequences::Sequences;
 use crate::state::shape::{Shape, difference};
 use crate::upstream::phase::ServerPhase;
+use pgweir_wire::frontend::Parse;
+use pgweir_wire::{HEADER_BYTES, Header};
 use std::sync::Arc;
 
 /// What a client finds that has just been linked to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Linked {
+pub(crate) enum Linked {
     /// The server looks like the client.
     Ready,
     /// It looks otherwise, or must be told something first.
@@ -34,8 +37,9 @@ enum Linked {
 }
 
 impl Exchange<'_> {
-    #[inline]
-    fn link(&mut self) -> Linked {
+    /// Links a client to a server that is clean.
+    #[inline(always)]
+    pub(crate) fn link(&mut self) -> Linked {
         let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
         debug_assert!(server.is_clean() && server.link.is_none() && server.cancels.in_flight == 0);
         debug_assert_eq!(client.pool, Some(server.pool));
@@ -87,7 +91,7 @@ impl Exchange<'_> {
 impl Reply<'_> {
     /// Gives back a server that its client needs no longer, where nothing is to be done with it and nobody waits for it.
     /// `false`: nothing was done.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lies_idle(&mut self) -> bool {
         let Some((_, client)) = &mut self.client else {
             return false;
@@ -118,6 +122,36 @@ impl Reply<'_> {
     }
 }
 
+/// Whether the next message of a client without a server is a whole request that only a server can answer: no message of a
+/// copy, no Sync, no BEGIN that can be deferred. `false` means nothing.
+#[inline]
+fn surely_needs_server(client: &Client, settings: &Settings, next: &[u8]) -> bool {
+    let Ok(Some(header)) = Header::read(next) else {
+        return false;
+    };
+    let total = header.message_bytes as usize;
+    if total > STATEMENT_BYTES_MAX || header.message_bytes > settings.max_packet_bytes || total > next.len() {
+        return false;
+    }
+    let body = &next[HEADER_BYTES..total];
+    match header.tag {
+        b'Q' => !settings.disable_pqexec && begins_no_block(body.strip_suffix(&[0]).unwrap_or(body)),
+        b'B' => {
+            let statements = &client.statements;
+            !statements.names.as_ref().is_some_and(|names| names.some_begin_block())
+                && !statements.unnamed.as_ref().is_some_and(|s| s.begins_block())
+        }
+        b'P' => Parse::read(body).is_ok_and(|p| begins_no_block(p.query)),
+        _ => false,
+    }
+}
+
+#[inline]
+fn begins_no_block(text: &[u8]) -> bool {
+    use pgweir_sql::Statement::{Begin, StartTransaction};
+    !matches!(pgweir_sql::classify(text), Begin | StartTransaction)
+}
+
 impl Pooler {
     /// Gets a client a server: an idle one, or a place in the queue.
     pub(crate) fn acquire(&mut self, now: Time, id: ClientId) -> Acquired {
@@ -127,8 +161,22 @@ impl Pooler {
         }
     }
 
+    /// The short way to a server: for a client whose next message surely needs one, the server that became idle last, where that
+    /// looks like the client and nothing rare is about. `None`: nothing was done.
+    #[inline(always)]
+    pub(crate) fn takes_plainly(&mut self, now: Time, id: ClientId, next: &[u8]) -> Option<ServerId> {
+        let client = self.clients.get(id.0)?;
+        if client.dropping != Dropping::Nothing
+            || client.attends()
+            || !surely_needs_server(client, &self.shared.settings, next)
+        {
+            return None;
+        }
+        self.take_latest(now, id)
+    }
+
     /// Takes the server that became idle last out of the list, if it looks like the client and nothing forbids it.
-    #[inline]
+    #[inline(always)]
     fn take_latest(&mut self, now: Time, id: ClientId) -> Option<ServerId> {
         let settings = &self.shared.settings;
         if settings.link_adversarial || settings.server_round_robin || !self.has_no_orders() {

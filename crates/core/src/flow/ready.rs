@@ -29,6 +29,7 @@ impl Rest {
 }
 
 impl Reply<'_> {
+    #[inline(always)]
     pub(crate) fn ready(&mut self, body: &[u8]) -> Passed {
         let status = TransactionStatus::read(body);
         let ended = status.and_then(|status| Some((status, self.server.conversation.queue.take_end()?)));
@@ -113,26 +114,34 @@ impl Reply<'_> {
         self.ends(rest)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ends(&mut self, rest: Rest) -> Passed {
         if !rest.is_done {
             return Passed::Forward;
         }
         let always = self.shared.settings.probe_always;
-        let Some(mut exchange) = self.exchange() else {
+        if (always || rest.suspected) && self.asks_what_was_done(always) {
+            return Passed::Forward;
+        }
+        let Some(client) = self.client() else {
             return Passed::Forward;
         };
-        exchange.client.session.used_server |= always;
-        if (always || rest.suspected) && exchange.probe() {
-            return Passed::Forward;
-        }
-        if exchange.client.session.pins.is_empty() {
+        if client.session.pins.is_empty() {
             return Passed::ForwardAndRelease;
         }
-        if exchange.client.session.pins.contains(PinReason::Listening) {
+        if client.session.pins.contains(PinReason::Listening) {
             self.deeds.push(Deed::MoveOn);
         }
         Passed::Forward
+    }
+
+    /// Asks what a suspected transaction has done to the session; whether there is something to ask.
+    #[inline(never)]
+    fn asks_what_was_done(&mut self, always: bool) -> bool {
+        self.exchange().is_some_and(|mut exchange| {
+            exchange.client.session.used_server |= always;
+            exchange.probe()
+        })
     }
 
     /// What a ReadyForQuery means that is not merely the end of a client's request, or that something has waited for. `None`:

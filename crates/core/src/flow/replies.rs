@@ -14,6 +14,9 @@ use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};
 /// The longest message that must be seen whole: ParameterStatus, CommandComplete and the like, bytes.
 pub(crate) const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 
+/// ReadyForQuery, bytes.
+const READY_BYTES: usize = HEADER_BYTES + 1;
+
 /// Where a message stands in the input, as far as it has come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
@@ -24,6 +27,12 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    #[inline]
+    fn whole(at: usize, bytes: usize) -> Self {
+        let end = at + bytes;
+        Piece { at, end, left: 0 }
+    }
+
     #[inline]
     fn is_whole(&self) -> bool {
         self.left == 0
@@ -65,8 +74,27 @@ impl ServerSide<'_> {
 impl Reply<'_> {
     /// Deals with messages until one means something for others: what became of that one, which has been done unless it is
     /// a question. `None`: the input is dealt with.
+    #[inline(always)]
     pub(crate) fn pass(&mut self, input: &[u8], at: &mut usize) -> Option<(Passed, Piece)> {
-        while *at < input.len() {
+        loop {
+            self.pass_plainly(input, at);
+            if *at >= input.len() {
+                break;
+            }
+            if let Some(&[b'Z', 0, 0, 0, 5, status]) = input[*at..].first_chunk()
+                && self.server.conversation.passing == Passing::None
+                && !self.server.conversation.queue.fake_in_front()
+            {
+                self.run.end = *at;
+                let piece = Piece::whole(*at, READY_BYTES);
+                *at = piece.end;
+                let passed = self.ready(&[status]);
+                let passed = self.settle(passed, &piece);
+                if !matches!(passed, Passed::Forward | Passed::Skip) || !self.deeds.is_empty() {
+                    return Some((passed, piece));
+                }
+                continue;
+            }
             if self.server.conversation.passing != Passing::None {
                 self.pass_rest(input.len(), at);
                 continue;
@@ -110,7 +138,7 @@ impl Reply<'_> {
                 self.to().give_fakes();
             }
             let passed = match header.tag {
-                b'Z' if piece.is_whole() => self.ready(&bytes[HEADER_BYTES..]),
+                b'Z' if piece.is_whole() => self.odd_ready(&bytes[HEADER_BYTES..]),
                 _ => self.message(header, bytes, piece.is_whole()),
             };
             if passed == Passed::NeedBytes {
@@ -128,6 +156,28 @@ impl Reply<'_> {
         // What is answered now may have stood before a Flush.
         self.to().give_fakes();
         None
+    }
+
+    /// A ReadyForQuery behind what the pooler itself answers, or one that is malformed.
+    #[cold]
+    fn odd_ready(&mut self, body: &[u8]) -> Passed {
+        self.ready(body)
+    }
+
+    /// Walks over whole messages that go to the client as they are, and that decide nothing.
+    #[inline(always)]
+    fn pass_plainly(&mut self, input: &[u8], at: &mut usize) {
+        if self.client.is_none() || self.server.conversation.passing != Passing::None {
+            return;
+        }
+        while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {
+            let end = *at + header.message_bytes as usize;
+            let Some(bytes) = input.get(*at..end) else { return };
+            if !self.server.passes_plainly(header.tag, bytes, true) {
+                return;
+            }
+            *at = end;
+        }
     }
 
     /// More of a message that came in part.
@@ -150,7 +200,7 @@ impl Reply<'_> {
     }
 
     /// Does what has become of a message, but for what comes behind it. A question has no answer yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(&mut self, passed: Passed, piece: &Piece) -> Passed {
         match passed {
             Passed::Forward | Passed::ForwardAndRelease => {

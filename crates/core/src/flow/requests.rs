@@ -1,10 +1,15 @@
 //! The messages of a linked client, one after the other, as long as nothing rare is about.
 
-use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::reasons::{Dropping, Passing, Waiting};
+use crate::base::settings::PoolMode;
 use crate::exchange::{Exchange, Wish};
-use crate::upstream::reply_queue::{Entry, Expect};
-use pgweir_wire::{FrontendTag, Header};
+use crate::flow::extended_query::write_bind;
+use crate::preparing::replanning::{Need, need_of};
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::reply_queue::Expect;
+use pgweir_wire::frontend::BindNames;
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Header};
 
 /// Why no further message was dealt with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +28,9 @@ impl Exchange<'_> {
         while *at < input.len() {
             if self.is_rare() {
                 return Stopped::Rare;
+            }
+            if self.rest_goes_plainly(input, at) {
+                continue;
             }
             let Some(message) = self.next_message(input, *at) else {
                 return Stopped::Rare;
@@ -90,45 +98,145 @@ impl Exchange<'_> {
         Some(Message::new(tag, header, input, at))
     }
 
-    /// The short way of Execute, Sync and Describe of a portal: in the midst of a segment they go to the server as they are.
-    /// `None`: nothing was done, as something rare may be about.
-    #[inline]
+    /// The short way of the messages that nearly all traffic consists of. `None`: nothing was done, as something rare may be
+    /// about.
+    #[inline(always)]
     fn goes_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
-        let client = &*self.client;
-        let expect = match message.tag {
-            FrontendTag::Execute if client.statements.bound_ends.is_none() && client.session.bound_reset.is_none() => {
-                Expect::Execute
-            }
-            FrontendTag::Describe if client.statements.bound.is_none() && message.describes_portal() => {
-                Expect::Describe
-            }
-            FrontendTag::Sync => Expect::Sync,
-            _ => return None,
-        };
-        if !message.is_whole()
-            || !self.server.conversation.is_in_segment()
-            || self.server.conversation.queue.statements_in_doubt()
-        {
+        if !message.is_whole() || self.server.conversation.queue.statements_in_doubt() {
             return None;
         }
-        self.server.conversation.queue.push(Entry::forward(expect));
+        match message.tag {
+            FrontendTag::Bind => self.binds_plainly(message),
+            FrontendTag::Query => self.asks_plainly(message),
+            _ => None,
+        }
+    }
+
+    /// The short way of what follows in the midst of a segment: Describe of a portal, Execute and Sync, whole messages, go to the
+    /// server as they are, together. Whether there were some.
+    #[inline(always)]
+    fn rest_goes_plainly(&mut self, input: &[u8], at: &mut usize) -> bool {
+        let conversation = &mut self.server.conversation;
+        if !conversation.is_in_segment() || conversation.queue.statements_in_doubt() {
+            return false;
+        }
+        let statements = &self.client.statements;
+        let executes = statements.bound_ends.is_none() && self.client.session.bound_reset.is_none();
+        let describes = statements.bound.is_none();
+        let begin = *at;
+        while let Some(Ok(Some(header))) = input.get(*at..).map(Header::read) {
+            let end = *at + header.message_bytes as usize;
+            if end > input.len() || header.message_bytes > self.shared.settings.max_packet_bytes {
+                break;
+            }
+            match header.tag {
+                b'E' if executes => conversation.queue.push_part(Expect::Execute, 0),
+                b'D' if describes && input.get(*at + HEADER_BYTES) == Some(&b'P') => {
+                    conversation.queue.push_part(Expect::Describe, 0);
+                }
+                b'S' => {
+                    conversation.queue.push_end(Expect::Sync);
+                    *at = end;
+                    break;
+                }
+                _ => break,
+            }
+            *at = end;
+        }
+        if *at == begin {
+            return false;
+        }
+        self.pool.stats.bytes_received += (*at - begin) as u64;
+        self.shared.outbox.forward(self.server_id.into(), begin..*at);
+        true
+    }
+
+    /// Sends a message that is there in full to the server, as it is.
+    #[inline(always)]
+    fn forward_plainly(&mut self, message: &Message<'_>) -> Step {
         self.pool.stats.bytes_received += message.total as u64;
         self.shared
             .outbox
             .forward(self.server_id.into(), message.at..message.at + message.total);
+        Step::Progress(message.total)
+    }
+
+    /// A Query that does nothing to the session, to a server that owes nothing.
+    #[inline(always)]
+    fn asks_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
+        let conversation = &self.server.conversation;
+        let is_usual = conversation.owes_nothing()
+            && self.shared.settings.keeps_sessions
+            && self.tracks_statements()
+            && self.client.statements.unnamed.is_none()
+            && message.total <= INSPECT_BYTES_MAX
+            && !self.to().knows_names();
+        let [text @ .., 0] = message.body() else { return None };
+        if !is_usual || !pgweir_sql::is_plain(text) {
+            return None;
+        }
+        self.notes_beginning();
+        self.server.held.unnamed = Unnamed::Nothing;
+        self.server.conversation.queue.push_end(Expect::Query);
+        Some(self.forward_plainly(message))
+    }
+
+    /// A Bind to a statement that the server holds, that does nothing to the session, and whose rows its client knows.
+    #[inline(always)]
+    fn binds_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
+        let is_usual = self.server.conversation.takes_requests()
+            && self.tracks_statements()
+            && self.client.statements.bound_ends.is_none()
+            && self.client.session.bound_reset.is_none()
+            && !self.to().knows_names();
+        let names = BindNames::read(message.body()).ok().filter(|_| is_usual)?;
+        let meaning = self.client.statements.names.as_ref()?.get(names.statement)?;
+        let statement = &*meaning.statement;
+        let is_plain = statement.effects.is_empty()
+            && !statement.ends_some()
+            && statement.settings.is_surely(self.client.session.shape.parse_settings());
+        let told = meaning.told.filter(|_| is_plain)?;
+        // Describe tells the client whatever the rows are.
+        let told = Some(told).filter(|_| !meaning.told_by_portal || message.describes_next(names.portal) != Some(true));
+        if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {
+            return None;
+        }
+        let header = HEADER_BYTES + names.wire_bytes();
+        write_bind(&mut self.shared.outbox, self.server_id, message, &names, statement);
+        self.shared
+            .outbox
+            .forward(self.server_id.into(), message.at + header..message.at + message.total);
+        let uses = statement.id;
+        self.client.statements.bound = None;
+        self.notes_beginning();
+        self.pool.stats.bytes_received += message.total as u64;
+        self.pool.stats.bind_count += 1;
+        self.server.conversation.queue.push_part(Expect::Bind, uses);
         Some(Step::Progress(message.total))
+    }
+
+    /// Whether the client's prepared statements are followed.
+    #[inline]
+    fn tracks_statements(&self) -> bool {
+        self.pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0
     }
 
     /// A message for the server, which may be the first of a request or of a transaction.
     #[inline]
     pub(crate) fn begins_request(&mut self, message: &Message<'_>) -> Step {
+        self.notes_beginning();
+        self.request(message)
+    }
+
+    /// The time counts from the first message of a request, and of a transaction.
+    #[inline]
+    fn notes_beginning(&mut self) {
         if self.server.conversation.queue.is_empty() {
             self.server.conversation.request_time = self.now;
             if self.server.is_clean() {
                 self.client.xact_start = self.now;
             }
         }
-        self.request(message)
     }
 }
 

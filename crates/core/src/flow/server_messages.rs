@@ -17,44 +17,84 @@ use crate::client::ClientPhase;
 use crate::flow::replies::Piece;
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
+use std::ops::Range;
+
+/// A message that means something for others than its client, and what became of it.
+struct Met {
+    passed: Passed,
+    piece: Piece,
+    /// What comes before that.
+    deeds: Vec<Deed>,
+}
+
+/// How far a server's bytes have been dealt with.
+struct Walk<'a> {
+    input: &'a [u8],
+    at: usize,
+    /// What goes to the client and has not been handed to the outbox.
+    run: Range<usize>,
+}
 
 impl Pooler {
     pub(crate) fn reply_bytes(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
+        let is_usual = self.has_no_orders();
+        let Some(mut reply) = self.replying(now, id) else {
+            return input.len();
+        };
         let mut at = 0;
-        // What goes to the client and has not been handed to the outbox.
-        let mut run = 0..0;
-        loop {
-            let is_usual = self.has_no_orders();
-            let Some(mut reply) = self.replying(now, id) else {
-                return input.len();
-            };
-            reply.run = run;
-            let Some((passed, piece)) = reply.pass(input, &mut at) else {
-                return at;
-            };
-            let ends_here = at == input.len() && reply.deeds.is_empty();
-            if is_usual && ends_here && passed == Passed::ForwardAndRelease && reply.lies_idle() {
-                return at;
-            }
-            run = reply.run.clone();
-            let deeds = std::mem::take(&mut reply.deeds);
-            if !deeds.is_empty() {
-                self.carry_out(now, id, deeds);
-            }
-            let passed = match passed {
-                Passed::Asks(question) => self.after_question(now, id, question, &piece, input, &mut run),
-                passed => passed,
-            };
-            match passed {
+        let Some((passed, piece)) = reply.pass(input, &mut at) else {
+            return at;
+        };
+        if passed == Passed::ForwardAndRelease
+            && is_usual
+            && at == input.len()
+            && reply.deeds.is_empty()
+            && reply.lies_idle()
+        {
+            return at;
+        }
+        let (run, deeds) = (reply.run, reply.deeds);
+        let mut met = Some(Met { passed, piece, deeds });
+        let mut walk = Walk { input, at, run };
+        while let Some(message) = met {
+            match self.means(now, id, message, &mut walk) {
                 Passed::Closed => return input.len(),
-                Passed::ForwardAndRelease => self.release(now, id),
-                Passed::SkipAndRelease => self.server_finished(now, id),
-                _ => continue,
-            }
-            if at == input.len() {
-                return at;
+                Passed::ForwardAndRelease | Passed::SkipAndRelease if walk.at == input.len() => break,
+                _ => met = self.walk_on(now, id, &mut walk),
             }
         }
+        walk.at
+    }
+
+    /// Does what a message means for others. What became of it.
+    fn means(&mut self, now: Time, id: ServerId, met: Met, walk: &mut Walk<'_>) -> Passed {
+        if !met.deeds.is_empty() {
+            self.carry_out(now, id, met.deeds);
+        }
+        let passed = match met.passed {
+            Passed::Asks(question) => self.after_question(now, id, question, &met.piece, walk),
+            passed => passed,
+        };
+        match passed {
+            Passed::ForwardAndRelease => self.release(now, id),
+            Passed::SkipAndRelease => self.server_finished(now, id),
+            _ => {}
+        }
+        passed
+    }
+
+    /// Goes to the next message that means something for others.
+    #[inline(never)]
+    fn walk_on(&mut self, now: Time, id: ServerId, walk: &mut Walk<'_>) -> Option<Met> {
+        let Some(mut reply) = self.replying(now, id) else {
+            walk.at = walk.input.len();
+            return None;
+        };
+        reply.run = walk.run.clone();
+        let (passed, piece) = reply.pass(walk.input, &mut walk.at)?;
+        walk.run = reply.run;
+        let deeds = reply.deeds;
+        Some(Met { passed, piece, deeds })
     }
 
     /// Answers a question about a message, and does what becomes of the message then.
@@ -65,17 +105,16 @@ impl Pooler {
         id: ServerId,
         question: Question,
         piece: &Piece,
-        input: &[u8],
-        run: &mut std::ops::Range<usize>,
+        walk: &mut Walk<'_>,
     ) -> Passed {
-        let bytes = &input[piece.at..piece.end];
+        let bytes = &walk.input[piece.at..piece.end];
         let passed = self.answer(now, id, question, bytes);
         let Some(mut reply) = self.replying(now, id) else {
             return Passed::Closed;
         };
-        reply.run = run.clone();
+        reply.run = walk.run.clone();
         let passed = reply.settle(passed, piece);
-        *run = reply.run.clone();
+        walk.run = reply.run.clone();
         let deeds = std::mem::take(&mut reply.deeds);
         self.carry_out(now, id, deeds);
         passed

@@ -15,9 +15,10 @@ use crate::base::message::{Message, Step};
 use crate::base::secret_names::could_be_ours;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
+use crate::server::Server;
 use crate::server_side::ServerSide;
-use crate::statements::held::Rows;
-use crate::statements::prepared::Statement;
+use crate::statements::held::{Moment, Rows};
+use crate::statements::prepared::{Meaning, Statement};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::phase::Intake;
 use crate::upstream::reply_queue::{Entry, Expect, Instead, To};
@@ -39,7 +40,8 @@ pub(crate) enum Use {
 }
 
 /// What must be done before a use.
-enum Need {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
     Nothing,
     /// The server does not hold the statement.
     Parse,
@@ -146,6 +148,33 @@ impl ServerSide<'_> {
     }
 }
 
+/// What must come before a client's use of a statement of its own; `told` is the rows that it expects.
+#[inline]
+pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>, now: Moment) -> Need {
+    let doubted = server.held.doubted();
+    match server.held.using(meaning.statement.id, now) {
+        None => Need::Parse,
+        _ if server.conversation.status == TransactionStatus::Failed => Need::Nothing,
+        Some(copy) if copy.asked => Need::Answer,
+        Some(copy) if copy.outdated || copy.good < doubted => Need::Replan,
+        Some(copy) if meaning.types.as_ref().is_some_and(|t| copy.has_types(t) != Some(true)) => {
+            let types = meaning.types.as_ref().expect("just looked at");
+            if copy.has_types(types).is_some() {
+                Need::Retype
+            } else {
+                Need::Replan
+            }
+        }
+        _ if !meaning.statement.may_return_rows => Need::Nothing,
+        Some(copy) => match (told, copy.rows) {
+            (Some(told), Some(rows)) if told == rows => Need::Nothing,
+            (Some(_), Some(_)) if copy.good >= meaning.since => Need::Refusal,
+            (None, _) if copy.good >= meaning.since => Need::Nothing,
+            _ => Need::Check,
+        },
+    }
+}
+
 impl Exchange<'_> {
     /// Makes sure that the server holds a client's named statement, and that its plan is the client's, before it is used.
     /// `described` is whether the client describes the portal that is bound.
@@ -156,30 +185,9 @@ impl Exchange<'_> {
         };
         // Describe tells the client whatever the rows are.
         let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.told_by_portal);
-        let (told, since) = (meaning.told.filter(binds_by), meaning.since);
+        let told = meaning.told.filter(binds_by);
         let server = &mut *self.server;
-        let doubted = server.held.doubted();
-        let need = match server.held.using(meaning.statement.id, now) {
-            None => Need::Parse,
-            _ if server.conversation.status == TransactionStatus::Failed => Need::Nothing,
-            Some(copy) if copy.asked => Need::Answer,
-            Some(copy) if copy.outdated || copy.good < doubted => Need::Replan,
-            Some(copy) if meaning.types.as_ref().is_some_and(|t| copy.has_types(t) != Some(true)) => {
-                let types = meaning.types.as_ref().expect("just looked at");
-                if copy.has_types(types).is_some() {
-                    Need::Retype
-                } else {
-                    Need::Replan
-                }
-            }
-            _ if !meaning.statement.may_return_rows => Need::Nothing,
-            Some(copy) => match (told, copy.rows) {
-                (Some(told), Some(rows)) if told == rows => Need::Nothing,
-                (Some(_), Some(_)) if copy.good >= since => Need::Refusal,
-                (None, _) if copy.good >= since => Need::Nothing,
-                _ => Need::Check,
-            },
-        };
+        let need = need_of(meaning, server, told, now);
         if let Need::Nothing = need {
             return Use::GoesOn;
         }

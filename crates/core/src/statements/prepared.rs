@@ -78,6 +78,20 @@ impl Statement {
         self.kind != Kind::Shared
     }
 
+    /// Whether it is a bare BEGIN or START TRANSACTION.
+    #[inline]
+    pub(crate) fn begins_block(&self) -> bool {
+        use pgweir_sql::Statement::{Begin, StartTransaction};
+        matches!(self.verdict, Begin | StartTransaction)
+    }
+
+    /// Whether it ends statements of its session.
+    #[inline]
+    pub(crate) fn ends_some(&self) -> bool {
+        use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
+        matches!(self.verdict, DeallocateAll | DiscardAll | Deallocate(_))
+    }
+
     /// The statements of its session that it ends.
     pub(crate) fn ends(&self) -> Option<Ends> {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
@@ -490,6 +504,8 @@ pub(crate) struct Names {
     by_sql: usize,
     /// How many are of letters that a text may spell in other ways than it seems.
     odd: usize,
+    /// How many begin a transaction block.
+    beginning: usize,
 }
 
 /// Bytes of a name that SQL knows: NAMEDATALEN - 1.
@@ -504,6 +520,12 @@ impl Names {
     #[inline]
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Meaning> {
         self.names.get(name)
+    }
+
+    /// Whether one of them begins a transaction block.
+    #[inline]
+    pub(crate) fn some_begin_block(&self) -> bool {
+        self.beginning > 0
     }
 
     /// Names and what they mean, in no order.
@@ -527,12 +549,15 @@ impl Names {
     pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Meaning>) -> Option<Meaning> {
         let odd = usize::from(!is_spelled_plainly(name));
         let by_sql = |m: &Option<Meaning>| m.as_ref().map(|m| usize::from(m.statement.kind == Kind::Sql));
+        let begins = |m: &Option<Meaning>| usize::from(m.as_ref().is_some_and(|m| m.statement.begins_block()));
         let gained = by_sql(&meaning);
+        let beginning = self.beginning + begins(&meaning);
         let before = match meaning {
             Some(meaning) => self.names.insert(name.into(), meaning),
             None => self.names.remove(name),
         };
         let lost = by_sql(&before);
+        self.beginning = beginning - begins(&before);
         self.by_sql = self.by_sql + gained.unwrap_or(0) - lost.unwrap_or(0);
         self.odd = self.odd + gained.map_or(0, |_| odd) - lost.map_or(0, |_| odd);
         before

@@ -94,6 +94,18 @@ impl Conversation {
         self.guarded.contains(&self.queue.segments_answered())
     }
 
+    /// Whether all requests were answered and ended, in or outside of a transaction, and the next one is read as such.
+    #[inline]
+    pub(crate) fn owes_nothing(&self) -> bool {
+        self.queue.is_empty() && !self.queue.segment_open() && self.intake == Intake::Requests
+    }
+
+    /// Whether a request is read as such, in a transaction that has not failed or outside of one.
+    #[inline]
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.intake == Intake::Requests && self.status != TransactionStatus::Failed
+    }
+
     /// Whether its client is in the midst of a segment, and the server reads it as such.
     #[inline]
     pub(crate) fn is_in_segment(&self) -> bool {

@@ -316,6 +316,28 @@ pub(crate) struct ReplyQueue {
 }
 
 impl ReplyQueue {
+    /// A part of the client's segment, with nothing rare about it: no Parse, no end of a copy, nothing that a ReadyForQuery
+    /// ends.
+    #[inline(always)]
+    pub(crate) fn push_part(&mut self, expect: Expect, uses: u64) {
+        debug_assert!(matches!(expect, Expect::Bind | Expect::Describe | Expect::Execute));
+        (self.segment_open, self.segment_sent) = (true, true);
+        self.entries.push_back(Entry {
+            uses,
+            ..Entry::forward(expect)
+        });
+    }
+
+    /// A Query or Sync of the client's, with nothing rare about it.
+    #[inline(always)]
+    pub(crate) fn push_end(&mut self, expect: Expect) {
+        debug_assert!(expect.ends_with_ready());
+        self.changes_in_ended += std::mem::take(&mut self.changes_in_open);
+        self.ready_owed += 1;
+        (self.segment_open, self.segment_sent) = (false, false);
+        self.entries.push_back(Entry::forward(expect));
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, mut entry: Entry) {
         if entry.expect == Expect::ParseUnnamed || entry.rare.is_some() {
@@ -339,7 +361,7 @@ impl ReplyQueue {
     /// client as it is, and says nothing that anybody else must know. What is due is taken out where the message ends it.
     ///
     /// `false` means nothing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn passes_plainly(&mut self, tag: u8) -> bool {
         let Some(front) = self.entries.front() else {
             return false;
@@ -358,7 +380,7 @@ impl ReplyQueue {
     }
 
     /// The same of CommandComplete.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn completes_command(&mut self) -> bool {
         match self.entries.front() {
             Some(Entry {
