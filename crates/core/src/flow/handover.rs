@@ -20,7 +20,7 @@ use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::pin_reason::PinReason;
-use crate::base::reasons::Waiting;
+use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::notify::channels::{ChannelName, Channels, Notification};
@@ -63,7 +63,11 @@ impl Pooler {
             return;
         }
         let client = self.client_mut(id);
-        if client.waiting != Waiting::No || !client.session.pins.contains(PinReason::Listening) || !client.is_session()
+        // Half of a message of a copy, which the server ignores, may have been passed on: it is tried again behind the rest.
+        if client.waiting != Waiting::No
+            || client.passing != Passing::None
+            || !client.session.pins.contains(PinReason::Listening)
+            || !client.is_session()
         {
             return;
         }
