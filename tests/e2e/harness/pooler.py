@@ -44,9 +44,9 @@ def kind() -> str:
     return os.environ.get("PGWEIR_TEST_POOLER", "pgweir")
 
 
-def program() -> list[str]:
-    """The command of that pooler, without arguments."""
-    if kind() == "pgbouncer":
+def program(which: str | None = None) -> list[str]:
+    """The command of that pooler, or of the one named, without arguments."""
+    if (which or kind()) == "pgbouncer":
         path = os.path.join(CHECKOUT, "scripts", "pgbouncer126")
         return [subprocess.run([path], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()]
     return [os.environ.get("PGWEIR_BIN") or os.path.join(CHECKOUT, "target", "release", "pgweir")]
@@ -65,6 +65,7 @@ class Pooler:
         userlist: dict[str, str] | None = None,
         open_files_max: int | None = None,
         arguments: tuple[str, ...] = (),
+        which: str | None = None,
     ):
         self.cluster = cluster
         self.dir = tempfile.mkdtemp(prefix="pooler-")
@@ -79,6 +80,7 @@ class Pooler:
         self.userlist_path = os.path.join(self.dir, "userlist.txt")
         self.open_files_max = open_files_max
         self.arguments = arguments
+        self.which = which
         self.process: subprocess.Popen | None = None
         self._stopped_by_test = False
         self._finished = False
@@ -164,7 +166,7 @@ class Pooler:
 
     def spawn(self) -> None:
         """Starts the process and does not wait."""
-        command = [*program(), *self.arguments, self.ini_path]
+        command = [*(program(self.which) if self.which else program()), *self.arguments, self.ini_path]
         if self.open_files_max is not None:
             command = ["prlimit", f"--nofile={self.open_files_max}", *command]
         with open(self.stderr_path, "ab") as err:
