@@ -110,7 +110,7 @@ impl Pooler {
             return self.shared.requests.push_back(Request::Resume(id.into()));
         }
         if server.conversation.fatal.is_some() || matches!(server.conversation.passing, Passing::Forward(_)) {
-            return self.close_client(now, id, "server connection closed");
+            return self.close_client(now, id, "server conn crashed?");
         }
         let message = "server closed the connection unexpectedly";
         let hint = "The transaction that was open is lost; whether its COMMIT took effect is not known if it was sent.";

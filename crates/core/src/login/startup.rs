@@ -135,7 +135,7 @@ impl Wishes {
     /// The database is the user's where none is named. Nothing may be longer than it can be of use.
     fn complete(&mut self) -> Result<(), Rejection> {
         if self.user.is_empty() {
-            let message = "no PostgreSQL user name specified in startup packet";
+            let message = "no username supplied: no PostgreSQL user name specified in startup packet";
             return Err(Rejection::new(Trouble::NotAllowed, message, ""));
         }
         if self.database.is_empty() {
@@ -223,8 +223,10 @@ fn options(text: &str) -> Result<Vec<(String, String)>, Rejection> {
             Some("") => words.next().unwrap_or_default(),
             Some(assignment) => assignment.to_string(),
             None => {
-                let message = format!("unsupported startup parameter in options: {word}");
-                return Err(bad_parameter(message));
+                let message =
+                    "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed";
+                let text = format!("{message}, got \"{word}\"");
+                return Err(bad_parameter(text));
             }
         };
         match assignment.split_once('=') {
