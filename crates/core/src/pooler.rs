@@ -360,6 +360,16 @@ impl Pooler {
             .insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
     }
 
+    /// `log_pooler_errors`: what a client hears from the pooler, or why it loses its connection.
+    pub(crate) fn log_pooler_error(&mut self, id: ClientId, message: &str) {
+        if self.shared.settings.log_pooler_errors
+            && let Some(client) = self.clients.get(id.0)
+        {
+            let text = format!("{} pooler error: {message}", self.client_label(id, client));
+            self.log(LogLevel::Warning, text);
+        }
+    }
+
     /// Tells a client what went wrong; closes it where the table of errors says so.
     pub(crate) fn fail_client(
         &mut self,
@@ -370,12 +380,7 @@ impl Pooler {
         detail: &str,
         hint: &str,
     ) {
-        if self.shared.settings.log_pooler_errors
-            && let Some(client) = self.clients.get(id.0)
-        {
-            let text = format!("{} pooler error: {message}", self.client_label(id, client));
-            self.log(LogLevel::Warning, text);
-        }
+        self.log_pooler_error(id, message);
         if self.is_inside_message(id) {
             // An error here would become part of the server's message.
             return self.close_client(now, id, message);

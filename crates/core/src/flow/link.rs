@@ -294,6 +294,7 @@ impl Pooler {
         {
             return self.lookup_failed(now, id, &failure.message);
         }
+        self.log_pooler_error(id, &failure.message);
         let row = Trouble::ServerUnavailable.row();
         // What no server has said is told in PgBouncer's words.
         let (sqlstate, message, hint) = match failure.sqlstate.is_empty() {
