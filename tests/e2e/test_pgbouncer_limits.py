@@ -10,8 +10,8 @@ import pytest
 
 from harness import wire
 from harness.pooler import kind
+from harness.side_by_side import first_text, read_some
 from harness.waiting import eventually
-from test_pgbouncer_texts import first_text, read_some
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 

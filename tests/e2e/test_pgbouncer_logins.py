@@ -98,6 +98,6 @@ def test_who_gets_in(pg15, make_pooler, way):
     assert not {k: ours[k] for k, outcome in others.items() if outcome and ours[k] == "in"}
     compared = [k for k in theirs if not others[k]]
     assert not {k: (theirs[k], ours[k]) for k in compared if (theirs[k] == "in") != (ours[k] == "in")}
-    # What an unknown user hears is what known ones hear, whose secrets may be of another kind: nobody can tell who exists.
-    known = [k for k in compared if k[0] not in ("missing", "garbage")]
+    # What a user without a secret hears is what known ones hear, whose secrets may be of another kind: nobody can tell who exists.
+    known = [k for k in compared if k[0] not in ("missing", "garbage", "empty")]
     assert not {k: (theirs[k], ours[k]) for k in known if not ours[k].startswith(theirs[k])}

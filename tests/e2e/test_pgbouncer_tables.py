@@ -8,8 +8,9 @@ import re
 import pytest
 
 from harness.pooler import CHECKOUT, kind
+from test_pgbouncer_console import COMMANDS, OTHERWISE, SHOWS
 from test_pgbouncer_logins import WAYS
-from test_pgbouncer_texts import COMMANDS, OTHERWISE, SHOWS, SITUATIONS
+from test_pgbouncer_texts import SITUATIONS
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
 

@@ -14,7 +14,8 @@ import time
 import pytest
 
 from harness import wire
-from harness.pooler import Pooler, kind
+from harness.pooler import kind
+from harness.side_by_side import begins_alike, first_text, missing, read_some
 from harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
@@ -43,10 +44,6 @@ def refusal(pooler, **named) -> str:
 def answer(c, sql) -> str:
     """The first error or notice of a Query."""
     return first_text(c.query(sql))
-
-
-def first_text(messages) -> str:
-    return next((m.fields["M"] for m in messages if m.tag in "EN"), "(none)")
 
 
 def last_words(c) -> str:
@@ -299,15 +296,6 @@ def a_statement_that_was_not_prepared(p):
         return first_text(read_some(c))
 
 
-def read_some(c):
-    """Messages up to ReadyForQuery or the end."""
-    out = []
-    with contextlib.suppress(wire.Closed):
-        while not out or out[-1].tag != "Z":
-            out.append(c.read())
-    return out
-
-
 @situation()
 def the_client_breaks_the_protocol(p):
     with p.connect() as c:
@@ -354,73 +342,9 @@ def the_database_is_removed(p):
         return last_words(c)
 
 
-def console_answer(p, command, user="postgres"):
-    with p.connect(user=user, database="pgbouncer") as c:
-        c.send(wire.query(command))
-        return first_text(read_some(c))
-
-
 @situation()
 def the_console_for_others(p):
     return refusal(p, user="alice", database="pgbouncer")
-
-
-# What we answer otherwise, on purpose: (command, user) and the beginning of our answer.
-OTHERWISE = {
-    # Drivers ask whether a connection lives by an empty query.
-    ("", "postgres"): "(none)",
-    (";", "postgres"): "(none)",
-    # PgBouncer says SET and changes nothing.
-    ("set listen_port = 1", "postgres"): 'SET failed: setting "listen_port" cannot be changed without a restart',
-    ("set job_name = 'x'", "postgres"): 'SET failed: setting "job_name" cannot be changed without a restart',
-    # PgBouncer does not know the command for them.
-    ("show fds", "stats"): "admin access needed",
-}
-
-COMMANDS = [
-    "show nothing", "nonsense", "show", "", ";", "select 1", "pause nosuch", "pause pgbouncer", "resume", "resume nosuch", "resume postgres",
-    "kill nosuch", "kill pgbouncer", "kill_client", "kill_client abc", "kill_client 999999", "disable", "disable nosuch",
-    "disable pgbouncer", "enable", "enable nosuch", "enable pgbouncer", "reconnect nosuch", "reconnect pgbouncer",
-    "wait_close nosuch", "wait_close pgbouncer", "set nosuch = 1", "set default_pool_size = abc", "set listen_port = 1",
-    "set default_pool_size", "shutdown nonsense", "show fds extra", "show databases extra", "reload extra", "suspend extra",
-    "set client_encoding = 'utf8'", "set pool_mode = 'nosuch'", "kill_client 0x12", "kill_client -1", "pause a b",
-    "set job_name = 'x'", "set auth_type = 'nosuch'",
-]
-STATS_COMMANDS = ["show fds", "pause", "set default_pool_size = 1", "reload", "kill", "shutdown"]
-
-
-@pytest.fixture(scope="module")
-def both(pg15):
-    """PgBouncer and pgweir with the same files, for what changes nothing in them."""
-    poolers = []
-    try:
-        for which in ("pgbouncer", "pgweir"):
-            pooler = Pooler(pg15, databases={}, which=which)
-            pooler.databases = {"postgres": pooler.server()}
-            pooler.write_ini()
-            poolers.append(pooler.start())
-        yield poolers
-    finally:
-        for pooler in poolers:
-            pooler.finish()
-
-
-def begins_alike(theirs: str, ours: str) -> bool:
-    return ours.startswith(theirs.rstrip(";"))
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_what_the_console_answers(both, command):
-    theirs, ours = (console_answer(p, command) for p in both)
-    print(f"{command!r}\n  theirs: {theirs}\n  ours:   {ours}")
-    assert begins_alike(OTHERWISE.get((command, "postgres"), theirs), ours)
-
-
-@pytest.mark.parametrize("command", STATS_COMMANDS)
-def test_what_the_console_answers_to_stats_users(both, command):
-    theirs, ours = (console_answer(p, command, user="stats") for p in both)
-    print(f"{command!r}\n  theirs: {theirs}\n  ours:   {ours}")
-    assert begins_alike(OTHERWISE.get((command, "stats"), theirs), ours)
 
 
 def normal(text: str) -> str:
@@ -436,95 +360,6 @@ def reasons(pooler) -> list[str]:
     """What the log says of clients, kind by kind and in order: why they end, what they hear, how they log in."""
     texts = re.findall(r"C-0x[0-9a-f]+: [^@]*@\S+ (.*)", pooler.log())
     return [normal(m.group(1)) for line in LINES for m in (re.match(line, text) for text in texts) if m]
-
-
-SHOWS = [
-    "databases", "pools", "clients", "servers", "sockets", "active_sockets", "users", "stats", "stats_totals",
-    "stats_averages", "totals", "lists", "peers", "peer_pools", "config", "mem", "dns_hosts", "dns_zones", "state",
-    "version",
-]
-
-
-@pytest.mark.parametrize("what", SHOWS)
-def test_the_columns_of_a_table(both, what):
-    """Names and types, in order. SHOW FDS is for PgBouncer's own system user alone: see test_console.py."""
-
-    def columns(pooler):
-        with pooler.connect(database="pgbouncer") as c:
-            c.send(wire.query(f"show {what}"))
-            messages = read_some(c)
-            found = [m.columns for m in messages if m.tag == "T"]
-            return found[0] if found else first_text(messages)
-
-    theirs, ours = (columns(p) for p in both)
-    assert ours == theirs
-
-
-@pytest.fixture
-def twins(pg15, make_pooler):
-    """Makes PgBouncer and pgweir with the same files."""
-
-    def make(**named):
-        return [make_pooler(pg15, which=which, **named) for which in ("pgbouncer", "pgweir")]
-
-    return make
-
-
-def test_limits_that_a_database_inherits_are_shown(twins):
-    settings = {
-        "default_pool_size": 7, "min_pool_size": 1, "reserve_pool_size": 2, "max_db_connections": 9,
-        "max_db_client_connections": 11, "server_lifetime": 1234,
-    }
-    theirs, ours = twins(settings=settings, users={"alice": "pool_size=3 max_user_connections=5 pool_mode=session"})
-    for p in (theirs, ours):
-        with p.connect() as c:
-            c.query("select 1")
-    # min_pool_size opens servers in its own time.
-    moves = ("current_connections", "port", "name")
-
-    def rows(p, what):
-        return [{k: v for k, v in row.items() if k not in moves} for row in p.console(f"show {what}")]
-
-    assert rows(ours, "databases") == rows(theirs, "databases")
-
-
-@pytest.mark.parametrize("mode", ["session", "transaction"])
-def test_counts_are_those_of_clients_alone(twins, mode):
-    """Two clients with settings of their own on one server: none of the pooler's own messages counts."""
-    poolers = twins(mode=mode, settings={"default_pool_size": 2 if mode == "session" else 1})
-
-    def work(p):
-        with p.connect(options={"datestyle": "German"}) as a, p.connect() as b:
-            for _ in range(2):
-                for c in (a, b):
-                    c.query("select 1")
-                    c.query("set timezone to 'Asia/Tokyo'")
-                    c.query("begin")
-                    c.query("select 2")
-                    c.query("commit")
-                    c.send(wire.close("S", "s"), wire.parse("s", "select 3"), wire.bind("", "s"), wire.execute(), wire.sync())
-                    c.read_ready()
-                    c.query("select 1/0")
-
-        def counts():
-            row = next(row for row in p.console("show stats_totals") if row["database"] == "postgres")
-            wanted = ("xact_count", "query_count", "client_parse_count", "bind_count", "client_login_count")
-            return {name: int(row[name]) for name in wanted if name in row}
-
-        return counts()
-
-    theirs, ours = (work(p) for p in poolers)
-    assert ours == theirs
-
-
-def missing(theirs: list[str], ours: list[str]) -> list[str]:
-    """Lines of theirs for which ours have none; ours may have more."""
-    left = list(ours)
-    gone = []
-    for line in theirs:
-        found = next((other for other in left if begins_alike(line, other)), None)
-        left.remove(found) if found else gone.append(line)
-    return gone
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
