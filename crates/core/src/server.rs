@@ -132,10 +132,11 @@ impl Server {
         self.expires <= now && (self.has_served || self.expires > self.connect_time)
     }
 
-    /// Whether it is being tested for a client that waits, or reads the catalog before it serves.
+    /// Whether it is being tested for a client that waits, is new and being asked what it is, or reads the catalog before it
+    /// serves.
     pub(crate) fn is_soon_free(&self) -> bool {
         let reads_first = matches!(self.phase, ServerPhase::Reading) && !self.has_served;
-        reads_first || matches!(self.phase, ServerPhase::Testing)
+        reads_first || matches!(self.phase, ServerPhase::Testing | ServerPhase::ConnectQuery)
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -264,3 +264,23 @@ fn only_suspicious_servers_are_asked_where_sessions_are_not_kept() {
     let (_, server) = behind_pooler(&mut rig, &[]);
     assert_eq!(rig.told(server), [] as [&str; 0]);
 }
+
+/// A server that says what it is will soon serve the client that waits: none is opened beside it.
+#[test]
+fn no_second_server_is_opened_while_the_first_says_what_it_is() {
+    let mut rig = Rig::new("session_state = full\ndefault_pool_size = 5");
+    let (first, server) = behind_pooler(&mut rig, &[]);
+    rig.told(first);
+    rig.says(first, |w| w.query(b"begin; select 1"));
+    let second = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    rig.says(second, |w| w.query(b"select 1"));
+    let new = rig.connects.pop_front().expect("a server for the second client");
+    lets_in(&mut rig, new, u32::MAX);
+    rig.server_dies(server);
+    assert!(
+        rig.connects.is_empty(),
+        "one client waits, and one server is nearly there"
+    );
+    rig.tells_process_id(new, 78);
+    assert_eq!(rig.told(new), ["Query select 1"]);
+}

@@ -134,6 +134,7 @@ impl Pooler {
         let pool_id = server.pool;
         let pool = self.pool_mut(pool_id);
         pool.note_success();
+        self.note_soon_free(id);
         self.introduce(now, id);
     }
 }
