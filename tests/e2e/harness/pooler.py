@@ -14,6 +14,7 @@ PostgreSQL itself, and a test that asks for a console or a log is skipped.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pwd
 import re
@@ -44,11 +45,22 @@ def kind() -> str:
     return os.environ.get("PGWEIR_TEST_POOLER", "pgweir")
 
 
+@functools.cache
+def pgbouncer() -> tuple[str, tuple[int, ...]]:
+    """The PgBouncer of the cache, which is fetched where it is not there yet, and its version."""
+    output = lambda *command: subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: E731
+    path = output(os.path.join(CHECKOUT, "scripts", "pgbouncer126")).strip()
+    version = re.search(r"PgBouncer (\d+)\.(\d+)", output(path, "--version"))
+    return path, tuple(int(number) for number in version.groups())
+
+
 def program(which: str | None = None) -> list[str]:
     """The command of that pooler, or of the one named, without arguments."""
     if (which or kind()) == "pgbouncer":
-        path = os.path.join(CHECKOUT, "scripts", "pgbouncer126")
-        return [subprocess.run([path], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()]
+        path, version = pgbouncer()
+        if which and version < (1, 26):
+            pytest.skip("no PgBouncer 1.26 is to be had")
+        return [path]
     return [os.environ.get("PGWEIR_BIN") or os.path.join(CHECKOUT, "target", "release", "pgweir")]
 
 
