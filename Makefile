@@ -97,6 +97,7 @@ conformance:
 
 docs:
 	$(CARGO) run -q -p pgweir-config --example settings_doc > docs/settings.md
+	$(CARGO) run -q -p pgweir-config --example settings_doc -- --migrating | scripts/put-table docs/migrating-from-pgbouncer.md settings
 	$(CARGO) run -q -p pgweir-core --example errors_doc > docs/errors.md
 	$(CARGO) run -q -p pgweir -- man 1 > docs/man/pgweir.1
 	$(CARGO) run -q -p pgweir -- man 5 > docs/man/pgweir.ini.5

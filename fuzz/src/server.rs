@@ -12,6 +12,9 @@ use pgweir_wire::write::{Column, ErrorText};
 use pgweir_wire::{CancelKey, StartupPacket, TransactionStatus, Writer};
 use std::collections::VecDeque;
 
+/// What every server tells as its process id. New servers are asked for it.
+const PROCESS_ID: u32 = 4711;
+
 /// How a request is answered; the digits of a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -290,7 +293,7 @@ impl Server {
 
     fn welcome(&mut self) {
         let key = CancelKey {
-            process_id: 4711,
+            process_id: PROCESS_ID,
             secret: Box::from([1, 2, 3, 4]),
         };
         let mut w = self.w();
@@ -380,6 +383,10 @@ impl Server {
                 "SET"
             }
             _ => {
+                if text.ends_with(b"pg_backend_pid()") && answer == Answer::Good {
+                    self.w().data_row(1, [Some(PROCESS_ID.to_string().as_bytes())]);
+                    return self.w().command_complete("SELECT 1");
+                }
                 let rows = if answer == Answer::ManyRows { 40 } else { 1 };
                 let mut w = self.w();
                 if describes {

@@ -208,6 +208,9 @@ struct ScramEnd {
 }
 
 const TOLD_PASSWORD: &str = "password authentication failed";
+
+/// What a client hears that has sent an empty password in clear text, whoever it is.
+const TOLD_EMPTY: &str = "empty password returned by client";
 const TOLD_SASL: &str = "SASL authentication failed";
 
 impl ClientAuth {
@@ -291,6 +294,7 @@ impl ClientAuth {
             }
             State::AwaitCleartext { secret, doom } => match self.judge_cleartext(payload, &secret, doom, keys) {
                 Ok(password) => self.accept(None, Learned::Password(password)),
+                Err(ClientAuthError::EmptyPassword) => self.refuse(ClientAuthError::EmptyPassword, TOLD_EMPTY),
                 Err(reason) => self.refuse(reason, TOLD_PASSWORD),
             },
             State::AwaitMd5 { expected, doom } => match judge_md5(payload, &expected, doom) {

@@ -1,13 +1,13 @@
-//! Prints the documentation of the settings: markdown, or with `--man` a manual page.
+//! Prints the documentation of the settings: markdown, with `--man` a manual page, with `--migrating` how they compare with
+//! PgBouncer's.
+
+use pgweir_config::{docs, docs_migrating};
 
 fn main() {
-    let man = std::env::args_os().nth(1).is_some_and(|argument| argument == "--man");
-    print!(
-        "{}",
-        if man {
-            pgweir_config::docs::settings_man()
-        } else {
-            pgweir_config::docs::settings_markdown()
-        }
-    );
+    let text = match std::env::args_os().nth(1) {
+        Some(argument) if argument == "--man" => docs::settings_man(),
+        Some(argument) if argument == "--migrating" => docs_migrating::settings_compared(),
+        _ => docs::settings_markdown(),
+    };
+    print!("{text}");
 }

@@ -195,7 +195,7 @@ fn settings_of(group: Group) -> impl Iterator<Item = &'static Setting> {
     CATALOGUE.iter().filter(move |setting| setting.group == group)
 }
 
-fn line_sections() -> [(&'static str, &'static str, Vec<LineKey>); 3] {
+pub(crate) fn line_sections() -> [(&'static str, &'static str, Vec<LineKey>); 3] {
     [
         (
             "databases",

@@ -3,7 +3,7 @@
 /// Host-based authentication.
 pub(crate) const HBA: &str = "\
 With `auth_type = hba`, the first line of `auth_hba_file` that fits a connection says how its client must prove who it is. \
-Without such a line the client hears `login rejected`. The format is that of PostgreSQL 16's pg_hba.conf:
+Without such a line the client hears `no authentication method is found`. The format is that of PostgreSQL 16's pg_hba.conf:
 
 - Each line is a type (`local` for Unix sockets, `host` for TCP, `hostssl` for TCP with TLS, `hostnossl` for TCP without), \
 databases, users, for TCP an address, a method, and the method's options.

@@ -22,6 +22,7 @@ mod console;
 mod database;
 pub mod docs;
 mod docs_logins;
+pub mod docs_migrating;
 mod file_source;
 mod host;
 mod ini;

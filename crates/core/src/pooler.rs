@@ -7,7 +7,7 @@ use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
 use crate::base::pool_id::{PoolId, PoolKey};
 use crate::base::reasons::{Passing, Waiting};
-use crate::base::request::{Accepted, Command, Connected, LogLevel, ReloadOutcome, Request};
+use crate::base::request::{Accepted, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 use crate::base::secret_names::SecretNames;
 use crate::base::settings::Settings;
 use crate::base::slab::Slab;
@@ -21,6 +21,7 @@ use crate::server::Server;
 use crate::shared::Shared;
 use crate::state::shape::ShapeTable;
 use crate::statements::prepared::{OwnStatements, StatementTable};
+use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
 use foldhash::fast::RandomState;
 use pgweir_auth::ScramKeyCache;
@@ -44,6 +45,9 @@ pub struct Surroundings {
     pub open_files_max: u64,
 }
 
+/// Why a connection ends whose client has closed it without a word.
+pub(crate) const CLIENT_VANISHED: &str = "client unexpected eof";
+
 /// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
 const SCRAM_KEYS_KEPT_MAX: usize = 1024;
 
@@ -66,6 +70,8 @@ pub struct Pooler {
     pub(crate) process_ids: crate::login::process_ids::ProcessIds,
     pub(crate) arrivals: crate::login::arrivals::Arrivals,
     pub(crate) lookups: crate::login::lookups::Lookups,
+    /// What the latest server at each place turned out to be, where it is not PostgreSQL.
+    pub(crate) natures: HashMap<Endpoint, Nature, RandomState>,
     /// Logins that wait for their turn to have a password judged.
     pub(crate) turns: Vec<ClientId>,
     pub(crate) timers: crate::base::timers::Timers,
@@ -119,6 +125,7 @@ impl Pooler {
             process_ids,
             arrivals: Default::default(),
             lookups: Default::default(),
+            natures: HashMap::default(),
             turns: Vec::new(),
             timers: crate::base::timers::Timers::new(now),
             deferred: VecDeque::new(),
@@ -226,7 +233,7 @@ impl Pooler {
 
     /// The client closed its connection or it broke. Its id is dead.
     pub fn handle_client_closed(&mut self, now: Time, client: ClientId) {
-        self.remove_client(now, client, "client unexpected eof");
+        self.remove_client(now, client, CLIENT_VANISHED);
     }
 
     /// More than [`crate::notify::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that hears
@@ -359,6 +366,16 @@ impl Pooler {
             .insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
     }
 
+    /// `log_pooler_errors`: what a client hears from the pooler, or why it loses its connection.
+    pub(crate) fn log_pooler_error(&mut self, id: ClientId, message: &str) {
+        if self.shared.settings.log_pooler_errors
+            && let Some(client) = self.clients.get(id.0)
+        {
+            let text = format!("{} pooler error: {message}", self.client_label(id, client));
+            self.log(LogLevel::Warning, text);
+        }
+    }
+
     /// Tells a client what went wrong; closes it where the table of errors says so.
     pub(crate) fn fail_client(
         &mut self,
@@ -369,12 +386,7 @@ impl Pooler {
         detail: &str,
         hint: &str,
     ) {
-        if self.shared.settings.log_pooler_errors
-            && let Some(client) = self.clients.get(id.0)
-        {
-            let text = format!("{} pooler error: {message}", self.client_label(id, client));
-            self.log(LogLevel::Warning, text);
-        }
+        self.log_pooler_error(id, message);
         if self.is_inside_message(id) {
             // An error here would become part of the server's message.
             return self.close_client(now, id, message);

@@ -12,7 +12,8 @@ use crate::state::shape::Shape;
 use crate::statements::held::Held;
 use crate::upstream::cancels::Cancels;
 use crate::upstream::conversation::Conversation;
-use crate::upstream::phase::{Begin, Intake, ServerPhase};
+use crate::upstream::nature::Nature;
+use crate::upstream::phase::{Begin, Intake, Introduction, ServerPhase};
 use pgweir_wire::HEADER_BYTES;
 use std::sync::Arc;
 
@@ -41,8 +42,8 @@ pub(crate) struct Server {
     pub(crate) expires: Time,
     /// Whether a client has had it.
     pub(crate) has_served: bool,
-    /// It has told what it looks like, or need not.
-    pub(crate) introduced: bool,
+    pub(crate) introduction: Introduction,
+    pub(crate) nature: Nature,
 }
 
 impl Server {
@@ -65,7 +66,8 @@ impl Server {
             close_reason: None,
             expires,
             has_served: false,
-            introduced: false,
+            introduction: Introduction::Begins,
+            nature: Nature::PostgreSql,
         }
     }
 
@@ -130,10 +132,11 @@ impl Server {
         self.expires <= now && (self.has_served || self.expires > self.connect_time)
     }
 
-    /// Whether it is being tested for a client that waits, or reads the catalog before it serves.
+    /// Whether it is being tested for a client that waits, is new and being asked what it is, or reads the catalog before it
+    /// serves.
     pub(crate) fn is_soon_free(&self) -> bool {
         let reads_first = matches!(self.phase, ServerPhase::Reading) && !self.has_served;
-        reads_first || matches!(self.phase, ServerPhase::Testing)
+        reads_first || matches!(self.phase, ServerPhase::Testing | ServerPhase::ConnectQuery)
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -340,7 +340,7 @@ fn errors_leave_the_console_usable_and_have_states_and_hints() {
     assert_eq!(refused("resume"), "Error 55000 pooler is not paused");
     assert_eq!(refused("resume db"), "Error 55000 database db is not paused");
     assert_eq!(refused("disable"), "Error 42601 a database is required");
-    assert_eq!(refused("kill_client x"), "Error 22023 invalid client id supplied");
+    assert_eq!(refused("kill_client x"), "Error 22023 invalid client pointer supplied");
     assert_eq!(refused("kill_client 99"), "Error 42704 client not found");
     assert!(refused("set listen_port = 1").contains("cannot be changed without a restart"));
     assert!(refused("set pool_mod = session").starts_with("Error 22023 SET failed: unknown setting"));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const GONE: &str = "Error 57P01 server shutting down";
-const KILLED: &str = "Error 57P01 admin forced disconnect";
+const KILLED: &str = "Error 57P01 database removed";
 
 fn console(rig: &mut Rig) -> ClientId {
     let id = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
@@ -241,7 +241,7 @@ fn kill_client_drops_one_client_and_its_server_and_nobody_who_came_later() {
         order(&mut rig, boss, &format!("kill_client {number}")),
         done("KILL_CLIENT")
     );
-    assert_eq!(rig.told(client), [KILLED]);
+    assert_eq!(rig.told(client), ["Error 57P01 admin forced disconnect"]);
     assert!(is_closed(&rig, server));
     let new = rig.client_begins(&[("user", "u"), ("database", "db")]);
     assert_eq!(new.0.index, client.0.index, "in the same place");

@@ -67,7 +67,7 @@ fn the_first_rule_that_fits_decides() {
         rig.log
     );
     let stranger = tcp(&mut rig, "alice", [11, 1, 1, 1]);
-    assert_eq!(rig.told(stranger), ["Error 28000 login rejected"]);
+    assert_eq!(rig.told(stranger), ["Error 28000 no authentication method is found"]);
     assert!(logged(
         &rig,
         "login failed: no rule of auth_hba_file fits host \"11.1.1.1\", user \"alice\""
@@ -148,7 +148,7 @@ fn a_certificate_is_wanted_where_there_is_none() {
     );
     let mut rig = hba("hostssl all all all trust clientcert=verify-ca\n", "");
     let id = tcp(&mut rig, "alice", [127, 0, 0, 1]);
-    assert_eq!(rig.told(id), ["Error 28000 login rejected"]);
+    assert_eq!(rig.told(id), ["Error 28000 no authentication method is found"]);
 }
 
 /// A password, on its way to whoever judges it.

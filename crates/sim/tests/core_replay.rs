@@ -15,7 +15,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What the pooler answers itself, in its own words: bytes that break the protocol.
-const OWN_WORDS: [&str; 3] = ["copy_in_query", "malformed_messages", "unknown_message"];
+const OWN_WORDS: [&str; 4] = [
+    "copy_in_query",
+    "login_without_user",
+    "malformed_messages",
+    "unknown_message",
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pieces {

@@ -89,7 +89,7 @@ pub enum StartupError {
         got: u32,
     },
     /// A major version other than 3.
-    #[error("unsupported frontend protocol {}.{}: server supports 3.0 to 3.2", version.major(), version.minor())]
+    #[error("{}unsupported frontend protocol {}.{}: server supports 3.0 to 3.2", old_protocol(version), version.major(), version.minor())]
     Version {
         /// The version as received.
         version: ProtocolVersion,
@@ -97,6 +97,14 @@ pub enum StartupError {
     /// The parameter list is malformed.
     #[error("invalid startup packet layout: {0}")]
     Layout(#[from] ReadError),
+}
+
+/// What PgBouncer says of the protocol before 7.4.
+fn old_protocol(version: &ProtocolVersion) -> &'static str {
+    match version.major() {
+        2 => "old V2 protocol not supported: ",
+        _ => "",
+    }
 }
 
 impl<'a> StartupPacket<'a> {

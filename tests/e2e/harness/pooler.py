@@ -14,6 +14,7 @@ PostgreSQL itself, and a test that asks for a console or a log is skipped.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pwd
 import re
@@ -44,11 +45,22 @@ def kind() -> str:
     return os.environ.get("PGWEIR_TEST_POOLER", "pgweir")
 
 
-def program() -> list[str]:
-    """The command of that pooler, without arguments."""
-    if kind() == "pgbouncer":
-        path = os.path.join(CHECKOUT, "scripts", "pgbouncer126")
-        return [subprocess.run([path], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()]
+@functools.cache
+def pgbouncer() -> tuple[str, tuple[int, ...]]:
+    """The PgBouncer of the cache, which is fetched where it is not there yet, and its version."""
+    output = lambda *command: subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: E731
+    path = output(os.path.join(CHECKOUT, "scripts", "pgbouncer126")).strip()
+    version = re.search(r"PgBouncer (\d+)\.(\d+)", output(path, "--version"))
+    return path, tuple(int(number) for number in version.groups())
+
+
+def program(which: str | None = None) -> list[str]:
+    """The command of that pooler, or of the one named, without arguments."""
+    if (which or kind()) == "pgbouncer":
+        path, version = pgbouncer()
+        if which and version < (1, 26):
+            pytest.skip("no PgBouncer 1.26 is to be had")
+        return [path]
     return [os.environ.get("PGWEIR_BIN") or os.path.join(CHECKOUT, "target", "release", "pgweir")]
 
 
@@ -65,6 +77,7 @@ class Pooler:
         userlist: dict[str, str] | None = None,
         open_files_max: int | None = None,
         arguments: tuple[str, ...] = (),
+        which: str | None = None,
     ):
         self.cluster = cluster
         self.dir = tempfile.mkdtemp(prefix="pooler-")
@@ -79,6 +92,7 @@ class Pooler:
         self.userlist_path = os.path.join(self.dir, "userlist.txt")
         self.open_files_max = open_files_max
         self.arguments = arguments
+        self.which = which
         self.process: subprocess.Popen | None = None
         self._stopped_by_test = False
         self._finished = False
@@ -164,7 +178,7 @@ class Pooler:
 
     def spawn(self) -> None:
         """Starts the process and does not wait."""
-        command = [*program(), *self.arguments, self.ini_path]
+        command = [*(program(self.which) if self.which else program()), *self.arguments, self.ini_path]
         if self.open_files_max is not None:
             command = ["prlimit", f"--nofile={self.open_files_max}", *command]
         with open(self.stderr_path, "ab") as err:

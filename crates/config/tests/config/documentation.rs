@@ -1,6 +1,6 @@
 //! The documentation is the catalogue's.
 
-use pgweir_config::{CATALOGUE, Scope, docs};
+use pgweir_config::{CATALOGUE, Scope, docs, docs_migrating};
 
 #[test]
 fn settings_md_is_up_to_date() {
@@ -8,6 +8,16 @@ fn settings_md_is_up_to_date() {
     assert!(
         on_disk == docs::settings_markdown(),
         "docs/settings.md differs from the catalogue: run cargo run -p pgweir-config --example settings_doc > docs/settings.md"
+    );
+}
+
+#[test]
+fn the_comparison_with_pgbouncer_is_up_to_date() {
+    let on_disk = include_str!("../../../../docs/migrating-from-pgbouncer.md");
+    let table = docs_migrating::settings_compared();
+    assert!(
+        on_disk.contains(&table),
+        "docs/migrating-from-pgbouncer.md has another table of settings: run make docs"
     );
 }
 

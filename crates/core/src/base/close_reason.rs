@@ -10,6 +10,8 @@ pub(crate) enum CloseReason {
     Reconnect,
     /// RELOAD or SET: its pool's servers are others now.
     DatabaseChanged,
+    /// What was known of its sessions was wrong: its pool was behind another pooler.
+    WasBehindPooler,
     /// KILL_CLIENT.
     Killed,
     /// DROP DATABASE and its kin.
@@ -41,6 +43,7 @@ impl CloseReason {
             CloseReason::Evicted => "evicted",
             CloseReason::Reconnect => "close_needed",
             CloseReason::DatabaseChanged => "database configuration changed",
+            CloseReason::WasBehindPooler => "the server is no longer another pooler",
             CloseReason::Killed => "admin forced disconnect",
             CloseReason::InTheWay => "a statement needs its database without connections",
             CloseReason::NotRestored => "invalid server parameter",

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The least process id that a client is told at login: Linux gives no process an id above 2^22.
+pub(crate) const CLIENT_IDS_FROM: u32 = (1 << 22) + 1;
+
 /// Bits of a generation: with the slot and the kind it must fit a 64-bit token.
 const GENERATION_BITS: u32 = 30;
 

@@ -233,6 +233,11 @@ impl PoolSettings {
         }
     }
 
+    /// Whether its servers pass from client to client between transactions.
+    pub(crate) fn shares_servers(&self) -> bool {
+        self.mode != PoolMode::Session
+    }
+
     /// What is special about a kind of pool.
     pub(crate) fn suit(&mut self, kind: PoolKind) {
         match kind {

@@ -217,6 +217,7 @@ impl Command {
             ("enable", database) => Command::Enable(required(database)?),
             ("reconnect", database) => Command::Reconnect(database),
             ("kill", database) => Command::Kill(database),
+            ("kill_client", Some(id)) if id.starts_with('-') => return Err(invalid()),
             ("kill_client", id) => Command::KillClient(id.unwrap_or_default()),
             ("wait_close", database) => Command::WaitClose(database),
             ("suspend", None) => Command::Suspend,

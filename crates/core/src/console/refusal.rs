@@ -51,6 +51,7 @@ impl Refusal {
 
     /// The console's own database is not an operator's to stop.
     pub(crate) fn console_database(verb: &str, name: &str) -> Self {
+        let verb = if verb == "wait_close" { "wait in" } else { verb };
         Refusal::new("42809", format!("cannot {verb} admin db: {name}"))
     }
 
@@ -59,7 +60,7 @@ impl Refusal {
     }
 
     pub(crate) fn bad_client_id() -> Self {
-        Refusal::new("22023", "invalid client id supplied")
+        Refusal::new("22023", "invalid client pointer supplied")
             .hint("KILL_CLIENT and SHOW SESSION take the column id of SHOW CLIENTS.")
     }
 

@@ -23,7 +23,10 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 /// Why the connection of a CancelRequest is closed.
-const CANCEL_DONE: &str = "cancel request done";
+pub(crate) const CANCEL_DONE: &str = "cancel request done";
+
+/// Why the connection of a cancel request ends whose key nobody has; PgBouncer's words.
+const CANCEL_FAILED: &str = "failed cancel request";
 
 impl Server {
     /// Whether a cancel is on its way to it, or waits for its segment.
@@ -78,7 +81,8 @@ impl Pooler {
 
     /// A CancelRequest came on the connection `by`, which is closed when the cancel has been carried out.
     pub(crate) fn cancel_request(&mut self, now: Time, by: ClientId, key: &CancelKey) {
-        let at = self.client_of_key(key).and_then(|id| {
+        let client = self.client_of_key(key);
+        let at = client.and_then(|id| {
             self.cancel_client(now, id);
             self.clients.get(id.0)?.link
         });
@@ -89,6 +93,7 @@ impl Pooler {
                 server.cancels.by.push(by);
                 self.client_mut(by).phase = ClientPhase::Cancelling;
             }
+            None if client.is_none() => self.close_client(now, by, CANCEL_FAILED),
             None => self.close_client(now, by, CANCEL_DONE),
         }
     }

@@ -237,12 +237,16 @@ impl Pooler {
             Ok(None) => return Err(at),
             Ok(Some(header)) if header.message_bytes > limit => {
                 let detail = format!("expected at most {limit}, got {}", header.message_bytes);
-                ("message is too long".into(), detail, "See max_packet_size.")
+                (
+                    "bad packet header: message is too long".into(),
+                    detail,
+                    "See max_packet_size.",
+                )
             }
             Ok(Some(header)) => match FrontendTag::from_byte(header.tag) {
                 Some(tag) => return Ok(Message::new(tag, header, input, at)),
                 None => {
-                    let message = format!("invalid frontend message type {}", header.tag);
+                    let message = format!("unknown pkt: invalid frontend message type {}", header.tag);
                     (message, String::new(), "")
                 }
             },

@@ -14,6 +14,7 @@ use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::state::deferred_begin::{By, DeferredBegin};
+use crate::upstream::nature::Nature;
 use crate::upstream::phase::Begin;
 use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_sql::Statement;
@@ -75,7 +76,9 @@ impl Pooler {
     fn run_deferred(&mut self, now: Time, id: ClientId, verdict: &Statement, by: By) -> Option<&'static str> {
         let allowed = self.shared.settings.deferred_begin.is_some();
         let pool = self.client_mut(id).pool?;
-        let transaction_mode = self.pool(pool).settings.mode == PoolMode::Transaction;
+        let pool_of_it = self.pool(pool);
+        let is_console = pool_of_it.nature == Nature::Console;
+        let transaction_mode = pool_of_it.settings.mode == PoolMode::Transaction && !is_console;
         let client = self.client_mut(id);
         let begun = Some(DeferredBegin {
             since: now,

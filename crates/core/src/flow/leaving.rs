@@ -8,6 +8,7 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
+use crate::upstream::nature::Nature;
 use crate::upstream::phase::{Intake, ServerPhase};
 use crate::upstream::reply_queue::{Entry, Expect};
 use pgweir_wire::TransactionStatus;
@@ -124,7 +125,8 @@ impl Pooler {
         let Some(query) = self.shared.settings.server_reset_query.clone() else {
             return;
         };
-        if self.shared.settings.keeps_sessions && self.is_in_session_pooling(id) {
+        let keeps = self.shared.settings.keeps_sessions && self.is_postgresql(id);
+        if keeps && self.is_in_session_pooling(id) {
             self.reset_session(now, id, &query);
         } else {
             self.at(id).own_query(now, ServerPhase::Resetting, &query);
@@ -144,11 +146,19 @@ impl Pooler {
         }
     }
 
+    /// Whether a server is PostgreSQL, as far as can be told.
+    pub(crate) fn is_postgresql(&self, id: ServerId) -> bool {
+        self.servers.get(id.0).is_some_and(|s| s.nature.is_postgresql())
+    }
+
     /// Runs the check query on a server that has been idle for long.
     pub(crate) fn test_server(&mut self, now: Time, id: ServerId) {
         let Some(query) = self.shared.settings.server_check_query.clone() else {
             return;
         };
+        if self.server_mut(id).nature == Nature::Console {
+            return self.close_server(now, id, "a console cannot be tested");
+        }
         self.at(id).own_query(now, ServerPhase::Testing, &query);
         self.note_soon_free(id);
     }

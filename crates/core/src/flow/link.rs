@@ -12,14 +12,16 @@ use crate::base::settings::{PoolMode, Settings};
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::exchange::Exchange;
+use crate::flow::cancel::CANCEL_DONE;
 use crate::flow::own_server::own_server;
-use crate::pooler::Pooler;
+use crate::pooler::{CLIENT_VANISHED, Pooler};
 use crate::pools::idle_list::Likeness;
 use crate::reply::Reply;
 use crate::state::pins::Pins;
 use crate::state::sequences::Remembered;
 use crate::state::sequences::Sequences;
 use crate::state::shape::{Shape, difference};
+use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::frontend::Parse;
 use pgweir_wire::{HEADER_BYTES, Header};
@@ -340,6 +342,7 @@ impl Pooler {
         {
             return self.lookup_failed(now, id, &failure.message);
         }
+        self.log_pooler_error(id, &failure.message);
         let row = Trouble::ServerUnavailable.row();
         // What no server has said is told in PgBouncer's words.
         let (sqlstate, message, hint) = match failure.sqlstate.is_empty() {
@@ -406,6 +409,7 @@ impl Pooler {
             listens = client_id.filter(|_| client.channels.is_some());
         }
         let leaves_traces = server.session.leaves_traces;
+        let is_console = server.nature == Nature::Console;
         let session = pool.settings.mode == PoolMode::Session;
         let used_by_clients = pool.key.kind == PoolKind::Clients;
         let replication = pool.key.kind.is_replication();
@@ -423,7 +427,7 @@ impl Pooler {
             self.server_mut(server_id).held.temporary_objects(false);
             return self.reset_session(now, server_id, "DISCARD ALL");
         }
-        let reset = used_by_clients && (session || self.shared.settings.server_reset_query_always);
+        let reset = used_by_clients && !is_console && (session || self.shared.settings.server_reset_query_always);
         if reset && self.shared.settings.server_reset_query.is_some() {
             self.reset_server(now, server_id);
         } else {
@@ -585,9 +589,13 @@ impl Pooler {
 
     fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
         let Some(client) = self.clients.get(id.0) else { return };
-        if self.shared.settings.log_disconnections
-            && !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling)
-        {
+        // Connections that ask for nothing, and cancel requests that did what they should, are no news.
+        let is_news = match client.phase {
+            ClientPhase::Startup => reason != CLIENT_VANISHED && reason != CANCEL_DONE,
+            ClientPhase::Cancelling => false,
+            _ => true,
+        };
+        if self.shared.settings.log_disconnections && is_news {
             let age = (now - client.connect_time).as_secs();
             let text = format!(
                 "{} closing because: {reason} (age={age}s)",

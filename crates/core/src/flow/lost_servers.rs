@@ -13,6 +13,9 @@ use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 
+/// Why a client's connection ends whose server has sent its last message; PgBouncer's words.
+const SERVER_CRASHED: &str = "server conn crashed?";
+
 impl Pooler {
     /// A server connection is gone, for whatever reason. `failure` says why it could not be opened, where that is known.
     pub(crate) fn server_lost(&mut self, now: Time, id: ServerId, reason: &str, failure: Option<LoginFailure>) {
@@ -110,7 +113,8 @@ impl Pooler {
             return self.shared.requests.push_back(Request::Resume(id.into()));
         }
         if server.conversation.fatal.is_some() || matches!(server.conversation.passing, Passing::Forward(_)) {
-            return self.close_client(now, id, "server connection closed");
+            self.log_pooler_error(id, SERVER_CRASHED);
+            return self.close_client(now, id, SERVER_CRASHED);
         }
         let message = "server closed the connection unexpectedly";
         let hint = "The transaction that was open is lost; whether its COMMIT took effect is not known if it was sent.";

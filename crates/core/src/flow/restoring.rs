@@ -9,12 +9,20 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::state::restoration::Restoration;
-use crate::state::shape::{difference_on, unhurried};
+use crate::state::shape::{Shape, difference_on, unhurried};
+use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::TransactionStatus;
+use std::sync::Arc;
 
 /// Servers that a client's settings are tried on before the client is told that they cannot be restored. One may refuse for
 /// a reason of its own: a library that it has loaded, a time limit that its last client has set.
 const SERVERS_TRIED_MAX: u8 = 3;
+
+/// The name of a setting, if a client that wants this shape has made it itself and another pooler would not keep it.
+fn lost_behind_pooler(name: &Arc<str>, wanted: &Shape) -> Option<Arc<str>> {
+    let made = wanted.get(name).is_some_and(|setting| !setting.reported);
+    (made && !is_kept_by_poolers(name)).then(|| name.clone())
+}
 
 impl Pooler {
     /// Makes a server look like the client that was just linked to it.
@@ -22,9 +30,17 @@ impl Pooler {
         let wanted = self.client_mut(id).session.shape.clone();
         let server = self.servers.get(server_id.0).expect("a linked server lives");
         let mut set = difference_on(&server.session.shape, &wanted, &server.session.base.home());
-        if self.pool(server.pool).key.kind.is_replication() {
-            // It was started with what its client asks for, and a walsender cannot be told more.
+        let pool = self.pool(server.pool);
+        let nature = pool.nature;
+        if pool.key.kind.is_replication() || nature == Nature::Console {
+            // A walsender was started with what its client asks for and cannot be told more; a console has no settings.
             set.clear();
+        }
+        if nature == Nature::Pooler {
+            if let Some(name) = set.iter().find_map(|(name, _)| lost_behind_pooler(name, &wanted)) {
+                return self.refuse_behind_pooler(now, id, &name);
+            }
+            set.retain(|(name, _)| is_kept_by_poolers(name));
         }
         if set.is_empty() {
             self.between(now, id, server_id).tell_differences();
@@ -40,7 +56,7 @@ impl Pooler {
             return Acquired::Server(server_id);
         }
         // Read-only settings stay the server's own: see tell_differences.
-        let target = if server.session.shape.same_fixed(&wanted) {
+        let target = if server.session.shape.same_fixed(&wanted) && nature.is_postgresql() {
             wanted
         } else {
             let shape = server.session.shape.clone();
@@ -57,6 +73,15 @@ impl Pooler {
             return Acquired::Server(server_id);
         }
         Acquired::Wait
+    }
+
+    /// The client has a setting that would be lost, or reach others, behind another pooler. Nothing of its own has run.
+    fn refuse_behind_pooler(&mut self, now: Time, id: ClientId, name: &str) -> Acquired {
+        let message = "cannot restore the session's settings";
+        let detail = format!("the server is another pooler, which does not keep \"{name}\" for its clients");
+        let hint = "Set it for a transaction (SET LOCAL), or connect to PostgreSQL itself.";
+        self.fail_client(now, id, Trouble::RestorationRefused, message, &detail, hint);
+        Acquired::Closed
     }
 
     /// The server has answered a segment of restored settings.

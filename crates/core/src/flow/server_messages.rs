@@ -244,7 +244,7 @@ impl Pooler {
             }
             ServerPhase::Testing => self.server_is_free(now, id),
             ServerPhase::Reading => self.catalog_read(now, id),
-            ServerPhase::ConnectQuery => self.login_finished(now, id),
+            ServerPhase::ConnectQuery => self.introduce(now, id),
             ServerPhase::Linked => {
                 if let Some(client) = server.link.filter(|client| self.is_login(*client)) {
                     self.auth_query_done(now, client, id);

@@ -6,11 +6,10 @@
 //! is, which knows no such process: it warns and says false.
 
 use crate::base::errors::Trouble;
-use crate::base::ids::{ClientId, ServerId};
+use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
 use crate::base::time::Time;
-use crate::login::process_ids::CLIENT_IDS_FROM;
 use crate::pooler::Pooler;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;

@@ -14,7 +14,7 @@ use pgweir_wire::{HEADER_BYTES, Reader};
 impl Exchange<'_> {
     pub(crate) fn query(&mut self, message: &Message<'_>, tracked: bool) -> Step {
         // Statements of ours are short; what may do something to the session need not be.
-        let looks = self.shared.settings.keeps_sessions;
+        let looks = self.looks_at_texts();
         let read_bytes_max = if looks {
             INSPECT_BYTES_MAX
         } else if tracked {

@@ -4,6 +4,7 @@
 //! servers that were started with it: a pool of its own, shared with those who ask for the same.
 
 use crate::base::pool_id::StartupValue;
+use crate::login::spelling::canonical;
 
 /// Their names: those whose `pg_settings.context` is `backend` or `superuser-backend`.
 const NAMES: [&str; 7] = [
@@ -16,7 +17,11 @@ const NAMES: [&str; 7] = [
     "post_auth_delay",
 ];
 
-/// Takes these settings out of those that a client asks for. The last value of each counts; they come in one order.
+/// Those of them whose values are no booleans.
+const NOT_BOOLEAN: [&str; 2] = ["local_preload_libraries", "post_auth_delay"];
+
+/// Takes these settings out of those that a client asks for. The last value of each counts; they come in one order, and equal
+/// spellings of a value are one value.
 pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupValue]> {
     let mut taken: Vec<StartupValue> = Vec::new();
     settings.retain(|(name, value)| {
@@ -24,7 +29,12 @@ pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupVal
             return true;
         };
         taken.retain(|(n, _)| **n != **known);
-        taken.push(((*known).into(), value.as_str().into()));
+        let value = if NOT_BOOLEAN.contains(known) {
+            value
+        } else {
+            canonical(value)
+        };
+        taken.push(((*known).into(), value.into()));
         false
     });
     taken.sort();
@@ -50,6 +60,7 @@ mod tests {
             ("work_mem", "1MB"),
             ("log_connections", "on"),
             ("post_auth_delay", "2"),
+            ("log_connections", "TRUE"),
         ]);
         let taken = take_from(&mut wished);
         assert_eq!(wished, settings(&[("work_mem", "1MB")]));

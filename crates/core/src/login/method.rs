@@ -77,7 +77,7 @@ pub(crate) fn way(config: &Config, accepted: &Accepted, encryption: Encryption<'
             None => {
                 let facts = facts(accepted, encryption, wishes);
                 let log = format!("no rule of auth_hba_file fits {facts}");
-                Way::Refused(Rejection::login_rejected(log.clone()), log)
+                Way::Refused(Rejection::no_rule(log.clone()), log)
             }
         },
     }

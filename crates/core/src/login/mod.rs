@@ -10,6 +10,7 @@ pub(crate) mod method;
 pub(crate) mod opening;
 pub(crate) mod process_ids;
 pub(crate) mod rejection;
+pub(crate) mod spelling;
 pub(crate) mod startup;
 pub(crate) mod trial;
 pub(crate) mod welcome;

@@ -3,10 +3,8 @@
 //! They count up and come again only after all others have: drivers' pools tell connections apart by them. They begin above
 //! every process id of a PostgreSQL on Linux, so that a number in SQL is one or the other.
 
+use crate::base::ids::CLIENT_IDS_FROM;
 use hashbrown::HashTable;
-
-/// The least one: Linux gives no process an id above 2^22.
-pub(crate) const CLIENT_IDS_FROM: u32 = (1 << 22) + 1;
 
 /// How many there are: they fit a positive int4.
 const CLIENT_IDS: u32 = (1 << 31) - CLIENT_IDS_FROM;

@@ -60,7 +60,12 @@ impl Rejection {
         Self::new(Trouble::AuthenticationFailed, refused.told, "")
     }
 
-    /// No rule lets the connection in. `detail` tells the client what it knows itself.
+    /// No rule is for such a connection. `detail` tells the client what it knows itself.
+    pub(crate) fn no_rule(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Trouble::LoginRejected, "no authentication method is found", "").with_detail(detail)
+    }
+
+    /// A rule keeps the connection out. `detail` tells the client what it knows itself.
     pub(crate) fn login_rejected(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Trouble::LoginRejected, "login rejected", "").with_detail(detail)
     }
@@ -98,7 +103,11 @@ impl Rejection {
 
     /// A limit on clients is reached; `limit` is its setting.
     pub(crate) fn limit_reached(trouble: Trouble, limit: &str) -> Self {
-        let message = format!("no more connections allowed ({limit})");
+        // PgBouncer's words for each.
+        let message = match limit {
+            "max_client_conn" => format!("no more connections allowed ({limit})"),
+            _ => format!("client connections exceeded ({limit})"),
+        };
         Self::new(trouble, message, "Close idle clients, or raise the limit.")
     }
 

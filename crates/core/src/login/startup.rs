@@ -5,6 +5,7 @@ use crate::base::pool_id::PoolKind;
 use crate::base::request::Address;
 use crate::base::settings::Settings;
 use crate::login::rejection::Rejection;
+use crate::login::spelling::boolean;
 use crate::state::shape::SETTINGS_MAX;
 use pgweir_wire::startup::StartupError;
 use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket};
@@ -135,7 +136,7 @@ impl Wishes {
     /// The database is the user's where none is named. Nothing may be longer than it can be of use.
     fn complete(&mut self) -> Result<(), Rejection> {
         if self.user.is_empty() {
-            let message = "no PostgreSQL user name specified in startup packet";
+            let message = "no username supplied: no PostgreSQL user name specified in startup packet";
             return Err(Rejection::new(Trouble::NotAllowed, message, ""));
         }
         if self.database.is_empty() {
@@ -192,11 +193,11 @@ fn bad_parameter(message: String) -> Rejection {
 
 /// The value of `replication`, which PostgreSQL reads as a boolean or the word `database`.
 fn replication(value: &str) -> Result<PoolKind, Rejection> {
-    match &*value.to_ascii_lowercase() {
-        "database" => Ok(PoolKind::Replication { physical: false }),
-        "true" | "on" | "yes" | "1" | "t" | "y" => Ok(PoolKind::Replication { physical: true }),
-        "false" | "off" | "no" | "0" | "f" | "n" => Ok(PoolKind::Clients),
-        _ => Err(bad_parameter(format!(
+    match boolean(value) {
+        Some(true) => Ok(PoolKind::Replication { physical: true }),
+        Some(false) => Ok(PoolKind::Clients),
+        None if value == "database" => Ok(PoolKind::Replication { physical: false }),
+        None => Err(bad_parameter(format!(
             "invalid value for parameter \"replication\": \"{value}\""
         ))),
     }
@@ -223,8 +224,10 @@ fn options(text: &str) -> Result<Vec<(String, String)>, Rejection> {
             Some("") => words.next().unwrap_or_default(),
             Some(assignment) => assignment.to_string(),
             None => {
-                let message = format!("unsupported startup parameter in options: {word}");
-                return Err(bad_parameter(message));
+                let message =
+                    "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed";
+                let text = format!("{message}, got \"{word}\"");
+                return Err(bad_parameter(text));
             }
         };
         match assignment.split_once('=') {

@@ -11,6 +11,7 @@ use crate::pools::idle_list::IdleList;
 use crate::pools::wait_queue::WaitQueue;
 use crate::state::sequences::Sequences;
 use crate::state::shape::Shape;
+use crate::upstream::nature::Nature;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -62,12 +63,14 @@ pub(crate) struct Pool {
     /// When it last had a client or a server.
     pub(crate) last_used: Time,
     pub(crate) stats: Stats,
+    /// The worst of what its servers are.
+    pub(crate) nature: Nature,
 }
 
 impl Pool {
     /// Whether its clients' sessions may go from server to server.
     pub(crate) fn keeps_sessions(&self) -> bool {
-        self.settings.mode != PoolMode::Session && !self.key.kind.is_replication()
+        self.nature.is_postgresql() && self.settings.mode != PoolMode::Session && !self.key.kind.is_replication()
     }
 
     /// Whether it matters to clients which of its servers they get, beyond what these look like.
@@ -78,7 +81,7 @@ impl Pool {
 
     /// Whether its servers pass from session to session of clients.
     pub(crate) fn shares_sessions(&self) -> bool {
-        self.settings.mode != PoolMode::Session && self.key.kind == PoolKind::Clients
+        self.nature.is_postgresql() && self.settings.mode != PoolMode::Session && self.key.kind == PoolKind::Clients
     }
 
     pub(crate) fn new(now: Time, key: PoolKey, settings: PoolSettings, credential: pgweir_auth::Credential) -> Self {
@@ -105,6 +108,7 @@ impl Pool {
             auto: false,
             last_used: now,
             stats: Stats::default(),
+            nature: Nature::PostgreSql,
         }
     }
 

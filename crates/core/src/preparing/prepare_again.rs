@@ -58,6 +58,8 @@ impl ServerSide<'_> {
     /// Whether every message of this server's clients that could change its prepared statements is looked at.
     fn sees_all_of(&self) -> bool {
         self.shared.settings.keeps_sessions
+            && self.server.nature.is_postgresql()
+            && self.pool.nature.is_postgresql()
             && self.shared.settings.max_prepared_statements > 0
             && self.pool.settings.mode != PoolMode::Session
     }

@@ -23,7 +23,7 @@ impl Exchange<'_> {
     pub(crate) fn parse_untracked(&mut self, message: &Message<'_>) -> Step {
         let inspects = self.keeps_session();
         let short = message.total <= FOLLOWED_BYTES_MAX || message.is_whole() && message.total <= INSPECT_BYTES_MAX;
-        if self.shared.settings.keeps_sessions && (inspects || short) {
+        if self.looks_at_texts() && (inspects || short) {
             if message.total > INSPECT_BYTES_MAX {
                 let waits = self.inspect_text(message, None, &Statement::Other);
                 if let Err(step) = waits {

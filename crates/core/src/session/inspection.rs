@@ -66,6 +66,12 @@ impl Exchange<'_> {
         self.shared.settings.keeps_sessions && self.pool.keeps_sessions()
     }
 
+    /// Whether texts are read for what they do to sessions, be it in session pooling.
+    #[inline]
+    pub(crate) fn looks_at_texts(&self) -> bool {
+        self.shared.settings.keeps_sessions && self.pool.nature.is_postgresql()
+    }
+
     /// A text is about to be passed on: what it may do, or the step where its message is not passed on yet. It is `None`
     /// where it is too long to be read.
     pub(crate) fn inspect_text(
@@ -268,7 +274,7 @@ impl Exchange<'_> {
         names: &BindNames<'_>,
         message: &Message<'_>,
     ) -> Option<Step> {
-        if !self.shared.settings.keeps_sessions {
+        if !self.looks_at_texts() {
             return None;
         }
         if !statement.effects.is_empty() {

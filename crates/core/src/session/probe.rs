@@ -23,7 +23,7 @@ use crate::state::pins::{PROBED, Pins};
 use crate::state::probe::{Probe, Suspicion, beginning};
 use crate::state::shape::{Shape, difference};
 use crate::statements::prepared::Statement;
-use crate::upstream::phase::ServerPhase;
+use crate::upstream::phase::{Introduction, ServerPhase};
 use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_sql::Effects;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, Writer, backend};
@@ -364,7 +364,11 @@ impl Reply<'_> {
             return;
         };
         match row[..] {
-            [temporary_schema] => probe.temporary_schema = temporary_schema == Some(b"t"),
+            [value] => {
+                probe.temporary_schema = value == Some(b"t");
+                let text = value.and_then(|v| std::str::from_utf8(v).ok());
+                probe.value = text.map(Box::from);
+            }
             [name, value] => match (name.map(std::str::from_utf8), value.map(std::str::from_utf8)) {
                 (Some(Ok(name)), None) => probe.rows.push((name.into(), None)),
                 (Some(Ok(name)), Some(Ok(value))) => probe.rows.push((name.into(), Some(value.into()))),
@@ -633,6 +637,9 @@ impl Exchange<'_> {
 impl ServerSide<'_> {
     /// A server without a client has answered: a new one, or one that was reset.
     fn told_without_client(&mut self, probe: &Probe) {
+        if self.server.introduction == Introduction::NatureAsked {
+            return self.nature_told(probe);
+        }
         let server = &mut *self.server;
         if !matches!(server.phase, ServerPhase::ConnectQuery) {
             server.session.temporary_schema |= probe.temporary_schema || probe.failed.is_some();

@@ -40,6 +40,8 @@ pub(crate) struct Probe {
     pub(crate) lifted: Vec<(Box<str>, Option<Box<str>>)>,
     /// One for each of [`PROBED`].
     pub(crate) pins: Option<[bool; PROBED.len()]>,
+    /// The only value of the latest row that had one.
+    pub(crate) value: Option<Box<str>>,
     /// The session has a schema for temporary objects.
     pub(crate) temporary_schema: bool,
     /// A name or value was not UTF-8.

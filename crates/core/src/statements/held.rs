@@ -100,6 +100,8 @@ pub(crate) struct Held {
     doubted: Moment,
     /// Code of the present transaction may still run: a portal, a cursor, a deferred trigger.
     doubts_at_end: bool,
+    /// Each transaction may run in another session: nothing outlives one.
+    forgets: bool,
     /// Its client has temporary objects, or may have.
     temporary: bool,
     /// There was an error since the server was last idle.
@@ -126,6 +128,7 @@ impl Held {
             provisional: Vec::new(),
             doubted: Moment::default(),
             doubts_at_end: false,
+            forgets: false,
             temporary: false,
             failed: false,
             segment_failed: false,
@@ -159,10 +162,19 @@ impl Held {
         self.doubts_at_end = true;
     }
 
+    /// Whether each transaction may run in another session, so that what one has prepared is doubted in the next.
+    pub(crate) fn forgets_between_transactions(&mut self, forgets: bool) {
+        self.forgets = forgets;
+        self.doubts_at_end |= forgets;
+    }
+
     /// The transaction has ended; whether what [`Held::doubt`] says must be said once more, for the last time.
     #[inline]
     pub(crate) fn take_doubt_at_end(&mut self) -> bool {
-        std::mem::take(&mut self.doubts_at_end)
+        if self.forgets {
+            self.unnamed = Unnamed::Foreign;
+        }
+        std::mem::replace(&mut self.doubts_at_end, self.forgets)
     }
 
     /// What may have run before this transaction has ended: nothing of it runs any more.

@@ -3,6 +3,7 @@
 pub(crate) mod cancels;
 pub(crate) mod conversation;
 pub(crate) mod fifo;
+pub(crate) mod nature;
 pub(crate) mod phase;
 pub(crate) mod reply_queue;
 pub(crate) mod server_login;

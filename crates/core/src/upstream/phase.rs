@@ -11,7 +11,7 @@ pub(crate) enum ServerPhase {
     Securing,
     /// It lets us in, until its first ReadyForQuery.
     Login(Box<ServerLogin>),
-    /// Logged in: runs connect_query, and tells what it looks like then.
+    /// Logged in: tells what it is, runs connect_query, and tells what it looks like then (see [`Introduction`]).
     ConnectQuery,
     /// In the pool's idle list.
     Idle,
@@ -33,6 +33,19 @@ pub(crate) enum ServerPhase {
     Closing,
     /// Clean, but a cancel request is still on its way to it.
     CancelPending,
+}
+
+/// How far a new server has come between its login and its first client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Introduction {
+    /// Nothing was asked of it.
+    Begins,
+    /// It was asked what it is, where that is not plain.
+    NatureAsked,
+    /// It has run `connect_query`, if there is one.
+    Queried,
+    /// It has told what it looks like, or need not.
+    Done,
 }
 
 /// A deferred BEGIN on a server.

@@ -23,6 +23,9 @@ pub const REPORTED: [(&str, &str); 5] = [
     ("TimeZone", "UTC"),
 ];
 
+/// What a new server is asked first.
+pub const NATURE_QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
+
 /// A pooler and everything around it.
 pub struct Rig {
     pub pooler: Pooler,
@@ -261,12 +264,25 @@ impl Rig {
             w.backend_key_data(process_id(id), b"key!");
             w.ready_for_query(TransactionStatus::Idle);
         });
+        if self.is_asked(id, &format!("Query {NATURE_QUESTION}")) {
+            self.tells_process_id(id, process_id(id));
+        }
         if self.is_asked(id, "Bind  pgweir_7") {
             self.tells_rows(id, |_| vec![vec![Some(b"role"), Some(b"none")]]);
         }
         if self.is_asked(id, "Bind  pgweir_9") && self.catalogs_are_empty {
             self.tells_catalog(id, &[], &[]);
         }
+    }
+
+    /// A server answers the question of whose session it is.
+    pub fn tells_process_id(&mut self, id: ServerId, process_id: u32) {
+        self.written.remove(&id.into());
+        self.says(id, |w| {
+            w.data_row(1, [Some(process_id.to_string().as_bytes())]);
+            w.command_complete("SELECT 1");
+            w.ready_for_query(TransactionStatus::Idle);
+        });
     }
 
     /// Whether a message that nobody has looked at yet was written to a server.

@@ -98,7 +98,7 @@ impl Pooler {
         if self.shared.settings.log_connections {
             let (database, user, replication) = (&wishes.database, &wishes.user, wishes.replication_word());
             let text = format!(
-                "{id}: (nodb)/(nouser)@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
+                "{id}: {database}/{user}@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
             );
             self.log(LogLevel::Log, text);
         }

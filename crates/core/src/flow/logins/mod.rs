@@ -2,6 +2,7 @@
 
 mod admitting;
 mod clients;
+mod introducing;
 mod lookups;
 mod opening;
 mod securing;

@@ -26,7 +26,7 @@ impl Pooler {
         }
     }
 
-    /// Servers that are being tested for a waiter, or read the catalog before they serve.
+    /// Servers that are being tested for a waiter, are new and being asked what they are, or read the catalog before they serve.
     pub(crate) fn servers_soon_free(&self, pool_id: PoolId) -> usize {
         let soon = |id: &&ServerId| self.servers.get(id.0).is_some_and(Server::is_soon_free);
         self.pool(pool_id).soon_free.iter().filter(soon).count()

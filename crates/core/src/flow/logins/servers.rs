@@ -1,14 +1,13 @@
-//! What a login to a server says is carried out here: from the open socket to the first free moment of the server.
+//! What a login to a server says is carried out here: from the open socket to the first ReadyForQuery.
 
 use crate::base::ids::ServerId;
-use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
+use crate::base::pool_id::LoginFailure;
 use crate::base::request::{Connected, LogLevel, Request};
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::server_login::{ServerLogin, ServerLoginStep};
 use pgweir_auth::ServerAuth;
-use pgweir_wire::TransactionStatus;
 use rand_core::RngCore;
 
 impl Pooler {
@@ -135,47 +134,7 @@ impl Pooler {
         let pool_id = server.pool;
         let pool = self.pool_mut(pool_id);
         pool.note_success();
-        match pool.settings.connect_query.clone() {
-            Some(query) => self.at(id).own_query(now, ServerPhase::ConnectQuery, &query),
-            None => self.login_finished(now, id),
-        }
-    }
-
-    /// connect_query is through, or what a new server was asked after it.
-    pub(crate) fn login_finished(&mut self, now: Time, id: ServerId) {
-        let server = self.server_mut(id);
-        if server.conversation.status != TransactionStatus::Idle {
-            return self.close_server(now, id, "connect query left a transaction open");
-        }
-        if let Some(reason) = server.close_reason {
-            return self.close_server(now, id, reason.text());
-        }
-        let pool_id = server.pool;
-        if !std::mem::replace(&mut server.introduced, true) && self.must_ask_new_server(pool_id) {
-            return self.at(id).ask_new_server();
-        }
-        // What connect_query has set is how servers of this pool look.
-        let server = self.server_mut(id);
-        server.session.base = server.session.shape.clone();
-        let base = server.session.base.clone();
-        let text = format!("{} login finished", self.server_label(id));
-        self.log(LogLevel::Debug, text);
-        let is_first = self.pool_mut(pool_id).welcome.replace(base).is_none();
-        if is_first && !self.pool(pool_id).key.kind.is_replication() {
-            self.welcome_known(pool_id);
-        }
-        if self.pool(pool_id).key.kind == PoolKind::Listener {
-            return self.listener_logged_in(now, id);
-        }
-        self.look_after_catalog(now, pool_id);
-        self.server_is_free(now, id);
-    }
-
-    /// Whether what a new server has made by itself must be known. In session pooling, DISCARD ALL behind each client returns
-    /// to the role's defaults, but not to what connect_query has set.
-    fn must_ask_new_server(&self, pool_id: PoolId) -> bool {
-        let pool = self.pool(pool_id);
-        let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
-        self.shares_sessions(pool_id) || self.shared.settings.keeps_sessions && has_query
+        self.note_soon_free(id);
+        self.introduce(now, id);
     }
 }

@@ -9,6 +9,9 @@ use crate::login::rejection::Rejection;
 use crate::pooler::Pooler;
 use pgweir_auth::{ClientAuthMethod, Password};
 
+/// The reason behind which the log names the user.
+const NO_SUCH_USER: &str = "no such user";
+
 impl Pooler {
     /// By `auth_type`, or by the first rule of `auth_hba_file` that fits.
     pub(crate) fn choose_way(&mut self, now: Time, id: ClientId) {
@@ -93,7 +96,10 @@ impl Pooler {
     /// The reason is for the operator; the client hears less.
     pub(crate) fn log_failed_login(&mut self, id: ClientId, reason: &str) {
         if let Some(client) = self.clients.get(id.0) {
-            let text = format!("{} login failed: {reason}", self.client_label(id, client));
+            let mut text = format!("{} login failed: {reason}", self.client_label(id, client));
+            if let (NO_SUCH_USER, Some(login)) = (reason, client.login()) {
+                text += &format!(": {}", login.wishes.user);
+            }
             self.log(LogLevel::Log, text);
         }
     }

@@ -14,6 +14,7 @@ use crate::login::trial::{Trial, Verdict, first_shape};
 use crate::login::welcome::Welcome;
 use crate::pooler::Pooler;
 use crate::state::shape::Change;
+use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::Writer;
 
 /// SQLSTATEs of statements that lock_timeout, statement_timeout or a cancel has ended.
@@ -53,6 +54,7 @@ impl Pooler {
         let server = self.server_mut(server_id);
         server.conversation.request_time = now;
         let pool_id = server.pool;
+        let is_postgresql = server.nature.is_postgresql();
         let is_replication = self.pool(pool_id).key.kind.is_replication();
         let Some(login) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()) else {
             return;
@@ -65,6 +67,7 @@ impl Pooler {
                 let user = user.to_string();
                 self.at(server_id).ask_secret(&query, &user);
             }
+            ServerUse::TryValues if !is_postgresql => self.trial_behind_pooler(now, id, server_id),
             ServerUse::TryValues => {
                 let server = self.server_mut(server_id);
                 let (shape, base) = (server.session.shape.clone(), server.session.base.clone());
@@ -78,6 +81,31 @@ impl Pooler {
                 self.welcome_late(id);
             }
         }
+    }
+
+    /// A client's startup parameters, where the server is another pooler, or its console. What every pooler keeps for its
+    /// clients is tried. Anything else would reach other clients, or be lost.
+    fn trial_behind_pooler(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+        let is_console = self.server_mut(server_id).nature == Nature::Console;
+        let Some(trial) = self.login_mut(id).and_then(|login| login.trial_mut()) else {
+            return;
+        };
+        if is_console {
+            self.release(now, server_id);
+            return self.welcome_late(id);
+        }
+        if let Some((name, value)) = trial.values.iter().find(|(name, _)| !is_kept_by_poolers(name)) {
+            let message = format!("unsupported startup parameter: {name}={value}");
+            let text = Trouble::BadStartupParameter.text(
+                &message,
+                "the server is another pooler, which does not keep this setting for its clients",
+                "Name it in ignore_startup_parameters to leave it out.",
+            );
+            self.send(id, |w| w.error(&text));
+            return self.close_client(now, id, &message);
+        }
+        let changes = trial.try_values();
+        self.make_for_trial(now, id, server_id, &changes);
     }
 
     /// Sends a server settings of a trial, and waits for its word.

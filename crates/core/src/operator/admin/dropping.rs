@@ -10,8 +10,11 @@ use crate::console::refusal::Refusal;
 use crate::pooler::Pooler;
 use std::sync::Arc;
 
-/// What clients hear after KILL and KILL_CLIENT.
+/// What clients hear after KILL_CLIENT.
 const FORCED: &str = CloseReason::Killed.text();
+
+/// What clients hear after KILL: PgBouncer's words.
+const KILLED: &str = "database removed";
 
 impl Pooler {
     /// RECONNECT: servers are closed as they become free; new ones may be opened at once.
@@ -21,7 +24,7 @@ impl Pooler {
         });
     }
 
-    pub(super) fn replace_servers(&mut self, now: Time, reason: CloseReason, of: impl Fn(&Pooler, PoolId) -> bool) {
+    pub(crate) fn replace_servers(&mut self, now: Time, reason: CloseReason, of: impl Fn(&Pooler, PoolId) -> bool) {
         self.doubt_catalogs(now, &of);
         for slot in self.servers.slots() {
             let Some(server) = self.servers.get(slot) else { continue };
@@ -50,7 +53,7 @@ impl Pooler {
                 self.databases.paused.extend(configured.into_iter().chain(made));
             }
         }
-        self.drop_connections(now, Trouble::Killed, FORCED, |pooler, pool| {
+        self.drop_connections(now, Trouble::Killed, KILLED, |pooler, pool| {
             pooler.is_within(pool, database)
         });
         Ok(())

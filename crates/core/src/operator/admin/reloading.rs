@@ -93,6 +93,8 @@ impl Pooler {
         let key = self.pool(pool_id).key.clone();
         let Some(entry) = self.shared.config.database(&key.database) else {
             let message = "database removed";
+            let text = format!("dropping database '{}' as it does not exist anymore", key.database);
+            self.log(LogLevel::Warning, text);
             self.drop_connections(now, Trouble::Killed, message, |_, pool| pool == pool_id);
             return self.drop_pool(pool_id);
         };

@@ -122,7 +122,7 @@ impl Pooler {
                 Ok(Done::tag("SUSPEND"))
             }
             Command::KillClient(client) => {
-                let client = client.parse().map_err(|_| Refusal::bad_client_id())?;
+                let client = client_number(client).ok_or_else(Refusal::bad_client_id)?;
                 self.log(LogLevel::Log, format!("KILL_CLIENT {client} command issued"));
                 self.kill_client(now, client)?;
                 Ok(Done::tag("KILL_CLIENT"))
@@ -186,5 +186,13 @@ impl Pooler {
         is_known
             .then_some(())
             .ok_or_else(|| Refusal::no_such_database(database))
+    }
+}
+
+/// The number of a client, in decimal or behind `0x` in hexadecimal digits.
+fn client_number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
     }
 }

@@ -1,0 +1,237 @@
+//! The tables of `docs/migrating-from-pgbouncer.md` about settings: what each is in PgBouncer 1.26 and here.
+
+use crate::catalogue::CATALOGUE;
+use crate::docs::line_sections;
+use crate::setting::{Setting, Support};
+use std::fmt::Write;
+
+/// How a setting compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It does what it does in PgBouncer.
+    Same,
+    /// It does that, and more or more safely.
+    Better,
+    /// It does something else, or nothing.
+    Different,
+    /// PgBouncer does not have it.
+    Own,
+}
+
+use Verdict::{Better, Different, Own, Same};
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Same => "same",
+            Better => "better",
+            Different => "different",
+            Own => "pgweir's own",
+        }
+    }
+}
+
+/// What is not the same, and how. Names of keys in other sections have the section in front.
+const NOTES: [(&str, Verdict, &str); 40] = [
+    (
+        "auth_file",
+        Better,
+        "a RELOAD with a file that cannot be read, or has no user any more, is refused; a malformed SCRAM secret is not taken for a password",
+    ),
+    (
+        "auth_hba_file",
+        Better,
+        "the format of PostgreSQL 16; a bad line refuses the file, where PgBouncer leaves it out",
+    ),
+    (
+        "auth_ident_file",
+        Better,
+        "regular expressions, as in PostgreSQL 16; a bad line refuses the file",
+    ),
+    ("auth_ldap_options", Better, "names are escaped; sixteen threads"),
+    (
+        "auth_query",
+        Better,
+        "a client's startup parameters never reach its connection; while it cannot run, nobody can tell which users exist",
+    ),
+    (
+        "auth_type",
+        Better,
+        "SCRAM-SHA-256-PLUS where the client uses TLS; empty passwords let nobody in",
+    ),
+    (
+        "client_tls_ca_file",
+        Better,
+        "a RELOAD with a file that cannot be used is refused",
+    ),
+    (
+        "client_tls_cert_file",
+        Better,
+        "a RELOAD with a file that cannot be used is refused",
+    ),
+    (
+        "client_tls_ciphers",
+        Different,
+        "suites without forward secrecy or authenticated encryption do not exist",
+    ),
+    (
+        "client_tls_key_file",
+        Better,
+        "a RELOAD with a file that cannot be used is refused",
+    ),
+    ("client_tls_protocols", Different, "TLS 1.2 and 1.3 only"),
+    ("deferred_begin", Own, ""),
+    (
+        "idle_transaction_timeout",
+        Better,
+        "counts from the client's BEGIN, whether a server has seen it or not",
+    ),
+    (
+        "ignore_startup_parameters",
+        Better,
+        "seldom needed: every setting of PostgreSQL's is accepted at startup, and follows its client",
+    ),
+    ("inspect_bytes_max", Own, ""),
+    ("link", Own, ""),
+    (
+        "max_client_conn",
+        Better,
+        "connections that have not logged in do not count, but are limited",
+    ),
+    (
+        "max_prepared_statements",
+        Better,
+        "SQL's PREPARE and the unnamed statement follow a client as well",
+    ),
+    ("pin_idle_timeout", Own, ""),
+    (
+        "server_check_query",
+        Better,
+        "the client waits for a checked server; it is not sent to a console",
+    ),
+    ("server_down_wait", Own, ""),
+    (
+        "server_login_retry",
+        Better,
+        "a server that cannot be reached is tried again at least once a second while a client waits",
+    ),
+    (
+        "server_reset_query",
+        Better,
+        "traces that it leaves are looked for; it is not sent to a console",
+    ),
+    (
+        "server_tls_ca_file",
+        Better,
+        "a RELOAD with a file that cannot be used is refused",
+    ),
+    (
+        "server_tls_cert_file",
+        Better,
+        "a RELOAD with a file that cannot be used is refused",
+    ),
+    (
+        "server_tls_ciphers",
+        Different,
+        "suites without forward secrecy or authenticated encryption do not exist",
+    ),
+    (
+        "server_tls_key_file",
+        Better,
+        "a RELOAD with a file that cannot be used is refused",
+    ),
+    ("server_tls_protocols", Different, "TLS 1.2 and 1.3 only"),
+    ("service_name", Same, "in PgBouncer, too, only on Windows"),
+    ("session_state", Own, ""),
+    ("session_state_probe", Own, ""),
+    (
+        "suspend_timeout",
+        Different,
+        "PgBouncer 1.26 reads it and does not show it in SHOW CONFIG",
+    ),
+    (
+        "track_extra_parameters",
+        Different,
+        "SHOW CONFIG shows its default; in PgBouncer an empty text. It has no effect: every parameter that a server reports follows its client",
+    ),
+    (
+        "transaction_timeout",
+        Better,
+        "counts from the client's BEGIN, whether a server has seen it or not",
+    ),
+    (
+        "verbose",
+        Different,
+        "SHOW CONFIG shows its default, 0; in PgBouncer null",
+    ),
+    ("workers", Own, ""),
+    ("[users] transaction_timeout", Better, "as in [pgbouncer]"),
+    ("[users] idle_transaction_timeout", Better, "as in [pgbouncer]"),
+    (
+        "[databases] connect_query",
+        Better,
+        "what it sets is what RESET returns to, on every server",
+    ),
+    ("[databases] auth_query", Better, "as in [pgbouncer]"),
+];
+
+/// The verdict on a setting by its name, and what is to be said of it.
+fn verdict(name: &str, support: Support) -> (Verdict, String) {
+    let noted = NOTES.iter().find(|(n, _, _)| *n == name);
+    match (noted, support) {
+        (Some((_, verdict, note)), _) => (*verdict, (*note).to_string()),
+        (None, Support::Full) => (Same, String::new()),
+        (None, Support::AcceptedNoEffect(why)) => (Different, format!("accepted without effect: {why}")),
+        (None, Support::NotYet(why)) => (Different, format!("not yet: {why}")),
+    }
+}
+
+/// A table of every setting of `[pgbouncer]`, and one of the keys of the other sections.
+pub fn settings_compared() -> String {
+    let mut out = String::from("| setting | | |\n|---|---|---|\n");
+    for Setting { name, support, .. } in CATALOGUE {
+        let (verdict, note) = verdict(name, *support);
+        let word = verdict.word();
+        writeln!(out, "| [`{name}`](settings.md#{name}) | {word} | {note} |").expect("a String takes all");
+    }
+    out.push_str("\n| section | key | | |\n|---|---|---|---|\n");
+    for (section, _, keys) in line_sections() {
+        for key in keys {
+            let name = key.name;
+            let (verdict, note) = verdict(&format!("[{section}] {name}"), Support::Full);
+            let word = verdict.word();
+            writeln!(out, "| [{section}] | `{name}` | {word} | {note} |").expect("a String takes all");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_note_is_about_a_setting() {
+        let table = settings_compared();
+        for (name, _, _) in NOTES {
+            let row = match name.split_once("] ") {
+                Some((section, key)) => format!("| {section}] | `{key}` |"),
+                None => format!("| [`{name}`]("),
+            };
+            assert!(table.contains(&row), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_not_called_the_same() {
+        for setting in CATALOGUE.iter().filter(|s| s.support != Support::Full) {
+            let (verdict, note) = verdict(setting.name, setting.support);
+            let is_windows = setting.name == "service_name";
+            assert!(
+                is_windows || verdict != Same && !(verdict == Different && note.is_empty()),
+                "{}",
+                setting.name
+            );
+        }
+    }
+}

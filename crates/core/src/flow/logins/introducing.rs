@@ -1,0 +1,157 @@
+//! What a new server is asked, from its first ReadyForQuery to its first free moment.
+//!
+//! First of all what it is ([`crate::upstream::nature`]): nothing else of the pooler's own may go to another pooler, which
+//! would give it to one of its servers, or to a console, which would not understand it.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::ids::ServerId;
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::request::LogLevel;
+use crate::base::time::Time;
+use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
+use crate::state::probe::Probe;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::nature::{Nature, QUESTION, could_be_postgresql};
+use crate::upstream::phase::{Introduction, ServerPhase};
+use crate::upstream::reply_queue::{Entry, Expect};
+use pgweir_wire::TransactionStatus;
+
+impl Pooler {
+    /// The next question to a server that has logged in; where there is none, it is free.
+    pub(crate) fn introduce(&mut self, now: Time, id: ServerId) {
+        let server = self.server_mut(id);
+        if server.conversation.status != TransactionStatus::Idle {
+            return self.close_server(now, id, "connect query left a transaction open");
+        }
+        if let Some(reason) = server.close_reason {
+            return self.close_server(now, id, reason.text());
+        }
+        let pool_id = server.pool;
+        match server.introduction {
+            Introduction::Begins => {
+                server.introduction = Introduction::NatureAsked;
+                if self.must_ask_nature(id) {
+                    return self.at(id).ask_nature(now);
+                }
+                self.introduce(now, id)
+            }
+            Introduction::NatureAsked => {
+                server.introduction = Introduction::Queried;
+                self.nature_known(now, id);
+                let query = self.pool(pool_id).settings.connect_query.clone();
+                match query.filter(|_| self.server_mut(id).nature != Nature::Console) {
+                    Some(query) => self.at(id).own_query(now, ServerPhase::ConnectQuery, &query),
+                    None => self.introduce(now, id),
+                }
+            }
+            Introduction::Queried => {
+                server.introduction = Introduction::Done;
+                match self.must_ask_new_server(id) {
+                    true => self.at(id).ask_new_server(),
+                    false => self.introduce(now, id),
+                }
+            }
+            Introduction::Done => self.introduced(now, id),
+        }
+    }
+
+    /// All that is to be known of a new server is known.
+    fn introduced(&mut self, now: Time, id: ServerId) {
+        // What connect_query has set is how servers of this pool look.
+        let server = self.server_mut(id);
+        let pool_id = server.pool;
+        server.session.base = server.session.shape.clone();
+        let base = server.session.base.clone();
+        let text = format!("{} login finished", self.server_label(id));
+        self.log(LogLevel::Debug, text);
+        let is_first = self.pool_mut(pool_id).welcome.replace(base).is_none();
+        if is_first && !self.pool(pool_id).key.kind.is_replication() {
+            self.welcome_known(pool_id);
+        }
+        if self.pool(pool_id).key.kind == PoolKind::Listener {
+            return self.listener_logged_in(now, id);
+        }
+        self.look_after_catalog(now, pool_id);
+        self.server_is_free(now, id);
+    }
+
+    /// Whether what a new server has made by itself must be known. In session pooling, DISCARD ALL behind each client returns
+    /// to the role's defaults, but not to what connect_query has set.
+    fn must_ask_new_server(&mut self, id: ServerId) -> bool {
+        let server = self.server_mut(id);
+        let (pool_id, nature) = (server.pool, server.nature);
+        let pool = self.pool(pool_id);
+        let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
+        self.shares_sessions(pool_id) || self.shared.settings.keeps_sessions && has_query && nature.is_postgresql()
+    }
+
+    /// Whether a new server must say what it is: sessions are to be kept on it, or it does not look like PostgreSQL.
+    fn must_ask_nature(&mut self, id: ServerId) -> bool {
+        let server = self.server_mut(id);
+        let is_suspicious = !could_be_postgresql(server.cancels.key.as_ref());
+        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
+        let pool = self.pool(pool_id);
+        let keeps = self.shared.settings.keeps_sessions && pool.settings.shares_servers();
+        pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || self.natures.contains_key(&endpoint))
+    }
+
+    /// A new server has said what it is, or need not: that counts for its pool.
+    fn nature_known(&mut self, now: Time, id: ServerId) {
+        let server = self.server_mut(id);
+        let (pool_id, nature, endpoint) = (server.pool, server.nature, server.endpoint.clone());
+        server.held.forgets_between_transactions(!nature.is_postgresql());
+        let before = match nature.is_postgresql() {
+            true => self.natures.remove(&endpoint),
+            false => self.natures.insert(endpoint, nature),
+        };
+        if before.unwrap_or_default() != nature {
+            let text = format!("{} {}", self.server_label(id), nature.words());
+            self.log(LogLevel::Warning, text);
+        }
+        let of_pool = self
+            .servers
+            .iter()
+            .filter(|(_, s)| s.pool == pool_id)
+            .map(|(_, s)| s.nature);
+        let worst = of_pool.max().unwrap_or_default();
+        if self.pool(pool_id).nature != worst {
+            self.pool_changes_nature(now, pool_id, id, worst);
+        }
+    }
+
+    /// What a pool's servers have accepted, and what they look like, is to be learned anew. Where they are PostgreSQL again,
+    /// nobody has watched what clients have done to those that were opened before.
+    fn pool_changes_nature(&mut self, now: Time, pool_id: PoolId, new: ServerId, nature: Nature) {
+        let pool = self.pool_mut(pool_id);
+        pool.nature = nature;
+        pool.welcome = None;
+        pool.known_startup_values.clear();
+        if nature.is_postgresql() {
+            self.replace_servers(now, CloseReason::WasBehindPooler, |_, pool| pool == pool_id);
+            self.server_mut(new).close_reason = None;
+        }
+        self.look_after_catalog(now, pool_id);
+    }
+}
+
+impl ServerSide<'_> {
+    /// Asks a server what it is, in words that even a console answers.
+    fn ask_nature(&mut self, now: Time) {
+        let server = &mut *self.server;
+        server.phase = ServerPhase::ConnectQuery;
+        server.since = now;
+        server.conversation.request_time = now;
+        server.held.unnamed = Unnamed::Nothing;
+        server.session.probe = Some(Box::default());
+        server.conversation.queue.push(Entry::probe(Expect::Query));
+        self.send(|w| w.query(QUESTION.as_bytes()));
+    }
+
+    /// A server has answered [`QUESTION`].
+    pub(crate) fn nature_told(&mut self, probe: &Probe) {
+        let told = self.server.cancels.key.as_ref().map(|key| key.process_id);
+        let answered = probe.value.as_deref().filter(|_| probe.failed.is_none());
+        self.server.nature = Nature::by_answer(told, answered.and_then(|value| value.parse().ok()));
+    }
+}

@@ -1,0 +1,95 @@
+//! What a server is: PostgreSQL itself, another pooler in front of it, or a pooler's console.
+//!
+//! Only PostgreSQL has one session for each connection. A pooler in transaction pooling gives each transaction another
+//! session, so that whatever is known of "the session on this connection" is wrong. So the pooler asks: the process id that
+//! the server told at login and the one of the session that answers are equal in PostgreSQL alone.
+
+use crate::base::ids::CLIENT_IDS_FROM;
+use pgweir_wire::CancelKey;
+
+/// The question. A console answers it with an error, and stays usable.
+pub(crate) const QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
+
+/// The settings that every pooler keeps for its clients from server to server. Others are left alone behind a pooler.
+const KEPT_BY_POOLERS: [&str; 5] = [
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "standard_conforming_strings",
+    "TimeZone",
+];
+
+/// What a server is. The worst of a pool's servers counts for the pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Nature {
+    /// PostgreSQL: a connection is a session.
+    #[default]
+    PostgreSql,
+    /// Another pooler: two transactions on one connection may run in two sessions.
+    Pooler,
+    /// It runs no SQL: the console of a pooler.
+    Console,
+}
+
+impl Nature {
+    /// By the answer to [`QUESTION`]; `None` where the server has refused it.
+    pub(crate) fn by_answer(told_at_login: Option<u32>, answered: Option<u32>) -> Nature {
+        match (told_at_login, answered) {
+            (_, None) => Nature::Console,
+            (Some(told), Some(answered)) if told == answered => Nature::PostgreSql,
+            _ => Nature::Pooler,
+        }
+    }
+
+    /// Whether sessions can be kept for clients of such servers.
+    #[inline]
+    pub(crate) fn is_postgresql(self) -> bool {
+        self == Nature::PostgreSql
+    }
+
+    /// What the log says of a server that turns out to be this.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Nature::PostgreSql => "the server is PostgreSQL itself: sessions are kept as session_state says",
+            Nature::Pooler => {
+                "the server is another pooler: its clients get what session_state = pgbouncer gives, whatever is set"
+            }
+            Nature::Console => "the server is the console of a pooler: nothing but its clients' commands is sent to it",
+        }
+    }
+}
+
+/// Whether a server that told this at login can be PostgreSQL: other poolers tell numbers at random, and pgweir those that
+/// no process has.
+pub(crate) fn could_be_postgresql(key: Option<&CancelKey>) -> bool {
+    key.is_some_and(|key| key.process_id > 0 && key.process_id < CLIENT_IDS_FROM)
+}
+
+/// Whether every pooler keeps this setting for its clients.
+pub(crate) fn is_kept_by_poolers(name: &str) -> bool {
+    KEPT_BY_POOLERS.iter().any(|kept| kept.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_equal_process_ids_are_postgresql() {
+        assert_eq!(Nature::by_answer(Some(7), Some(7)), Nature::PostgreSql);
+        assert_eq!(Nature::by_answer(Some(7), Some(8)), Nature::Pooler);
+        assert_eq!(Nature::by_answer(None, Some(8)), Nature::Pooler);
+        assert_eq!(Nature::by_answer(Some(7), None), Nature::Console);
+    }
+
+    #[test]
+    fn numbers_that_no_process_has_are_not_postgresql_s() {
+        let key = |process_id| CancelKey {
+            process_id,
+            secret: Default::default(),
+        };
+        assert!(could_be_postgresql(Some(&key(CLIENT_IDS_FROM - 1))));
+        assert!(!could_be_postgresql(Some(&key(CLIENT_IDS_FROM))));
+        assert!(!could_be_postgresql(Some(&key(0))) && !could_be_postgresql(None));
+    }
+}

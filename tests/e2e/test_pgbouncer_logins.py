@@ -1,0 +1,103 @@
+"""Who gets in, before a real PgBouncer 1.26 and before pgweir: every way to log in, with each kind of secret and password.
+
+The servers are logged in to as one user, so that the outcome is the pooler's own. TLS, PAM and LDAP have their own tests
+(test_tls.py, test_hba.py), as they need certificates, services and directories.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import wire
+from harness.pooler import kind
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
+
+PASSWORD = "right"
+
+# Users by the kind of secret that auth_file has for them. `missing` is not in it.
+SECRETS = {
+    "plain": PASSWORD,
+    "md5": wire.md5_secret("md5", PASSWORD),
+    "scram": wire.scram_secret(PASSWORD),
+    "empty": "",
+    "garbage": "SCRAM-SHA-256$nonsense",
+}
+USERS = [*SECRETS, "missing"]
+
+# Passwords a client may have.
+GIVEN = {"right": PASSWORD, "wrong": "wrong", "empty": "", "the secret itself": None}
+
+HBA = "host all plain,md5,scram 127.0.0.1/32 {}\nhost all all 127.0.0.1/32 reject\n"
+
+WAYS = {
+    "any": {"auth_type": "any"},
+    "trust": {"auth_type": "trust"},
+    "plain": {"auth_type": "plain"},
+    "md5": {"auth_type": "md5"},
+    "scram-sha-256": {"auth_type": "scram-sha-256"},
+    "hba trust": {"auth_type": "hba"},
+    "hba reject": {"auth_type": "hba"},
+    "hba password": {"auth_type": "hba"},
+    "hba md5": {"auth_type": "hba"},
+    "hba scram-sha-256": {"auth_type": "hba"},
+    "md5 and auth_query": {"auth_type": "md5", "auth_user": "postgres"},
+    "scram-sha-256 and auth_query": {"auth_type": "scram-sha-256", "auth_user": "postgres"},
+    "without auth_file": {"auth_type": "md5", "auth_file": None},
+}
+
+
+
+def meant(way: str, user: str, name: str, theirs: str) -> str | None:
+    """Our outcome where it is another, on purpose; `None` where it is PgBouncer's."""
+    if user == "empty" and name in ("empty", "the secret itself") and theirs == "in" and "trust" not in way and way != "any":
+        # An empty secret lets nobody in, as in PostgreSQL.
+        return "refused"
+    if user == "garbage" and theirs == "in" and way != "any":
+        # What begins like a SCRAM secret and is none is not taken for a password: its user is not known.
+        return "refused"
+    return None
+
+
+def outcome(pooler, user: str, password: str) -> str:
+    """`in`, or why not."""
+    try:
+        with pooler.connect(user=user, password=password) as c:
+            return "in" if c.value("select 1") == "1" else "no answer"
+    except wire.ServerError as error:
+        return error.fields["M"]
+    except wire.Closed:
+        return "(closed)"
+
+
+def outcomes(pooler) -> dict[tuple[str, str], str]:
+    """Of every user with every password."""
+    tries = [(user, name) for user in [*USERS, "alice"] for name in GIVEN]
+    given = lambda user, name: SECRETS.get(user, "") if GIVEN[name] is None else GIVEN[name]  # noqa: E731
+    found = {(user, name): outcome(pooler, user, given(user, name)) for user, name in tries}
+    found["alice", "her own"] = outcome(pooler, "alice", "alice-pw")
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_gets_in(pg15, make_pooler, way):
+    found = []
+    for which in ("pgbouncer", "pgweir"):
+        settings = {**WAYS[way], "server_login_retry": 1}
+        if settings["auth_type"] == "hba":
+            settings["auth_hba_file"] = "hba.conf"
+        userlist = {**SECRETS, "postgres": "postgres-pw"}
+        pooler = make_pooler(pg15, start=False, which=which, settings=settings, userlist=userlist)
+        pooler.write_file(f"{pooler.dir}/hba.conf", HBA.format(way.removeprefix("hba ")))
+        pooler.databases = {"postgres": pooler.server(user="postgres")}
+        pooler.write_ini()
+        pooler.start()
+        found.append(outcomes(pooler))
+    theirs, ours = found
+    others = {k: meant(way, *k, theirs[k]) for k in theirs}
+    assert not {k: ours[k] for k, outcome in others.items() if outcome and ours[k] == "in"}
+    compared = [k for k in theirs if not others[k]]
+    assert not {k: (theirs[k], ours[k]) for k in compared if (theirs[k] == "in") != (ours[k] == "in")}
+    # What a user without a secret hears is what known ones hear, whose secrets may be of another kind: nobody can tell who exists.
+    known = [k for k in compared if k[0] not in ("missing", "garbage", "empty")]
+    assert not {k: (theirs[k], ours[k]) for k in known if not ours[k].startswith(theirs[k])}

@@ -1,0 +1,70 @@
+"""docs/migrating-from-pgbouncer.md says what it says because tests do: its tables are read here."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from harness.pooler import CHECKOUT, kind
+from test_pgbouncer_console import COMMANDS, OTHERWISE, SHOWS
+from test_pgbouncer_logins import WAYS
+from test_pgbouncer_texts import SITUATIONS
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
+
+VERDICTS = ("same", "better", "different", "pgweir's own")
+
+
+def section(title: str) -> list[list[str]]:
+    """The cells of the tables' rows under a heading."""
+    with open(os.path.join(CHECKOUT, "docs", "migrating-from-pgbouncer.md"), encoding="utf-8") as file:
+        text = file.read()
+    chapter = text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in chapter.splitlines() if line.startswith("|")]
+    return [row for row in rows if row[-2] in VERDICTS]
+
+
+def test_every_setting_has_pgbouncers_default_and_rule_of_change(make_pooler):
+    """SHOW CONFIG of both, for every setting that the table calls the same or better."""
+    config = {}
+    for which in ("pgbouncer", "pgweir"):
+        pooler = make_pooler(None, databases={"postgres": "host=127.0.0.1"}, which=which)
+        config[which] = {row["key"]: (row["default"], row["changeable"]) for row in pooler.console("show config")}
+    verdicts = {
+        re.match(r"\[`(\w+)`\]", row[0]).group(1): row[1] for row in section("Settings") if row[0].startswith("[`")
+    }
+    assert config["pgbouncer"].keys() <= verdicts.keys()
+    own = {name for name, verdict in verdicts.items() if verdict == "pgweir's own"}
+    assert own == config["pgweir"].keys() - config["pgbouncer"].keys() - {"service_name", "suspend_timeout"}
+    alike = {name for name, verdict in verdicts.items() if verdict in ("same", "better")} - {"service_name"}
+    assert {n: config["pgweir"][n] for n in alike} == {n: config["pgbouncer"][n] for n in alike}
+
+
+def test_every_situation_is_in_the_table():
+    said = {row[0]: row[1] for row in section("What clients hear")}
+    tested = {name.replace("_", " "): "same" if meant is None else "better" for name, (_, _, meant, _) in SITUATIONS.items()}
+    assert said == tested
+
+
+def test_every_table_of_the_console_is_compared():
+    rows = section("Commands of the console")
+    commands = {name: row[1] for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
+    shows = {name.removeprefix("SHOW ").lower() for name, verdict in commands.items() if verdict == "same" and name.startswith("SHOW ")}
+    assert shows == set(SHOWS)
+    verbs = {name.split()[0].lower() for name in commands if not name.startswith("SHOW")}
+    assert verbs <= {command.split()[0] for command in COMMANDS if command.strip("; ")} | {"suspend", "shutdown"}
+    assert {command for command, _ in OTHERWISE} == {"", ";", "set listen_port = 1", "set job_name = 'x'", "show fds"}
+
+
+def test_every_way_to_log_in_is_compared():
+    named = " ".join(row[0] for row in section("Who gets in"))
+    assert {way for way in WAYS if " " not in way} <= set(re.findall(r"`([^`]+)`", named))
+
+
+@pytest.mark.parametrize("title", ["Settings", "Files", "Command line and signals", "Who gets in", "Behaviour"])
+def test_what_is_not_the_same_says_how(title):
+    for row in section(title):
+        if row[-2] in ("better", "different"):
+            assert row[-1], row

@@ -1,0 +1,389 @@
+"""The same situations before a real PgBouncer 1.26 and before pgweir: what clients hear, and why the log says they end.
+
+Scripts, alerts and log parsers look for PgBouncer's words, so ours begin with them. A situation returns what the client
+hears. Where both say the reason of a connection's end in the log (`closing because: ...`), these are compared as well.
+Differences that are meant stand in the table with a reason, and in docs/migrating-from-pgbouncer.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+
+import pytest
+
+from harness import wire
+from harness.pooler import kind
+from harness.side_by_side import begins_alike, first_text, missing, read_some
+from harness.waiting import eventually
+
+pytestmark = pytest.mark.skipif(kind() != "pgweir", reason="the poolers are named by the tests themselves")
+
+SITUATIONS = {}
+
+
+def situation(ours: str | None = None, log: bool = True, **named):
+    """A situation; `named` as Pooler's. `ours`: our words where they are others, on purpose. `log`: the reasons of closing
+    are compared."""
+
+    def note(run):
+        SITUATIONS[run.__name__] = (run, named, ours, log)
+        return run
+
+    return note
+
+
+def refusal(pooler, **named) -> str:
+    """The message of a login that fails."""
+    with pytest.raises((wire.ServerError, wire.Closed)) as error:
+        pooler.connect(**named).close()
+    return error.value.fields["M"] if isinstance(error.value, wire.ServerError) else "(closed)"
+
+
+def answer(c, sql) -> str:
+    """The first error or notice of a Query."""
+    return first_text(c.query(sql))
+
+
+def last_words(c) -> str:
+    """What comes until the end of the connection."""
+    return first_text(c.read_to_end(timeout=8))
+
+
+# -- logins
+
+# A client that logs in hears at once why no server can be had; PgBouncer lets it wait for `client_login_timeout`.
+DOWN = {"server_down_wait": 0, "server_login_retry": 1, "client_login_timeout": 3}
+
+
+@situation(databases={"shop": ""})
+def no_such_database(p):
+    return refusal(p, database="nosuch")
+
+
+@situation(settings={"auth_type": "md5"})
+def no_such_user_by_md5(p):
+    return refusal(p, user="nobody", password="x")
+
+
+@situation(settings={"auth_type": "scram-sha-256"})
+def no_such_user_by_scram(p):
+    return refusal(p, user="nobody", password="x")
+
+
+@situation(settings={"auth_type": "plain"})
+def no_such_user_by_password(p):
+    return refusal(p, user="nobody", password="x")
+
+
+@situation(settings={"auth_type": "trust"})
+def no_such_user_by_trust(p):
+    return refusal(p, user="nobody")
+
+
+@situation(settings={"auth_type": "md5"})
+def wrong_password_by_md5(p):
+    return refusal(p, user="alice", password="x")
+
+
+@situation(settings={"auth_type": "scram-sha-256"})
+def wrong_password_by_scram(p):
+    return refusal(p, user="alice", password="x")
+
+
+@situation(settings={"auth_type": "plain"})
+def wrong_password_by_password(p):
+    return refusal(p, user="alice", password="x")
+
+
+@situation(settings={"auth_type": "hba", "auth_hba_file": "hba"}, files={"hba": "host all bob 127.0.0.1/32 trust\n"})
+def no_rule_in_the_hba_file(p):
+    return refusal(p, user="alice")
+
+
+@situation(settings={"auth_type": "hba", "auth_hba_file": "hba"}, files={"hba": "host all all 127.0.0.1/32 reject\n"})
+def rejected_by_the_hba_file(p):
+    return refusal(p, user="alice")
+
+
+@situation()
+def no_user_in_the_startup_packet(p):
+    with p.connect(login=False) as c:
+        c.send(wire.startup({"database": "postgres"}))
+        return last_words(c)
+
+
+@situation()
+def protocol_2(p):
+    with p.connect(login=False) as c:
+        c.send(wire.startup({"user": "postgres"}, 2 << 16))
+        return last_words(c)
+
+
+@situation(ours='unrecognized configuration parameter "no_such_setting"', log=False)
+def an_unknown_startup_parameter(p):
+    return refusal(p, options={"no_such_setting": "1"})
+
+
+@situation(settings={"ignore_startup_parameters": None})
+def an_option_that_is_not_a_setting(p):
+    return refusal(p, options={"options": "-B 1"})
+
+
+@situation(
+    ours='unrecognized configuration parameter "no_such_setting"',
+    log=False,
+    settings={"ignore_startup_parameters": None},
+)
+def an_unknown_setting_in_options(p):
+    return refusal(p, options={"options": "-c no_such_setting=1"})
+
+
+@situation(log=False, settings={"max_client_conn": 2})
+def too_many_clients(p):
+    held = []
+    with contextlib.ExitStack() as stack:
+        # The test's own look whether the port answers may still count.
+        for _ in range(3):
+            try:
+                held.append(stack.enter_context(p.connect()))
+            except wire.ServerError as error:
+                return error.fields["M"]
+        return "(none)"
+
+
+@situation(settings={"max_db_client_connections": 1})
+def too_many_clients_of_a_database(p):
+    with p.connect():
+        return refusal(p)
+
+
+@situation(settings={"max_user_client_connections": 1})
+def too_many_clients_of_a_user(p):
+    with p.connect():
+        return refusal(p)
+
+
+@situation()
+def a_disabled_database(p):
+    with p.connect() as c:
+        c.query("select 1")
+    p.console("disable postgres")
+    return refusal(p)
+
+
+@situation(settings={"client_login_timeout": 1})
+def a_login_that_takes_too_long(p):
+    with p.connect(login=False) as c:
+        # The beginning of a packet: with tcp_defer_accept a silent connection is not even accepted.
+        c.send(b"\0\0\0\x20")
+        return last_words(c)
+
+
+@situation(databases={"*": "{server} dbname=nosuch"})
+def a_database_that_the_server_does_not_have(p):
+    return refusal(p)
+
+
+@situation(databases={"*": "{server} user=nosuch"})
+def a_user_that_the_server_does_not_have(p):
+    return refusal(p)
+
+
+@situation(
+    ours="server login has been failing, cached error: connect failed",
+    log=False,
+    databases={"*": "host=127.0.0.1 port=1"},
+    settings=DOWN,
+)
+def a_server_that_is_down(p):
+    return refusal(p)
+
+
+@situation(
+    ours="server login has been failing, cached error: server DNS lookup failed",
+    log=False,
+    databases={"*": "host=no.such.host.invalid"},
+    settings=DOWN,
+)
+def a_server_whose_name_is_unknown(p):
+    return refusal(p)
+
+
+@situation(settings={"client_tls_sslmode": "disable"})
+def cancel_with_a_key_that_nobody_has(p):
+    with wire.open_socket("127.0.0.1", p.port) as s:
+        s.sendall(wire.cancel_request(1, b"abcd"))
+        return str(s.recv(100))
+
+
+# -- in a session
+
+
+@situation(mode="statement")
+def a_block_in_statement_pooling(p):
+    with p.connect() as c:
+        c.send(wire.query("begin"))
+        return last_words(c)
+
+
+@situation(settings={"query_timeout": 0.5})
+def a_query_that_takes_too_long(p):
+    with p.connect() as c:
+        c.send(wire.query("select pg_sleep(5)"))
+        return last_words(c)
+
+
+@situation(settings={"idle_transaction_timeout": 0.5})
+def idle_in_a_transaction(p):
+    with p.connect() as c:
+        c.query("begin; select 1")
+        return last_words(c)
+
+
+@situation(settings={"transaction_timeout": 0.5})
+def a_transaction_that_takes_too_long(p):
+    with p.connect() as c:
+        c.query("begin; select 1")
+        c.send(wire.query("select pg_sleep(5)"))
+        return last_words(c)
+
+
+@situation(settings={"client_idle_timeout": 0.5})
+def an_idle_client(p):
+    with p.connect() as c:
+        c.query("select 1")
+        return last_words(c)
+
+
+@situation(settings={"default_pool_size": 1, "query_wait_timeout": 0.5})
+def a_wait_for_a_server_that_takes_too_long(p):
+    with p.connect() as holder, p.connect() as c:
+        holder.query("begin; select 1")
+        c.send(wire.query("select 1"))
+        return last_words(c)
+
+
+@situation(settings={"default_pool_size": 1, "query_wait_notify": 1})
+def a_client_that_waits_is_told(p):
+    with p.connect() as holder, p.connect() as c:
+        holder.query("begin; select 1")
+        c.send(wire.query("select 1"))
+        return c.read(5).fields["M"]
+
+
+@situation()
+def a_server_that_ends_in_a_query(p):
+    with p.connect() as c:
+        c.send(wire.query("select pg_terminate_backend(pg_backend_pid())"))
+        return last_words(c)
+
+
+@situation()
+def a_server_that_ends_in_a_transaction(p):
+    with p.connect() as c:
+        c.query("begin")
+        pid = c.value("select pg_backend_pid()")
+        p.cluster.psql(f"select pg_terminate_backend({pid})")
+        return last_words(c)
+
+
+@situation(ours='prepared statement "missing" does not exist', log=False)
+def a_statement_that_was_not_prepared(p):
+    with p.connect() as c:
+        c.send(wire.bind("", "missing"), wire.execute(), wire.sync())
+        return first_text(read_some(c))
+
+
+@situation()
+def the_client_breaks_the_protocol(p):
+    with p.connect() as c:
+        c.send(wire.message("?", b"nonsense"))
+        return last_words(c)
+
+
+@situation(ours="bad packet header", log=False, settings={"max_packet_size": 1000})
+def a_packet_that_is_too_long(p):
+    with p.connect() as c:
+        c.send(wire.query("select '" + "x" * 5000 + "'"))
+        return last_words(c)
+
+
+# -- the operator
+
+
+@situation()
+def killed_by_kill(p):
+    with p.connect() as c:
+        c.query("select 1")
+        p.console("kill postgres")
+        return last_words(c)
+
+
+@situation()
+def killed_by_kill_client(p):
+    with p.connect() as c:
+        c.query("select 1")
+        number = next(r for r in p.console("show clients") if r["database"] == "postgres")
+        p.console("kill_client " + (number["id"] if "id" in number else number["ptr"]))
+        return last_words(c)
+
+
+@situation()
+def the_database_is_removed(p):
+    p.databases["other"] = p.server(dbname="postgres")
+    p.reload()
+    with p.connect(database="other") as c:
+        c.query("select 1")
+        del p.databases["other"], p.databases["*"]
+        p.databases["third"] = p.server()
+        p.reload()
+        return last_words(c)
+
+
+@situation()
+def the_console_for_others(p):
+    return refusal(p, user="alice", database="pgbouncer")
+
+
+def normal(text: str) -> str:
+    """What is compared of a text: numbers and addresses of this run are left out."""
+    return re.sub(r"\d+", "N", text)
+
+
+# Lines about clients that log parsers look for, without `(age=..)`.
+LINES = (r"closing because: (.*?)(?: \(age=|$)", r"(pooler error: .*)", r".*(no such user: .*)", r"(login attempt: .*)")
+
+
+def reasons(pooler) -> list[str]:
+    """What the log says of clients, kind by kind and in order: why they end, what they hear, how they log in."""
+    texts = re.findall(r"C-0x[0-9a-f]+: [^@]*@\S+ (.*)", pooler.log())
+    return [normal(m.group(1)) for line in LINES for m in (re.match(line, text) for text in texts) if m]
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_a_client_hears(pg15, make_pooler, name):
+    run, named, meant, compares_log = SITUATIONS[name]
+    named = dict(named)
+    files = named.pop("files", {})
+    heard, logged = [], []
+    for which in ("pgbouncer", "pgweir"):
+        pooler = make_pooler(pg15, start=False, which=which, **named)
+        pooler.databases = {k: v.replace("{server}", pooler.server()) or pooler.server() for k, v in pooler.databases.items()}
+        if which == "pgbouncer":
+            pooler.settings.pop("server_down_wait", None)
+        for file, content in files.items():
+            pooler.write_file(f"{pooler.dir}/{file}", content)
+        pooler.write_ini()
+        pooler.start()
+        heard.append(run(pooler))
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: reasons(pooler), timeout=0.3, what="a reason in the log")
+        time.sleep(0.05)
+        logged.append(reasons(pooler))
+    theirs, ours = heard
+    print(f"{name}\n  theirs: {theirs}\n  ours:   {ours}\n  log:\n    {logged[0]}\n    {logged[1]}")
+    assert begins_alike(meant or theirs, ours)
+    if compares_log:
+        assert not missing(*logged)

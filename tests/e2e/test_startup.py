@@ -1,0 +1,74 @@
+"""Startup packets: what PostgreSQL accepts is accepted, in every spelling, and means the same."""
+
+import pytest
+
+from harness import wire
+from harness.pooler import kind
+
+pytestmark = pytest.mark.skipif(kind() == "pgbouncer", reason="PgBouncer refuses parameters that it does not know")
+
+# Values of `options`, and the setting that they are about.
+OPTIONS = [
+    ("-c work_mem=7MB", "work_mem"),
+    ("-cwork_mem=7MB", "work_mem"),
+    ("--work_mem=7MB", "work_mem"),
+    ("--work-mem=7MB", "work_mem"),
+    ("-c work-mem=7MB", "work_mem"),
+    ("   -c   work_mem=7MB   ", "work_mem"),
+    ("\t-c\nwork_mem=7MB", "work_mem"),
+    ("-c work_mem=7MB -c geqo=off --work-mem=8MB", "work_mem"),
+    ("-c search_path=a,\\ b", "search_path"),
+    ("-c application_name=back\\\\slash", "application_name"),
+    ("-c application_name=a=b", "application_name"),
+    ("-c application_name=", "application_name"),
+    ("-c DateStyle=German", "datestyle"),
+    ("-c datestyle=iso\\,ymd", "datestyle"),
+    ("-c app.tenant=x\\ y", "app.tenant"),
+    ("-c work_mem=nonsense", "work_mem"),
+    ("-c no_such_setting=1", "work_mem"),
+    ("", "work_mem"),
+]
+
+
+def shown(port, setting, **options) -> str:
+    """The value of a setting, or the SQLSTATE of the login's error."""
+    try:
+        with wire.Connection(port=port, options=options) as c:
+            return c.value(f"show {setting}")
+    except wire.ServerError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("options, setting", OPTIONS, ids=[repr(o) for o, _ in OPTIONS])
+def test_options_in_every_spelling(pg, make_pooler, options, setting):
+    pooler = make_pooler(pg, settings={"ignore_startup_parameters": None})
+    assert shown(pooler.port, setting, options=options) == shown(pg.port, setting, options=options)
+
+
+# Values of settings that only a new connection can have, that mean the same.
+SPELLINGS = ["on", "ON", "true", "t", "tru", "1", "yes", "y"]
+
+
+def test_spellings_of_a_value_are_one_value(pg15, make_pooler):
+    """Settings that only a new connection can have divide servers into pools; spellings do not."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1, "query_wait_timeout": 5})
+    clients = [pooler.connect(options={"log_disconnections": value}) for value in SPELLINGS]
+    pids = {c.value("select pg_backend_pid()") for c in clients}
+    assert len(pids) == 1
+    assert {c.value("show log_disconnections") for c in clients} == {"on"}
+    for c in clients:
+        c.close()
+
+
+@pytest.mark.parametrize("length", [1_000, 9_900])
+def test_packets_as_long_as_the_server_takes(pg, make_pooler, length):
+    pooler = make_pooler(pg)
+    options = {"app.long": "x" * length}
+    assert shown(pooler.port, "app.long", **options) == shown(pg.port, "app.long", **options)
+
+
+def test_packets_that_are_too_long(pg15, make_pooler):
+    pooler = make_pooler(pg15)
+    for port in (pg15.port, pooler.port):
+        with pytest.raises((wire.ServerError, wire.Closed)):
+            wire.Connection(port=port, options={"app.long": "x" * 10_100}).close()
