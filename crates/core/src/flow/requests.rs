@@ -166,7 +166,7 @@ impl Exchange<'_> {
     fn asks_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         let conversation = &self.server.conversation;
         let is_usual = conversation.owes_nothing()
-            && self.shared.settings.keeps_sessions
+            && self.looks_at_texts()
             && self.tracks_statements()
             && self.client.statements.unnamed.is_none()
             && message.total <= INSPECT_BYTES_MAX
