@@ -389,6 +389,7 @@ impl World {
                     unreachable!("no configuration of the stories has TLS")
                 }
                 Request::Verify { .. } => unreachable!("no configuration of the stories asks others"),
+                Request::PassOn { .. } => unreachable!("no configuration of the stories has peers"),
                 Request::StopListening => self.listening = false,
                 Request::Exit => self.exited = true,
             }

@@ -336,8 +336,8 @@ catalogue! {
     }
     /// This process's number among its peers.
     peer_id: u32 {
-        default: Some("0"), unit: "", group: Process, scopes: [Global], change: Reload, support: NotYet("cancel requests are not passed on to peers"),
-        help: "From 1 to 16383, a different one in each process behind one load balancer; [peers] lists them all. A cancel request that arrives at the wrong process is passed on to the right one. 0 is off.",
+        default: Some("0"), unit: "", group: Process, scopes: [Global], change: Reload, support: Full,
+        help: "From 1 to 16383, a different one in each process behind one load balancer; [peers] lists them all. A cancel request that arrives at the wrong process is passed on to the right one, at most three times. Processes of PgBouncer can be among them: the keys have the same form. It leaves 45 random bits of a key, and no longer keys under protocol 3.2. 0 is off.",
     }
     /// The file that holds the process id while the pooler runs.
     pidfile: String {

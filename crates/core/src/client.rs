@@ -7,6 +7,7 @@ use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::request::Accepted;
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
+use crate::login::cancel_keys::KeyForm;
 use crate::login::client_login::Login;
 use crate::login::method::Encryption;
 use crate::notify::channels::Channels;
@@ -59,8 +60,8 @@ pub(crate) struct Client {
     pub(crate) channels: Option<Box<Channels>>,
     /// What it was told at login, where it has been let in; 0 before.
     pub(crate) process_id: u32,
-    /// Bytes of its cancel key: 4, or 32 under protocol 3.2.
-    pub(crate) cancel_key_bytes: u8,
+    /// What its cancel key looks like.
+    pub(crate) key_form: KeyForm,
     /// Whether the login was counted in its pool's limits.
     pub(crate) counted: bool,
     pub(crate) connect_time: Time,
@@ -88,7 +89,7 @@ impl Client {
             statements: ClientStatements::default(),
             channels: None,
             process_id: 0,
-            cancel_key_bytes: 4,
+            key_form: KeyForm::Short,
             counted: false,
             connect_time: now,
             request_time: now,

@@ -16,6 +16,7 @@ use crate::base::tls::TlsFacts;
 use crate::base::verification::Verified;
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
+use crate::pools::peers::PeerPools;
 use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::shared::Shared;
@@ -65,6 +66,7 @@ pub struct Pooler {
     pub(crate) pools: Vec<Option<Pool>>,
     pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
     pub(crate) databases: Databases,
+    pub(crate) peers: PeerPools,
     pub(crate) listeners: crate::notify::hub::Listeners,
     pub(crate) admin: crate::console::orders::Orders,
     pub(crate) process_ids: crate::login::process_ids::ProcessIds,
@@ -120,6 +122,7 @@ impl Pooler {
             pools: Vec::new(),
             pool_index: HashMap::default(),
             databases: Databases::default(),
+            peers: PeerPools::default(),
             listeners,
             admin: Default::default(),
             process_ids,
@@ -297,6 +300,11 @@ impl Pooler {
     /// A [`Request::Cancel`] for this server is over, one way or the other.
     pub fn handle_cancel_finished(&mut self, now: Time, server: ServerId) {
         self.cancel_finished(now, server);
+    }
+
+    /// A [`Request::PassOn`] is over, one way or the other.
+    pub fn handle_passed_on(&mut self, now: Time, peer: u32, by: ClientId) {
+        self.passed_on(now, peer, by);
     }
 
     /// The answer to a [`Request::Verify`].

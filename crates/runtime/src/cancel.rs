@@ -1,4 +1,4 @@
-//! Sending cancel requests to servers, each on its own connection.
+//! Sending cancel requests to servers and to peers, each on its own connection.
 
 use crate::event_loop::{EventLoop, READ_BYTES};
 use crate::securing::peer_address;
@@ -11,17 +11,48 @@ use crate::transport::{Received, Sent, Transport};
 use mio::Interest;
 use mio::unix::SourceFd;
 use pgweir_core::ids::Slot;
-use pgweir_core::{ConnectionId, ServerId};
+use pgweir_core::{ClientId, ConnectionId, LogLevel, ServerId};
 use pgweir_wire::{CancelKey, StartupPacket};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::io;
+
+/// Whom a CancelRequest is sent to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Addressee {
+    /// The server of a connection.
+    Server(ServerId),
+    /// Another process, for the client connection `by`.
+    Peer { peer: u32, by: ClientId },
+}
+
+/// How the other end of a CancelRequest is spoken to.
+#[derive(Debug, Clone)]
+pub(crate) enum Speech {
+    Plain,
+    /// By TLS. The host is that of the configuration; `or_plain`: plainly, if the other end does not speak TLS.
+    Tls {
+        host: String,
+        or_plain: bool,
+    },
+}
 
 /// A CancelRequest on its way. PostgreSQL answers nothing and closes the connection when it has sent the signal.
 #[derive(Debug)]
 pub(crate) struct Cancel {
-    server: ServerId,
-    transport: Transport,
+    pub(crate) addressee: Addressee,
     packet: Vec<u8>,
+    speech: Speech,
+    /// Addresses to try if the connection cannot be opened.
+    others: VecDeque<SocketAddress>,
+    /// `None` while there is no socket: the name of the peer is being looked up.
+    talk: Option<Talk>,
+}
+
+/// The connection of a CancelRequest.
+#[derive(Debug)]
+struct Talk {
+    transport: Transport,
     /// Bytes for the socket.
     out: Vec<u8>,
     stage: Stage,
@@ -30,8 +61,8 @@ pub(crate) struct Cancel {
 /// Where a CancelRequest stands. It is sent as its server is spoken to: by TLS, or plainly.
 #[derive(Debug)]
 enum Stage {
-    /// An SSLRequest is sent; its answer is awaited. The host is that of the server.
-    AwaitsAnswer { host: String },
+    /// An SSLRequest is sent; its answer is awaited.
+    AwaitsAnswer,
     /// A handshake is under way.
     Securing(Box<TlsSession>),
     /// The packet is sent; the end of the connection is awaited.
@@ -42,15 +73,42 @@ enum Stage {
 enum Progress {
     Waits,
     Goes,
+    /// The connection could not be opened.
+    NotOpen,
     Done,
 }
 
-impl Cancel {
-    fn step(&mut self, tls: &TlsContexts, records: &mut Vec<u8>) -> Progress {
+impl Talk {
+    /// Begins to open a connection.
+    fn begin(address: &SocketAddress, speech: &Speech, packet: &[u8]) -> io::Result<Talk> {
+        let socket = socket::open(address, &TcpSettings::default())?;
+        match socket::connect(&socket, address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let mut out = Vec::new();
+        let stage = match speech {
+            Speech::Plain => {
+                out.extend_from_slice(packet);
+                Stage::Sent
+            }
+            Speech::Tls { .. } => {
+                StartupPacket::write_ssl_request(&mut out);
+                Stage::AwaitsAnswer
+            }
+        };
+        Ok(Talk {
+            transport: Transport::new(socket),
+            out,
+            stage,
+        })
+    }
+
+    fn step(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts, records: &mut Vec<u8>) -> Progress {
         if !socket::is_connected(self.transport.socket()) {
             return match socket::error(self.transport.socket()) {
                 None => Progress::Waits,
-                Some(_) => Progress::Done,
+                Some(_) => Progress::NotOpen,
             };
         }
         loop {
@@ -62,8 +120,8 @@ impl Cancel {
                 }
             }
             let progress = match &mut self.stage {
-                Stage::AwaitsAnswer { .. } => self.read_answer(tls),
-                Stage::Securing(_) => self.shake_hands(records),
+                Stage::AwaitsAnswer => self.read_answer(packet, speech, tls),
+                Stage::Securing(_) => self.shake_hands(packet, records),
                 Stage::Sent => self.await_end(),
             };
             if progress != Progress::Goes {
@@ -72,10 +130,10 @@ impl Cancel {
         }
     }
 
-    /// One byte answers an SSLRequest; what comes behind it is a part of the handshake, or no TLS at all. A server that
-    /// does not speak TLS any more is told nothing: its key would be seen by all.
-    fn read_answer(&mut self, tls: &TlsContexts) -> Progress {
-        let Stage::AwaitsAnswer { host } = &self.stage else {
+    /// One byte answers an SSLRequest; what comes behind it is a part of the handshake, or no TLS at all. Who must speak TLS
+    /// and does not is told nothing: the key would be seen by all.
+    fn read_answer(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts) -> Progress {
+        let Speech::Tls { host, or_plain } = speech else {
             return Progress::Done;
         };
         let mut answer = [0; 1];
@@ -91,11 +149,16 @@ impl Cancel {
                     Some(Err(_)) | None => Progress::Done,
                 }
             }
+            Received::Bytes(_) if answer == *b"N" && *or_plain => {
+                self.out.extend_from_slice(packet);
+                self.stage = Stage::Sent;
+                Progress::Goes
+            }
             Received::Bytes(_) | Received::Closed => Progress::Done,
         }
     }
 
-    fn shake_hands(&mut self, records: &mut Vec<u8>) -> Progress {
+    fn shake_hands(&mut self, packet: &[u8], records: &mut Vec<u8>) -> Progress {
         let Stage::Securing(session) = &mut self.stage else {
             return Progress::Done;
         };
@@ -106,7 +169,7 @@ impl Cancel {
             return Progress::Done;
         }
         if came.secured.is_some() {
-            if session.seal(&self.packet, &mut self.out).is_err() {
+            if session.seal(packet, &mut self.out).is_err() {
                 return Progress::Done;
             }
             self.stage = Stage::Sent;
@@ -128,80 +191,137 @@ impl Cancel {
     }
 }
 
+impl Cancel {
+    /// A request that is not on its way yet.
+    pub(crate) fn new(addressee: Addressee, key: &CancelKey, speech: Speech) -> Cancel {
+        let mut packet = Vec::new();
+        StartupPacket::write_cancel(&mut packet, key);
+        Cancel {
+            addressee,
+            packet,
+            speech,
+            others: VecDeque::new(),
+            talk: None,
+        }
+    }
+
+    fn step(&mut self, tls: &TlsContexts, records: &mut Vec<u8>) -> Progress {
+        match &mut self.talk {
+            None => Progress::Waits,
+            Some(talk) => talk.step(&self.packet, &self.speech, tls, records),
+        }
+    }
+
+    /// Begins to open a connection to the next of the addresses. An error is that of the last one.
+    fn begin(&mut self) -> io::Result<()> {
+        let mut error = Errno::NOTCONN.into();
+        self.talk = None;
+        while let Some(address) = self.others.pop_front() {
+            match Talk::begin(&address, &self.speech, &self.packet) {
+                Ok(talk) => {
+                    self.talk = Some(talk);
+                    return Ok(());
+                }
+                Err(e) => error = e,
+            }
+        }
+        Err(error)
+    }
+}
+
 impl EventLoop {
     /// Sends `key` to the address that `server` is connected to. The core is told once that the request is over,
     /// whether it succeeded or not.
     pub(crate) fn cancel(&mut self, server: ServerId, key: &CancelKey) {
-        match self.start_cancel(server, key) {
-            Ok(slot) => {
-                self.timers.set(self.now, Timer::Cancel(slot));
-                self.handle_cancel_event(slot);
-            }
-            Err(_) => self.tell_cancel_finished(server),
+        let Some(connection) = self.connections.get(ConnectionId::Server(server)) else {
+            return self.tell_cancel_finished(Addressee::Server(server));
+        };
+        let speech = match &connection.tls {
+            None => Speech::Plain,
+            Some(tls) => Speech::Tls {
+                host: tls.host().to_owned(),
+                or_plain: false,
+            },
+        };
+        let address = SocketAddress::of_peer(connection.transport.socket());
+        let slot = self.add_cancel(Cancel::new(Addressee::Server(server), key, speech));
+        self.begin_cancel(slot, address.into_iter().collect());
+    }
+
+    /// A request is to be sent, which may take 10 seconds.
+    pub(crate) fn add_cancel(&mut self, cancel: Cancel) -> Slot {
+        let slot = self.cancels.insert(cancel);
+        self.timers.set(self.now, Timer::Cancel(slot));
+        slot
+    }
+
+    /// Sends a request to the first of these addresses to which a connection can be opened.
+    pub(crate) fn begin_cancel(&mut self, slot: Slot, addresses: VecDeque<SocketAddress>) {
+        if let Some(cancel) = self.cancels.get(slot) {
+            cancel.others = addresses;
+            self.try_cancel(slot);
         }
     }
 
-    fn start_cancel(&mut self, server: ServerId, key: &CancelKey) -> io::Result<Slot> {
-        let connection = self
-            .connections
-            .get(ConnectionId::Server(server))
-            .ok_or(Errno::NOTCONN)?;
-        let address = SocketAddress::of_peer(connection.transport.socket())?;
-        let host = connection.tls.as_ref().map(|tls| tls.host().to_owned());
-        let socket = socket::open(&address, &TcpSettings::default())?;
-        match socket::connect(&socket, &address) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(e) => return Err(e.into()),
-        }
-        let (mut packet, mut out) = (Vec::new(), Vec::new());
-        StartupPacket::write_cancel(&mut packet, key);
-        let stage = match host {
-            None => {
-                out.clone_from(&packet);
-                Stage::Sent
-            }
-            Some(host) => {
-                StartupPacket::write_ssl_request(&mut out);
-                Stage::AwaitsAnswer { host }
-            }
-        };
-        let transport = Transport::new(socket);
-        let fd = transport.fd();
-        let slot = self.cancels.insert(Cancel {
-            server,
-            transport,
-            packet,
-            out,
-            stage,
+    fn try_cancel(&mut self, slot: Slot) {
+        let Some(cancel) = self.cancels.get(slot) else { return };
+        let outcome = cancel.begin().and_then(|()| {
+            let fd = cancel.talk.as_ref().map_or(-1, |talk| talk.transport.fd());
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let registry = self.poll.registry();
+            registry.register(&mut SourceFd(&fd), Subject::Cancel(slot).token(), interest)
         });
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self
-            .poll
-            .registry()
-            .register(&mut SourceFd(&fd), Subject::Cancel(slot).token(), interest);
-        if registered.is_err() {
-            self.cancels.remove(slot);
+        match outcome {
+            Ok(()) => self.handle_cancel_event(slot),
+            Err(e) => {
+                self.log_failed_cancel(slot, &e.to_string());
+                self.finish_cancel(slot);
+            }
         }
-        registered.map(|()| slot)
     }
 
     pub(crate) fn handle_cancel_event(&mut self, slot: Slot) {
-        if let Some(cancel) = self.cancels.get(slot)
-            && let Progress::Done = cancel.step(&self.tls, &mut self.records)
-        {
-            self.finish_cancel(slot);
+        let Some(cancel) = self.cancels.get(slot) else { return };
+        match cancel.step(&self.tls, &mut self.records) {
+            Progress::NotOpen if !cancel.others.is_empty() => self.try_cancel(slot),
+            Progress::NotOpen => {
+                self.log_failed_cancel(slot, "the connection could not be opened");
+                self.finish_cancel(slot);
+            }
+            Progress::Done => self.finish_cancel(slot),
+            Progress::Waits | Progress::Goes => {}
         }
     }
 
-    /// The server has closed the connection, or the time for the request is over.
+    /// The time for a request is over.
+    pub(crate) fn cancel_timed_out(&mut self, slot: Slot) {
+        self.log_failed_cancel(slot, "it did not end within 10 seconds");
+        self.finish_cancel(slot);
+    }
+
+    fn log_failed_cancel(&mut self, slot: Slot, why: &str) {
+        if let Some(Cancel { addressee, .. }) = self.cancels.get(slot) {
+            let to = match addressee {
+                Addressee::Server(server) => server.to_string(),
+                Addressee::Peer { peer, .. } => format!("peer {peer}"),
+            };
+            let text = format!("cancel request to {to} failed: {why}");
+            self.log.write(LogLevel::Warning, &text);
+        }
+    }
+
+    /// The other end has closed the connection, or the time for the request is over.
     pub(crate) fn finish_cancel(&mut self, slot: Slot) {
         if let Some(cancel) = self.cancels.remove(slot) {
-            self.tell_cancel_finished(cancel.server);
+            self.tell_cancel_finished(cancel.addressee);
         }
     }
 
-    fn tell_cancel_finished(&mut self, server: ServerId) {
-        self.pooler.handle_cancel_finished(self.now, server);
+    fn tell_cancel_finished(&mut self, addressee: Addressee) {
+        match addressee {
+            Addressee::Server(server) => self.pooler.handle_cancel_finished(self.now, server),
+            Addressee::Peer { peer, by } => self.pooler.handle_passed_on(self.now, peer, by),
+        }
         self.settle();
     }
 }

@@ -109,6 +109,7 @@ impl EventLoop {
                 LookUp::Asked => {}
             }
         }
+        self.begin_cancels_at(host);
     }
 
     fn try_hosts(&mut self, server: ServerId, hosts: &[IpAddr], port: u16) {

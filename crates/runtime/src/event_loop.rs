@@ -20,6 +20,7 @@ use crate::control::ControlSender;
 use crate::dns::Resolver;
 use crate::inbox::Message;
 use crate::log::Log;
+use crate::peers::Unresolved;
 use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::slab::Slab;
@@ -68,6 +69,8 @@ pub(crate) struct EventLoop {
     pub(crate) connections: Connections,
     pub(crate) connecting: HashMap<ServerId, Connecting>,
     pub(crate) cancels: Slab<Cancel>,
+    /// Cancel requests for peers whose names are being looked up.
+    pub(crate) unresolved: Vec<Unresolved>,
     pub(crate) closing: Slab<Closing>,
     pub(crate) accepting: Accepting,
     pub(crate) resolver: Resolver,
@@ -120,6 +123,7 @@ impl EventLoop {
             connections: parts.connections,
             connecting: HashMap::new(),
             cancels: Slab::default(),
+            unresolved: Vec::new(),
             closing: Slab::default(),
             accepting: parts.accepting,
             resolver: parts.resolver,
@@ -532,7 +536,7 @@ impl EventLoop {
         while let Some(timer) = self.timers.pop(self.now) {
             match timer {
                 Timer::Closing(slot) => drop(self.closing.remove(slot)),
-                Timer::Cancel(slot) => self.finish_cancel(slot),
+                Timer::Cancel(slot) => self.cancel_timed_out(slot),
                 Timer::ConnectAgain(server) => self.connect_again(server),
                 Timer::Refusal => self.finish_refusal(),
                 Timer::AcceptAgain => self.accepting.try_again(),

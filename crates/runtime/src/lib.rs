@@ -26,6 +26,7 @@ mod limits;
 mod listener;
 mod log;
 mod pam;
+mod peers;
 mod pending;
 mod pidfile;
 mod privileges;

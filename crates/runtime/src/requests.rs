@@ -12,6 +12,13 @@ impl EventLoop {
         match request {
             Request::Connect { server, endpoint } => self.connect(server, endpoint),
             Request::Cancel { server, key } => self.cancel(server, &key),
+            Request::PassOn {
+                peer,
+                by,
+                endpoint,
+                sslmode,
+                key,
+            } => self.pass_on(peer, by, &endpoint, sslmode, &key),
             Request::SecureClient { client, direct } => self.secure_client(client, direct),
             Request::SecureServer { server, host } => self.secure_server(server, &host),
             Request::Close(id) => self.close(id),

@@ -78,6 +78,7 @@ class Pooler:
         open_files_max: int | None = None,
         arguments: tuple[str, ...] = (),
         which: str | None = None,
+        peers: dict[int, str] | None = None,
     ):
         self.cluster = cluster
         self.dir = tempfile.mkdtemp(prefix="pooler-")
@@ -98,7 +99,7 @@ class Pooler:
         self._finished = False
         if databases is None:
             databases = {"*": self.server()}
-        self.databases, self.users = databases, users or {}
+        self.databases, self.users, self.peers = databases, users or {}, peers or {}
         self.settings: dict[str, object] = {
             "listen_addr": self.host,
             "listen_port": self.port,
@@ -130,6 +131,8 @@ class Pooler:
         lines = ["[databases]", *(f"{k} = {v}" for k, v in self.databases.items())]
         if self.users:
             lines += ["", "[users]", *(f"{k} = {v}" for k, v in self.users.items())]
+        if self.peers:
+            lines += ["", "[peers]", *(f"{k} = {v}" for k, v in self.peers.items())]
         lines += ["", "[pgbouncer]", *(f"{k} = {v}" for k, v in self.settings.items() if v is not None), ""]
         self.write_file(self.ini_path, "\n".join(lines))
 

@@ -2,6 +2,7 @@
 
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::verification::Verification;
+use pgweir_config::SslMode;
 use pgweir_wire::CancelKey;
 use std::fmt;
 use std::net::SocketAddr;
@@ -126,6 +127,20 @@ pub enum Request {
         /// The server whose query is to be cancelled.
         server: ServerId,
         /// Its key.
+        key: CancelKey,
+    },
+    /// On a connection of its own, send a CancelRequest with `key` to another process, and wait until that closes it (or 10
+    /// seconds); answered by `handle_passed_on(peer, by)`, also when it could not be sent.
+    PassOn {
+        /// The `peer_id` of the other process.
+        peer: u32,
+        /// The connection that asked. It may be gone when the answer comes.
+        by: ClientId,
+        /// Where the other process listens.
+        endpoint: Endpoint,
+        /// How it is spoken to, where that is not a Unix-domain socket.
+        sslmode: SslMode,
+        /// The key as it is passed on.
         key: CancelKey,
     },
     /// Become the server of a TLS handshake on this client's connection, behind the output that is pending for it; answered

@@ -176,34 +176,36 @@ impl Settings {
     }
 }
 
+/// Where a host listens on `port`.
+pub(crate) fn endpoint(host: &Host, port: u16) -> Endpoint {
+    match host {
+        Host::UnixDirectory(directory) => Endpoint::Unix {
+            path: format!("{directory}/.s.PGSQL.{port}"),
+            port,
+        },
+        Host::Abstract(name) => Endpoint::Unix {
+            path: format!("@{name}/.s.PGSQL.{port}"),
+            port,
+        },
+        Host::Address(address) => Endpoint::Tcp {
+            host: address.to_string(),
+            port,
+        },
+        Host::Name(name) => Endpoint::Tcp {
+            host: name.clone(),
+            port,
+        },
+    }
+}
+
 impl PoolSettings {
     /// What holds for a database and the user its servers log in as.
     pub(crate) fn new(config: &Config, database: &DatabaseSettings, pool_user: &str) -> PoolSettings {
-        let endpoint = |host: &Host| {
-            let port = database.port;
-            match host {
-                Host::UnixDirectory(directory) => Endpoint::Unix {
-                    path: format!("{directory}/.s.PGSQL.{port}"),
-                    port,
-                },
-                Host::Abstract(name) => Endpoint::Unix {
-                    path: format!("@{name}/.s.PGSQL.{port}"),
-                    port,
-                },
-                Host::Address(address) => Endpoint::Tcp {
-                    host: address.to_string(),
-                    port,
-                },
-                Host::Name(name) => Endpoint::Tcp {
-                    host: name.clone(),
-                    port,
-                },
-            }
-        };
         let startup = database
             .startup_parameters()
             .map(|(n, v)| (n.to_string(), v.to_string()))
             .collect();
+        let hosts = config.hosts(database).iter();
         PoolSettings {
             mode: match config.pool_mode(database, pool_user) {
                 pgweir_config::PoolMode::Session => PoolMode::Session,
@@ -219,7 +221,7 @@ impl PoolSettings {
             transaction_timeout: config.transaction_timeout(pool_user),
             idle_transaction_timeout: config.idle_transaction_timeout(pool_user),
             client_idle_timeout: config.client_idle_timeout(pool_user),
-            endpoints: config.hosts(database).iter().map(endpoint).collect(),
+            endpoints: hosts.map(|host| endpoint(host, database.port)).collect(),
             round_robin_hosts: database.load_balance_hosts == LoadBalanceHosts::RoundRobin,
             server_tls: ServerTls::new(config),
             server_database: database.server_dbname().to_string(),

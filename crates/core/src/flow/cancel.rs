@@ -12,6 +12,7 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::ClientPhase;
+use crate::login::cancel_keys::KeyForm;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -24,9 +25,6 @@ use subtle::ConstantTimeEq;
 
 /// Why the connection of a CancelRequest is closed.
 pub(crate) const CANCEL_DONE: &str = "cancel request done";
-
-/// Why the connection of a cancel request ends whose key nobody has; PgBouncer's words.
-const CANCEL_FAILED: &str = "failed cancel request";
 
 impl Server {
     /// Whether a cancel is on its way to it, or waits for its segment.
@@ -68,24 +66,24 @@ impl ServerSide<'_> {
 
 impl Pooler {
     /// The key a client is told at login. It is computed, not stored: idle clients cost nothing for it.
-    pub(crate) fn cancel_key_of(&self, id: ClientId, bytes: u8) -> CancelKey {
+    pub(crate) fn cancel_key_of(&self, id: ClientId) -> CancelKey {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.cancel_key).expect("any length of key will do");
         mac.update(&id.0.index.to_be_bytes());
         mac.update(&id.0.generation.to_be_bytes());
-        let secret = mac.finalize().into_bytes();
+        let form = self.clients.get(id.0).map_or(KeyForm::Short, |client| client.key_form);
         CancelKey {
             process_id: self.process_id_told(id),
-            secret: secret[..usize::from(bytes)].into(),
+            secret: form.secret(&mac.finalize().into_bytes().into()),
         }
     }
 
     /// A CancelRequest came on the connection `by`, which is closed when the cancel has been carried out.
     pub(crate) fn cancel_request(&mut self, now: Time, by: ClientId, key: &CancelKey) {
-        let client = self.client_of_key(key);
-        let at = client.and_then(|id| {
-            self.cancel_client(now, id);
-            self.clients.get(id.0)?.link
-        });
+        let Some(id) = self.client_of_key(key) else {
+            return self.cancel_elsewhere(now, by, key);
+        };
+        self.cancel_client(now, id);
+        let at = self.clients.get(id.0).and_then(|client| client.link);
         let closes_early = self.is_weak(Weakness::ClosesCancelEarly);
         let server = at.and_then(|id| self.servers.get_mut(id.0));
         match server.filter(|s| s.cancel_is_under_way() && !closes_early) {
@@ -93,16 +91,20 @@ impl Pooler {
                 server.cancels.by.push(by);
                 self.client_mut(by).phase = ClientPhase::Cancelling;
             }
-            None if client.is_none() => self.close_client(now, by, CANCEL_FAILED),
             None => self.close_client(now, by, CANCEL_DONE),
         }
     }
 
     /// Whose key it is.
     fn client_of_key(&self, key: &CancelKey) -> Option<ClientId> {
-        let id = self.client_of_process(key.process_id)?;
-        let expected = self.cancel_key_of(id, self.clients.get(id.0)?.cancel_key_bytes);
-        bool::from(expected.secret.ct_eq(&key.secret)).then_some(id)
+        let mut named = self.clients_of_process(key.process_id);
+        named.find(|id| {
+            let Some(client) = self.clients.get(id.0) else {
+                return false;
+            };
+            let secret = client.key_form.as_told(&key.secret);
+            self.cancel_key_of(*id).secret.ct_eq(&secret).into()
+        })
     }
 
     /// Closes the connections that asked for a cancel of this server's, unless it is still under way.

@@ -568,6 +568,9 @@ impl Pooler {
         if client.is_arriving() {
             self.arrivals.has_arrived();
         }
+        if let ClientPhase::Cancelling = client.phase {
+            self.peers.forget(id);
+        }
         self.admin.client_gone(id);
         if client.counted {
             self.client_count -= 1;

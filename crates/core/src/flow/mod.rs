@@ -16,6 +16,7 @@ pub(crate) mod logins;
 pub(crate) mod lost_servers;
 pub(crate) mod notifications;
 pub(crate) mod own_server;
+pub(crate) mod peers;
 pub(crate) mod pools;
 pub(crate) mod ready;
 pub(crate) mod refusals;

@@ -160,7 +160,12 @@ impl Pooler {
         if server.conversation.status == TransactionStatus::Failed || !server.conversation.queue.only_prepares() {
             return None;
         }
-        let target = self.client_of_process(process_id)?;
+        let mut named = self.clients_of_process(process_id);
+        let target = named.next()?;
+        if named.next().is_some() {
+            return None;
+        }
+        drop(named);
         let (by, of) = (self.clients.get(id.0)?, self.clients.get(target.0)?);
         let user = |client: &crate::client::Client| {
             let pool_user = client.pool.map(|p| self.pool(p).key.user.clone());

@@ -4,6 +4,7 @@
 pub(crate) mod admission;
 pub(crate) mod arrivals;
 pub(crate) mod backend_start;
+pub(crate) mod cancel_keys;
 pub(crate) mod client_login;
 pub(crate) mod lookups;
 pub(crate) mod method;

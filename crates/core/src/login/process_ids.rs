@@ -2,8 +2,12 @@
 //!
 //! They count up and come again only after all others have: drivers' pools tell connections apart by them. They begin above
 //! every process id of a PostgreSQL on Linux, so that a number in SQL is one or the other.
+//!
+//! A process with peers has its `peer_id` in them, which leaves [`crate::login::cancel_keys::PEERED_IDS`]. If there are more
+//! clients than that, several have one process id: their secrets tell them apart, and in SQL it is nobody's.
 
 use crate::base::ids::CLIENT_IDS_FROM;
+use crate::login::cancel_keys::peered_process_id;
 use hashbrown::HashTable;
 
 /// How many there are: they fit a positive int4.
@@ -33,24 +37,37 @@ fn hash(process_id: u32) -> u64 {
         .rotate_left(32)
 }
 
+/// Process ids with a `peer_id` that are tried before a client gets one that another has.
+const PEERED_TRIES_MAX: u32 = 64;
+
 impl ProcessIds {
-    /// The place of the client that was told this process id. `told` says what the client at a place was told.
-    pub(crate) fn place_of(&self, process_id: u32, told: impl Fn(u32) -> u32) -> Option<u32> {
-        let found = self.places.find(hash(process_id), |&place| told(place) == process_id);
-        found.copied()
+    /// The places of the clients that were told this process id. `told` says what the client at a place was told.
+    pub(crate) fn places_of(&self, process_id: u32, told: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
+        let found = self.places.iter_hash(hash(process_id)).copied();
+        found.filter(move |&place| told(place) == process_id)
     }
 
-    /// A process id for the client at `place`, to be told to it.
-    pub(crate) fn give(&mut self, place: u32, told: impl Fn(u32) -> u32) -> u32 {
-        let process_id = loop {
-            let process_id = CLIENT_IDS_FROM + self.next;
-            self.next = (self.next + 1) % CLIENT_IDS;
-            if self.place_of(process_id, &told).is_none() {
-                break process_id;
-            }
+    /// A process id for the client at `place`, to be told to it. `peer_id` is that of this process, or 0.
+    pub(crate) fn give(&mut self, place: u32, peer_id: u32, told: impl Fn(u32) -> u32) -> u32 {
+        let process_id = match peer_id {
+            0 => self.unused(CLIENT_IDS, |next| CLIENT_IDS_FROM + next, &told),
+            peer_id => self.unused(PEERED_TRIES_MAX, |next| peered_process_id(peer_id, next), &told),
         };
         let hash_of = |&place: &u32| hash(told(place));
         self.places.insert_unique(hash(process_id), place, hash_of);
+        process_id
+    }
+
+    /// The next process id that no client has; after so many tries, any.
+    fn unused(&mut self, tries: u32, id: impl Fn(u32) -> u32, told: impl Fn(u32) -> u32) -> u32 {
+        let mut process_id = id(self.next);
+        for _ in 0..tries {
+            process_id = id(self.next);
+            self.next = (self.next + 1) % CLIENT_IDS;
+            if self.places_of(process_id, &told).next().is_none() {
+                break;
+            }
+        }
         process_id
     }
 
@@ -62,28 +79,43 @@ impl ProcessIds {
     }
 }
 
-/// Bytes of the secret under protocol 3.0, which knows no others.
-pub(crate) const SECRET_BYTES_V3_0: u8 = 4;
-
-/// Bytes of the secret under protocol 3.2.
-pub(crate) const SECRET_BYTES_V3_2: u8 = 32;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login::cancel_keys::PEERED_IDS;
 
     #[test]
     fn ids_come_again_only_when_all_others_have_been_told() {
         let mut ids = ProcessIds::new(u64::from(CLIENT_IDS) - 1);
         let mut told = Vec::new();
         for place in 0..3 {
-            let given = ids.give(place, |place| told[place as usize]);
+            let given = ids.give(place, 0, |place| told[place as usize]);
             told.push(given);
         }
         assert_eq!(told, [i32::MAX as u32, CLIENT_IDS_FROM, CLIENT_IDS_FROM + 1]);
         ids.take(told[1], 1);
-        assert_eq!(ids.place_of(told[1], |place| told[place as usize]), None);
-        assert_eq!(ids.place_of(told[2], |place| told[place as usize]), Some(2));
-        assert_eq!(ids.give(1, |place| told[place as usize]), CLIENT_IDS_FROM + 2);
+        assert_eq!(ids.places_of(told[1], |place| told[place as usize]).next(), None);
+        assert_eq!(ids.places_of(told[2], |place| told[place as usize]).next(), Some(2));
+        assert_eq!(ids.give(1, 0, |place| told[place as usize]), CLIENT_IDS_FROM + 2);
+    }
+
+    /// More clients than process ids: everyone is found, each by its own secret.
+    #[test]
+    fn clients_share_process_ids_when_a_peer_has_no_more() {
+        let mut ids = ProcessIds::new(7);
+        let mut told = Vec::new();
+        for place in 0..PEERED_IDS + 5 {
+            let given = ids.give(place, 3, |place| told[place as usize]);
+            told.push(given);
+        }
+        let at = |place: u32| told[place as usize];
+        let all: std::collections::BTreeSet<u32> = told.iter().copied().collect();
+        assert_eq!(all.len(), PEERED_IDS as usize, "all are told before one is told again");
+        for place in 0..PEERED_IDS + 5 {
+            assert!(ids.places_of(at(place), at).any(|other| other == place));
+        }
+        let shared = at(PEERED_IDS + 4);
+        ids.take(shared, PEERED_IDS + 4);
+        assert_eq!(ids.places_of(shared, at).count(), 1);
     }
 }

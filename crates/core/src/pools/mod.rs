@@ -2,5 +2,6 @@
 
 pub(crate) mod databases;
 pub(crate) mod idle_list;
+pub(crate) mod peers;
 pub(crate) mod pool;
 pub(crate) mod wait_queue;

@@ -5,8 +5,8 @@
 
 use pgweir_config::{Config, load};
 use pgweir_core::{
-    Accepted, Address, ClientId, Connected, ConnectionId, LogLevel, Pooler, Request, ServerId, Source, Surroundings,
-    Time, Verification, Verified, WallClock,
+    Accepted, Address, ClientId, Connected, ConnectionId, LogLevel, Pooler, ReloadOutcome, Request, ServerId, Source,
+    Surroundings, Time, Verification, Verified, WallClock,
 };
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, ProtocolVersion, StartupPacket, TransactionStatus, Writer};
@@ -37,6 +37,8 @@ pub struct Rig {
     /// Servers whose sockets are wanted.
     pub connects: VecDeque<ServerId>,
     pub cancels: VecDeque<(ServerId, CancelKey)>,
+    /// Cancel requests for peers: which one, for which connection, with which key.
+    pub passed_on: VecDeque<(u32, ClientId, CancelKey)>,
     /// Connections on which a TLS handshake is wanted; whether a client begins with it at once.
     pub handshakes: VecDeque<(ConnectionId, bool)>,
     pub closed: HashSet<ConnectionId>,
@@ -89,6 +91,7 @@ impl Rig {
             kept: HashMap::new(),
             connects: VecDeque::new(),
             cancels: VecDeque::new(),
+            passed_on: VecDeque::new(),
             handshakes: VecDeque::new(),
             closed: HashSet::new(),
             log: Vec::new(),
@@ -120,6 +123,7 @@ impl Rig {
                 None => return,
                 Some(Request::Connect { server, .. }) => self.connects.push_back(server),
                 Some(Request::Cancel { server, key }) => self.cancels.push_back((server, key)),
+                Some(Request::PassOn { peer, by, key, .. }) => self.passed_on.push_back((peer, by, key)),
                 Some(Request::SecureClient { client, direct }) => self.handshakes.push_back((client.into(), direct)),
                 Some(Request::SecureServer { server, .. }) => self.handshakes.push_back((server.into(), false)),
                 Some(Request::Close(id)) => drop(self.closed.insert(id)),
@@ -421,6 +425,19 @@ impl Rig {
 
     pub fn cancel_arrives(&mut self, server: ServerId) {
         self.pooler.handle_cancel_finished(self.now, server);
+        self.settle(&[]);
+    }
+
+    /// A cancel request that was passed on to a peer is over.
+    pub fn passed_on_ends(&mut self, peer: u32, by: ClientId) {
+        self.pooler.handle_passed_on(self.now, peer, by);
+        self.settle(&[]);
+    }
+
+    /// The configuration is read again, and is this now.
+    pub fn reloads(&mut self, config: Config) {
+        let outcome = ReloadOutcome::New(Arc::new(config), Vec::new());
+        self.pooler.handle_reload(self.now, None, outcome);
         self.settle(&[]);
     }
 

@@ -235,6 +235,7 @@ impl World {
         match request {
             // The simulation's configurations have no TLS.
             Request::SecureClient { .. } | Request::SecureServer { .. } => {}
+            Request::PassOn { .. } => unreachable!("the simulation's configurations have no peers"),
             Request::Connect { server, .. } => {
                 self.trace.line(self.now_us, || format!("connect {server}"));
                 self.connecting.insert(server);

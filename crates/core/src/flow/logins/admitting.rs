@@ -7,6 +7,7 @@ use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::login::admission;
+use crate::login::cancel_keys::KeyForm;
 use crate::login::client_login::Destination;
 use crate::login::rejection::Rejection;
 use crate::pooler::Pooler;
@@ -72,12 +73,12 @@ impl Pooler {
         }
     }
 
-    /// The client that was told this process id.
-    pub(crate) fn client_of_process(&self, process_id: u32) -> Option<ClientId> {
-        let place = self
+    /// The clients that were told this process id: at most one, unless this process has peers.
+    pub(crate) fn clients_of_process(&self, process_id: u32) -> impl Iterator<Item = ClientId> {
+        let places = self
             .process_ids
-            .place_of(process_id, |place| told_at(&self.clients, place))?;
-        Some(ClientId(self.clients.at_index(place)?.0))
+            .places_of(process_id, |place| told_at(&self.clients, place));
+        places.filter_map(|place| Some(ClientId(self.clients.at_index(place)?.0)))
     }
 
     /// What a client was told.
@@ -85,11 +86,18 @@ impl Pooler {
         self.clients.get(id.0).map_or(0, |client| client.process_id)
     }
 
-    /// Gives a client that is let in its process id.
+    /// Gives a client that is let in its process id, and says what its cancel key looks like.
     pub(crate) fn give_process_id(&mut self, id: ClientId) {
+        let peer_id = self.shared.config.global.peer_id;
         let clients = &self.clients;
-        let process_id = self.process_ids.give(id.0.index, |place| told_at(clients, place));
-        self.client_mut(id).process_id = process_id;
+        let process_id = self
+            .process_ids
+            .give(id.0.index, peer_id, |place| told_at(clients, place));
+        let client = self.client_mut(id);
+        client.process_id = process_id;
+        if peer_id > 0 {
+            client.key_form = KeyForm::Peered;
+        }
     }
 
     /// A client is about to be forgotten.

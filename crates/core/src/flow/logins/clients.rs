@@ -7,9 +7,9 @@ use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::login::admission;
+use crate::login::cancel_keys::KeyForm;
 use crate::login::client_login::{ITERATIONS_PER_ROUND, Login, LoginStep, SecretSource};
 use crate::login::lookups::NoLookup;
-use crate::login::process_ids::{SECRET_BYTES_V3_0, SECRET_BYTES_V3_2};
 use crate::login::rejection::Rejection;
 use crate::login::startup::{FirstPacket, Wishes, negotiation};
 use crate::pooler::Pooler;
@@ -81,10 +81,10 @@ impl Pooler {
             self.send(id, |w| w.negotiate_protocol_version(newest, &unknown));
         }
         let client = self.client_mut(id);
-        client.cancel_key_bytes = if version >= ProtocolVersion::V3_2 {
-            SECRET_BYTES_V3_2
+        client.key_form = if version >= ProtocolVersion::V3_2 {
+            KeyForm::Long
         } else {
-            SECRET_BYTES_V3_0
+            KeyForm::Short
         };
         let peer = client.accepted.peer;
         let tls = client.tls.as_ref().map_or("no".to_string(), |tls| tls.to_string());

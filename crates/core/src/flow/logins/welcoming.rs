@@ -193,13 +193,9 @@ impl Pooler {
         let welcome = pool.welcome.clone().expect("the caller checked");
         client.session.shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
         client.session.base = client.session.shape.clone();
-        let (shape, bytes, status) = (
-            client.session.shape.clone(),
-            client.cancel_key_bytes,
-            client.session.idle_status(),
-        );
+        let (shape, status) = (client.session.shape.clone(), client.session.idle_status());
         self.give_process_id(id);
-        let key = self.cancel_key_of(id, bytes);
+        let key = self.cancel_key_of(id);
         let notice = self.shared.settings.login_notify_message.clone();
         let closing = login.take_closing();
         self.shared.outbox.insert(id.into(), |to| {

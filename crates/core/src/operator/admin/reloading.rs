@@ -80,6 +80,7 @@ impl Pooler {
         let (config, databases) = (&self.shared.config, &mut self.databases);
         databases.paused.retain(|name| config.database(name).is_some());
         databases.disabled.retain(|name| config.database(name).is_some());
+        self.use_peers(now);
         self.make_pools_to_keep_warm(now);
         for pool_id in self.pool_ids() {
             self.look_after_catalog(now, pool_id);

@@ -64,7 +64,7 @@ impl Pooler {
         client.phase = ClientPhase::Console(Box::new(console));
         self.arrivals.has_arrived();
         self.give_process_id(id);
-        let key = self.cancel_key_of(id, self.clients.get(id.0).map_or(4, |c| c.cancel_key_bytes));
+        let key = self.cancel_key_of(id);
         self.admin.console_stats.client_login_count += 1;
         self.send(id, |w| {
             let welcome = Welcome {

@@ -33,8 +33,9 @@ impl Pooler {
             Show::State => self.show_state(rows),
             Show::Version => rows.push(&[format!("pgweir {}", crate::operator::console::VERSION).into()]),
             Show::SessionValue(at) => rows.push(&[SESSION_VALUES[at].1.into()]),
-            // File descriptors and the DNS cache are the driver's; cancel requests for peers are not forwarded.
-            Show::Fds | Show::DnsHosts | Show::DnsZones | Show::PeerPools => {}
+            Show::PeerPools => self.show_peer_pools(rows),
+            // File descriptors and the DNS cache are the driver's.
+            Show::Fds | Show::DnsHosts | Show::DnsZones => {}
         }
     }
 

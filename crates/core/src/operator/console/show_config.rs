@@ -151,4 +151,17 @@ impl Pooler {
             ]);
         }
     }
+
+    /// The requests that are passed on to each peer. A connection to a peer does nothing else, so it is never being logged in.
+    pub(super) fn show_peer_pools(&self, rows: &mut Rows<'_>) {
+        for (peer, pool) in self.peers.iter() {
+            rows.push(&[
+                peer.into(),
+                pool.under_way.into(),
+                pool.waiting.len().into(),
+                pool.under_way.into(),
+                0u32.into(),
+            ]);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use crate::client::{Client, ClientPhase};
 use crate::console::rows::Rows;
 use crate::pooler::Pooler;
+use crate::pools::peers::PeerPool;
 use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::state::shape::Shape;
@@ -24,7 +25,7 @@ impl Pooler {
             ("users", self.user_names().len()),
             ("peers", self.shared.config.peers.len()),
             ("pools", self.pool_rows()),
-            ("peer_pools", 0),
+            ("peer_pools", self.peers.iter().len()),
             ("free_clients", self.clients.free_len()),
             ("used_clients", self.clients.len()),
             ("login_clients", logging_in),
@@ -69,7 +70,7 @@ impl Pooler {
                 self.shared.config.peers.len(),
                 0,
             ),
-            ("peer_pool_cache", 0, 0, 0),
+            ("peer_pool_cache", size_of::<PeerPool>(), self.peers.iter().len(), 0),
             (
                 "pool_cache",
                 size_of::<Pool>(),

@@ -1,0 +1,72 @@
+//! Cancel requests that belong to another process behind the same port: they are passed on to it.
+
+use crate::base::ids::ClientId;
+use crate::base::request::Request;
+use crate::base::settings::endpoint;
+use crate::base::time::Time;
+use crate::client::ClientPhase;
+use crate::flow::cancel::CANCEL_DONE;
+use crate::login::cancel_keys::Route;
+use crate::pooler::Pooler;
+use pgweir_wire::CancelKey;
+
+// PgBouncer's reasons for closing the connection of a CancelRequest.
+const NOBODYS_KEY: &str = "failed cancel request";
+const NO_SUCH_PEER: &str = "could not find peer to forward request to";
+const PASSED_ON_TOO_OFTEN: &str = "failed to forward cancel request because its TTL was exhausted";
+
+impl Pooler {
+    /// A CancelRequest came on the connection `by`, for none of our clients.
+    pub(crate) fn cancel_elsewhere(&mut self, now: Time, by: ClientId, key: &CancelKey) {
+        let config = &self.shared.config;
+        let (peer, key) = match Route::of(key, config.global.peer_id) {
+            Route::Peer(peer, key) if config.peers.contains_key(&peer) => (peer, key),
+            Route::Peer(..) => return self.close_client(now, by, NO_SUCH_PEER),
+            Route::Exhausted => return self.close_client(now, by, PASSED_ON_TOO_OFTEN),
+            Route::Nowhere => return self.close_client(now, by, NOBODYS_KEY),
+        };
+        self.client_mut(by).phase = ClientPhase::Cancelling;
+        self.peers.come(peer, by, key);
+        self.pass_on_to(peer);
+    }
+
+    /// Passes on what may be under way to a peer at the same time.
+    fn pass_on_to(&mut self, peer_id: u32) {
+        let config = &self.shared.config;
+        let Some(peer) = config.peers.get(&peer_id) else { return };
+        let max = config.peer_pool_size(peer);
+        while let Some((by, key)) = self.peers.next(peer_id, max) {
+            self.shared.requests.push_back(Request::PassOn {
+                peer: peer_id,
+                by,
+                endpoint: endpoint(&peer.host, peer.port),
+                sslmode: config.global.server_tls_sslmode,
+                key,
+            });
+        }
+    }
+
+    /// A request has been passed on, or could not be.
+    pub(crate) fn passed_on(&mut self, now: Time, peer: u32, by: ClientId) {
+        self.peers.finished(peer);
+        self.close_client(now, by, CANCEL_DONE);
+        self.drop_removed_peers(now);
+        self.pass_on_to(peer);
+    }
+
+    /// The configuration has changed: there may be other peers, or more room for requests to them.
+    pub(crate) fn use_peers(&mut self, now: Time) {
+        self.drop_removed_peers(now);
+        let peers: Vec<u32> = self.peers.iter().map(|(peer, _)| peer).collect();
+        for peer in peers {
+            self.pass_on_to(peer);
+        }
+    }
+
+    fn drop_removed_peers(&mut self, now: Time) {
+        let config = &self.shared.config;
+        for by in self.peers.keep(|peer| config.peers.contains_key(&peer)) {
+            self.close_client(now, by, NO_SUCH_PEER);
+        }
+    }
+}
