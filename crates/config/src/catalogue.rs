@@ -212,7 +212,7 @@ catalogue! {
     /// How long DNS answers are kept.
     dns_max_ttl: Duration {
         default: Some("15"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: Full,
-        help: "The time to live in the answer itself is ignored.",
+        help: "The time to live of the DNS records counts where it is shorter. Names in /etc/hosts, and names that only the system's resolver knows, are kept for this time. When a name has other addresses, servers at the old ones are replaced as they become free.",
     }
     /// How long failures to find a name are kept.
     dns_nxdomain_ttl: Duration {
@@ -221,7 +221,7 @@ catalogue! {
     }
     /// How often to check the serial number of DNS zones.
     dns_zone_check_period: Duration {
-        default: Some("0"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: NotYet("zones are not watched"),
+        default: Some("0"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: Full,
         help: "When the serial number changes, all names in the zone are looked up again. 0 is off.",
     }
     /// How long a client may be idle inside a transaction.
@@ -391,8 +391,8 @@ catalogue! {
     }
     /// A resolv.conf to use in place of the system's.
     resolv_conf: String {
-        default: Some(""), unit: "", group: Dns, scopes: [Global], change: Restart, support: NotYet("names are looked up by the system's resolver"),
-        help: "",
+        default: Some(""), unit: "", group: Dns, scopes: [Global], change: Restart, support: Full,
+        help: "With it, names are looked up in /etc/hosts and by DNS only. Otherwise the system's resolver (nsswitch.conf) is asked for names that these do not know.",
     }
     /// How many buffers of one connection PgBouncer handles in a row.
     sbuf_loopcnt: u32 {

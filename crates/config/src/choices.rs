@@ -97,6 +97,24 @@ choice! {
 }
 
 choice! {
+    /// Which servers are used. The words and their meaning are libpq's.
+    TargetSessionAttrs {
+        /// Every server.
+        Any = "any",
+        /// Servers on which transactions may write by default.
+        ReadWrite = "read-write",
+        /// Servers on which they may not: standbys, and those with `default_transaction_read_only`.
+        ReadOnly = "read-only",
+        /// Servers that are no standbys.
+        Primary = "primary",
+        /// Hot standbys.
+        Standby = "standby",
+        /// Hot standbys, and others while no standby can be reached.
+        PreferStandby = "prefer-standby",
+    }
+}
+
+choice! {
     /// How much of a client's session follows it from server to server.
     SessionState {
         /// Everything that can be restored; anything else pins the client to its server.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::choices::{LoadBalanceHosts, PoolMode};
+use crate::choices::{LoadBalanceHosts, PoolMode, TargetSessionAttrs};
 use crate::host::{Host, parse_hosts};
 use crate::line_key::{Notes, limit, line_keys, port, size, text, time, word};
 use crate::secret::Secret;
@@ -58,6 +58,8 @@ pub struct DatabaseSettings {
     pub server_lifetime: Option<Duration>,
     /// Which of several hosts new server connections go to.
     pub load_balance_hosts: LoadBalanceHosts,
+    /// Which of the servers may be used.
+    pub target_session_attrs: TargetSessionAttrs,
     /// Overrides `pool_mode`.
     pub pool_mode: Option<PoolMode>,
     /// Run on each new server connection before a client gets it.
@@ -89,6 +91,7 @@ impl DatabaseSettings {
             max_db_client_connections: None,
             server_lifetime: None,
             load_balance_hosts: LoadBalanceHosts::RoundRobin,
+            target_session_attrs: TargetSessionAttrs::Any,
             pool_mode: None,
             connect_query: None,
         }
@@ -213,6 +216,10 @@ line_keys! { DatabaseSettings;
     load_balance_hosts -> load_balance_hosts: |value: &str, _: &mut Notes| LoadBalanceHosts::parse(value), {
         kind: LoadBalanceHosts::KIND, unit: "", without: "round-robin",
         help: "With several hosts: `round-robin` spreads new connections over them, `disable` stays with one until it fails.",
+    }
+    target_session_attrs -> target_session_attrs: |value: &str, _: &mut Notes| TargetSessionAttrs::parse(value), {
+        kind: TargetSessionAttrs::KIND, unit: "", without: "any",
+        help: "Which servers are used, as in libpq: `any`; `read-write` and `read-only` go by `default_transaction_read_only`, and a standby is always read-only; `primary`, `standby`; `prefer-standby` takes a primary only while no standby can be reached. Each new connection is checked. With `read-write` or `primary` and both servers in `host`, a fail-over needs nothing but a new primary: clients without a transaction wait for it. pgweir's own.",
     }
     pool_mode -> pool_mode: word, {
         kind: PoolMode::KIND, unit: "", without: "`pool_mode`",

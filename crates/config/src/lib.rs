@@ -43,6 +43,7 @@ pub use auth_file::{SECRET_BYTES_MAX, USER_NAME_BYTES_MAX};
 pub use catalogue::{CATALOGUE, GlobalSettings};
 pub use choices::{
     AuthType, LinkChoice, LoadBalanceHosts, PoolMode, SessionState, SessionStateProbe, SslMode, SyslogFacility,
+    TargetSessionAttrs,
 };
 pub use config::{CONSOLE_DATABASE, Config, off};
 pub use console::ConfigRow;

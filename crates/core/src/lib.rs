@@ -36,6 +36,7 @@ mod statements;
 mod upstream;
 mod weaknesses;
 
+pub use base::dns::{DnsFacts, DnsHost, DnsZone};
 #[cfg(feature = "weaknesses")]
 pub use base::weakness::OwnWork;
 pub use base::weakness::Weakness;

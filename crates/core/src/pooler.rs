@@ -2,6 +2,7 @@
 //!
 //! This file holds the state and the contract; what happens on each input is in the files named after it.
 
+use crate::base::dns::DnsFacts;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
@@ -67,6 +68,7 @@ pub struct Pooler {
     pub(crate) pool_index: HashMap<PoolKey, PoolId, RandomState>,
     pub(crate) databases: Databases,
     pub(crate) peers: PeerPools,
+    pub(crate) names: DnsFacts,
     pub(crate) listeners: crate::notify::hub::Listeners,
     pub(crate) admin: crate::console::orders::Orders,
     pub(crate) process_ids: crate::login::process_ids::ProcessIds,
@@ -123,6 +125,7 @@ impl Pooler {
             pool_index: HashMap::default(),
             databases: Databases::default(),
             peers: PeerPools::default(),
+            names: DnsFacts::default(),
             listeners,
             admin: Default::default(),
             process_ids,
@@ -305,6 +308,11 @@ impl Pooler {
     /// A [`Request::PassOn`] is over, one way or the other.
     pub fn handle_passed_on(&mut self, now: Time, peer: u32, by: ClientId) {
         self.passed_on(now, peer, by);
+    }
+
+    /// A name of servers has been looked up again, and these addresses are its own no longer.
+    pub fn handle_names(&mut self, now: Time, names: DnsFacts, name: &str, gone: &[std::net::IpAddr]) {
+        self.names_known(now, names, name, gone);
     }
 
     /// The answer to a [`Request::Verify`].

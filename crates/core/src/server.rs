@@ -26,6 +26,8 @@ pub(crate) struct Server {
     pub(crate) since: Time,
     pub(crate) link: Option<ClientId>,
     pub(crate) endpoint: Endpoint,
+    /// It is being opened, and nobody relies on it: see [`crate::pools::hosts`].
+    pub(crate) in_doubt: bool,
     pub(crate) connected: Option<Connected>,
     pub(crate) connect_time: Time,
     pub(crate) conversation: Conversation,
@@ -38,6 +40,8 @@ pub(crate) struct Server {
     pub(crate) reading: Option<Box<Reading>>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
     pub(crate) close_reason: Option<CloseReason>,
+    /// The segment in which it has refused to write.
+    pub(crate) refused_write: Option<u64>,
     /// Close it at this age.
     pub(crate) expires: Time,
     /// Whether a client has had it.
@@ -55,6 +59,7 @@ impl Server {
             since: now,
             link: None,
             endpoint,
+            in_doubt: false,
             connected: None,
             connect_time: now,
             conversation: Conversation::new(now),
@@ -64,6 +69,7 @@ impl Server {
             held: Held::new(),
             reading: None,
             close_reason: None,
+            refused_write: None,
             expires,
             has_served: false,
             introduction: Introduction::Begins,
@@ -137,6 +143,14 @@ impl Server {
     pub(crate) fn is_soon_free(&self) -> bool {
         let reads_first = matches!(self.phase, ServerPhase::Reading) && !self.has_served;
         reads_first || matches!(self.phase, ServerPhase::Testing | ServerPhase::ConnectQuery)
+    }
+
+    /// Whether it has not let us in yet.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(
+            self.phase,
+            ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_)
+        )
     }
 
     pub(crate) fn is_idle(&self) -> bool {

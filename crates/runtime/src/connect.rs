@@ -1,7 +1,7 @@
 //! Opening sockets to servers.
 
 use crate::connection::{Connection, Facts};
-use crate::dns::LookUp;
+use crate::dns::{Found, LookUp};
 use crate::event_loop::EventLoop;
 use crate::settings::TcpSettings;
 use crate::socket::{self, SocketAddress};
@@ -77,12 +77,13 @@ impl EventLoop {
     }
 
     /// The name look-up for which servers wait has ended.
-    pub(crate) fn handle_resolved(&mut self, host: &str, addresses: Result<Vec<IpAddr>, String>) {
+    pub(crate) fn handle_resolved(&mut self, host: &str, addresses: Result<Found, String>) {
         if let Err(why) = &addresses {
             self.log
                 .write(LogLevel::Warning, &format!("DNS lookup failed: {host}: {why}"));
         }
-        self.resolver.learn(host, addresses, self.now);
+        let gone = self.resolver.learn(host, addresses.ok(), self.now);
+        self.tell_names(host, &gone);
         let waits = |c: &Connecting| {
             c.attempt.is_none()
                 && c.addresses.is_empty()
@@ -110,6 +111,32 @@ impl EventLoop {
             }
         }
         self.begin_cancels_at(host);
+    }
+
+    /// Asks for the serial numbers of the zones of all names, now and then.
+    pub(crate) fn check_zones(&mut self) {
+        match self.resolver.check_zones() {
+            Some(period) => self.timers.set_in(self.now, period, Timer::Zones),
+            None => self.timers.set(self.now, Timer::Zones),
+        }
+    }
+
+    /// The serial number of a zone has been looked up.
+    pub(crate) fn handle_serial(&mut self, zone: &str, serial: Result<u32, String>) {
+        match serial {
+            Ok(serial) => self.resolver.learn_serial(zone, serial),
+            Err(why) => {
+                let text = format!("DNS zone check failed: {zone}: {why}");
+                self.log.write(LogLevel::Warning, &text);
+            }
+        }
+        self.tell_names(zone, &[]);
+    }
+
+    fn tell_names(&mut self, name: &str, gone: &[IpAddr]) {
+        let facts = self.resolver.facts();
+        self.pooler.handle_names(self.now, facts, name, gone);
+        self.settle();
     }
 
     fn try_hosts(&mut self, server: ServerId, hosts: &[IpAddr], port: u16) {

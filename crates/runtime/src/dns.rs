@@ -1,23 +1,27 @@
-//! Addresses of server names, without blocking the data plane.
+//! Addresses of server names: the kept answers, and when they are asked for again.
 //!
-//! The system's resolver blocks, so it is called on threads of its own. Answers come back through the inbox and are
-//! kept. The resolver reports no lifetimes, so `dns_max_ttl` and `dns_nxdomain_ttl` are used as lifetimes.
+//! An answer is used until its lifetime is over, which is that of its DNS records, and at most `dns_max_ttl`. With
+//! `dns_zone_check_period`, names whose zone has another serial number are looked up at once.
 
-use crate::inbox::{InboxSender, Message};
+use crate::inbox::InboxSender;
+use crate::name_server::{Lookup, NameServer};
 use crate::settings::DnsSettings;
-use pgweir_core::Time;
-use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use pgweir_core::{DnsFacts, DnsHost, DnsZone, Time};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
 
-/// The most names that are looked up at the same time. One look-up that times out takes many seconds, and the others
-/// should not wait for it.
-const THREADS_MAX: usize = 4;
+/// An answer that nobody has asked for again since is forgotten after this time.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
-/// The stack of a resolver thread, bytes. getaddrinfo needs much of it for the modules of nsswitch.conf.
-const STACK_BYTES: usize = 256 * 1024;
+/// The addresses of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) addresses: Vec<IpAddr>,
+    /// How long they are valid, where that is known.
+    pub(crate) ttl: Option<Duration>,
+}
 
 /// Outcome of [`Resolver::look_up`].
 #[derive(Debug, PartialEq, Eq)]
@@ -26,140 +30,150 @@ pub(crate) enum LookUp {
     Known(Vec<IpAddr>),
     /// The name has no address.
     Failed,
-    /// The answer will come as a [`Message::Resolved`].
+    /// The answer will come as a [`crate::inbox::Message::Resolved`].
     Asked,
 }
 
 /// An answer, and when it expires.
 #[derive(Debug)]
 struct Answer {
-    /// `None` if there is no such name.
-    addresses: Option<Vec<IpAddr>>,
+    /// Empty if there is no such name.
+    addresses: Vec<IpAddr>,
     until: Time,
     /// The address that comes first next time.
     turn: usize,
 }
 
-/// The kept answers, and the threads that get new ones.
+/// The kept answers.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     settings: DnsSettings,
-    answers: HashMap<String, Answer>,
+    answers: BTreeMap<String, Answer>,
     asked: HashSet<String>,
-    inbox: InboxSender,
-    threads: usize,
-    names: Sender<String>,
-    taken_by_threads: Arc<Mutex<Receiver<String>>>,
+    /// The serial numbers of zones.
+    serials: HashMap<String, u32>,
+    names: NameServer,
+}
+
+/// The zone of a name: what stands behind its first dot.
+fn zone_of(host: &str) -> Option<&str> {
+    let (_, zone) = host.trim_end_matches('.').split_once('.')?;
+    Some(zone)
 }
 
 impl Resolver {
-    pub(crate) fn new(settings: DnsSettings, inbox: InboxSender) -> Self {
-        let (names, receiver) = channel();
-        Resolver {
+    /// An error says that the file of the setting `resolv_conf` cannot be used.
+    pub(crate) fn new(settings: DnsSettings, inbox: InboxSender) -> io::Result<Self> {
+        let names = NameServer::start(&settings.resolv_conf, inbox)?;
+        Ok(Resolver {
             settings,
-            answers: HashMap::new(),
+            answers: BTreeMap::new(),
             asked: HashSet::new(),
-            inbox,
-            threads: 0,
+            serials: HashMap::new(),
             names,
-            taken_by_threads: Arc::new(Mutex::new(receiver)),
-        }
+        })
     }
 
     pub(crate) fn use_settings(&mut self, settings: &DnsSettings) {
         self.settings = settings.clone();
     }
 
-    /// The addresses of `host`, from a kept answer or by asking the system's resolver.
+    /// The addresses of `host`, from a kept answer or by asking.
     pub(crate) fn look_up(&mut self, host: &str, now: Time) -> LookUp {
         if let Some(answer) = self.answers.get_mut(host)
             && now <= answer.until
         {
-            return match &answer.addresses {
-                None => LookUp::Failed,
-                Some(addresses) => {
-                    let mut addresses = addresses.clone();
-                    let first = answer.turn % addresses.len();
-                    answer.turn = answer.turn.wrapping_add(1);
-                    addresses.rotate_left(first);
-                    LookUp::Known(addresses)
-                }
-            };
+            if answer.addresses.is_empty() {
+                return LookUp::Failed;
+            }
+            let mut addresses = answer.addresses.clone();
+            let first = answer.turn % addresses.len();
+            answer.turn = answer.turn.wrapping_add(1);
+            addresses.rotate_left(first);
+            return LookUp::Known(addresses);
         }
-        if self.asked.insert(host.to_owned()) {
-            self.ask(host);
-        }
+        self.ask(host);
         LookUp::Asked
     }
 
-    /// Keeps an answer.
-    pub(crate) fn learn(&mut self, host: &str, addresses: Result<Vec<IpAddr>, String>, now: Time) {
-        self.asked.remove(host);
-        self.answers.retain(|_, answer| now <= answer.until);
-        let addresses = addresses.ok().filter(|a| !a.is_empty());
-        let ttl = if addresses.is_some() {
-            self.settings.max_ttl
-        } else {
-            self.settings.nxdomain_ttl
-        };
-        let turn = self.answers.get(host).map_or(0, |a| a.turn);
-        self.answers.insert(
-            host.to_owned(),
-            Answer {
-                addresses,
-                until: now + ttl,
-                turn,
-            },
-        );
+    fn ask(&mut self, host: &str) {
+        if self.asked.insert(host.to_owned()) {
+            self.names.ask(Lookup::Addresses(host.to_owned()));
+        }
     }
 
-    fn ask(&mut self, host: &str) {
-        if self.threads < THREADS_MAX && self.threads < self.asked.len() {
-            let (names, inbox) = (Arc::clone(&self.taken_by_threads), self.inbox.clone());
-            let thread = thread::Builder::new().name("dns".into()).stack_size(STACK_BYTES);
-            self.threads += usize::from(thread.spawn(move || resolve(&names, &inbox)).is_ok());
+    /// Keeps an answer. The addresses that the name had and has no longer are returned; none where it could not be looked up.
+    pub(crate) fn learn(&mut self, host: &str, found: Option<Found>, now: Time) -> Vec<IpAddr> {
+        self.asked.remove(host);
+        self.answers
+            .retain(|name, answer| name == host || now <= answer.until + FORGOTTEN_AFTER);
+        let found = found.filter(|found| !found.addresses.is_empty());
+        let lifetime = match &found {
+            None => self.settings.nxdomain_ttl,
+            Some(found) => found
+                .ttl
+                .map_or(self.settings.max_ttl, |ttl| ttl.min(self.settings.max_ttl)),
+        };
+        let addresses = found.map(|found| found.addresses).unwrap_or_default();
+        let before = self.answers.remove(host);
+        let turn = before.as_ref().map_or(0, |answer| answer.turn);
+        let mut gone = before.map(|answer| answer.addresses).unwrap_or_default();
+        gone.retain(|address| !addresses.is_empty() && !addresses.contains(address));
+        let until = now + lifetime;
+        self.answers.insert(host.to_owned(), Answer { addresses, until, turn });
+        gone
+    }
+
+    /// Asks for the serial number of each zone. When this is to be done again; `None` for never.
+    pub(crate) fn check_zones(&mut self) -> Option<Duration> {
+        let period = self.settings.zone_check_period?;
+        let zones: HashSet<&str> = self.answers.keys().filter_map(|host| zone_of(host)).collect();
+        self.serials.retain(|zone, _| zones.contains(zone.as_str()));
+        for zone in zones {
+            self.names.ask(Lookup::Serial(zone.to_owned()));
         }
-        if self.threads == 0 {
-            let addresses = Err("no thread could be started for the resolver".to_owned());
-            self.inbox.send(Message::Resolved {
-                host: host.to_owned(),
-                addresses,
-            });
+        Some(period)
+    }
+
+    /// A zone has this serial number. If it had another one, its names are looked up.
+    pub(crate) fn learn_serial(&mut self, zone: &str, serial: u32) {
+        let before = self.serials.insert(zone.to_owned(), serial);
+        if before.is_none_or(|before| before == serial) {
             return;
         }
-        let _ = self.names.send(host.to_owned());
-    }
-}
-
-/// Looks up names until the event loop has ended.
-fn resolve(names: &Mutex<Receiver<String>>, inbox: &InboxSender) {
-    loop {
-        // One thread waits for the next name, and the others wait for the lock.
-        let name = match names.lock() {
-            Ok(names) => names.recv(),
-            Err(_) => return,
-        };
-        let Ok(host) = name else { return };
-        let addresses = addresses_of(&host).map_err(|e| e.to_string());
-        inbox.send(Message::Resolved { host, addresses });
-    }
-}
-
-/// All addresses of a name, each once, in the order of the system's resolver. Blocks.
-pub(crate) fn addresses_of(host: &str) -> std::io::Result<Vec<IpAddr>> {
-    let mut addresses = Vec::new();
-    for address in (host, 0).to_socket_addrs()? {
-        if !addresses.contains(&address.ip()) {
-            addresses.push(address.ip());
+        let hosts = self.answers.keys().filter(|host| zone_of(host) == Some(zone));
+        for host in hosts.cloned().collect::<Vec<_>>() {
+            self.ask(&host);
         }
     }
-    Ok(addresses)
+
+    /// What the console shows.
+    pub(crate) fn facts(&self) -> DnsFacts {
+        let host = |(name, answer): (&String, &Answer)| DnsHost {
+            name: name.clone(),
+            until: answer.until,
+            addresses: answer.addresses.clone(),
+        };
+        let zone = |(name, serial): (&String, &u32)| DnsZone {
+            name: name.clone(),
+            serial: *serial,
+            hosts: self.answers.keys().filter(|host| zone_of(host) == Some(name)).count(),
+        };
+        let mut zones: Vec<DnsZone> = self.serials.iter().map(zone).collect();
+        zones.sort_by(|a, b| a.name.cmp(&b.name));
+        DnsFacts {
+            hosts: self.answers.iter().map(host).collect(),
+            zones,
+            asked: self.asked.len(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::inbox::Message;
+    use std::sync::mpsc::Receiver;
 
     fn resolver() -> (Resolver, Receiver<Message>, mio::Poll) {
         let poll = mio::Poll::new().unwrap();
@@ -167,22 +181,89 @@ mod tests {
         let settings = DnsSettings {
             max_ttl: Duration::from_secs(15),
             nxdomain_ttl: Duration::from_secs(5),
+            zone_check_period: Some(Duration::from_secs(7)),
+            resolv_conf: String::new(),
         };
-        (Resolver::new(settings, sender), receiver, poll)
+        (Resolver::new(settings, sender).unwrap(), receiver, poll)
     }
+
+    fn found(addresses: &[&str], ttl_seconds: Option<u64>) -> Option<Found> {
+        Some(Found {
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            ttl: ttl_seconds.map(Duration::from_secs),
+        })
+    }
+
+    fn known(addresses: &[&str]) -> LookUp {
+        LookUp::Known(found(addresses, None).unwrap().addresses)
+    }
+
+    const SECOND: u64 = 1_000_000;
 
     #[test]
     fn answers_are_used_in_turn_until_they_are_too_old() {
         let (mut resolver, _inbox, _poll) = resolver();
-        let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        resolver.learn("db", Ok(vec![a, b]), Time(0));
-        assert_eq!(resolver.look_up("db", Time(1)), LookUp::Known(vec![a, b]));
-        assert_eq!(resolver.look_up("db", Time(1)), LookUp::Known(vec![b, a]));
-        assert_eq!(resolver.look_up("db", Time(15_000_000)), LookUp::Known(vec![a, b]));
-        assert_eq!(resolver.look_up("db", Time(15_000_001)), LookUp::Asked);
-        resolver.learn("none", Err("no such name".into()), Time(0));
-        assert_eq!(resolver.look_up("none", Time(5_000_000)), LookUp::Failed);
-        assert_eq!(resolver.look_up("none", Time(5_000_001)), LookUp::Asked);
+        resolver.learn("db", found(&["192.0.2.1", "192.0.2.2"], None), Time(0));
+        assert_eq!(resolver.look_up("db", Time(1)), known(&["192.0.2.1", "192.0.2.2"]));
+        assert_eq!(resolver.look_up("db", Time(1)), known(&["192.0.2.2", "192.0.2.1"]));
+        assert_eq!(
+            resolver.look_up("db", Time(15 * SECOND)),
+            known(&["192.0.2.1", "192.0.2.2"])
+        );
+        assert_eq!(resolver.look_up("db", Time(15 * SECOND + 1)), LookUp::Asked);
+        resolver.learn("none", None, Time(0));
+        assert_eq!(resolver.look_up("none", Time(5 * SECOND)), LookUp::Failed);
+        assert_eq!(resolver.look_up("none", Time(5 * SECOND + 1)), LookUp::Asked);
+    }
+
+    #[test]
+    fn records_live_as_long_as_they_say_but_not_longer_than_dns_max_ttl() {
+        for (ttl, lifetime) in [(2, 2), (15, 15), (86_400, 15), (0, 0)] {
+            let (mut resolver, _inbox, _poll) = resolver();
+            resolver.learn("db", found(&["192.0.2.1"], Some(ttl)), Time(0));
+            assert_eq!(resolver.look_up("db", Time(lifetime * SECOND)), known(&["192.0.2.1"]));
+            assert_eq!(resolver.look_up("db", Time(lifetime * SECOND + 1)), LookUp::Asked);
+        }
+    }
+
+    #[test]
+    fn addresses_that_a_name_has_no_longer_are_told() {
+        let (mut resolver, _inbox, _poll) = resolver();
+        let two = found(&["192.0.2.1", "192.0.2.2"], None);
+        assert!(resolver.learn("db", two.clone(), Time(0)).is_empty());
+        assert!(resolver.learn("db", two, Time(1)).is_empty());
+        let gone = resolver.learn("db", found(&["192.0.2.2", "192.0.2.3"], None), Time(60 * SECOND));
+        assert_eq!(gone, found(&["192.0.2.1"], None).unwrap().addresses);
+        assert!(
+            resolver.learn("db", None, Time(61 * SECOND)).is_empty(),
+            "an error is no news"
+        );
+    }
+
+    #[test]
+    fn the_names_of_a_zone_are_asked_for_when_its_serial_changes() {
+        let (mut resolver, _inbox, _poll) = resolver();
+        for host in ["a.example.org", "b.example.org.", "a.other.org", "local"] {
+            resolver.learn(host, found(&["192.0.2.1"], None), Time(0));
+        }
+        assert_eq!(resolver.check_zones(), Some(Duration::from_secs(7)));
+        resolver.learn_serial("example.org", 5);
+        resolver.learn_serial("example.org", 5);
+        assert!(resolver.asked.is_empty());
+        assert_eq!(
+            (resolver.facts().zones[0].serial, resolver.facts().zones[0].hosts),
+            (5, 2)
+        );
+        resolver.learn_serial("example.org", 6);
+        assert_eq!(
+            resolver.asked,
+            HashSet::from(["a.example.org".into(), "b.example.org.".into()])
+        );
+        assert_eq!(
+            resolver.look_up("a.example.org", Time(1)),
+            known(&["192.0.2.1"]),
+            "until the answer comes"
+        );
     }
 
     #[test]
@@ -194,11 +275,9 @@ mod tests {
             panic!("expected an answer")
         };
         assert_eq!(host, "localhost");
-        assert!(
-            addresses.as_ref().unwrap().iter().all(IpAddr::is_loopback),
-            "{addresses:?}"
-        );
-        resolver.learn(&host, addresses, Time(0));
+        let addresses = addresses.unwrap();
+        assert!(addresses.addresses.iter().all(IpAddr::is_loopback), "{addresses:?}");
+        resolver.learn(&host, Some(addresses), Time(0));
         assert!(matches!(resolver.look_up("localhost", Time(0)), LookUp::Known(_)));
         assert!(inbox.try_recv().is_err());
     }

@@ -152,6 +152,7 @@ impl EventLoop {
         self.look_at_clock();
         self.pooler.handle_timeout(self.now);
         self.settle();
+        self.check_zones();
         while !self.is_over() {
             match self.poll.poll(&mut events, self.sleep_max()) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -540,6 +541,7 @@ impl EventLoop {
                 Timer::ConnectAgain(server) => self.connect_again(server),
                 Timer::Refusal => self.finish_refusal(),
                 Timer::AcceptAgain => self.accepting.try_again(),
+                Timer::Zones => self.check_zones(),
             }
         }
         if self.pooler.poll_timeout().is_some_and(|at| at <= self.now) {
@@ -568,6 +570,10 @@ impl EventLoop {
                 }
                 Message::Resolved { host, addresses } => {
                     self.handle_resolved(&host, addresses);
+                    continue;
+                }
+                Message::ZoneSerial { zone, serial } => {
+                    self.handle_serial(&zone, serial);
                     continue;
                 }
             }

@@ -1,12 +1,12 @@
 //! Messages from the control plane to the data plane.
 
+use crate::dns::Found;
 use crate::tls::TlsContexts;
 use crate::token::Subject;
 use crate::verifier::Lane;
 use mio::{Registry, Waker};
 use pgweir_core::{ClientId, Command, ReloadOutcome, Verified};
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -33,8 +33,10 @@ pub(crate) enum Message {
     /// A name was looked up.
     Resolved {
         host: String,
-        addresses: Result<Vec<IpAddr>, String>,
+        addresses: Result<Found, String>,
     },
+    /// The serial number of a zone was looked up.
+    ZoneSerial { zone: String, serial: Result<u32, String> },
 }
 
 /// The sending end. Each thread of the control plane has one.

@@ -25,6 +25,7 @@ mod ldap;
 mod limits;
 mod listener;
 mod log;
+mod name_server;
 mod pam;
 mod peers;
 mod pending;

@@ -1,7 +1,7 @@
 //! Listening sockets.
 
 use crate::defer_accept::set_defer_accept;
-use crate::dns;
+use crate::name_server;
 use crate::settings::{ListenSettings, TcpSettings};
 use crate::socket::{self, SocketAddress};
 use crate::start_error::StartError;
@@ -65,7 +65,7 @@ pub(crate) fn listen(settings: &ListenSettings, tcp: &TcpSettings) -> Result<Vec
             ),
             ListenAddress::Address(address) => (vec![*address], false),
             ListenAddress::Name(name) => {
-                let addresses = dns::addresses_of(name).map_err(|source| StartError::ListenName {
+                let addresses = name_server::addresses_of(name).map_err(|source| StartError::ListenName {
                     name: name.clone(),
                     source,
                 })?;

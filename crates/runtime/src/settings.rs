@@ -1,6 +1,6 @@
 //! The settings for sockets, files and the log, taken from the configuration.
 
-use pgweir_config::{Config, ListenAddress, UnixSocketDir};
+use pgweir_config::{Config, ListenAddress, UnixSocketDir, off};
 use std::time::Duration;
 
 /// The part of the configuration that the runtime uses.
@@ -44,11 +44,15 @@ pub(crate) struct TcpSettings {
     pub(crate) socket_buffer_bytes: usize,
 }
 
-/// How long answers of the resolver are used.
+/// How names are looked up, and how long answers are used.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DnsSettings {
     pub(crate) max_ttl: Duration,
     pub(crate) nxdomain_ttl: Duration,
+    /// How often the serial numbers of zones are looked at; `None` for never.
+    pub(crate) zone_check_period: Option<Duration>,
+    /// A file in the place of the system's resolv.conf, or empty. This cannot change while running.
+    pub(crate) resolv_conf: String,
 }
 
 /// The destinations of log lines.
@@ -98,6 +102,8 @@ impl Settings {
             dns: DnsSettings {
                 max_ttl: global.dns_max_ttl,
                 nxdomain_ttl: global.dns_nxdomain_ttl,
+                zone_check_period: off(global.dns_zone_check_period),
+                resolv_conf: global.resolv_conf.clone(),
             },
             log: LogSettings {
                 logfile: global.logfile.clone(),

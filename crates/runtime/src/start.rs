@@ -105,7 +105,10 @@ fn start(
     let poll = Poll::new()?;
     let (sender, inbox) = inbox(poll.registry())?;
     let control = control::start(file, sender.clone())?;
-    let resolver = Resolver::new(settings.dns.clone(), sender.clone());
+    let resolver = Resolver::new(settings.dns.clone(), sender.clone()).map_err(|source| StartError::ResolvConf {
+        path: settings.dns.resolv_conf.clone(),
+        source,
+    })?;
     let verifier = Verifier::new(sender.clone());
     let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
     for place in &places {

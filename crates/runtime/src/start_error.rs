@@ -53,6 +53,14 @@ pub enum StartError {
          read the files"
     )]
     Tls(#[from] TlsFailure),
+    /// The file of the setting `resolv_conf` cannot be used.
+    #[error("could not use {path} as resolv.conf: {source}\n    hint: see the setting resolv_conf")]
+    ResolvConf {
+        /// The setting.
+        path: String,
+        /// What is wrong.
+        source: io::Error,
+    },
     /// The log file could not be opened.
     #[error("could not open log file {path}: {source}\n    hint: see the setting logfile")]
     LogFile {

@@ -17,6 +17,8 @@ pub(crate) enum Timer {
     ConnectAgain(ServerId),
     /// Ends the time for refusing a client for lack of file descriptors.
     Refusal,
+    /// Looks at the serial numbers of zones: after `dns_zone_check_period`.
+    Zones,
     /// Looks again for a file descriptor, after none could be had.
     AcceptAgain,
 }
@@ -33,6 +35,8 @@ impl Timer {
             // One round trip for SSLRequest and one for the startup packet.
             Timer::Refusal => Duration::from_millis(250),
             Timer::AcceptAgain => Duration::from_millis(100),
+            // Where the period is off, it may be on after the next RELOAD.
+            Timer::Zones => Duration::from_secs(1),
         }
     }
 }
@@ -46,6 +50,11 @@ pub(crate) struct Timers {
 impl Timers {
     pub(crate) fn set(&mut self, now: Time, timer: Timer) {
         self.due.push(Reverse((now + timer.duration(), timer)));
+    }
+
+    /// Sets a timer of another duration than its own.
+    pub(crate) fn set_in(&mut self, now: Time, duration: Duration, timer: Timer) {
+        self.due.push(Reverse((now + duration, timer)));
     }
 
     /// When the next timer is due.

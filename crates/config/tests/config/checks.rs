@@ -17,10 +17,7 @@ fn settings_without_effect_are_named_only_when_set() {
         &warnings(&sound("pkt_buf = 8192")),
         &["pgbouncer.ini:5: warning: pkt_buf has no effect: "],
     );
-    assert_one(
-        &warnings(&sound("dns_zone_check_period = 60")),
-        &["dns_zone_check_period has no effect yet: "],
-    );
+    assert_one(&warnings(&sound("workers = 2")), &["workers has no effect yet: "]);
     assert_eq!(
         warnings(&sound(
             "pkt_buf = 4096\ndns_max_ttl = 15.0\nserver_tls_sslmode = disable"

@@ -16,6 +16,10 @@ pub(crate) enum CloseReason {
     Killed,
     /// DROP DATABASE and its kin.
     InTheWay,
+    /// Its host is not, or may not be, what target_session_attrs wants any more.
+    Turned,
+    /// The name of its host has other addresses now.
+    AddressGone,
     /// It has refused settings that it had accepted before.
     NotRestored,
     /// Its client did what only the end of the connection undoes.
@@ -46,6 +50,8 @@ impl CloseReason {
             CloseReason::WasBehindPooler => "the server is no longer another pooler",
             CloseReason::Killed => "admin forced disconnect",
             CloseReason::InTheWay => "a statement needs its database without connections",
+            CloseReason::Turned => "target_session_attrs do not fit any more",
+            CloseReason::AddressGone => "obsolete connection",
             CloseReason::NotRestored => "invalid server parameter",
             CloseReason::TracesLeft => "its client's session cannot be undone",
             CloseReason::StateUnknown => "the state of its session is not known",

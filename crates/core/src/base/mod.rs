@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod close_reason;
 pub(crate) mod deeds;
+pub mod dns;
 pub mod errors;
 pub mod ids;
 pub(crate) mod message;

@@ -3,7 +3,7 @@
 use crate::base::pool_id::PoolKind;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
-use pgweir_config::{CATALOGUE, Config, DatabaseSettings, Host, LoadBalanceHosts, SslMode, off};
+use pgweir_config::{CATALOGUE, Config, DatabaseSettings, Host, LoadBalanceHosts, SslMode, TargetSessionAttrs, off};
 use std::time::Duration;
 
 /// When a server goes back to its pool.
@@ -44,6 +44,7 @@ pub(crate) struct PoolSettings {
     /// Where the servers are; one is taken in turn (`round_robin_hosts`) or always the first that answers.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) round_robin_hosts: bool,
+    pub(crate) target: TargetSessionAttrs,
     pub(crate) server_tls: ServerTls,
     /// The database's name on the server.
     pub(crate) server_database: String,
@@ -223,6 +224,7 @@ impl PoolSettings {
             client_idle_timeout: config.client_idle_timeout(pool_user),
             endpoints: hosts.map(|host| endpoint(host, database.port)).collect(),
             round_robin_hosts: database.load_balance_hosts == LoadBalanceHosts::RoundRobin,
+            target: database.target_session_attrs,
             server_tls: ServerTls::new(config),
             server_database: database.server_dbname().to_string(),
             server_user: pool_user.to_string(),
@@ -262,6 +264,7 @@ impl PoolSettings {
     pub(crate) fn needs_new_servers(&self, other: &PoolSettings) -> bool {
         let is_remote = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tcp { .. });
         self.endpoints != other.endpoints
+            || self.target != other.target
             || self.server_tls != other.server_tls && self.endpoints.iter().any(is_remote)
             || self.server_database != other.server_database
             || self.server_user != other.server_user

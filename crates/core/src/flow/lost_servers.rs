@@ -5,7 +5,7 @@ use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
 use crate::base::reasons::{Passing, Waiting};
-use crate::base::request::{LogLevel, Request};
+use crate::base::request::{Endpoint, LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::login::opening::Hope;
@@ -53,11 +53,9 @@ impl Pooler {
     /// Its pool has one server less.
     fn count_out(&mut self, now: Time, id: ServerId, server: &Server, reason: &str, failure: Option<LoginFailure>) {
         let pool_id = server.pool;
-        let connecting = matches!(
-            server.phase,
-            ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_)
-        );
+        let connecting = server.is_opening();
         self.count_server_out(pool_id, connecting);
+        self.pool_mut(pool_id).in_doubt -= u32::from(server.in_doubt);
         if server.is_idle() {
             self.pool_mut(pool_id).forget_idle(id);
         }
@@ -67,7 +65,8 @@ impl Pooler {
                 message: "server closed the connection during login".into(),
                 temporary: true,
             };
-            self.opening_failed(now, pool_id, failure.unwrap_or_else(lost));
+            let failure = failure.unwrap_or_else(lost);
+            self.opening_failed(now, pool_id, &server.endpoint, failure);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
             self.listener_lost(now, id, reason);
@@ -80,11 +79,11 @@ impl Pooler {
 
     /// A server could not be opened. Clients that are not logged in yet are told at once, if nothing else gives them a
     /// server; others wait, where waiting may help.
-    fn opening_failed(&mut self, now: Time, pool_id: PoolId, failure: LoginFailure) {
+    fn opening_failed(&mut self, now: Time, pool_id: PoolId, endpoint: &Endpoint, failure: LoginFailure) {
         let retry_max = self.shared.settings.server_login_retry;
         let may_wait = failure.temporary && self.shared.settings.server_down_wait;
         let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
-        let hope = pool.note_failure(now, &failure, retry_max);
+        let hope = pool.note_failure(now, endpoint, &failure, retry_max);
         self.lookups.note_failure(pool, &failure, now + retry_max);
         if hope != Hope::None {
             return;

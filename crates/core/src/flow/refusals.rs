@@ -99,6 +99,7 @@ impl Reply<'_> {
         if self.server.conversation.queue.is_empty() {
             return self.error_outside_requests(&error);
         }
+        self.note_refusal_to_write(error.fields.sqlstate);
         if error.fields.is_refusal() {
             self.text_refused(&error.fields);
         }

@@ -5,18 +5,10 @@ use crate::base::request::Endpoint;
 use crate::base::time::Time;
 use crate::notify::hub::LISTENER_NAME;
 use crate::pools::databases::Databases;
+use crate::pools::hosts::Choice;
 use crate::pools::pool::Pool;
 use pgweir_wire::{ProtocolVersion, StartupPacket};
 use std::time::Duration;
-
-/// The first pause after a failed connection; it doubles with each failure up to [`RETRY_PAUSE_MAX`].
-const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
-
-/// The longest pause while a server cannot be reached: one that comes back is found within this time.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// Doublings of the pause after which it is as long as it may become, whatever `server_login_retry` is.
-const DOUBLINGS_MAX: u32 = 16;
 
 /// Connections of one pool that are opened at the same time.
 pub(crate) const OPENING_AT_ONCE_MAX: u32 = 16;
@@ -96,8 +88,8 @@ impl Pool {
         if settings.size > 0 && self.servers >= size || self.retry_at.is_some_and(|t| t > now) {
             return MayOpen::No;
         }
-        // While nothing works, one attempt at a time is enough.
-        if self.failures_in_a_row > 0 && self.connecting > 0 {
+        // While nothing works, one attempt at a time at each host is enough.
+        if !self.hosts.may_open(now) {
             return MayOpen::No;
         }
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
@@ -116,17 +108,16 @@ impl Pool {
         MayOpen::Yes
     }
 
-    /// Where the next connection goes.
-    pub(crate) fn take_endpoint(&mut self) -> Endpoint {
-        let endpoint = self.settings.endpoints[self.next_endpoint % self.settings.endpoints.len()].clone();
-        if self.settings.round_robin_hosts {
-            self.use_next_endpoint();
-        }
-        endpoint
-    }
-
-    fn use_next_endpoint(&mut self) {
-        self.next_endpoint = (self.next_endpoint + 1) % self.settings.endpoints.len();
+    /// Where the next connection goes, and whether that is in doubt. The caller has asked [`Pool::may_open`], or must have a
+    /// connection in any case.
+    pub(crate) fn take_endpoint(&mut self, now: Time) -> (Endpoint, bool) {
+        let choice = self.hosts.take(now, self.settings.round_robin_hosts);
+        let choice = choice.unwrap_or(Choice {
+            host: 0,
+            in_doubt: false,
+        });
+        self.in_doubt += u32::from(choice.in_doubt);
+        (self.settings.endpoints[choice.host].clone(), choice.in_doubt)
     }
 
     /// How long a server may live that is opened now. `random` draws a number.
@@ -158,32 +149,32 @@ impl Pool {
         packet
     }
 
-    /// A server has let us in.
-    pub(crate) fn note_success(&mut self) {
+    /// A server of this host has let us in. `is_wanted`: it is what `target_session_attrs` wants.
+    pub(crate) fn note_success(&mut self, endpoint: &Endpoint, is_wanted: bool) {
         self.connecting -= 1;
-        self.failures_in_a_row = 0;
+        if let Some(host) = self.host_of(endpoint) {
+            self.hosts.succeeded(host, is_wanted);
+        }
         self.failure = None;
         self.retry_at = None;
     }
 
-    /// A connection could not be opened, or the server did not let us in. `pause_max` is `server_login_retry`.
-    pub(crate) fn note_failure(&mut self, now: Time, failure: &LoginFailure, pause_max: Duration) -> Hope {
-        self.failures_in_a_row += 1;
-        let doubled = RETRY_PAUSE_MIN * 2u32.saturating_pow(self.failures_in_a_row.min(DOUBLINGS_MAX) - 1);
-        let pause = if failure.temporary {
-            doubled.min(RETRY_PAUSE_MAX).min(pause_max)
-        } else {
-            pause_max
-        };
-        let hosts_left = failure.temporary && (self.failures_in_a_row as usize) < self.settings.endpoints.len();
-        self.retry_at = if hosts_left { None } else { Some(now + pause) };
-        if !self.settings.round_robin_hosts && !self.settings.endpoints.is_empty() {
-            self.use_next_endpoint();
+    /// A connection to this host could not be opened, or the server did not let us in. `pause_max` is `server_login_retry`.
+    pub(crate) fn note_failure(
+        &mut self,
+        now: Time,
+        endpoint: &Endpoint,
+        failure: &LoginFailure,
+        pause_max: Duration,
+    ) -> Hope {
+        if let Some(host) = self.host_of(endpoint) {
+            self.hosts.failed(now, host, failure.temporary, pause_max);
         }
+        self.retry_at = self.hosts.all_failed_until();
         self.failure = Some(failure.clone());
         if self.servers != self.connecting {
             Hope::Servers
-        } else if hosts_left {
+        } else if self.retry_at.is_none() {
             Hope::OtherHost
         } else {
             Hope::None

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// How long an abandoned server may take to end what its client began, before it is closed.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// The time in which a server is opened as a rule. After it, other hosts are tried, too.
+const OPENS_IN_TIME: Duration = Duration::from_secs(1);
+
 fn is_over(limit: Option<Duration>, now: Time, since: Time) -> bool {
     limit.is_some_and(|limit| now - since > limit)
 }
@@ -25,6 +28,8 @@ pub(super) enum ServerDue {
     Nothing,
     /// It could not be opened within server_connect_timeout.
     ConnectTimeout,
+    /// It is being opened, and takes longer than usual.
+    OpensSlowly,
     /// It is closed for this reason.
     Close(&'static str),
     /// It drains: what it works on is cancelled again.
@@ -40,6 +45,9 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
         ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) => {
             if is_over(settings.server_connect_timeout, now, server.connect_time) {
                 ServerDue::ConnectTimeout
+            } else if pool.settings.endpoints.len() > 1 && !server.in_doubt && now - server.connect_time > OPENS_IN_TIME
+            {
+                ServerDue::OpensSlowly
             } else {
                 ServerDue::Nothing
             }

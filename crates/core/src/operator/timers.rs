@@ -75,9 +75,22 @@ impl Pooler {
                 self.shared.requests.push_back(Request::Close(id.into()));
                 self.server_lost(now, id, "connect timeout", Some(failure));
             }
+            ServerDue::OpensSlowly => self.note_slow_opening(id),
             ServerDue::Close(reason) => self.close_server(now, id, reason),
             ServerDue::CancelAgain => self.cancel_again(now, id),
             ServerDue::LookAtClient(client) => self.time_linked_client(now, client, id),
+        }
+    }
+
+    /// Nobody relies any more on a server that is being opened: it may be at a host that swallows packets.
+    fn note_slow_opening(&mut self, id: ServerId) {
+        let server = self.server_mut(id);
+        server.in_doubt = true;
+        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
+        let pool = self.pool_mut(pool_id);
+        pool.in_doubt += 1;
+        if let Some(place) = pool.host_of(&endpoint) {
+            pool.hosts.is_slow(place);
         }
     }
 

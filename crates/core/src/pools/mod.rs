@@ -1,6 +1,7 @@
 //! Pools: idle servers, the queue of clients, limits.
 
 pub(crate) mod databases;
+pub(crate) mod hosts;
 pub(crate) mod idle_list;
 pub(crate) mod peers;
 pub(crate) mod pool;

@@ -7,6 +7,7 @@ use crate::base::settings::{PoolMode, PoolSettings};
 use crate::base::stats::Stats;
 use crate::base::time::Time;
 use crate::catalog::known::Known;
+use crate::pools::hosts::Hosts;
 use crate::pools::idle_list::IdleList;
 use crate::pools::wait_queue::WaitQueue;
 use crate::state::sequences::Sequences;
@@ -54,10 +55,11 @@ pub(crate) struct Pool {
     /// When one of its servers is to read the catalog.
     pub(crate) reading_due: Option<Time>,
     pub(crate) failure: Option<LoginFailure>,
-    pub(crate) failures_in_a_row: u32,
     /// No new connection is tried before this.
     pub(crate) retry_at: Option<Time>,
-    pub(crate) next_endpoint: usize,
+    pub(crate) hosts: Hosts,
+    /// Servers that are being opened and that nobody relies on: see [`Hosts`].
+    pub(crate) in_doubt: u32,
     /// Its database is made from `*`.
     pub(crate) auto: bool,
     /// When it last had a client or a server.
@@ -85,6 +87,7 @@ impl Pool {
     }
 
     pub(crate) fn new(now: Time, key: PoolKey, settings: PoolSettings, credential: pgweir_auth::Credential) -> Self {
+        let hosts = Hosts::new(settings.endpoints.len());
         Pool {
             key,
             settings,
@@ -102,9 +105,9 @@ impl Pool {
             catalog: None,
             reading_due: None,
             failure: None,
-            failures_in_a_row: 0,
             retry_at: None,
-            next_endpoint: 0,
+            hosts,
+            in_doubt: 0,
             auto: false,
             last_used: now,
             stats: Stats::default(),
@@ -124,6 +127,11 @@ impl Pool {
         }
         key += &self.settings.server_database;
         key.into()
+    }
+
+    /// The place of a host in the list; `None` where a RELOAD has removed it.
+    pub(crate) fn host_of(&self, endpoint: &Endpoint) -> Option<usize> {
+        self.settings.endpoints.iter().position(|other| other == endpoint)
     }
 
     pub(crate) fn remember_startup_value(&mut self, name: &str, value: &str, reported: Vec<(Arc<str>, Arc<str>)>) {

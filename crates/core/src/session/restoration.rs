@@ -108,6 +108,7 @@ impl Reply<'_> {
         let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
             return Passed::Forward;
         };
+        self.note_promotion(name, value);
         let (server, shapes) = (&mut *self.server, &mut self.shared.shapes);
         let known = |shape: &Shape| shape.get(name).is_some_and(|s| s.reported && *s.value == *value);
         if !known(&server.session.shape) {
@@ -116,7 +117,10 @@ impl Reply<'_> {
         if let Some(restoration) = server.session.restoration.as_mut().filter(|r| !known(&r.target)) {
             restoration.target = shapes.change(&restoration.target, [(name, Some(value), true)]);
         }
-        let Some((_, client)) = &mut self.client else {
+        if self.has_turned(name) {
+            return Passed::Skip;
+        }
+        let (server, Some((_, client))) = (&mut *self.server, &mut self.client) else {
             return Passed::Skip;
         };
         // Where a setting has been reset and is made again, the client hears of the outcome only.

@@ -7,3 +7,4 @@ pub(crate) mod nature;
 pub(crate) mod phase;
 pub(crate) mod reply_queue;
 pub(crate) mod server_login;
+pub(crate) mod standing;

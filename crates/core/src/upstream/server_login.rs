@@ -1,8 +1,10 @@
 //! A server lets us in: what each of its messages means, up to its first ReadyForQuery.
 
 use crate::base::pool_id::LoginFailure;
+use crate::upstream::standing::{Judgement, QUESTION, Standing};
 use pgweir_auth::{ScramKeyCache, ServerAuth, ServerStep};
-use pgweir_wire::{BackendTag, CancelKey, ErrorFields, HEADER_BYTES, Header, TransactionStatus};
+use pgweir_config::TargetSessionAttrs;
+use pgweir_wire::{BackendTag, CancelKey, ErrorFields, HEADER_BYTES, Header, TransactionStatus, backend};
 
 /// The longest message a server may send before it has let us in, bytes.
 pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 64 * 1024;
@@ -20,6 +22,8 @@ enum Progress {
     Authenticating,
     /// AuthenticationOk has come.
     LetIn,
+    /// It is asked what it is.
+    Asked,
 }
 
 /// A login to a server.
@@ -27,6 +31,8 @@ enum Progress {
 pub(crate) struct ServerLogin {
     auth: ServerAuth,
     progress: Progress,
+    wanted: TargetSessionAttrs,
+    standing: Standing,
 }
 
 /// What is to be done next.
@@ -38,6 +44,8 @@ pub(crate) enum ServerLoginStep<'i> {
     Nothing,
     /// This is sent as a message tagged `p`.
     Send(Vec<u8>),
+    /// This query is sent.
+    Ask(&'static str),
     /// The body of a ParameterStatus is taken to heart.
     ParameterStatus(&'i [u8]),
     /// What a cancel must name; `None`: it cannot be cancelled.
@@ -46,17 +54,21 @@ pub(crate) enum ServerLoginStep<'i> {
     GiveUp(LoginFailure),
     /// The server says why it does not let us in.
     Refused { failure: LoginFailure, severity: String },
-    /// The first ReadyForQuery.
-    Welcome,
+    /// It is ready, and it is what the configuration wants; `Some`: if there is no better one, and why.
+    Welcome(Option<&'static str>),
+    /// It is not what the configuration wants. Why.
+    Unwanted(&'static str),
     /// Bytes that no PostgreSQL sends. What was wrong, for the log.
     Misbehaves(String),
 }
 
 impl ServerLogin {
-    pub(crate) fn new(auth: ServerAuth) -> Self {
+    pub(crate) fn new(auth: ServerAuth, wanted: TargetSessionAttrs) -> Self {
         ServerLogin {
             auth,
             progress: Progress::Authenticating,
+            wanted,
+            standing: Standing::default(),
         }
     }
 
@@ -85,18 +97,51 @@ impl ServerLogin {
     fn message<'i>(&mut self, tag: u8, body: &'i [u8], keys: &mut ScramKeyCache) -> ServerLoginStep<'i> {
         match BackendTag::from_byte(tag) {
             Some(BackendTag::Authentication) => self.authentication(body, keys),
-            Some(BackendTag::ParameterStatus) => ServerLoginStep::ParameterStatus(body),
+            Some(BackendTag::ParameterStatus) => {
+                if let Ok((name, value)) = backend::parameter_status(body) {
+                    self.standing.note(name, value);
+                }
+                ServerLoginStep::ParameterStatus(body)
+            }
             Some(BackendTag::BackendKeyData) => ServerLoginStep::CancelKey(CancelKey::read(body).ok()),
             Some(BackendTag::NoticeResponse | BackendTag::NegotiateProtocolVersion) => ServerLoginStep::Nothing,
             Some(BackendTag::ErrorResponse) => refused(body),
             Some(BackendTag::ReadyForQuery)
-                if self.progress == Progress::LetIn
+                if self.progress != Progress::Authenticating
                     && TransactionStatus::read(body) == Some(TransactionStatus::Idle) =>
             {
-                ServerLoginStep::Welcome
+                self.judge()
             }
+            Some(BackendTag::RowDescription | BackendTag::CommandComplete) if self.progress == Progress::Asked => {
+                ServerLoginStep::Nothing
+            }
+            Some(BackendTag::DataRow) if self.progress == Progress::Asked => self.answered(body),
             _ => ServerLoginStep::Misbehaves(format!("message {:?} during login", char::from(tag))),
         }
+    }
+
+    /// The server is ready: whether it is wanted.
+    fn judge(&mut self) -> ServerLoginStep<'static> {
+        match self.standing.judge(self.wanted) {
+            Judgement::Wanted => ServerLoginStep::Welcome(None),
+            Judgement::SecondChoice(why) => ServerLoginStep::Welcome(Some(why)),
+            Judgement::Unwanted(why) => ServerLoginStep::Unwanted(why),
+            Judgement::Unknown if self.progress == Progress::LetIn => {
+                self.progress = Progress::Asked;
+                ServerLoginStep::Ask(QUESTION)
+            }
+            Judgement::Unknown => ServerLoginStep::Unwanted("server does not tell whether it is read-only"),
+        }
+    }
+
+    /// The answer to [`QUESTION`].
+    fn answered(&mut self, body: &[u8]) -> ServerLoginStep<'static> {
+        let Ok(row) = backend::data_row(body) else {
+            return ServerLoginStep::Misbehaves("a row that cannot be read during login".into());
+        };
+        let value = |at: usize| row.get(at).copied().flatten().unwrap_or_default();
+        self.standing = Standing::answered(value(0), value(1));
+        ServerLoginStep::Nothing
     }
 
     fn authentication(&mut self, body: &[u8], keys: &mut ScramKeyCache) -> ServerLoginStep<'static> {
@@ -145,9 +190,13 @@ mod tests {
 
     impl Rig {
         fn new() -> Rig {
+            Rig::that_wants(TargetSessionAttrs::Any)
+        }
+
+        fn that_wants(wanted: TargetSessionAttrs) -> Rig {
             let credential = Credential::Password(Password::from("right"));
             Rig {
-                login: ServerLogin::new(ServerAuth::new(b"alice", credential, [9; 18])),
+                login: ServerLogin::new(ServerAuth::new(b"alice", credential, [9; 18]), wanted),
                 keys: ScramKeyCache::new(4),
             }
         }
@@ -178,7 +227,58 @@ mod tests {
             rig.hears(|w| w.backend_key_data(7, &[1, 2, 3, 4]))
                 .contains("process_id: 7")
         );
-        assert_eq!(rig.hears(|w| w.ready_for_query(TransactionStatus::Idle)), "Welcome");
+        assert_eq!(
+            rig.hears(|w| w.ready_for_query(TransactionStatus::Idle)),
+            "Welcome(None)"
+        );
+    }
+
+    /// What comes of a login to a server that reports these settings.
+    fn login(wanted: TargetSessionAttrs, reports: &[(&str, &str)]) -> (Rig, String) {
+        let mut rig = Rig::that_wants(wanted);
+        rig.hears(|w| w.authentication(&OK));
+        for (name, value) in reports {
+            rig.hears(|w| w.parameter_status(name.as_bytes(), value.as_bytes()));
+        }
+        let step = rig.hears(|w| w.ready_for_query(TransactionStatus::Idle));
+        (rig, step)
+    }
+
+    #[test]
+    fn a_server_that_says_what_it_is_is_not_asked() {
+        let standby = [("in_hot_standby", "on"), ("default_transaction_read_only", "off")];
+        let (_, step) = login(TargetSessionAttrs::ReadWrite, &standby);
+        assert_eq!(step, "Unwanted(\"session is read-only\")");
+        let (_, step) = login(TargetSessionAttrs::Standby, &standby);
+        assert_eq!(step, "Welcome(None)");
+        let (_, step) = login(TargetSessionAttrs::PreferStandby, &[("in_hot_standby", "off")]);
+        assert_eq!(step, "Welcome(Some(\"server is not in hot standby mode\"))");
+    }
+
+    /// PostgreSQL 13 and older, and poolers.
+    #[test]
+    fn a_server_that_does_not_say_is_asked_once() {
+        for (answer, expected) in [
+            (["f", "off"], "Welcome(None)"),
+            (["f", "on"], "Unwanted(\"session is read-only\")"),
+            (["t", "on"], "Unwanted(\"session is read-only\")"),
+        ] {
+            let (mut rig, step) = login(TargetSessionAttrs::ReadWrite, &[]);
+            assert!(
+                step.starts_with("Ask(\"SELECT pg_catalog.pg_is_in_recovery()"),
+                "{step}"
+            );
+            rig.hears(|w| w.data_row(2, answer.map(|value| Some(value.as_bytes()))));
+            assert_eq!(rig.hears(|w| w.command_complete("SELECT 1")), "Nothing");
+            let step = rig.hears(|w| w.ready_for_query(TransactionStatus::Idle));
+            assert_eq!(step, expected);
+        }
+        let (mut rig, _) = login(TargetSessionAttrs::ReadWrite, &[]);
+        let step = rig.hears(|w| w.ready_for_query(TransactionStatus::Idle));
+        assert!(step.starts_with("Unwanted"), "no answer: {step}");
+        let (mut rig, _) = login(TargetSessionAttrs::Any, &[]);
+        let step = rig.hears(|w| w.data_row(1, [Some(&b"f"[..])]));
+        assert!(step.starts_with("Misbehaves"), "an answer to no question: {step}");
     }
 
     #[test]

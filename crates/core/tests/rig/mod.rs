@@ -5,8 +5,8 @@
 
 use pgweir_config::{Config, load};
 use pgweir_core::{
-    Accepted, Address, ClientId, Connected, ConnectionId, LogLevel, Pooler, ReloadOutcome, Request, ServerId, Source,
-    Surroundings, Time, Verification, Verified, WallClock,
+    Accepted, Address, ClientId, Connected, ConnectionId, Endpoint, LogLevel, Pooler, ReloadOutcome, Request, ServerId,
+    Source, Surroundings, Time, Verification, Verified, WallClock,
 };
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, ProtocolVersion, StartupPacket, TransactionStatus, Writer};
@@ -36,6 +36,8 @@ pub struct Rig {
     kept: HashMap<ConnectionId, Vec<u8>>,
     /// Servers whose sockets are wanted.
     pub connects: VecDeque<ServerId>,
+    /// Where each server is.
+    pub endpoints: HashMap<ServerId, Endpoint>,
     pub cancels: VecDeque<(ServerId, CancelKey)>,
     /// Cancel requests for peers: which one, for which connection, with which key.
     pub passed_on: VecDeque<(u32, ClientId, CancelKey)>,
@@ -90,6 +92,7 @@ impl Rig {
             written: HashMap::new(),
             kept: HashMap::new(),
             connects: VecDeque::new(),
+            endpoints: HashMap::new(),
             cancels: VecDeque::new(),
             passed_on: VecDeque::new(),
             handshakes: VecDeque::new(),
@@ -121,7 +124,10 @@ impl Rig {
             outbox.clear();
             match self.pooler.poll_request() {
                 None => return,
-                Some(Request::Connect { server, .. }) => self.connects.push_back(server),
+                Some(Request::Connect { server, endpoint }) => {
+                    self.connects.push_back(server);
+                    self.endpoints.insert(server, endpoint);
+                }
                 Some(Request::Cancel { server, key }) => self.cancels.push_back((server, key)),
                 Some(Request::PassOn { peer, by, key, .. }) => self.passed_on.push_back((peer, by, key)),
                 Some(Request::SecureClient { client, direct }) => self.handshakes.push_back((client.into(), direct)),
@@ -259,10 +265,15 @@ impl Rig {
     }
 
     pub fn server_logs_in(&mut self, id: ServerId) {
+        self.server_logs_in_with(id, &[]);
+    }
+
+    /// A server lets us in and reports these settings, too.
+    pub fn server_logs_in_with(&mut self, id: ServerId, reports: &[(&str, &str)]) {
         self.server_connects(id);
         self.says(id, |w| {
             w.authentication(&0u32.to_be_bytes());
-            for (name, value) in REPORTED {
+            for (name, value) in REPORTED.iter().chain(reports) {
                 w.parameter_status(name.as_bytes(), value.as_bytes());
             }
             w.backend_key_data(process_id(id), b"key!");

@@ -16,7 +16,8 @@ impl Pooler {
     pub(crate) fn open_servers_for_waiters(&mut self, now: Time, pool_id: PoolId) {
         loop {
             let pool = self.pool(pool_id);
-            let opening = pool.connecting as usize + self.servers_soon_free(pool_id);
+            let relied_on = pool.connecting.saturating_sub(pool.in_doubt) as usize;
+            let opening = relied_on + self.servers_soon_free(pool_id);
             if pool.waiting.len() <= opening || pool.connecting >= OPENING_AT_ONCE_MAX {
                 return;
             }
@@ -114,10 +115,11 @@ impl Pooler {
     pub(crate) fn connect(&mut self, now: Time, pool_id: PoolId) -> ServerId {
         let shape = self.shared.shapes.empty();
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
-        let endpoint = pool.take_endpoint();
+        let (endpoint, in_doubt) = pool.take_endpoint(now);
         pool.last_used = now;
         let expires = now + pool.lifetime(|| self.random.next_u64());
-        let server = Server::new(now, pool_id, endpoint.clone(), shape, expires);
+        let mut server = Server::new(now, pool_id, endpoint.clone(), shape, expires);
+        server.in_doubt = in_doubt;
         let id = ServerId(self.servers.insert_with(|_| server));
         self.count_server_in(pool_id);
         self.shared

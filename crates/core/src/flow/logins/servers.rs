@@ -35,11 +35,12 @@ impl Pooler {
         let pool = self.pools[server.pool as usize].as_ref();
         let pool = pool.expect("a server's pool lives");
         let user = pool.settings.server_user.as_bytes();
+        let target = pool.settings.target;
         let mut auth = ServerAuth::new(user, pool.credential.clone(), nonce);
         if let Some(end_point) = server.tls.as_ref().and_then(|tls| tls.end_point.clone()) {
             auth = auth.bind_to(end_point);
         }
-        server.phase = ServerPhase::Login(Box::new(ServerLogin::new(auth)));
+        server.phase = ServerPhase::Login(Box::new(ServerLogin::new(auth, target)));
         server.since = now;
         let packet = pool.startup_packet();
         self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&packet));
@@ -102,6 +103,7 @@ impl Pooler {
         match step {
             ServerLoginStep::NeedBytes | ServerLoginStep::Nothing => {}
             ServerLoginStep::Send(payload) => self.send(id, |w| w.password(&payload)),
+            ServerLoginStep::Ask(query) => self.send(id, |w| w.query(query.as_bytes())),
             ServerLoginStep::ParameterStatus(body) => {
                 if let Some(mut reply) = self.replying(now, id) {
                     reply.parameter_status(body);
@@ -114,7 +116,9 @@ impl Pooler {
                 self.log(LogLevel::Warning, text);
                 self.login_failed(now, id, failure);
             }
-            ServerLoginStep::Welcome => self.server_welcomes(now, id),
+            ServerLoginStep::Welcome(None) => self.server_welcomes(now, id, true),
+            ServerLoginStep::Welcome(Some(why)) => self.second_choice(now, id, why),
+            ServerLoginStep::Unwanted(why) => self.server_is_unwanted(now, id, why),
             ServerLoginStep::Misbehaves(what) => self.server_misbehaves(now, id, &what),
         }
     }
@@ -124,16 +128,21 @@ impl Pooler {
         self.server_lost(now, id, "login failed", Some(failure));
     }
 
-    /// The first ReadyForQuery.
-    fn server_welcomes(&mut self, now: Time, id: ServerId) {
+    /// A server is ready. `is_wanted`: it is what `target_session_attrs` wants.
+    pub(crate) fn server_welcomes(&mut self, now: Time, id: ServerId, is_wanted: bool) {
         let server = self.server_mut(id);
         // From here on it counts as a server that is up, whatever closes it.
         server.phase = ServerPhase::ConnectQuery;
         server.session.base = server.session.shape.clone();
         server.conversation.ready_time = now;
-        let pool_id = server.pool;
+        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
+        let was_in_doubt = std::mem::take(&mut server.in_doubt);
         let pool = self.pool_mut(pool_id);
-        pool.note_success();
+        pool.in_doubt -= u32::from(was_in_doubt);
+        pool.note_success(&endpoint, is_wanted);
+        if is_wanted {
+            self.retire_second_choices(now, pool_id);
+        }
         self.note_soon_free(id);
         self.introduce(now, id);
     }

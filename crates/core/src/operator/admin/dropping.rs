@@ -96,7 +96,7 @@ impl Pooler {
     pub(super) fn forget_failures(&mut self, pool_id: PoolId) {
         let pool = self.pool_mut(pool_id);
         pool.failure = None;
-        pool.failures_in_a_row = 0;
+        pool.hosts.forget_failures();
         pool.retry_at = None;
     }
 

@@ -10,6 +10,7 @@ use crate::base::time::Time;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
+use crate::pools::hosts::Hosts;
 use pgweir_auth::Credential;
 use pgweir_config::{Changes, Config, Problem, Severity};
 use std::sync::Arc;
@@ -127,7 +128,7 @@ impl Pooler {
         if other_servers {
             pool.welcome = None;
             pool.known_startup_values.clear();
-            pool.next_endpoint = 0;
+            pool.hosts = Hosts::new(pool.settings.endpoints.len());
             self.replace_servers(now, CloseReason::DatabaseChanged, |_, pool| pool == pool_id);
         }
         if other_servers || secret_changed {

@@ -34,8 +34,24 @@ impl Pooler {
             Show::Version => rows.push(&[format!("pgweir {}", crate::operator::console::VERSION).into()]),
             Show::SessionValue(at) => rows.push(&[SESSION_VALUES[at].1.into()]),
             Show::PeerPools => self.show_peer_pools(rows),
-            // File descriptors and the DNS cache are the driver's.
-            Show::Fds | Show::DnsHosts | Show::DnsZones => {}
+            Show::DnsHosts => self.show_dns_hosts(now, rows),
+            Show::DnsZones => self.show_dns_zones(rows),
+            // File descriptors are the driver's.
+            Show::Fds => {}
+        }
+    }
+
+    fn show_dns_hosts(&self, now: Time, rows: &mut Rows<'_>) {
+        for host in &self.names.hosts {
+            let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
+            let ttl = host.until.since(now).as_secs();
+            rows.push(&[(&*host.name).into(), ttl.into(), addresses.join(",").into()]);
+        }
+    }
+
+    fn show_dns_zones(&self, rows: &mut Rows<'_>) {
+        for zone in &self.names.zones {
+            rows.push(&[(&*zone.name).into(), u64::from(zone.serial).into(), zone.hosts.into()]);
         }
     }
 

@@ -31,9 +31,9 @@ impl Pooler {
             ("login_clients", logging_in),
             ("free_servers", self.servers.free_len()),
             ("used_servers", self.servers.len()),
-            ("dns_names", 0),
-            ("dns_zones", 0),
-            ("dns_queries", 0),
+            ("dns_names", self.names.hosts.len()),
+            ("dns_zones", self.names.zones.len()),
+            ("dns_queries", self.names.asked),
             ("dns_pending", 0),
         ];
         for (name, items) in lists {

@@ -1,0 +1,130 @@
+//! Servers that are not, or are no longer, what `target_session_attrs` wants.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::ids::ServerId;
+use crate::base::pool_id::{LoginFailure, PoolId};
+use crate::base::request::{Endpoint, LogLevel};
+use crate::base::time::Time;
+use crate::pooler::Pooler;
+use crate::pools::pool::Pool;
+use crate::reply::Reply;
+use pgweir_config::TargetSessionAttrs;
+
+/// SQLSTATE of a statement that writes where nothing may be written: read_only_sql_transaction.
+const READ_ONLY_TRANSACTION: &[u8] = b"25006";
+
+impl Pooler {
+    /// A server that is not wanted has let us in. It serves only if there is no better one.
+    pub(crate) fn second_choice(&mut self, now: Time, id: ServerId, why: &'static str) {
+        let server = self.server_mut(id);
+        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
+        let pool = self.pool(pool_id);
+        let place = pool.host_of(&endpoint);
+        if place.is_some_and(|place| pool.hosts.second_choice_serves(place)) {
+            return self.server_welcomes(now, id, false);
+        }
+        if let Some(place) = place {
+            self.pool_mut(pool_id).hosts.steps_back(place);
+        }
+        self.leave_server(now, id, why);
+    }
+
+    /// Takes leave of a server that has let us in.
+    fn leave_server(&mut self, now: Time, id: ServerId, why: &str) {
+        let failure = LoginFailure {
+            sqlstate: String::new(),
+            message: why.into(),
+            temporary: true,
+        };
+        let text = format!("{} target_session_attrs: {why}", self.server_label(id));
+        self.log(LogLevel::Log, text);
+        self.send(id, |w| w.terminate());
+        self.login_failed(now, id, failure);
+    }
+
+    /// A server that must not serve has let us in. Nor must the others of its host.
+    pub(crate) fn server_is_unwanted(&mut self, now: Time, id: ServerId, why: &'static str) {
+        let server = self.server_mut(id);
+        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
+        let pool = self.pool_mut(pool_id);
+        if let Some(place) = pool.host_of(&endpoint) {
+            pool.hosts.is_unwanted(place);
+        }
+        self.leave_server(now, id, why);
+        self.retire_servers(now, pool_id, |_, other| *other == endpoint);
+    }
+
+    /// A server that is wanted has let us in: those that served only because there was none serve no longer.
+    pub(crate) fn retire_second_choices(&mut self, now: Time, pool_id: PoolId) {
+        if self.pool(pool_id).settings.target == TargetSessionAttrs::PreferStandby {
+            self.retire_servers(now, pool_id, |pool, endpoint| {
+                let place = pool.host_of(endpoint);
+                place.is_some_and(|place| pool.hosts.is_known_unwanted(place))
+            });
+        }
+    }
+
+    /// Closes servers of a pool at these hosts, as they become free.
+    fn retire_servers(&mut self, now: Time, pool_id: PoolId, at: impl Fn(&Pool, &Endpoint) -> bool) {
+        for slot in self.servers.slots() {
+            let Some(server) = self.servers.get(slot) else { continue };
+            if server.pool != pool_id || server.is_opening() || !at(self.pool(pool_id), &server.endpoint) {
+                continue;
+            }
+            if server.is_idle() {
+                self.close_server(now, ServerId(slot), CloseReason::Turned.text());
+            } else if let Some(server) = self.servers.get_mut(slot) {
+                server.close_reason.get_or_insert(CloseReason::Turned);
+            }
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// The server has refused a statement. If that is because it writes, the server may have turned read-only: it is closed
+    /// when it is free, and the next one is looked at when it logs in.
+    pub(crate) fn note_refusal_to_write(&mut self, sqlstate: &[u8]) {
+        use TargetSessionAttrs::{Primary, ReadWrite};
+        if sqlstate == READ_ONLY_TRANSACTION && matches!(self.pool.settings.target, ReadWrite | Primary) {
+            self.server.refused_write = Some(self.server.conversation.queue.segments_answered());
+            self.suspect_server();
+        }
+    }
+
+    /// Whether a setting that the server reports shows that its defaults have been changed, so that it is not the client's own.
+    /// A client's SET would have been rolled back with the statement that was refused.
+    pub(crate) fn has_turned(&mut self, name: &str) -> bool {
+        let here = self.server.conversation.queue.segments_answered();
+        let has_turned = name == "default_transaction_read_only" && self.server.refused_write == Some(here);
+        if has_turned {
+            self.server.close_reason.get_or_insert(CloseReason::Turned);
+        }
+        has_turned
+    }
+
+    /// The server reports a setting. A standby that has been promoted says so.
+    pub(crate) fn note_promotion(&mut self, name: &str, value: &str) {
+        use TargetSessionAttrs::{PreferStandby, ReadOnly, Standby};
+        let was_standby = || {
+            self.server
+                .session
+                .shape
+                .get("in_hot_standby")
+                .is_some_and(|s| *s.value == *"on")
+        };
+        if name == "in_hot_standby"
+            && value == "off"
+            && matches!(self.pool.settings.target, PreferStandby | ReadOnly | Standby)
+            && was_standby()
+        {
+            self.suspect_server();
+        }
+    }
+
+    fn suspect_server(&mut self) {
+        let place = self.pool.host_of(&self.server.endpoint);
+        if place.is_some_and(|place| self.pool.hosts.suspect(self.now, place)) {
+            self.server.close_reason.get_or_insert(CloseReason::Turned);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The hosts of a pool: which one the next connection goes to.
+//!
+//! Each host has its own account of failures. A host that fails is left alone for a while, and the others serve; then one
+//! connection at a time tries it again. Such an attempt is *in doubt*: nobody relies on it.
+
+use crate::base::time::Time;
+use std::time::Duration;
+
+/// The first pause after a failed connection; it doubles with each failure up to [`RETRY_PAUSE_MAX`].
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
+
+/// The longest pause while a server cannot be reached: one that comes back is found within this time.
+pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Doublings of the pause after which it is as long as it may become, whatever `server_login_retry` is.
+const DOUBLINGS_MAX: u32 = 16;
+
+/// A host that is suspected of having turned read-only is not suspected again for this time: a client can cause the same
+/// error by itself.
+const SUSPECTED_PAUSE: Duration = Duration::from_secs(1);
+
+/// One host.
+#[derive(Debug, Clone, Default)]
+struct Host {
+    /// Failures in a row.
+    failures: u32,
+    /// It is not tried before this.
+    retry_at: Option<Time>,
+    /// An attempt in doubt is under way.
+    is_tried: bool,
+    /// It is not what `target_session_attrs` wants, as far as is known.
+    is_unwanted: bool,
+    /// Its connection is being closed in favour of a better host: that is no failure.
+    steps_back: bool,
+    suspected_at: Option<Time>,
+}
+
+impl Host {
+    fn is_sound(&self) -> bool {
+        self.failures == 0 && !self.is_unwanted
+    }
+
+    /// Whether a connection may go to it now.
+    fn may_try(&self, now: Time) -> bool {
+        match self.failures {
+            0 => true,
+            _ => !self.is_tried && self.retry_at.is_none_or(|at| at <= now),
+        }
+    }
+}
+
+/// A host that was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// Its place in the list.
+    pub(crate) host: usize,
+    /// It has failed before.
+    pub(crate) in_doubt: bool,
+}
+
+/// All hosts of a pool, in the order of its settings.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    hosts: Vec<Host>,
+    next: usize,
+}
+
+impl Hosts {
+    pub(crate) fn new(count: usize) -> Self {
+        Hosts {
+            hosts: vec![Host::default(); count],
+            next: 0,
+        }
+    }
+
+    /// Where a connection may go now: in turn from the next host on, but to a host of the wrong kind only if there is no other.
+    fn choice(&self, now: Time) -> Option<Choice> {
+        let count = self.hosts.len();
+        let in_turn = || (0..count).map(|i| (self.next + i) % count);
+        let may_try = |host: &usize| self.hosts[*host].may_try(now);
+        let wanted = in_turn().find(|host| !self.hosts[*host].is_unwanted && may_try(host));
+        let has_sound = self.hosts.iter().any(Host::is_sound);
+        let unwanted = || in_turn().find(|host| may_try(host)).filter(|_| !has_sound);
+        let host = wanted.or_else(unwanted)?;
+        let in_doubt = self.hosts[host].failures > 0;
+        Some(Choice { host, in_doubt })
+    }
+
+    /// Whether a connection may be opened now.
+    pub(crate) fn may_open(&self, now: Time) -> bool {
+        self.choice(now).is_some()
+    }
+
+    /// The host of the next connection. `round_robin`: the one behind it comes next, otherwise it comes again.
+    pub(crate) fn take(&mut self, now: Time, round_robin: bool) -> Option<Choice> {
+        let choice = self.choice(now)?;
+        self.next = choice.host;
+        if round_robin {
+            self.pass_over(choice.host);
+        }
+        if choice.in_doubt {
+            self.hosts[choice.host].is_tried = true;
+        }
+        Some(choice)
+    }
+
+    fn pass_over(&mut self, host: usize) {
+        if self.next == host {
+            self.next = (host + 1) % self.hosts.len().max(1);
+        }
+    }
+
+    /// Nothing is heard of a connection that is being opened: nobody relies on it any more.
+    pub(crate) fn is_slow(&mut self, host: usize) {
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.failures = host.failures.max(1);
+            host.is_tried = true;
+        }
+    }
+
+    /// A connection could not be opened, or was refused. `pause_max` limits the time to the next attempt, or is that time
+    /// where the failure is not temporary.
+    pub(crate) fn failed(&mut self, now: Time, place: usize, is_temporary: bool, pause_max: Duration) {
+        let Some(host) = self.hosts.get_mut(place) else { return };
+        host.is_tried = false;
+        if std::mem::take(&mut host.steps_back) {
+            return self.pass_over(place);
+        }
+        host.failures = host.failures.saturating_add(1);
+        let doubled = RETRY_PAUSE_MIN * 2u32.saturating_pow(host.failures.min(DOUBLINGS_MAX) - 1);
+        let pause = match is_temporary {
+            true => doubled.min(RETRY_PAUSE_MAX).min(pause_max),
+            false => pause_max,
+        };
+        host.retry_at = Some(now + pause);
+        self.pass_over(place);
+    }
+
+    /// The host is not of the kind that is wanted. A call of [`Hosts::failed`] follows if it does not serve.
+    pub(crate) fn is_unwanted(&mut self, place: usize) {
+        if let Some(host) = self.hosts.get_mut(place) {
+            host.is_unwanted = true;
+        }
+    }
+
+    /// The host is no more than a second choice, and there may be a better one. A call of [`Hosts::failed`] follows.
+    pub(crate) fn steps_back(&mut self, place: usize) {
+        if let Some(host) = self.hosts.get_mut(place) {
+            (host.is_unwanted, host.steps_back) = (true, true);
+            (host.failures, host.retry_at) = (0, None);
+        }
+    }
+
+    /// A server has let us in, and serves. `is_wanted`: it is of the kind that is wanted.
+    pub(crate) fn succeeded(&mut self, place: usize, is_wanted: bool) {
+        if let Some(host) = self.hosts.get_mut(place) {
+            *host = Host {
+                is_unwanted: !is_wanted,
+                suspected_at: host.suspected_at,
+                ..Host::default()
+            };
+        }
+    }
+
+    /// Whether the last login showed that the host is not what is wanted.
+    pub(crate) fn is_known_unwanted(&self, place: usize) -> bool {
+        self.hosts.get(place).is_some_and(|host| host.is_unwanted)
+    }
+
+    /// Whether a server of the second choice may serve: each other host has failed, or is no better.
+    pub(crate) fn second_choice_serves(&self, place: usize) -> bool {
+        let others = self.hosts.iter().enumerate().filter(|(at, _)| *at != place);
+        others.map(|(_, host)| host).all(|host| !host.is_sound())
+    }
+
+    /// A server of the host has answered as if the host were of the wrong kind. Whether that is to be looked into.
+    pub(crate) fn suspect(&mut self, now: Time, place: usize) -> bool {
+        let Some(host) = self.hosts.get_mut(place) else {
+            return false;
+        };
+        let is_new = host.suspected_at.is_none_or(|at| now - at >= SUSPECTED_PAUSE);
+        if is_new {
+            host.suspected_at = Some(now);
+        }
+        is_new
+    }
+
+    /// When the first host is tried again, where all of them have failed.
+    pub(crate) fn all_failed_until(&self) -> Option<Time> {
+        let times = self
+            .hosts
+            .iter()
+            .map(|host| host.retry_at.filter(|_| host.failures > 0));
+        times.collect::<Option<Vec<Time>>>()?.into_iter().min()
+    }
+
+    /// Nothing is held against any host.
+    pub(crate) fn forget_failures(&mut self) {
+        for host in &mut self.hosts {
+            (host.failures, host.retry_at) = (0, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOGIN_RETRY: Duration = Duration::from_secs(15);
+
+    fn after(ms: u64) -> Time {
+        Time(ms * 1000)
+    }
+
+    /// The hosts that so many connections go to.
+    fn taken(hosts: &mut Hosts, now: Time, round_robin: bool, count: usize) -> Vec<Option<usize>> {
+        let mut take = || hosts.take(now, round_robin).map(|choice| choice.host);
+        (0..count).map(|_| take()).collect()
+    }
+
+    #[test]
+    fn round_robin_takes_turns_and_disable_stays() {
+        let mut hosts = Hosts::new(3);
+        assert_eq!(
+            taken(&mut hosts, Time(0), true, 4),
+            [Some(0), Some(1), Some(2), Some(0)]
+        );
+        let mut hosts = Hosts::new(3);
+        assert_eq!(taken(&mut hosts, Time(0), false, 2), [Some(0), Some(0)]);
+        hosts.failed(Time(0), 0, true, LOGIN_RETRY);
+        assert_eq!(taken(&mut hosts, Time(0), false, 2), [Some(1), Some(1)]);
+        assert_eq!(
+            taken(&mut hosts, after(60_000), false, 1),
+            [Some(1)],
+            "it stays with one that works"
+        );
+    }
+
+    #[test]
+    fn a_dead_host_is_passed_over_and_tried_again_by_one_connection_at_a_time() {
+        let mut hosts = Hosts::new(2);
+        hosts.failed(Time(0), 1, true, LOGIN_RETRY);
+        assert_eq!(taken(&mut hosts, after(249), true, 3), [Some(0), Some(0), Some(0)]);
+        assert_eq!(hosts.all_failed_until(), None);
+        let again: Vec<_> = (0..3).map(|_| hosts.take(after(250), true)).collect();
+        let in_doubt = Choice {
+            host: 1,
+            in_doubt: true,
+        };
+        assert_eq!(again.iter().filter(|choice| **choice == Some(in_doubt)).count(), 1);
+        hosts.failed(after(250), 1, true, LOGIN_RETRY);
+        assert_eq!(
+            taken(&mut hosts, after(749), true, 2),
+            [Some(0), Some(0)],
+            "the pause doubles"
+        );
+        hosts.succeeded(1, true);
+        assert!(taken(&mut hosts, after(749), true, 2).contains(&Some(1)));
+    }
+
+    #[test]
+    fn when_all_are_dead_each_has_its_own_pause() {
+        let mut hosts = Hosts::new(2);
+        hosts.failed(after(0), 0, true, LOGIN_RETRY);
+        hosts.failed(after(100), 1, true, LOGIN_RETRY);
+        assert_eq!(hosts.all_failed_until(), Some(after(250)));
+        assert!(!hosts.may_open(after(249)));
+        assert_eq!(
+            taken(&mut hosts, after(350), true, 3),
+            [Some(0), Some(1), None],
+            "one attempt at each"
+        );
+        for second in 1..20 {
+            hosts.failed(after(second * 1000), 0, true, LOGIN_RETRY);
+            assert!(
+                hosts.may_open(after(second * 1000 + 1000)),
+                "it is found within a second"
+            );
+            hosts.take(after(second * 1000 + 1000), true);
+        }
+        hosts.failed(after(50_000), 0, false, LOGIN_RETRY);
+        hosts.failed(after(50_000), 1, false, LOGIN_RETRY);
+        assert_eq!(
+            hosts.all_failed_until(),
+            Some(after(65_000)),
+            "a refused login: server_login_retry"
+        );
+    }
+
+    /// The first attempt at a host that swallows packets must not keep the others from being tried.
+    #[test]
+    fn a_slow_host_is_in_doubt() {
+        let mut hosts = Hosts::new(2);
+        assert_eq!(taken(&mut hosts, Time(0), false, 1), [Some(0)]);
+        hosts.is_slow(0);
+        assert_eq!(taken(&mut hosts, after(1), false, 2), [Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn hosts_of_the_wrong_kind_are_tried_only_if_no_other_is_sound() {
+        let mut hosts = Hosts::new(2);
+        hosts.is_unwanted(1);
+        hosts.failed(Time(0), 1, true, LOGIN_RETRY);
+        assert_eq!(taken(&mut hosts, after(60_000), true, 3), [Some(0), Some(0), Some(0)]);
+        hosts.failed(after(60_000), 0, true, LOGIN_RETRY);
+        assert_eq!(
+            taken(&mut hosts, after(60_001), true, 1),
+            [Some(1)],
+            "it may have been promoted"
+        );
+    }
+
+    #[test]
+    fn a_second_choice_serves_while_there_is_no_better() {
+        let mut hosts = Hosts::new(2);
+        assert!(!hosts.second_choice_serves(0), "the other has not been tried");
+        hosts.steps_back(0);
+        hosts.failed(Time(0), 0, true, LOGIN_RETRY);
+        assert_eq!(taken(&mut hosts, Time(0), false, 1), [Some(1)]);
+        hosts.failed(Time(0), 1, true, LOGIN_RETRY);
+        assert!(hosts.second_choice_serves(0));
+        assert_eq!(taken(&mut hosts, Time(0), false, 1), [Some(0)], "at once");
+        hosts.succeeded(0, false);
+        assert_eq!(taken(&mut hosts, after(1), false, 2), [Some(0), Some(0)]);
+        assert_eq!(
+            taken(&mut hosts, after(300), false, 2),
+            [Some(1), Some(0)],
+            "the better one is tried again"
+        );
+        hosts.succeeded(1, true);
+        assert_eq!(taken(&mut hosts, after(300), false, 2), [Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn a_suspicion_is_looked_into_once_a_second() {
+        let mut hosts = Hosts::new(1);
+        assert!(hosts.suspect(after(0), 0) && !hosts.suspect(after(999), 0) && hosts.suspect(after(1000), 0));
+        assert!(!hosts.suspect(after(0), 7), "a host that is not in the list any more");
+    }
+}
