@@ -106,7 +106,7 @@ impl Connections {
     }
 
     /// Writes everything in `outbox`. Bytes that a socket does not take now wait in the buffer of its connection.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, outbox: &Outbox, input: &[u8]) {
         match outbox.parts() {
             [] => {}
@@ -124,6 +124,7 @@ impl Connections {
         }
     }
 
+    #[inline(never)]
     fn write_many(&mut self, parts: &[Part], outbox: &Outbox, input: &[u8]) {
         if parts.len() > SORTED_PARTS_MAX {
             for run in parts.chunk_by(|a, b| a.to == b.to) {

@@ -291,6 +291,7 @@ impl EventLoop {
     }
 
     /// The same where bytes are kept, records come, or output waits for a socket.
+    #[inline(never)]
     fn read_with_care(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
         if self.is_held_back(id) {
             if let Some(connection) = self.connections.get(id)
@@ -427,6 +428,7 @@ impl EventLoop {
 
     /// Finds out whether a connection that may not be read is gone: a client that waits for a server and leaves must
     /// not get one.
+    #[inline(never)]
     fn look_for_end(&mut self, id: ConnectionId) -> AfterRead {
         let Some(connection) = self.connections.get(id) else {
             return AfterRead::Enough;
@@ -446,6 +448,7 @@ impl EventLoop {
     }
 
     /// A connection is gone.
+    #[cold]
     pub(crate) fn closed(&mut self, id: ConnectionId) {
         self.connections.remove(id);
         match id {
@@ -482,6 +485,7 @@ impl EventLoop {
         }
     }
 
+    #[inline(never)]
     fn do_all_requests(&mut self) {
         if self.does_requests {
             return;
