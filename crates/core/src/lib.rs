@@ -18,6 +18,7 @@ mod console;
 mod contexts;
 mod exchange;
 mod flow;
+mod frozen;
 #[cfg(any(test, feature = "weaknesses"))]
 mod invariants;
 mod login;
@@ -40,6 +41,7 @@ mod weaknesses;
 pub use base::weakness::OwnWork;
 pub use base::weakness::Weakness;
 pub use base::{errors, ids, outbox, request, settings, time, timers, tls, verification};
+pub use frozen::Predecessor;
 pub use ids::{ClientId, ConnectionId, ServerId};
 pub use notify::channels;
 pub use operator::stats;
