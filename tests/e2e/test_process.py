@@ -1,11 +1,14 @@
 """The process: command line, signals, pid file, log, reload, shutdown, `pgweir check`."""
 
+import fcntl
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 
+import pgthrow
 import pytest
 
 from conftest import backends
@@ -512,6 +515,39 @@ def test_start_is_quick(pg15, make_pooler):
     assert os.path.exists(pooler.log_path)
 
 
+def test_socket_activation(pg15, make_pooler):
+    """Listening sockets of a service manager (LISTEN_FDS) are used instead of listen_addr, and a Unix socket's file stays."""
+    pooler = make_pooler(pg15, start=False, settings={"listen_addr": None, "unix_socket_dir": None})
+    path = os.path.join(pooler.dir, "given")
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(path)
+        os.chmod(path, 0o777)
+        unix.listen()
+        given = [os.dup(s.fileno()) for s in (tcp, unix)]
+
+        def pass_on():
+            high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 100) for fd in given]
+            [os.dup2(fd, 3 + i) for i, fd in enumerate(high)]
+
+        command = ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=2 exec "$0" "$@"', *program(), pooler.ini_path]
+        process = subprocess.Popen(
+            pgthrow.as_server_user(command), preexec_fn=pass_on, close_fds=False, stderr=subprocess.DEVNULL
+        )
+        try:
+            port = tcp.getsockname()[1]
+            with wire.Connection(host="127.0.0.1", port=port, user="postgres", database="postgres") as c:
+                assert c.value("select 1") == "1"
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+                client.sendall(wire.startup({"user": "postgres", "database": "postgres"}))
+                assert client.recv(1) == b"R"
+        finally:
+            process.send_signal(signal.SIGQUIT)
+            assert process.wait(10) == 0
+        assert os.path.exists(path)
+        [os.close(fd) for fd in given]
+
+
 def test_unix_socket_only(pg15, make_pooler):
     """An empty listen_addr: the Unix-domain socket alone."""
     pooler = make_pooler(pg15, settings={"listen_addr": None})
@@ -519,32 +555,3 @@ def test_unix_socket_only(pg15, make_pooler):
         assert c.value("select 1") == "1"
     assert not connectable(pooler)
 
-
-def test_online_restart(pg15, make_pooler):
-    """-R is accepted: a second process takes the place of the first, or says why not; nobody is left without a pooler."""
-    pooler = make_pooler(pg15)
-    with pooler.connect() as c:
-        assert c.value("select 1") == "1"
-    second = subprocess.run(
-        [
-            "timeout",
-            "3",
-            "setpriv",
-            "--reuid=postgres",
-            "--regid=postgres",
-            "--init-groups",
-            *program(),
-            "-R",
-            pooler.ini_path,
-        ]
-        if os.geteuid() == 0
-        else ["timeout", "3", *program(), "-R", pooler.ini_path],
-        capture_output=True,
-        text=True,
-    )
-    assert "panicked" not in second.stderr
-    if pooler.running:
-        with pooler.connect() as c:
-            assert c.value("select 1") == "1"
-    else:
-        pooler.wait_exit(1)

@@ -20,7 +20,7 @@ use crate::secret::{Password, Secret};
 pub const MD5_SALT_BYTES: usize = 4;
 
 /// How a client must prove who it is; the names are those of `auth_type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum ClientAuthMethod {
     /// `any`: nothing is asked, and the user need not exist.
     Any,
@@ -78,7 +78,7 @@ impl ClientAuthMethod {
 }
 
 /// The random bytes of one exchange. They must be drawn anew for each, from a source that nobody can predict.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, pgweir_freeze::Freeze)]
 pub struct ClientAuthNonces {
     /// Salt of an MD5 challenge.
     pub md5_salt: [u8; MD5_SALT_BYTES],
@@ -87,7 +87,7 @@ pub struct ClientAuthNonces {
 }
 
 /// The rules that all exchanges share.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, pgweir_freeze::Freeze)]
 pub struct ClientAuthRules {
     /// The source of mock secrets.
     pub mock_key: MockKey,
@@ -153,6 +153,7 @@ pub struct Refused {
 /// If a user does not exist, has no password, or has a secret that cannot be used for the method, the conversation is
 /// the same, with a mock secret, and ends with a refusal. Malformed messages are found before the secret is used, so
 /// they reveal nothing either.
+#[derive(pgweir_freeze::Freeze)]
 pub struct ClientAuth {
     method: ClientAuthMethod,
     user: Vec<u8>,
@@ -164,6 +165,7 @@ pub struct ClientAuth {
 }
 
 /// The state of an exchange. A doom is the reason for which the exchange will fail, whatever the client answers.
+#[derive(pgweir_freeze::Freeze)]
 enum State {
     AwaitSecret,
     AwaitCleartext {
@@ -193,6 +195,7 @@ enum State {
     Finished,
 }
 
+#[derive(pgweir_freeze::Freeze)]
 struct ScramSide {
     secret: Secret,
     /// The client has chosen the mechanism with channel binding.
@@ -200,6 +203,7 @@ struct ScramSide {
     end: ScramEnd,
 }
 
+#[derive(pgweir_freeze::Freeze)]
 struct ScramEnd {
     doom: Option<ClientAuthError>,
     /// The verifier is the stored one, so its keys can be used on servers. Not so for a verifier that the pooler has
@@ -313,6 +317,14 @@ impl ClientAuth {
                 Ok((closing, learned)) => self.accept(Some(closing), learned),
                 Err(reason) => self.refuse(reason, TOLD_SASL),
             },
+        }
+    }
+
+    /// The password that somebody else judges.
+    pub fn password_being_judged(&self) -> Option<&Password> {
+        match &self.state {
+            State::AwaitVerdict { password } => Some(password),
+            _ => None,
         }
     }
 

@@ -30,7 +30,7 @@ pub enum SecretError {
 
 /// A SCRAM message that breaks RFC 5802, section 7 ("Formal Syntax"), or the pooler's limits. Either side may have sent
 /// it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, pgweir_freeze::Freeze)]
 pub enum ScramFault {
     /// Empty, or longer than [`SCRAM_MESSAGE_BYTES_MAX`](crate::SCRAM_MESSAGE_BYTES_MAX).
     #[error("SCRAM message of {got} bytes, expected 1 to {max}")]
@@ -117,7 +117,7 @@ pub enum ScramFault {
 
 /// Why a client may not log in: for the log. The client gets [`Refused::told`](crate::Refused::told), which must not
 /// say more than "no".
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, pgweir_freeze::Freeze)]
 pub enum ClientAuthError {
     /// There is no such user, or it may not log in.
     #[error("no such user")]

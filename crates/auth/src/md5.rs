@@ -14,7 +14,7 @@ pub const MD5_SECRET_BYTES: usize = 35;
 
 /// The stored form, `md5` + hex(md5(password + user)). It is enough to log in wherever MD5 is asked for, so it is
 /// treated as a secret. It does not reveal the password.
-#[derive(Clone)]
+#[derive(Clone, pgweir_freeze::Freeze)]
 pub struct Md5Secret([u8; MD5_SECRET_BYTES]);
 
 impl Md5Secret {

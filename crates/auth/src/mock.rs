@@ -8,7 +8,7 @@ use crate::scram::{KEY_BYTES, SALT_BYTES, ScramVerifier, hmac};
 /// The source of mock secrets: random bytes, drawn once for the process, and secret. (If several processes serve one
 /// address and should behave alike, they need the same bytes.) It corresponds to PostgreSQL's mock authentication
 /// nonce.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, pgweir_freeze::Freeze)]
 pub struct MockKey([u8; KEY_BYTES]);
 
 impl MockKey {
@@ -57,7 +57,7 @@ impl fmt::Debug for MockKey {
 /// or SCRAM. So the kinds must be as frequent as among real users (plain text counts as MD5); [`MockKey::lot`] chooses
 /// the kind for a name.
 /// which it is for a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum MockSecret {
     /// An MD5 hash, or plain text.
     Md5,

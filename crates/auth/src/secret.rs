@@ -9,7 +9,7 @@ use crate::md5::Md5Secret;
 use crate::scram::ScramVerifier;
 
 /// A password in plain text: any bytes but zero, of any encoding, wiped from memory when dropped.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct Password(Zeroizing<Vec<u8>>);
 
 impl Password {
@@ -43,7 +43,7 @@ impl fmt::Debug for Password {
 }
 
 /// The stored secret of a user, in `pg_authid.rolpassword` or in `auth_file`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum Secret {
     /// The password itself; it can be used for every method. Empty for a user without a password.
     Plain(Password),

@@ -13,7 +13,7 @@ use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyC
 use crate::secret::{Password, Secret};
 
 /// The secret that the pooler can log in with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum Credential {
     /// Nothing: the server must not ask (`trust`, `peer`, `cert`).
     Nothing,
@@ -63,6 +63,7 @@ pub enum ServerStep {
 ///
 /// Each message is accepted only in its turn. In particular, once SCRAM has begun, AuthenticationOk is accepted only
 /// from a server that has proved that it knows the secret, and the server may not ask for a weaker method any more.
+#[derive(pgweir_freeze::Freeze)]
 pub struct ServerAuth {
     user: Vec<u8>,
     credential: Credential,
@@ -72,6 +73,7 @@ pub struct ServerAuth {
     state: State,
 }
 
+#[derive(pgweir_freeze::Freeze)]
 enum State {
     /// The server has not asked for anything yet.
     Start,

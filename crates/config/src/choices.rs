@@ -7,6 +7,7 @@ macro_rules! choice {
     ($(#[$meta:meta])* $name:ident { $( $(#[$variant_meta:meta])* $variant:ident = $word:literal, )+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(pgweir_freeze::Freeze)]
         pub enum $name { $( $(#[$variant_meta])* $variant, )+ }
 
         impl $name {

@@ -19,7 +19,7 @@ use pgweir_wire::FrontendTag;
 use std::sync::Arc;
 
 /// Where a client connection stands.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum ClientPhase {
     /// Its startup packet has not come yet; `encryption_refused` says an SSLRequest or GSSENCRequest was answered.
     Startup,
@@ -35,7 +35,7 @@ pub(crate) enum ClientPhase {
 }
 
 /// One client connection.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Client {
     pub(crate) phase: ClientPhase,
     pub(crate) accepted: Accepted,

@@ -18,6 +18,7 @@ mod console;
 mod contexts;
 mod exchange;
 mod flow;
+mod frozen;
 #[cfg(any(test, feature = "weaknesses"))]
 mod invariants;
 mod login;
@@ -41,6 +42,7 @@ pub use base::dns::{DnsFacts, DnsHost, DnsZone};
 pub use base::weakness::OwnWork;
 pub use base::weakness::Weakness;
 pub use base::{errors, ids, outbox, request, settings, time, timers, tls, verification};
+pub use frozen::Predecessor;
 pub use ids::{ClientId, ConnectionId, ServerId};
 pub use notify::channels;
 pub use operator::stats;

@@ -18,7 +18,7 @@ use pgweir_wire::HEADER_BYTES;
 use std::sync::Arc;
 
 /// One server connection.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Server {
     pub(crate) pool: PoolId,
     pub(crate) phase: ServerPhase,

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// From the lowest to the highest. `client` and `server` are compositions of what the layers below them define.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 14] = [
     &["base"],
     &["statements"],
     &["upstream"],
@@ -21,6 +21,7 @@ const LAYERS: [&[&str]; 13] = [
     &["session"],
     &["contexts", "pooler"],
     &["flow", "operator"],
+    &["frozen"],
     &["invariants", "weaknesses"],
 ];
 

@@ -6,7 +6,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 /// Whether TLS begins with the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum LdapScheme {
     /// `ldap`: not, but StartTLS may follow.
     Ldap,
@@ -25,7 +25,7 @@ impl LdapScheme {
 }
 
 /// How far below `ldapbasedn` users are looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum LdapScope {
     /// The entry itself.
     Base,
@@ -36,7 +36,7 @@ pub enum LdapScope {
 }
 
 /// How users are looked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum SearchFilter {
     /// By an attribute that has the user's name.
     Attribute(String),
@@ -45,7 +45,7 @@ pub enum SearchFilter {
 }
 
 /// What the directory is asked.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum LdapBind {
     /// To let this user in, by a name that is made from the user's.
     Simple {
@@ -84,7 +84,7 @@ impl fmt::Debug for LdapBind {
 }
 
 /// The directory that judges passwords.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct LdapOptions {
     /// Names or addresses of servers, which are tried in this order; each may have a port of its own.
     pub servers: Vec<(String, u16)>,

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "USER")]
     pub(crate) user: Option<String>,
 
-    /// Take over from a running process; starts normally if there is none, and fails if there is one
+    /// Take the place of a running process, with its listening sockets and all connections; starts normally if there is none
     #[arg(short = 'R', long)]
     pub(crate) reboot: bool,
 

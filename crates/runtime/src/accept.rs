@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, sockopt};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Clients accepted in one turn, before other connections get theirs.
@@ -37,6 +37,8 @@ pub(crate) struct Accepting {
     refusal: Option<Refusal>,
     /// Nothing is accepted until a descriptor is free: that of the refused client, or one that the timer finds.
     is_starved: bool,
+    /// Nobody is accepted while another process is taking over.
+    is_held: bool,
     starved_logged_at: Option<Time>,
 }
 
@@ -64,18 +66,50 @@ impl Accepting {
             reserve: reserve(),
             refusal: None,
             is_starved: false,
+            is_held: false,
             starved_logged_at: None,
         })
     }
 
     /// Whether clients may be waiting for which no further event comes.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.is_starved && self.listeners.iter().any(|l| l.readable)
+        !self.is_starved && !self.is_held && self.listeners.iter().any(|l| l.readable)
     }
 
     /// Stops listening.
     pub(crate) fn stop(&mut self) {
         self.listeners.clear();
+    }
+
+    /// Clients wait in the kernel's queue, or do not.
+    pub(crate) fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// A line for each socket, as [`crate::takeover`] reads it, and the sockets.
+    pub(crate) fn description(&self) -> (String, Vec<BorrowedFd<'_>>) {
+        let line = |listener: &Listener| match &listener.place {
+            ListenPlace::Tcp(address) => format!("tcp {address}\n"),
+            ListenPlace::Unix { path, port } => format!("unix {port} {path}\n"),
+        };
+        let sockets = self.listeners.iter().map(|listener| listener.socket.as_fd());
+        (self.listeners.iter().map(line).collect(), sockets.collect())
+    }
+
+    /// Stops listening; the sockets and their files belong to another process now.
+    pub(crate) fn give_away(&mut self, registry: &Registry) {
+        for listener in &mut self.listeners {
+            listener.leaves_file = true;
+            let _ = registry.deregister(&mut SourceFd(&listener.socket.as_raw_fd()));
+        }
+        self.stop();
+    }
+
+    /// The sockets and their files are this process's own.
+    pub(crate) fn own(&mut self) {
+        self.listeners
+            .iter_mut()
+            .for_each(|listener| listener.leaves_file = false);
     }
 
     /// Sockets that are accepted from now on inherit these options.
@@ -134,7 +168,7 @@ impl EventLoop {
 
     fn accept_some(&mut self, index: usize) {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
-            if self.accepting.is_starved || index >= self.accepting.listeners.len() {
+            if self.accepting.is_starved || self.accepting.is_held || index >= self.accepting.listeners.len() {
                 return;
             }
             match self.accepting.accept(index) {

@@ -40,6 +40,14 @@ enum Progress {
 }
 
 impl Closing {
+    pub(crate) fn new(transport: Transport, pending: Pending) -> Self {
+        Closing {
+            transport,
+            pending,
+            discarded_bytes: 0,
+        }
+    }
+
     /// Sends the waiting output, then throws away input.
     fn step(&mut self) -> Progress {
         while !self.pending.is_empty() {
@@ -116,20 +124,21 @@ impl EventLoop {
                 if pending.is_empty() {
                     transport.finish_sending();
                 }
-                let fd = transport.fd();
-                let slot = self.closing.insert(Closing {
-                    transport,
-                    pending,
-                    discarded_bytes: 0,
-                });
-                let interest = Interest::READABLE | Interest::WRITABLE;
-                let token = Subject::Closing(slot).token();
-                // A new registration reports the events that are already there, so no edge is lost.
-                match self.poll.registry().reregister(&mut SourceFd(&fd), token, interest) {
-                    Ok(()) => self.timers.set(self.now, Timer::Closing(slot)),
-                    Err(_) => drop(self.closing.remove(slot)),
-                }
+                self.linger(Closing::new(transport, pending));
             }
+        }
+    }
+
+    /// A connection stays open until its last output is sent and read. Its socket is registered.
+    pub(crate) fn linger(&mut self, closing: Closing) {
+        let fd = closing.transport.fd();
+        let slot = self.closing.insert(closing);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let token = Subject::Closing(slot).token();
+        // A new registration reports the events that are already there, so no edge is lost.
+        match self.poll.registry().reregister(&mut SourceFd(&fd), token, interest) {
+            Ok(()) => self.timers.set(self.now, Timer::Closing(slot)),
+            Err(_) => drop(self.closing.remove(slot)),
         }
     }
 

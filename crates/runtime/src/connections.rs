@@ -68,6 +68,7 @@ impl Connections {
 
     /// Adds a connection whose socket is already registered.
     pub(crate) fn insert(&mut self, id: ConnectionId, connection: Connection) {
+        self.congested += usize::from(!connection.pending.is_empty());
         match id {
             ConnectionId::Client(client) => self.clients.insert(client.0, connection),
             ConnectionId::Server(server) => self.servers.insert(server.0, connection),
@@ -361,8 +362,28 @@ impl Connections {
     }
 
     fn register_again(&self, id: ConnectionId, fd: i32, interest: Interest) -> io::Result<()> {
-        self.registry
-            .reregister(&mut SourceFd(&fd), Subject::Connection(id).token(), interest)
+        let token = Subject::Connection(id).token();
+        match self.registry.reregister(&mut SourceFd(&fd), token, interest) {
+            // It has come from another process and was not watched yet.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.registry.register(&mut SourceFd(&fd), token, interest)
+            }
+            other => other,
+        }
+    }
+
+    /// Begins to watch a connection that has come from another process, if it is still there.
+    pub(crate) fn watch(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        let mut interest = Interest::READABLE;
+        if !connection.pending.is_empty() {
+            connection.facts.set(Facts::WATCHES_ROOM);
+            interest |= Interest::WRITABLE;
+        }
+        let fd = connection.transport.fd();
+        if self.register_again(id, fd, interest).is_err() {
+            self.write_failed(id);
+        }
     }
 
     /// The peer is gone, but its last message (a server's FATAL) may still be there to read.

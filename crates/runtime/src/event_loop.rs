@@ -24,6 +24,7 @@ use crate::peers::Unresolved;
 use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::slab::Slab;
+use crate::takeover::{Relay, Succession};
 use crate::timers::{Timer, Timers};
 use crate::tls::TlsContexts;
 use crate::token::Subject;
@@ -73,6 +74,13 @@ pub(crate) struct EventLoop {
     pub(crate) unresolved: Vec<Unresolved>,
     pub(crate) closing: Slab<Closing>,
     pub(crate) accepting: Accepting,
+    pub(crate) succession: Succession,
+    /// TLS connections of clients and servers that another process serves.
+    pub(crate) relays: Slab<Relay>,
+    /// Connections of the process before that are not watched yet.
+    pub(crate) unwatched: Vec<ConnectionId>,
+    /// RELOADs whose files are being read.
+    pub(crate) reloads_under_way: u32,
     pub(crate) resolver: Resolver,
     pub(crate) verifier: Verifier,
     pub(crate) timers: Timers,
@@ -103,6 +111,7 @@ pub(crate) struct Parts {
     pub(crate) pooler: Pooler,
     pub(crate) connections: Connections,
     pub(crate) accepting: Accepting,
+    pub(crate) succession: Succession,
     pub(crate) resolver: Resolver,
     pub(crate) verifier: Verifier,
     pub(crate) inbox: Receiver<Message>,
@@ -126,6 +135,10 @@ impl EventLoop {
             unresolved: Vec::new(),
             closing: Slab::default(),
             accepting: parts.accepting,
+            succession: parts.succession,
+            relays: Slab::default(),
+            unwatched: Vec::new(),
+            reloads_under_way: 0,
             resolver: parts.resolver,
             verifier: parts.verifier,
             timers: Timers::default(),
@@ -154,6 +167,9 @@ impl EventLoop {
         self.settle();
         self.check_zones();
         while !self.is_over() {
+            if self.succession.is_over {
+                return self.run_relays();
+            }
             match self.poll.poll(&mut events, self.sleep_max()) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
@@ -175,21 +191,37 @@ impl EventLoop {
             self.run_timers();
             self.service_manager.turn(self.now);
             self.release_held_back();
+            self.attend_to_successor();
+            if !self.unwatched.is_empty() {
+                self.watch_some();
+            }
         }
         Ok(())
     }
 
-    fn look_at_clock(&mut self) {
+    /// Microseconds since the clock was read.
+    pub(crate) fn since_look_at_clock_us(&self) -> u64 {
+        (self.started.elapsed().as_micros() as u64).saturating_sub(self.now.0)
+    }
+
+    pub(crate) fn look_at_clock(&mut self) {
         self.now = Time(self.started.elapsed().as_micros() as u64);
     }
 
     /// The longest time that the loop may sleep; `None` is no limit.
     fn sleep_max(&self) -> Option<Duration> {
-        if !self.connections.ready.is_empty() || self.accepting.is_ready() {
+        if !self.connections.ready.is_empty() || self.accepting.is_ready() || !self.unwatched.is_empty() {
             return Some(Duration::ZERO);
         }
         let of_manager = self.service_manager.next(self.now);
-        let next = [self.pooler.poll_timeout(), self.timers.next(), self.exit_at, of_manager];
+        let of_successor = self.succession.next(self.now);
+        let next = [
+            self.pooler.poll_timeout(),
+            self.timers.next(),
+            self.exit_at,
+            of_manager,
+            of_successor,
+        ];
         next.into_iter().flatten().min().map(|at| at.since(self.now))
     }
 
@@ -202,6 +234,10 @@ impl EventLoop {
             Subject::Refusal => self.handle_refusal_event(),
             Subject::Closing(slot) => self.handle_closing_event(slot),
             Subject::Cancel(slot) => self.handle_cancel_event(slot),
+            Subject::Gate => self.handle_gate_event(),
+            // Looked at in every turn.
+            Subject::Successor => {}
+            Subject::Relay(_) => {}
         }
     }
 
@@ -554,12 +590,13 @@ impl EventLoop {
         }
     }
 
-    fn read_inbox(&mut self) {
+    pub(crate) fn read_inbox(&mut self) {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Command(command) => self.pooler.handle_command(self.now, command),
                 Message::Reloaded { by, outcome, tls } => {
                     self.read_tls = tls;
+                    self.reloads_under_way = self.reloads_under_way.saturating_sub(1);
                     self.pooler.handle_reload(self.now, by, outcome);
                     self.settle();
                     // The core may have refused the configuration.
@@ -598,6 +635,20 @@ impl EventLoop {
         self.connections.flush_all();
         self.service_manager.stopping();
         self.exit_at.get_or_insert(self.now + EXIT_WAIT);
+    }
+
+    /// Whether the core has asked for the end of the process.
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.exit_at.is_some()
+    }
+
+    /// Ends the time of closed connections, where there is no pooler any more.
+    pub(crate) fn run_closing_timers(&mut self) {
+        while let Some(timer) = self.timers.pop(self.now) {
+            if let Timer::Closing(slot) = timer {
+                self.closing.remove(slot);
+            }
+        }
     }
 
     fn is_over(&self) -> bool {

@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod accept;
+mod activation;
 mod cancel;
 mod closing;
 mod configuration;
@@ -42,6 +43,7 @@ mod socket;
 mod start;
 mod start_error;
 mod syslog;
+mod takeover;
 mod timers;
 mod tls;
 mod token;

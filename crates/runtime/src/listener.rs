@@ -22,6 +22,20 @@ pub(crate) struct Listener {
     pub(crate) place: ListenPlace,
     /// Connections may be waiting: set by an event, cleared when accept() finds none.
     pub(crate) readable: bool,
+    /// Its file is another process's to remove.
+    pub(crate) leaves_file: bool,
+}
+
+impl Listener {
+    /// A socket of another process, which has not let go of it yet.
+    pub(crate) fn inherited(socket: OwnedFd, place: ListenPlace) -> Self {
+        Listener {
+            socket,
+            place,
+            readable: true,
+            leaves_file: true,
+        }
+    }
 }
 
 /// Where a socket listens.
@@ -48,14 +62,19 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if let ListenPlace::Unix { path, .. } = &self.place
             && !path.starts_with('@')
+            && !self.leaves_file
         {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Opens every socket of `settings`.
-pub(crate) fn listen(settings: &ListenSettings, tcp: &TcpSettings) -> Result<Vec<Listener>, StartError> {
+/// Opens every socket of `settings` that is not among the inherited ones.
+pub(crate) fn listen(
+    settings: &ListenSettings,
+    tcp: &TcpSettings,
+    inherited: &mut Vec<Listener>,
+) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
     for address in &settings.addresses {
         let (addresses, some_suffice) = match address {
@@ -76,6 +95,10 @@ pub(crate) fn listen(settings: &ListenSettings, tcp: &TcpSettings) -> Result<Vec
         let before = listeners.len();
         for address in addresses {
             let place = SocketAddr::new(address, settings.port);
+            if let Some(listener) = take(inherited, &ListenPlace::Tcp(place)) {
+                listeners.push(listener);
+                continue;
+            }
             match listen_tcp(place, settings, tcp) {
                 Ok(listener) => listeners.push(listener),
                 // On a machine without IPv6, it listens on IPv4 alone.
@@ -90,12 +113,25 @@ pub(crate) fn listen(settings: &ListenSettings, tcp: &TcpSettings) -> Result<Vec
         }
     }
     if let Some(dir) = &settings.unix_socket_dir {
-        listeners.push(listen_unix(dir, settings)?);
+        let place = ListenPlace::Unix {
+            path: unix_socket_path(dir, settings.port),
+            port: settings.port,
+        };
+        listeners.push(match take(inherited, &place) {
+            Some(listener) => listener,
+            None => listen_unix(dir, settings)?,
+        });
     }
     if listeners.is_empty() {
         return Err(StartError::NowhereToListen);
     }
     Ok(listeners)
+}
+
+/// The inherited socket of this place.
+fn take(inherited: &mut Vec<Listener>, place: &ListenPlace) -> Option<Listener> {
+    let at = inherited.iter().position(|listener| listener.place == *place)?;
+    Some(inherited.swap_remove(at))
 }
 
 fn is_no_such_family(e: Errno) -> bool {
@@ -122,6 +158,7 @@ fn listen_tcp(place: SocketAddr, settings: &ListenSettings, tcp: &TcpSettings) -
         socket,
         place: ListenPlace::Tcp(place),
         readable: false,
+        leaves_file: false,
     })
 }
 
@@ -144,6 +181,7 @@ fn listen_unix(dir: &str, settings: &ListenSettings) -> Result<Listener, StartEr
         socket,
         place: place.clone(),
         readable: false,
+        leaves_file: false,
     };
     if is_file {
         rustix::fs::chmod(&path, Mode::from_raw_mode(settings.unix_socket_mode)).map_err(|e| error(e.into()))?;

@@ -44,9 +44,32 @@ impl PidFile {
     }
 }
 
+impl PidFile {
+    /// Writes the id of this process over that of another one, whose place this one has taken.
+    pub(crate) fn replace(path: &str) -> Result<Self, StartError> {
+        let error = |source| StartError::PidFile {
+            path: path.to_owned(),
+            source,
+        };
+        let new = format!("{path}.new");
+        fs::write(&new, format!("{}\n", own_pid())).map_err(error)?;
+        fs::rename(&new, path).map_err(error)?;
+        let path = fs::canonicalize(path).map_err(error)?;
+        Ok(PidFile { path })
+    }
+
+    /// Whether the file still names this process.
+    fn is_own(&self) -> bool {
+        let named = fs::read_to_string(&self.path).unwrap_or_default();
+        named.trim().parse() == Ok(own_pid())
+    }
+}
+
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if self.is_own() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -29,6 +29,7 @@ impl EventLoop {
                 // Log rotation moves the file away and then sends SIGHUP.
                 self.log.reopen();
                 self.service_manager.reloading();
+                self.reloads_under_way += 1;
                 self.control.send(ControlRequest::Reload { by });
             }
             Request::Configure(config) => {

@@ -40,6 +40,15 @@ impl Environment {
         }
     }
 
+    /// What is missing comes from the process whose place this one takes: its NOTIFY_SOCKET and WATCHDOG_USEC.
+    pub(crate) fn complete(&mut self, (socket, watchdog_us): (Option<String>, Option<String>)) {
+        if self.socket.is_none() {
+            self.socket = socket.map(OsString::from);
+            self.watchdog_us = watchdog_us;
+            self.watchdog_pid = None;
+        }
+    }
+
     /// Time between two WATCHDOG=1: half of what the unit allows, as sd_watchdog_enabled(3) recommends. `None` if the
     /// unit has no watchdog, or has one for another process.
     fn watchdog_pause(&self) -> Option<Duration> {
@@ -92,6 +101,13 @@ impl ServiceManager {
         if !self.is_stopping {
             self.tell("READY=1\n".into());
         }
+    }
+
+    /// Another process is the main process of the service from now on.
+    pub(crate) fn main_process_is(&mut self, pid: i32) {
+        self.tell(format!("MAINPID={pid}\n"));
+        self.is_stopping = true;
+        self.watchdog_pause = None;
     }
 
     /// A RELOAD begins. `Type=notify-reload` needs the time, in microseconds of CLOCK_MONOTONIC.

@@ -72,6 +72,17 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The ids of all objects.
+    pub(crate) fn ids(&self) -> Vec<Slot> {
+        let living = self.places.iter().enumerate().filter(|(_, place)| place.1.is_some());
+        living
+            .map(|(index, place)| Slot {
+                index: index as u32,
+                generation: place.0,
+            })
+            .collect()
+    }
+
     /// The object of this id; `None` if it is gone.
     pub(crate) fn get(&mut self, slot: Slot) -> Option<&mut T> {
         match self.places.get_mut(slot.index as usize) {

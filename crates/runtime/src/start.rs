@@ -1,6 +1,7 @@
 //! The way from the command line to a running pooler, and to its end.
 
 use crate::accept::Accepting;
+use crate::activation;
 use crate::configuration::ConfigurationFile;
 use crate::connections::Connections;
 use crate::control;
@@ -16,15 +17,14 @@ use crate::privileges::drop_privileges;
 use crate::service_manager::{Environment, ServiceManager};
 use crate::settings::Settings;
 use crate::signals::{self, Interrupt};
-use crate::socket::{self, SocketAddress};
 use crate::start_error::StartError;
+use crate::takeover::{self, Beginning, Succession};
 use crate::tls::TlsContexts;
 use crate::verifier::Verifier;
 use mio::Poll;
 use pgweir_config::Config;
-use pgweir_core::{LogLevel, Pooler, Surroundings, Time, WallClock};
-use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use pgweir_core::{LogLevel, Surroundings, WallClock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Called with the addresses that the pooler listens on.
 pub type OnReady = Box<dyn FnOnce(&[String])>;
@@ -92,16 +92,6 @@ fn start(
     let tls = TlsContexts::load(&config)?;
     let open_files = limits::raise_open_files();
     report_limits(log, &config, open_files);
-    if options.reboot {
-        check_nobody_to_take_over_from(&settings, log)?;
-    }
-    // A process that sees the pid file or the sockets may send signals.
-    let caught = signals::catch()?;
-    let _pidfile = match settings.pidfile.as_str() {
-        "" => None,
-        path => Some(PidFile::create(path)?),
-    };
-    let listeners = listener::listen(&settings.listen, &settings.tcp)?;
     let poll = Poll::new()?;
     let (sender, inbox) = inbox(poll.registry())?;
     let control = control::start(file, sender.clone())?;
@@ -110,17 +100,31 @@ fn start(
         source,
     })?;
     let verifier = Verifier::new(sender.clone());
+    let mut connections = Connections::new(poll.registry().try_clone()?);
+    // A process that sees the pid file or the sockets may send signals.
+    let caught = signals::catch()?;
+    let mut beginning = Beginning::find(options.reboot, &settings.listen, log)?;
+    let first_pidfile = match beginning.is_take_over() {
+        true => None,
+        false => pidfile(&settings, PidFile::create)?,
+    };
+    let listeners = listeners(&settings, &mut beginning)?;
     let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
-    for place in &places {
-        log.write(LogLevel::Log, &format!("listening on {place}"));
+    let mut begun = beginning.pooler(config, surroundings(open_files.now)?, log);
+    let predecessor = begun.predecessor();
+    let unwatched = begun.take_up(&mut connections);
+    let mut accepting = Accepting::new(listeners, poll.registry())?;
+    let mut succession = succession(&settings, &mut beginning, poll.registry(), log);
+    beginning.take_place(predecessor.is_some(), log)?;
+    if beginning.is_take_over() {
+        accepting.own();
+        succession.own();
     }
-    let accepting = Accepting::new(listeners, poll.registry())?;
-    let started = Instant::now();
-    let pooler = Pooler::new(Arc::new(config), surroundings(open_files.now)?, Time(0));
-    log.write(
-        LogLevel::Log,
-        &format!("process up: pgweir {}", env!("CARGO_PKG_VERSION")),
-    );
+    let _pidfile = match first_pidfile {
+        Some(file) => Some(file),
+        None => pidfile(&settings, PidFile::replace)?,
+    };
+    log_start(&places, log);
     if options.daemon {
         daemon::tell_ready()?;
         log.leave_stderr();
@@ -129,14 +133,14 @@ fn start(
     if let Some(on_ready) = options.on_ready {
         on_ready(&places);
     }
-    let service_manager = tell_ready(log);
-    let connections = Connections::new(poll.registry().try_clone()?);
+    let service_manager = tell_ready(beginning.environment(), log);
     let lent = std::mem::replace(log, Log::new(false, false));
-    let parts = Parts {
+    let mut event_loop = EventLoop::new(Parts {
         poll,
-        pooler,
+        pooler: begun.pooler,
         connections,
         accepting,
+        succession,
         resolver,
         verifier,
         inbox,
@@ -145,17 +149,63 @@ fn start(
         settings,
         tls,
         log: lent,
-        started,
-    };
-    let mut event_loop = EventLoop::new(parts);
+        started: begun.started,
+    });
+    if let Some((predecessor, has)) = predecessor {
+        event_loop.go_on(predecessor, &has, unwatched);
+    }
     let outcome = event_loop.run();
     *log = event_loop.log;
     Ok(outcome?)
 }
 
+fn pidfile(
+    settings: &Settings,
+    make: impl FnOnce(&str) -> Result<PidFile, StartError>,
+) -> Result<Option<PidFile>, StartError> {
+    match settings.pidfile.as_str() {
+        "" => Ok(None),
+        path => make(path).map(Some),
+    }
+}
+
+/// Those of the service manager, or those of the process before and what is missing beside them.
+fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Listener>, StartError> {
+    if !beginning.is_take_over() {
+        let activated = activation::sockets(settings.listen.port).map_err(StartError::Activation)?;
+        if !activated.is_empty() {
+            return Ok(activated);
+        }
+    }
+    listener::listen(&settings.listen, &settings.tcp, beginning.listeners())
+}
+
+fn log_start(places: &[String], log: &mut Log) {
+    for place in places {
+        log.write(LogLevel::Log, &format!("listening on {place}"));
+    }
+    log.write(
+        LogLevel::Log,
+        &format!("process up: pgweir {}", env!("CARGO_PKG_VERSION")),
+    );
+}
+
+/// Waits for a process that takes this one's place. Where that is not possible, it cannot be taken; everything else works.
+fn succession(settings: &Settings, beginning: &mut Beginning, registry: &mio::Registry, log: &mut Log) -> Succession {
+    let Some(dir) = &settings.listen.unix_socket_dir else {
+        return Succession::default();
+    };
+    let path = takeover::socket_path(dir, settings.listen.port);
+    Succession::new(path.clone(), beginning.take_gate(), registry).unwrap_or_else(|e| {
+        let text = format!("could not listen on unix:{path}: {e}; no process can take over from this one (-R)");
+        log.write(LogLevel::Warning, &text);
+        Succession::default()
+    })
+}
+
 /// Tells the service manager that clients can connect. A socket that cannot be used does not keep the pooler from serving.
-fn tell_ready(log: &mut Log) -> ServiceManager {
-    match ServiceManager::new(&Environment::read()) {
+fn tell_ready(environment: &Environment, log: &mut Log) -> ServiceManager {
+    match ServiceManager::new(environment) {
         Ok(mut manager) => {
             manager.ready();
             manager
@@ -168,23 +218,6 @@ fn tell_ready(log: &mut Log) -> ServiceManager {
             ServiceManager::default()
         }
     }
-}
-
-/// `-R`: PgBouncer takes over the sockets of the process that listens. pgweir starts if there is no such process, and
-/// fails if there is one.
-fn check_nobody_to_take_over_from(settings: &Settings, log: &mut Log) -> Result<(), StartError> {
-    let Some(dir) = &settings.listen.unix_socket_dir else {
-        return Ok(());
-    };
-    let place = listener::unix_socket_path(dir, settings.listen.port);
-    if let Ok(address) = SocketAddress::unix(&place)
-        && let Ok(probe) = socket::open(&address, &Default::default())
-        && socket::connect(&probe, &address).is_ok()
-    {
-        return Err(StartError::TakeOver { place });
-    }
-    log.write(LogLevel::Log, "old process not found, try to continue normally");
-    Ok(())
 }
 
 fn report_limits(log: &mut Log, config: &Config, open_files: OpenFiles) {

@@ -118,15 +118,16 @@ pub enum StartError {
     /// No address and no Unix-domain socket.
     #[error("nowhere to listen on\n    hint: set listen_addr or unix_socket_dir")]
     NowhereToListen,
-    /// `-R`, while a process listens that would have to be taken over from.
-    #[error(
-        "-R cannot take over from the process that listens on {place}\n    hint: to replace it without refusing \
-         clients, set so_reuseport = 1 and unix_socket_dir of their own in both, start the new one, then send SIGTERM to \
-         the old one"
-    )]
+    /// The sockets of the service manager cannot be used.
+    #[error("socket activation failed: {0}\n    hint: a unit of Type=socket must have ListenStream= lines alone")]
+    Activation(io::Error),
+    /// `-R`: the process that serves did not hand over.
+    #[error("could not take over from {place}: {source}\n    hint: it goes on as before; its log says what was wrong")]
     TakeOver {
-        /// The path of the socket.
+        /// The path of its socket, or its process id.
         place: String,
+        /// What went wrong, or why it refused.
+        source: io::Error,
     },
     /// The process could not be put into the background.
     #[error("could not start in the background: {0}")]

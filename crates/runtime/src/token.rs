@@ -27,6 +27,12 @@ pub(crate) enum Subject {
     Closing(Slot),
     /// The connection of a cancel request.
     Cancel(Slot),
+    /// A process wants to take this one's place.
+    Gate,
+    /// The process that wants to do so.
+    Successor,
+    /// A TLS connection whose bytes are carried to the process that has taken over.
+    Relay(Slot),
 }
 
 impl Subject {
@@ -42,6 +48,9 @@ impl Subject {
             Subject::Refusal => own(2, none(0)),
             Subject::Closing(slot) => own(3, slot),
             Subject::Cancel(slot) => own(4, slot),
+            Subject::Gate => own(5, none(0)),
+            Subject::Successor => own(6, none(0)),
+            Subject::Relay(slot) => own(7, slot),
         };
         Token(number as usize)
     }
@@ -68,7 +77,10 @@ impl Subject {
             1 => Subject::Listener(slot.index),
             2 => Subject::Refusal,
             3 => Subject::Closing(slot),
-            _ => Subject::Cancel(slot),
+            4 => Subject::Cancel(slot),
+            5 => Subject::Gate,
+            6 => Subject::Successor,
+            _ => Subject::Relay(slot),
         }
     }
 }
@@ -92,6 +104,9 @@ mod tests {
             Subject::Refusal,
             Subject::Closing(slot),
             Subject::Cancel(slot),
+            Subject::Gate,
+            Subject::Successor,
+            Subject::Relay(slot),
         ];
         for subject in subjects {
             assert_eq!(Subject::of(subject.token()), subject);

@@ -1,11 +1,15 @@
 //! A few hundred seeds with every `cargo test`; thousands run in CI (`simulate`).
 
 use pgweir_sim::simulation::canary::Canary;
-use pgweir_sim::simulation::run;
+use pgweir_sim::simulation::takeover::TakeOvers;
+use pgweir_sim::simulation::{run, run_with};
 use std::panic::catch_unwind;
 
 /// Seeds of the smoke run.
 const SEEDS: u64 = 300;
+
+/// Seeds that are run with and without take-overs.
+const TAKE_OVER_SEEDS: u64 = 16;
 
 /// Every canary must be caught within so many seeds.
 const CANARY_SEEDS_MAX: u64 = 2_000;
@@ -35,6 +39,24 @@ fn a_seed_happens_the_same_way_twice() {
             (a.trace, a.steps, a.answered),
             (b.trace, b.steps, b.answered),
             "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn a_process_that_takes_over_goes_on_as_the_other_one_would_have() {
+    for seed in 0..TAKE_OVER_SEEDS {
+        let alone = run_with(seed, None, TakeOvers::Never, false);
+        let taken_over = run_with(seed, None, TakeOvers::Percent(3), false);
+        assert_eq!(
+            (
+                taken_over.violation,
+                taken_over.trace,
+                taken_over.steps,
+                taken_over.answered
+            ),
+            (alone.violation, alone.trace, alone.steps, alone.answered),
+            "seed {seed}: replay: cargo run -p pgweir-sim --release --bin simulate -- --seed {seed} --trace --take-over 3"
         );
     }
 }

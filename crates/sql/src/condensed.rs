@@ -21,7 +21,7 @@ const TWO_ROWS: &[u8] = br"(e'\\'),(e'\\')";
 const CONSTANT_WORDS: [&[u8]; 4] = [b"null", b"true", b"false", b"default"];
 
 /// Where in the text a piece ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Place {
     /// Between tokens.
     Between,
@@ -47,7 +47,7 @@ enum Place {
 }
 
 /// A long text that is being condensed.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub struct Condensed {
     left: Vec<u8>,
     place: Place,

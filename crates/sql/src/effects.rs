@@ -6,7 +6,7 @@ use std::ops::{BitOr, BitOrAssign};
 /// What a text may do to the session beyond its transaction: a set of bits, empty for ordinary statements.
 ///
 /// A bit means *may*: one bit too many costs the pooler a probe, a missing bit costs the client its session.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, pgweir_freeze::Freeze)]
 pub struct Effects(u32);
 
 impl Effects {

@@ -25,7 +25,7 @@ const WRITING: [&str; 8] = [
 ];
 
 /// The effects of a text that contains a name.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, pgweir_freeze::Freeze)]
 struct Mention {
     /// Effects in any text.
     read: Effects,
@@ -48,7 +48,7 @@ pub struct Passed {
 }
 
 /// Names, and the effects of texts that contain them.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub struct KnownNames {
     words: HashMap<Box<[u8]>, Mention>,
     /// For each first byte of a word, the lengths of the words that begin with it: bit n is n bytes.

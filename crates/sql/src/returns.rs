@@ -3,7 +3,7 @@
 use crate::{Effects, Statement};
 
 /// The settings that a statement resets to their startup values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum Returns {
     /// Every setting (DISCARD ALL).
     All,
@@ -12,11 +12,11 @@ pub enum Returns {
     /// The setting of this name. It may be one that a client cannot give at startup.
     One(Box<[u8]>),
     /// The settings that these changes, in order, leave reset: the statements of one Query.
-    Among(Vec<Change>),
+    Among(#[freeze(cycle)] Vec<Change>),
 }
 
 /// A change that one of several statements makes to settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum Change {
     /// A setting returns to its startup value.
     Returns(Returns),

@@ -5,7 +5,7 @@ use crate::settings::{Scope, Target, read_set, read_setting};
 use crate::split::Statements;
 
 /// What a text is as a whole. A text with two statements is always [`Statement::Other`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum Statement {
     /// No statement that the pooler must recognise.
     Other,

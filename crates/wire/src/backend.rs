@@ -93,6 +93,7 @@ impl BackendTag {
 /// The status byte of ReadyForQuery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[derive(pgweir_freeze::Freeze)]
 pub enum TransactionStatus {
     /// `I`: not in a transaction block.
     Idle = b'I',

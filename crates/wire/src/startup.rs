@@ -14,7 +14,7 @@ const SSL_CODE: u32 = 1234 << 16 | 5679;
 const GSSENC_CODE: u32 = 1234 << 16 | 5680;
 
 /// A protocol version as in the startup packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, pgweir_freeze::Freeze)]
 pub struct ProtocolVersion(pub u32);
 
 impl ProtocolVersion {
@@ -35,7 +35,7 @@ impl ProtocolVersion {
 }
 
 /// The key by which a CancelRequest names a running query: the process id and its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub struct CancelKey {
     /// Process id of BackendKeyData.
     pub process_id: u32,

@@ -95,6 +95,7 @@ class Pooler:
         self.arguments = arguments
         self.which = which
         self.process: subprocess.Popen | None = None
+        self._predecessors: list[subprocess.Popen] = []
         self._stopped_by_test = False
         self._finished = False
         if databases is None:
@@ -196,6 +197,23 @@ class Pooler:
             )
         self._stopped_by_test = False
 
+    def take_over(self) -> subprocess.Popen:
+        """Starts another process with -R, which takes the place of this one; returns the old process, which may go on for a
+        while."""
+        old, offset = self.process, len(self.log())
+        arguments, self.arguments = self.arguments, (*self.arguments, "-R")
+        self.spawn()
+        self.arguments = arguments
+
+        def has_taken_over():
+            if self.process.poll() is not None:
+                raise AssertionError(f"-R ended with {self.process.returncode}:\n{self.stderr()}\n{self.log()[offset:]}")
+            return "process up: " in self.log()[offset:]
+
+        eventually(has_taken_over, timeout=START_SECONDS_MAX, what=lambda: f"the take-over\n{self.log()[-4000:]}")
+        self._predecessors.append(old)
+        return old
+
     def start(self) -> Pooler:
         if kind() == "direct":
             return self
@@ -260,8 +278,14 @@ class Pooler:
             assert not died, f"the pooler ended by itself with {self.process.returncode}:\n{self.stderr()[-4000:]}"
             if not self._stopped_by_test:
                 assert self.process.returncode == 0, f"exit status {self.process.returncode}"
+            for old in self._predecessors:
+                assert old.wait(STOP_SECONDS_MAX) == 0, f"the process whose place was taken ended with {old.returncode}"
         finally:
             self.stop_now()
+            for old in self._predecessors:
+                if old.poll() is None:
+                    old.kill()
+                    old.wait()
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def reload(self) -> None:

@@ -7,6 +7,7 @@ use super::{Key, ScramKeys, auth_message, encode, hmac, sha256, xor};
 use crate::error::{ScramFault, ServerAuthError, shown};
 
 /// Waits for the server-first-message.
+#[derive(pgweir_freeze::Freeze)]
 pub struct AwaitServerFirst {
     /// What `c=` will hold.
     channel_binding: Vec<u8>,
@@ -82,6 +83,7 @@ impl Challenge {
 }
 
 /// Waits for the server-final-message.
+#[derive(pgweir_freeze::Freeze)]
 pub struct AwaitServerFinal {
     /// The signature that a server can make only if it knows the secret.
     expected: Key,

@@ -13,7 +13,7 @@ use crate::saslprep::saslprep;
 
 /// The keys of a password under one salt and iteration count. With them one can log in to every server that has the
 /// verifier of this password, salt and count, and to no other. They do not reveal the password.
-#[derive(Clone)]
+#[derive(Clone, pgweir_freeze::Freeze)]
 pub struct ScramKeys {
     /// The verifier's salt, raw.
     pub salt: Vec<u8>,
@@ -73,6 +73,7 @@ impl fmt::Debug for ScramKeys {
 ///
 /// A pool that opens many connections needs the same keys each time, and so does a user with a plain-text secret who
 /// logs in often. Only passwords from the pooler's own settings are kept, and those that have proved right.
+#[derive(pgweir_freeze::Freeze)]
 pub struct ScramKeyCache {
     entries_max: usize,
     /// Keyed by a hash of password, salt and iterations. Invariant: the same keys as in `by_age`, each once.

@@ -70,6 +70,7 @@ impl<'a> AwaitClientFirst<'a> {
 }
 
 /// Waits for the client-final-message.
+#[derive(pgweir_freeze::Freeze)]
 pub struct AwaitClientFinal {
     verifier: ScramVerifier,
     /// What the client must repeat.

@@ -9,7 +9,7 @@ use super::{KEY_BYTES, Key, SCRAM_SHA_256, ScramKeys, decode, encode, sha256};
 use crate::error::SecretError;
 
 /// `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, as in `pg_authid.rolpassword`.
-#[derive(Clone)]
+#[derive(Clone, pgweir_freeze::Freeze)]
 pub struct ScramVerifier {
     /// Iteration count of PBKDF2, at least 1.
     pub iterations: u32,

@@ -1,7 +1,7 @@
 //! What a console user may do.
 
 /// What a console user may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Access {
     /// Everything.
     Admin,

@@ -2,7 +2,7 @@
 
 /// Why a server is closed instead of being given back to its pool. Operators see the texts in the log, and clients where
 /// `server_fast_close` is on; those of PgBouncer are its own words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum CloseReason {
     /// It makes a place for another pool under a limit that they share.
     Evicted,

@@ -9,7 +9,7 @@ pub(crate) const CLIENT_IDS_FROM: u32 = (1 << 22) + 1;
 const GENERATION_BITS: u32 = 30;
 
 /// A slot in a slab and how often it had been used before; an id is never used twice until its generation wraps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub struct Slot {
     /// Place in the slab; small and reused, so a driver may index an array of its own with it.
     pub index: u32,
@@ -32,15 +32,15 @@ impl Slot {
 }
 
 /// A client connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub struct ClientId(pub Slot);
 
 /// A server connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub struct ServerId(pub Slot);
 
 /// Either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub enum ConnectionId {
     /// A client connection.
     Client(ClientId),

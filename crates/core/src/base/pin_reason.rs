@@ -1,7 +1,7 @@
 //! Why a client keeps its server between transactions.
 
 /// Why a client keeps its server beyond the end of its transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub enum PinReason {
     /// Session pooling: the link lasts as long as the connection.
     SessionPooling,
@@ -36,7 +36,7 @@ pub enum PinReason {
 }
 
 /// What frees a server of a reason, when the client leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) enum Cleanup {
     /// Nothing, or what session pooling does anyway.
     Nothing,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 pub(crate) type PoolId = u32;
 
 /// What a pool's servers are for. Servers of one kind never serve another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) enum PoolKind {
     /// Clients.
     Clients,
@@ -28,7 +28,7 @@ impl PoolKind {
 }
 
 /// What a pool is looked up by.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub(crate) struct PoolKey {
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
@@ -38,7 +38,7 @@ pub(crate) struct PoolKey {
 }
 
 /// Why the last attempt to open a server failed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct LoginFailure {
     pub(crate) sqlstate: String,
     pub(crate) message: String,

@@ -5,7 +5,7 @@ use crate::base::ids::ServerId;
 use crate::base::time::Time;
 
 /// Whether a client holds a place in its pool's queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Waiting {
     /// It is not waiting.
     No,
@@ -34,7 +34,7 @@ pub(crate) enum Waiting {
 }
 
 /// A message that was only partly there when it was dealt with: what becomes of its remaining bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Passing {
     /// Between messages.
     None,
@@ -45,7 +45,7 @@ pub(crate) enum Passing {
 }
 
 /// Messages that are not passed on, because an error of our own has answered them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Dropping {
     /// None.
     Nothing,

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 /// One end of a connection, as the console and the log print it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub enum Address {
     /// A TCP address.
     Tcp(SocketAddr),
@@ -47,7 +47,7 @@ impl fmt::Display for Address {
 }
 
 /// A client connection that was just accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct Accepted {
     /// The client's end.
     pub peer: Address,
@@ -58,7 +58,7 @@ pub struct Accepted {
 }
 
 /// A server connection whose socket is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct Connected {
     /// The server's end.
     pub remote: Address,
@@ -67,7 +67,7 @@ pub struct Connected {
 }
 
 /// Where a server listens.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub enum Endpoint {
     /// A host name or address; the driver resolves it, and takes the addresses in turn where there are several.
     Tcp {

@@ -45,7 +45,7 @@ fn could_name_ours(text: &[u8]) -> bool {
 }
 
 /// Draws names.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct SecretNames {
     random: ChaCha20Rng,
 }
@@ -81,7 +81,7 @@ impl SecretNames {
 }
 
 /// Names of what is no shared statement; one of each for a process.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct OwnNames {
     /// A name that no statement has on any server.
     pub(crate) nowhere: Arc<[u8]>,

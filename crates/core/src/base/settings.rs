@@ -7,7 +7,7 @@ use pgweir_config::{CATALOGUE, Config, DatabaseSettings, Host, LoadBalanceHosts,
 use std::time::Duration;
 
 /// When a server goes back to its pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum PoolMode {
     /// When the client disconnects.
     Session,
@@ -29,7 +29,7 @@ impl PoolMode {
 }
 
 /// What one pool works by. Zero counts and `None` durations mean "no limit", as in pgbouncer.ini.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct PoolSettings {
     pub(crate) mode: PoolMode,
     pub(crate) size: u32,
@@ -60,7 +60,7 @@ pub(crate) struct PoolSettings {
 }
 
 /// How servers that are not on this machine's Unix-domain sockets are spoken to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct ServerTls {
     pub(crate) mode: SslMode,
     /// The values of all settings `server_tls_*`. What was opened under others is replaced.

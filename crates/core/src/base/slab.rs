@@ -4,13 +4,13 @@ use crate::base::ids::Slot;
 
 /// A slab of boxed values. Boxes, so that growing moves pointers only and a small number of idle clients never pays
 /// for the capacity of many.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 struct Place<T> {
     generation: u32,
     value: Option<Box<T>>,

@@ -3,7 +3,7 @@
 use crate::base::pin_reason::PinReason;
 
 /// Counts since the start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct StateStats {
     /// Links to servers whose last client was another one.
     pub(crate) server_changes: u64,

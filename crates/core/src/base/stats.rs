@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) type ByDatabase = HashMap<Arc<str>, Stats, RandomState>;
 
 /// Counts since the start, times in microseconds. Field names are those of SHOW STATS_TOTALS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub struct Stats {
     /// Servers handed to clients.
     pub server_assignment_count: u64,
@@ -122,7 +122,7 @@ impl Stats {
 }
 
 /// What the counters of a database did in each period of `stats_period`, and the counters of pools that are gone.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Periods {
     /// When the present period began; `None` before the first.
     began: Option<Time>,

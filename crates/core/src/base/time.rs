@@ -5,7 +5,7 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A point on the driver's monotonic clock: microseconds since the pooler started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, pgweir_freeze::Freeze)]
 pub struct Time(pub u64);
 
 impl Time {
@@ -35,7 +35,7 @@ impl Sub<Time> for Time {
 }
 
 /// What the clock on the wall showed at [`Time`] zero; only the console prints it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub struct WallClock {
     /// Microseconds since 1970-01-01 00:00:00 UTC.
     pub unix_us: i64,

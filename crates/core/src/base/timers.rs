@@ -44,7 +44,7 @@ pub enum Timer {
 }
 
 /// When what is due.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Timers {
     pub(crate) next_round: Time,
     pub(crate) next_stats: Time,

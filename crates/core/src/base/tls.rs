@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The facts of a finished handshake.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct TlsFacts {
     /// The version, in OpenSSL's words: `TLSv1.3`.
     pub protocol: &'static str,
@@ -18,7 +18,7 @@ pub struct TlsFacts {
 }
 
 /// The names in a certificate that was verified.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct PeerCertificate {
     /// The subject's common name. `None` where there is none, several, or one with a zero byte in it.
     pub common_name: Option<String>,

@@ -19,7 +19,7 @@ pub(crate) const SOURCE_BYTES_MAX: usize = 128 * 1024 * 1024;
 const SETTINGS_MAX: usize = 256;
 
 /// What statements that mention a name may do.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalog {
     pub(crate) names: KnownNames,
     /// Settings that functions make and `pg_settings` does not show.
@@ -38,7 +38,7 @@ impl Catalog {
 }
 
 /// Kinds of things that have names or run functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 enum Kind {
     Routine,
     /// Tables and views.
@@ -52,7 +52,7 @@ enum Kind {
     Definition,
 }
 
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 struct Node {
     kind: Kind,
     name: Box<[u8]>,
@@ -69,7 +69,7 @@ struct Node {
 }
 
 /// `who` runs `what`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, pgweir_freeze::Freeze)]
 struct Run {
     who: u32,
     what: u32,
@@ -78,7 +78,7 @@ struct Run {
 }
 
 /// What has been read of a catalog.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Draft {
     nodes: Vec<Node>,
     by_oid: HashMap<(Kind, u32), u32, RandomState>,

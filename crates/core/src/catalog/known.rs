@@ -14,7 +14,7 @@ pub(crate) const VERDICTS_MAX: usize = 4096;
 pub(crate) const UNKNOWN: Effects = pgweir_sql::UNREAD.union(Effects::ROUTINES);
 
 /// What a pool knows of its database; there where some name matters, or where nothing is known.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Known {
     pub(crate) catalog: Arc<Catalog>,
     /// Whether it still holds.

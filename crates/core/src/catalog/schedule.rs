@@ -16,7 +16,7 @@ pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(250);
 pub(crate) const PAUSE_TIMES: u32 = 20;
 
 /// Catalogs of all databases that clients have used.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalogs {
     pub(crate) by_database: HashMap<Arc<str>, State, RandomState>,
     /// Whether some pool's statements must be looked at for names: one look for all that need not be.
@@ -28,7 +28,7 @@ pub(crate) struct Catalogs {
 }
 
 /// What is known of one database.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct State {
     /// As it was last read.
     pub(crate) read: Arc<Catalog>,
@@ -70,7 +70,7 @@ impl Default for State {
 }
 
 /// A server's reading of the catalog that has not been answered to the end.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Reading {
     pub(crate) version: u64,
     pub(crate) began: Time,

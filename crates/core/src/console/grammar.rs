@@ -11,7 +11,7 @@ use pgweir_config::Setting;
 const QUOTED_BYTES_MAX: usize = 200;
 
 /// A table to look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Show {
     ActiveSockets,
     Clients,
@@ -107,7 +107,7 @@ const SESSION_SETTINGS: [&str; 20] = [
 ];
 
 /// How SHUTDOWN is to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Shutdown {
     Now,
     WaitForClients,
@@ -115,7 +115,7 @@ pub(crate) enum Shutdown {
 }
 
 /// One command, read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Command {
     /// Nothing but blanks, comments and a semicolon: what drivers ping with.
     Empty,

@@ -4,7 +4,7 @@ use crate::base::ids::ClientId;
 use crate::base::stats::{Periods, Stats};
 
 /// How the process ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Ending {
     /// It does not.
     #[default]
@@ -18,7 +18,7 @@ pub(crate) enum Ending {
 }
 
 /// What stands still by an operator's order, in all databases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Halt {
     /// Nothing.
     #[default]
@@ -30,7 +30,7 @@ pub(crate) enum Halt {
 }
 
 /// Orders in force.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Orders {
     pub(crate) halt: Halt,
     pub(crate) ending: Ending,

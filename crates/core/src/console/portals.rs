@@ -12,14 +12,14 @@ use std::collections::HashMap;
 const NAMED_MAX: usize = 1000;
 
 /// A bound command.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 struct Portal {
     command: Command,
     formats: Formats,
     progress: Progress,
 }
 
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 enum Progress {
     New,
     /// DataRow messages, and how many of their bytes have been sent.
@@ -28,7 +28,7 @@ enum Progress {
 }
 
 /// Prepared commands and portals, by name.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Portals {
     statements: HashMap<Box<[u8]>, Command, RandomState>,
     portals: HashMap<Box<[u8]>, Portal, RandomState>,

@@ -111,7 +111,7 @@ impl From<bool> for Value<'_> {
 }
 
 /// Result formats as Bind gives them: none is text for all, one is for all, else one for each column.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Formats(Vec<bool>);
 
 impl Formats {

@@ -10,7 +10,7 @@ use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, ReadError, Reader, Transact
 const MESSAGE_BYTES_MAX: u32 = 64 * 1024;
 
 /// In which protocol its latest command came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Protocol {
     /// By Query: ReadyForQuery follows each.
     Simple,
@@ -21,7 +21,7 @@ enum Protocol {
 }
 
 /// A client on the console.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ConsoleState {
     user: String,
     access: Access,

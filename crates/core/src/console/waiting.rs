@@ -1,7 +1,7 @@
 //! What a console client waits for.
 
 /// A command that is answered later.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Waits {
     /// PAUSE: until the database, or every database, has no server connection.
     Paused(Option<String>),

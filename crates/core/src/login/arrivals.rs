@@ -14,7 +14,7 @@ pub(crate) const ARRIVALS_RESERVE: u32 = 16;
 const SWEEP_MIN: usize = 64;
 
 /// Those who are logging in, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Arrivals {
     /// Also some that have logged in or gone since.
     queue: VecDeque<ClientId>,

@@ -23,7 +23,7 @@ pub(crate) const SECRET_BYTES_V3_2: usize = 32;
 const HOPS_MASK: u8 = 0x03;
 
 /// What a client's key looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum KeyForm {
     /// Protocol 3.0.
     Short,

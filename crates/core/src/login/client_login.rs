@@ -29,6 +29,7 @@ pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 66_000;
 pub(crate) const ITERATIONS_PER_ROUND: u64 = 40_000;
 
 /// Where a login stands.
+#[derive(pgweir_freeze::Freeze)]
 enum Stage {
     /// It has named its user and database.
     New,
@@ -49,7 +50,7 @@ enum Stage {
 }
 
 /// What auth_query has found.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 enum Lookup {
     /// No such user, so far.
     Nothing,
@@ -58,7 +59,7 @@ enum Lookup {
 }
 
 /// Where the secret of a user is to be had.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum SecretSource {
     /// auth_file has it; `None` where nothing is known of the user and nobody else can be asked.
     Known(Option<Secret>),
@@ -101,7 +102,7 @@ pub(crate) enum ServerUse<'a> {
 }
 
 /// Which pool a client is to be let into.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Destination {
     pub(crate) database: String,
     pub(crate) user: String,
@@ -111,6 +112,7 @@ pub(crate) struct Destination {
 }
 
 /// A login in progress.
+#[derive(pgweir_freeze::Freeze)]
 pub(crate) struct Login {
     pub(crate) wishes: Wishes,
     version: ProtocolVersion,
@@ -216,6 +218,19 @@ impl Login {
     /// The driver finds out who its system user is.
     pub(crate) fn await_system_user(&mut self, map: Option<Box<str>>) {
         self.stage = Stage::SystemUser(map);
+    }
+
+    /// Whether the driver is finding out who its system user is.
+    pub(crate) fn awaits_system_user(&self) -> bool {
+        matches!(self.stage, Stage::SystemUser(_))
+    }
+
+    /// The password that somebody else judges.
+    pub(crate) fn password_being_judged(&self) -> Option<Password> {
+        match &self.stage {
+            Stage::Judging(auth) => auth.password_being_judged().cloned(),
+            _ => None,
+        }
     }
 
     /// Its system user is known; the map that it was to be looked up in, if that was asked for.

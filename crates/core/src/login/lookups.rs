@@ -17,7 +17,7 @@ const UNPROVEN_DATABASES_MAX: usize = 32;
 const NO_SUCH_DATABASE: &str = "3D000";
 
 /// What auth_query has taught about users and databases.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Lookups {
     /// Databases that a server does not have, and until when that is believed.
     absent: HashMap<Box<str>, Time, RandomState>,

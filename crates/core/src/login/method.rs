@@ -24,7 +24,7 @@ pub(crate) struct Encryption<'a> {
 }
 
 /// Who judges a password that the client sends in clear text.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, pgweir_freeze::Freeze)]
 pub(crate) enum Judge {
     Pam { service: Box<str> },
     Ldap(Arc<LdapOptions>),

@@ -9,6 +9,7 @@
 use crate::base::ids::CLIENT_IDS_FROM;
 use crate::login::cancel_keys::peered_process_id;
 use hashbrown::HashTable;
+use std::collections::HashMap;
 
 /// How many there are: they fit a positive int4.
 const CLIENT_IDS: u32 = (1 << 31) - CLIENT_IDS_FROM;
@@ -28,6 +29,25 @@ impl ProcessIds {
             next: (random % u64::from(CLIENT_IDS)) as u32,
             places: HashTable::new(),
         }
+    }
+
+    /// Those that clients at these places have been told, and which one comes next.
+    pub(crate) fn again(next: u32, told: &[(u32, u32)]) -> Self {
+        let ids: HashMap<u32, u32> = told.iter().copied().collect();
+        let mut places = HashTable::new();
+        for &(place, process_id) in told {
+            let hash_of = |place: &u32| hash(ids.get(place).copied().unwrap_or(0));
+            places.insert_unique(hash(process_id), place, hash_of);
+        }
+        ProcessIds {
+            next: next % CLIENT_IDS,
+            places,
+        }
+    }
+
+    /// What [`ProcessIds::again`] needs beside the clients themselves.
+    pub(crate) fn next(&self) -> u32 {
+        self.next
     }
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn negotiation<'a>(
 }
 
 /// What a startup packet asks for.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Wishes {
     pub(crate) user: String,
     pub(crate) database: String,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 const BROUGHT_BY_ROLE: [&str; 2] = ["is_superuser", "session_authorization"];
 
 /// Where a trial stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Progress {
     /// No server has been asked, or the one that was is gone.
     Waits,
@@ -20,7 +20,7 @@ enum Progress {
 }
 
 /// What a server must tell.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Trial {
     /// Startup parameters that are tried. None: it is enough to know what a new server looks like.
     pub(crate) values: Vec<(String, String)>,

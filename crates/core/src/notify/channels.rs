@@ -26,7 +26,7 @@ pub(crate) type ChannelName = Arc<[u8]>;
 pub(crate) type Told = Arc<[u8]>;
 
 /// One client's listening, once it has listened.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Channels {
     /// Who hears for it.
     pub(crate) listener: Option<ListenerId>,

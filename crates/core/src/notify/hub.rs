@@ -17,7 +17,7 @@ pub(crate) const LISTENER_NAME: &str = "pgweir listener";
 pub(crate) type ListenerId = usize;
 
 /// What a listener was asked, in order.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum Asked {
     /// Settings of its own.
     Settings,
@@ -32,7 +32,7 @@ pub(crate) enum Asked {
 }
 
 /// Who listens to a channel.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Hearer {
     pub(crate) client: ClientId,
     /// It is told; else its own server still listens for it.
@@ -40,7 +40,7 @@ pub(crate) struct Hearer {
 }
 
 /// One listener.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listener {
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
@@ -58,7 +58,7 @@ pub(crate) struct Listener {
 }
 
 /// All listeners.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Option<Listener>>,
     /// The channel of marks (see [`crate::flow::handover`]); no client's.

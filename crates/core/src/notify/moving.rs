@@ -3,7 +3,7 @@
 use crate::notify::channels::ChannelName;
 
 /// Where a client's channels are on their way to.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Moving {
     /// Nowhere.
     #[default]
@@ -32,7 +32,7 @@ pub(crate) enum Moving {
 }
 
 /// How far a move is.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Progress {
     pub(crate) mark: u64,
     /// Of the server that sends the mark: the same words from any other process are no mark.

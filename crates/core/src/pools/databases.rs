@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// What is counted over several pools, and what an operator has ordered for a database.
 ///
 /// Every count goes through [`Databases`], so that several workers can share it one day.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Databases {
     by_name: HashMap<Arc<str>, Counts, RandomState>,
     by_user: HashMap<Arc<str>, Counts, RandomState>,
@@ -21,7 +21,7 @@ pub(crate) struct Databases {
 }
 
 /// Connections of a database or a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Counts {
     pub(crate) servers: u32,
     pub(crate) clients: u32,

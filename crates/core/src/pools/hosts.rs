@@ -20,7 +20,7 @@ const DOUBLINGS_MAX: u32 = 16;
 const SUSPECTED_PAUSE: Duration = Duration::from_secs(1);
 
 /// One host.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 struct Host {
     /// Failures in a row.
     failures: u32,
@@ -59,7 +59,7 @@ pub(crate) struct Choice {
 }
 
 /// All hosts of a pool, in the order of its settings.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Hosts {
     hosts: Vec<Host>,
     next: usize,

@@ -6,13 +6,14 @@
 
 use crate::base::ids::ServerId;
 use crate::state::shape::Shape;
+use pgweir_freeze::{Damaged, Freeze, Reader, Writer, layout};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Iter;
 use std::iter::Map;
 use std::sync::Arc;
 
 /// Idle servers, longest idle first.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct IdleList {
     servers: VecDeque<(ServerId, Likeness)>,
 }
@@ -27,6 +28,19 @@ fn id_of(entry: &(ServerId, Likeness)) -> &ServerId {
 /// What a server looked like when it became idle: equal for equal shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Likeness(usize);
+
+/// Shapes are frozen before lists. One that is gone is like no other.
+impl Freeze for Likeness {
+    const LAYOUT: u64 = layout("Likeness");
+
+    fn freeze(&self, out: &mut Writer) {
+        out.reference(self.0);
+    }
+
+    fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        from.reference().map(Likeness)
+    }
+}
 
 impl Likeness {
     #[inline]

@@ -5,7 +5,7 @@ use pgweir_wire::CancelKey;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The requests for one peer.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct PeerPool {
     /// Requests that the driver is passing on. It ends each of them within 10 seconds.
     pub(crate) under_way: u32,
@@ -15,7 +15,7 @@ pub(crate) struct PeerPool {
 }
 
 /// All peers that requests have been passed on to.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct PeerPools(BTreeMap<u32, PeerPool>);
 
 impl PeerPools {

@@ -25,7 +25,7 @@ const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
 pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
 
 /// One pool.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
     pub(crate) settings: PoolSettings,

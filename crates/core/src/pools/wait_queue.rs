@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// Waiting clients in order of arrival. A client that leaves is marked and dropped when it comes to the front, so that a
 /// thousand clients leaving at once cost a thousand steps, not a million.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct WaitQueue {
     queue: VecDeque<Option<(ClientId, Time)>>,
     /// Number of the entry at the front; entry `n` is at `n - first`.

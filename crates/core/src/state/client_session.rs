@@ -13,7 +13,7 @@ use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 /// What a client's session is, and what ties it to its server.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ClientSession {
     /// The virtual session's settings; what the client was last told.
     pub(crate) shape: Arc<Shape>,

@@ -3,7 +3,7 @@
 use crate::base::time::Time;
 
 /// A BEGIN that no server has seen yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct DeferredBegin {
     /// When the client sent it.
     pub(crate) since: Time,
@@ -15,7 +15,7 @@ pub(crate) struct DeferredBegin {
 }
 
 /// How a client sent its BEGIN.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum By {
     /// As a Query, which leaves no portal behind.
     Query,

@@ -5,7 +5,7 @@ use pgweir_sql::Statement;
 use pgweir_wire::frontend::Parse;
 
 /// A client's prepared statement, by name, that resets settings or ends all prepared statements.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Followed {
     pub(crate) name: Box<[u8]>,
     pub(crate) returns: Option<Returns>,

@@ -9,7 +9,7 @@ use crate::base::time::Time;
 use std::fmt;
 
 /// A set of reasons; a client without one gives its server back at the end of its transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Pins(u16);
 
 /// The reasons that a probe sees, in the order of its columns.
@@ -84,7 +84,7 @@ impl fmt::Display for Pins {
 }
 
 /// When a client was pinned, and by what.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Pinned {
     pub(crate) since: Time,
     /// The beginning of the statement before which it was not.

@@ -6,7 +6,7 @@ use pgweir_sql::Effects;
 use std::sync::Arc;
 
 /// What a transaction may have done to the session, since the last probe.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Suspicion {
     pub(crate) effects: Effects,
     /// Settings it names that `pg_settings` does not show.
@@ -26,7 +26,7 @@ pub(crate) struct Suspicion {
 }
 
 /// A probe that has not been answered yet.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Probe {
     /// Whether settings were asked for.
     pub(crate) settings: bool,

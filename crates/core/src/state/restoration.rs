@@ -4,7 +4,7 @@ use crate::state::shape::Shape;
 use std::sync::Arc;
 
 /// A segment of restored settings that the server has not answered to the end.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Restoration {
     /// What the server looks like once it has confirmed. It follows the server's reports meanwhile.
     pub(crate) target: Arc<Shape>,

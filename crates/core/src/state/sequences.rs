@@ -1,7 +1,7 @@
 //! What the clients of a pool have been seen to do with sequences.
 
 /// What the clients of a pool have been seen to do with sequences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Sequences {
     /// Nothing that matters.
     #[default]
@@ -13,7 +13,7 @@ pub(crate) enum Sequences {
 }
 
 /// What a server remembers of sequences: the values of currval() and lastval().
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Remembered {
     /// What its client has drawn, or nothing.
     OfClient,

@@ -18,7 +18,7 @@ const CUSTOM_NAMES_MAX: usize = 1024;
 const MAY_SET_LOCALLY: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::CODE);
 
 /// A server's session: what it looks like by its own word, and what clients may have left there.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ServerSession {
     /// What it looks like, by its own word.
     pub(crate) shape: Arc<Shape>,

@@ -21,7 +21,7 @@ pub(crate) const SETTINGS_MAX: usize = 256;
 pub(crate) const TEMP_BUFFERS: &str = "temp_buffers";
 
 /// A setting's value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) struct Setting {
     /// The name, spelled as the server reports it, or in lower case where it does not.
     pub(crate) name: Arc<str>,
@@ -94,7 +94,7 @@ fn is_custom(name: &str) -> bool {
 }
 
 /// A set of settings, sorted by name. Compare with [`Shape::same`].
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Shape {
     settings: Vec<Setting>,
     parse: ParseSettings,
@@ -222,7 +222,7 @@ fn fixed_hash(settings: &[Setting]) -> u64 {
     hasher.finish()
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 struct ByContent(Arc<Shape>);
 
 impl Hash for ByContent {
@@ -246,7 +246,7 @@ impl hashbrown::Equivalent<ByContent> for Vec<Setting> {
 }
 
 /// All shapes in use.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ShapeTable {
     shapes: hashbrown::HashSet<ByContent, RandomState>,
     /// What changes parsing in them, each once.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 const BOUND_ENDS_MAX: usize = 64;
 
 /// A client's prepared statements, and what is known of its portals.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct ClientStatements {
     pub(crate) names: Option<Box<Names>>,
     pub(crate) unnamed: Option<Arc<Statement>>,

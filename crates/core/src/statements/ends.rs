@@ -1,7 +1,7 @@
 //! What ends prepared statements.
 
 /// Which prepared statements something ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Ends {
     /// DEALLOCATE ALL, DISCARD ALL.
     All,

@@ -16,12 +16,12 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// A moment of the logical clock; 0 is before everything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) struct Moment(pub(crate) u64);
 
 /// The shape of a statement's rows, as a hash: names, types, sizes and modifiers of the columns. Which table a column comes
 /// from does not matter to PostgreSQL either: a table that was dropped and made again the same is no reason for 0A000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Rows(u64);
 
 impl Rows {
@@ -50,7 +50,7 @@ impl Rows {
 }
 
 /// A statement on a server.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct HeldStatement {
     pub(crate) statement: Arc<Statement>,
     /// Its plan gives the rows that the statement would have given at this moment.
@@ -83,7 +83,7 @@ impl HeldStatement {
 }
 
 /// The statements one server holds, least recently used first to go.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Held {
     /// The pooler's own, which nothing evicts, and when each was prepared.
     own: Vec<(Arc<Statement>, Moment)>,

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 /// Parameter types as in Parse and ParameterDescription: a count (two bytes) and OIDs (four bytes each).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Types(Arc<[u8]>);
 
 impl Types {

@@ -8,7 +8,7 @@ const ROLE: &str = "role";
 
 /// The values of the settings that change parsing; equal ones may share prepared statements. Those of shapes are interned, so
 /// that equal ones are one, as a rule.
-#[derive(Debug, Clone, Eq, Default)]
+#[derive(Debug, Clone, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) struct ParseSettings(pub(crate) Arc<[(Arc<str>, Arc<str>)]>);
 
 impl PartialEq for ParseSettings {

@@ -21,7 +21,7 @@ const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
 pub(crate) const OWN_ID_MAX: u64 = 15;
 
 /// Whose a statement is, and how it is made on a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub(crate) enum Kind {
     /// Servers know it by a name of the pooler's.
     Shared,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 }
 
 /// One statement, shared by every client that prepared it.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Statement {
     /// Never used twice in a process.
     pub(crate) id: u64,
@@ -134,7 +134,7 @@ fn may_return_rows(query: &[u8]) -> bool {
     !WRITES.iter().any(begins) || text.windows(returning.len()).any(|w| w.eq_ignore_ascii_case(returning))
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 struct ByContent(Arc<Statement>);
 
 impl Hash for ByContent {
@@ -173,7 +173,7 @@ impl hashbrown::Equivalent<ByContent> for Content<'_> {
 }
 
 /// Every statement that somebody still names or holds.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct StatementTable {
     statements: hashbrown::HashSet<ByContent, RandomState>,
     next_id: u64,
@@ -325,7 +325,7 @@ impl StatementTable {
 }
 
 /// The statements the pooler makes for itself.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct OwnStatements {
     /// Names of what is none of these.
     pub(crate) names: OwnNames,
@@ -445,7 +445,7 @@ impl OwnStatements {
 pub(crate) type StatementName = Box<[u8]>;
 
 /// What a client's name for a statement means.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Meaning {
     pub(crate) statement: Arc<Statement>,
     /// When the client prepared it, or was told its rows last.
@@ -488,7 +488,7 @@ impl Meaning {
 }
 
 /// A portal that the client has not been told the rows of.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Bound {
     pub(crate) portal: Box<[u8]>,
     /// The client's name for its statement, and the statement's id.
@@ -497,7 +497,7 @@ pub(crate) struct Bound {
 }
 
 /// A client's names for its statements.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Names {
     names: HashMap<Box<[u8]>, Meaning, RandomState>,
     /// How many were made by SQL-level PREPARE.

@@ -1,7 +1,7 @@
 //! What a server's unnamed statement is.
 
 /// What a server's unnamed statement is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Unnamed {
     /// There is none.
     Nothing,

@@ -4,7 +4,7 @@ use crate::base::ids::ClientId;
 use pgweir_wire::CancelKey;
 
 /// What a cancel of a server's work needs, and which cancels are under way.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Cancels {
     pub(crate) key: Option<CancelKey>,
     /// Cancel requests on their way to it.

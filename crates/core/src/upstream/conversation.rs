@@ -7,7 +7,7 @@ use crate::upstream::reply_queue::ReplyQueue;
 use pgweir_wire::TransactionStatus;
 
 /// What a server owes, what it makes of the next message, and what became of the latest ones.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Conversation {
     pub(crate) queue: ReplyQueue,
     pub(crate) passing: Passing,

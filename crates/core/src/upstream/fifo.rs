@@ -7,7 +7,7 @@ const GAP_MIN: usize = 32;
 
 /// Items in the order in which they were pushed. Looking at the first one costs no arithmetic with the ends of a ring, which is
 /// what a `VecDeque` spends most of its time on where it holds three items.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Fifo<T> {
     items: Vec<T>,
     /// What stands in front of this place has been taken out.

@@ -20,7 +20,7 @@ const KEPT_BY_POOLERS: [&str; 5] = [
 ];
 
 /// What a server is. The worst of a pool's servers counts for the pool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) enum Nature {
     /// PostgreSQL: a connection is a session.
     #[default]

@@ -3,7 +3,7 @@
 use crate::upstream::server_login::ServerLogin;
 
 /// Where a server connection stands.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum ServerPhase {
     /// Its socket is being opened.
     Connecting,
@@ -36,7 +36,7 @@ pub(crate) enum ServerPhase {
 }
 
 /// How far a new server has come between its login and its first client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Introduction {
     /// Nothing was asked of it.
     Begins,
@@ -49,7 +49,7 @@ pub(crate) enum Introduction {
 }
 
 /// A deferred BEGIN on a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Begin {
     /// There is none, or the server has begun the transaction.
     Settled,
@@ -60,7 +60,7 @@ pub(crate) enum Begin {
 }
 
 /// What a server does with the messages that it is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Intake {
     /// It carries them out.
     Requests,

@@ -15,7 +15,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// The request behind an entry; it says which reply ends it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Expect {
     /// Ends with ReadyForQuery.
     #[default]
@@ -66,7 +66,7 @@ impl Expect {
 }
 
 /// Who gets the reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) enum To {
     /// The linked client.
     #[default]
@@ -87,14 +87,14 @@ pub(crate) enum To {
 }
 
 /// An error that does not go to the client as it is, and what goes instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Replacement {
     pub(crate) sqlstate: [u8; 5],
     pub(crate) instead: Instead,
 }
 
 /// What a client gets instead of an error that is about something of ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Instead {
     /// These bytes.
     Error(Vec<u8>),
@@ -104,7 +104,7 @@ pub(crate) enum Instead {
 
 /// What a request changes if it succeeds: recorded when it is sent, so that later messages of the same flight see it,
 /// and taken back if the server refuses or ignores it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Effect {
     /// The server holds this statement from here on.
     pub(crate) server_gains: Option<Arc<Statement>>,
@@ -129,7 +129,7 @@ pub(crate) struct Effect {
 }
 
 /// One request. There is one for every message of every client: what few of them have stands in a box.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Entry {
     pub(crate) expect: Expect,
     pub(crate) to: To,
@@ -146,7 +146,7 @@ pub(crate) struct Entry {
 const _: () = assert!(size_of::<Entry>() <= 24, "an entry is as small as it was");
 
 /// What few requests have.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 struct Rare {
     effect: Option<Effect>,
     replacement: Option<Replacement>,
@@ -155,7 +155,7 @@ struct Rare {
 }
 
 /// What becomes of the ReadyForQuery that ends a request of the client's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Ready {
     /// It goes where the reply goes.
     #[default]
@@ -294,7 +294,7 @@ pub(crate) struct GainedLater {
 }
 
 /// Entries in the order of their requests.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct ReplyQueue {
     entries: Fifo<Entry>,
     /// Entries that a ReadyForQuery ends.

@@ -16,7 +16,7 @@ const NOT_AUTHORIZED: &str = "28000";
 const TEMPORARY: [&str; 4] = ["57P03", "53300", "57P01", "57P02"];
 
 /// Where the login stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Progress {
     /// The server asks who we are.
     Authenticating,
@@ -27,7 +27,7 @@ enum Progress {
 }
 
 /// A login to a server.
-#[derive(Debug)]
+#[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ServerLogin {
     auth: ServerAuth,
     progress: Progress,

@@ -9,7 +9,7 @@ pub(crate) const QUESTION: &str =
     "SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')";
 
 /// What a server has said of itself.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Standing {
     /// It follows a primary.
     pub(crate) in_hot_standby: Option<bool>,

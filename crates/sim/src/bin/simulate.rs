@@ -1,24 +1,27 @@
 //! Runs seeds.
 //!
-//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--canary NAME]
-//!     simulate --seed SEED [--trace] [--canary NAME]
+//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--canary NAME] [--take-over PERCENT]
+//!     simulate --seed SEED [--trace] [--canary NAME] [--take-over PERCENT]
 //!     simulate --again
 //!
 //! `--commit` begins where the first 48 bits of a commit's hash say, so that each commit has seeds of its own and whoever has
 //! the commit can run the same ones; `--new` begins where the clock says; `--again` runs those that failed once.
+//! `--take-over` says after how many steps in a hundred another process takes over, in every seed; the traces stay the same.
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
 use pgweir_sim::simulation::canary::Canary;
+use pgweir_sim::simulation::takeover::TakeOvers;
 use pgweir_sim::simulation::topology::Topology;
 use pgweir_sim::simulation::world::Outcome;
-use pgweir_sim::simulation::{run, seeds};
+use pgweir_sim::simulation::{run_with, seeds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-const USAGE: &str = "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--canary NAME]
-       simulate --seed SEED [--trace] [--canary NAME]
+const USAGE: &str =
+    "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--canary NAME] [--take-over PERCENT]
+       simulate --seed SEED [--trace] [--canary NAME] [--take-over PERCENT]
        simulate --again";
 
 /// What to run.
@@ -28,6 +31,25 @@ struct Order {
     one: Option<u64>,
     trace: bool,
     canary: Option<Canary>,
+    /// Where it is not what each seed has by itself.
+    take_overs: Option<TakeOvers>,
+}
+
+impl Order {
+    fn run(&self, seed: u64, canary: Option<Canary>, trace: bool) -> Outcome {
+        let take_overs = self.take_overs.unwrap_or_else(|| TakeOvers::of_seed(seed));
+        run_with(seed, canary, take_overs, trace)
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        let canary = self.canary.map_or(String::new(), |c| format!(" --canary {}", c.name()));
+        let take_over = match self.take_overs {
+            Some(TakeOvers::Percent(percent)) => format!(" --take-over {percent}"),
+            Some(TakeOvers::Never) => " --take-over 0".into(),
+            None => String::new(),
+        };
+        format!("cargo run -p pgweir-sim --release --bin simulate -- --seed {seed} --trace{canary}{take_over}")
+    }
 }
 
 fn main() -> ExitCode {
@@ -39,8 +61,8 @@ fn main() -> ExitCode {
         }
     };
     match order.one {
-        Some(seed) => one_seed(seed, order.canary, order.trace),
-        None => many_seeds(&order.seeds, order.canary),
+        Some(seed) => one_seed(seed, &order),
+        None => many_seeds(&order),
     }
 }
 
@@ -51,6 +73,7 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
         one: None,
         trace: false,
         canary: None,
+        take_overs: None,
     };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(USAGE);
@@ -69,6 +92,12 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
                 order.canary = Canary::all().into_iter().find(|c| c.name() == name);
                 order.canary.ok_or_else(|| format!("canaries: {}", names.join(", ")))?;
             }
+            "--take-over" => {
+                order.take_overs = Some(match number(value()?)? {
+                    0 => TakeOvers::Never,
+                    percent => TakeOvers::Percent(percent),
+                });
+            }
             _ => return Err(USAGE.into()),
         }
     }
@@ -86,14 +115,9 @@ fn seeds_of_now() -> u64 {
     now.as_micros() as u64 & seeds::FIRST_MAX
 }
 
-fn replay(seed: u64, canary: Option<Canary>) -> String {
-    let canary = canary.map_or(String::new(), |c| format!(" --canary {}", c.name()));
-    format!("cargo run -p pgweir-sim --release --bin simulate -- --seed {seed} --trace{canary}")
-}
-
-fn one_seed(seed: u64, canary: Option<Canary>, trace: bool) -> ExitCode {
+fn one_seed(seed: u64, order: &Order) -> ExitCode {
     println!("{}", Topology::new(seed));
-    let outcome = run(seed, canary, trace);
+    let outcome = order.run(seed, order.canary, order.trace);
     println!(
         "{} segments answered in {} steps and {:.3} virtual seconds, trace {:016x}",
         outcome.answered,
@@ -104,13 +128,14 @@ fn one_seed(seed: u64, canary: Option<Canary>, trace: bool) -> ExitCode {
     match outcome.violation {
         None => ExitCode::SUCCESS,
         Some(why) => {
-            println!("{why}\nreplay: {}", replay(seed, canary));
+            println!("{why}\nreplay: {}", order.replay(seed));
             ExitCode::FAILURE
         }
     }
 }
 
-fn many_seeds(seeds: &[u64], canary: Option<Canary>) -> ExitCode {
+fn many_seeds(order: &Order) -> ExitCode {
+    let (seeds, canary) = (&order.seeds, order.canary);
     let started = Instant::now();
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
@@ -125,14 +150,14 @@ fn many_seeds(seeds: &[u64], canary: Option<Canary>) -> ExitCode {
                     let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
                         return;
                     };
-                    let result = catch_unwind(AssertUnwindSafe(|| run(seed, canary, false)));
+                    let result = catch_unwind(AssertUnwindSafe(|| order.run(seed, canary, false)));
                     if let Ok(outcome) = &result {
                         answered.fetch_add(outcome.answered, Ordering::Relaxed);
                         steps.fetch_add(outcome.steps, Ordering::Relaxed);
                         traces.fetch_xor(outcome.trace, Ordering::Relaxed);
                     }
                     // A canary is caught where nothing is wrong without it.
-                    let caught = |_: &String| canary.is_none() || run(seed, None, false).violation.is_none();
+                    let caught = |_: &String| canary.is_none() || order.run(seed, None, false).violation.is_none();
                     if let Some(why) = what_is_wrong(result).filter(caught) {
                         failures.fetch_add(1, Ordering::Relaxed);
                         // The first is told in full: topology first, replay command last.
@@ -140,7 +165,7 @@ fn many_seeds(seeds: &[u64], canary: Option<Canary>) -> ExitCode {
                             println!(
                                 "{}seed {seed}: {why}\nreplay: {}",
                                 Topology::new(seed),
-                                replay(seed, canary)
+                                order.replay(seed)
                             );
                         } else {
                             let lines: Vec<&str> = why.lines().take(2).map(str::trim).collect();

@@ -19,6 +19,8 @@
 //!
 //! After the faults have stopped every client must be served to its end, and all servers must come to rest.
 //!
+//! In some runs the pooler's state is frozen and thawed again and again ([`takeover`]), which changes nothing.
+//!
 //! A [`canary::Canary`] breaks the driver on purpose: the checkers must notice every one of them.
 
 mod actors;
@@ -32,15 +34,22 @@ mod network;
 pub mod oracle;
 pub mod postgres;
 pub mod seeds;
+pub mod takeover;
 pub mod topology;
 pub mod trace;
 pub mod world;
 
 use canary::Canary;
+use takeover::TakeOvers;
 use topology::Topology;
 use world::{Outcome, World};
 
 /// Runs one seed.
 pub fn run(seed: u64, canary: Option<Canary>, print: bool) -> Outcome {
-    World::new(Topology::new(seed), canary, print).run()
+    run_with(seed, canary, TakeOvers::of_seed(seed), print)
+}
+
+/// Runs one seed with so many take-overs.
+pub fn run_with(seed: u64, canary: Option<Canary>, take_overs: TakeOvers, print: bool) -> Outcome {
+    World::new(Topology::new(seed), canary, take_overs, print).run()
 }

@@ -5,6 +5,7 @@ use super::client::{Client, Phase, Retired};
 use super::faults::Fault;
 use super::network::Connection;
 use super::postgres::Postgres;
+use super::takeover::{Successors, TakeOvers};
 use super::topology::Topology;
 use super::trace::Trace;
 use crate::random::Random;
@@ -115,6 +116,7 @@ pub struct World {
     /// Cancels on their way to servers, and for whom.
     pub(super) cancels: BTreeMap<ServerId, Vec<Option<ClientId>>>,
     pub(super) doing_requests: bool,
+    pub(super) successors: Successors,
     pub(super) canary: Option<Canary>,
     pub(super) broken: u64,
     pub(super) trace: Trace,
@@ -124,7 +126,7 @@ pub struct World {
 
 impl World {
     /// The world of a topology; with a canary its driver is broken.
-    pub fn new(topology: Topology, canary: Option<Canary>, print: bool) -> Self {
+    pub fn new(topology: Topology, canary: Option<Canary>, take_overs: TakeOvers, print: bool) -> Self {
         let mut random = Random::new(topology.seed ^ 0x7e1e_0000);
         let (ini, users) = (topology.ini(), topology.users_file());
         let files = |name: &str| -> std::io::Result<Vec<u8>> {
@@ -148,6 +150,12 @@ impl World {
             own_uid: 1000,
             open_files_max: 1024,
         };
+        let successors = Successors {
+            config: config.clone(),
+            surroundings: surroundings.clone(),
+            how_often: take_overs,
+            random: Random::new(topology.seed ^ 0x7a6e_0000),
+        };
         let mut pooler = Pooler::new(config, surroundings, Time(0));
         if let Some(Canary::Weak(weakness)) = canary {
             pooler.weaken(weakness);
@@ -170,6 +178,7 @@ impl World {
             connecting: BTreeSet::new(),
             cancels: BTreeMap::new(),
             doing_requests: false,
+            successors,
             canary,
             broken: 0,
             trace: Trace::new(print),
@@ -253,6 +262,7 @@ impl World {
                 self.settle();
             }
             self.check_limits();
+            self.perhaps_take_over();
             if self.steps.is_multiple_of(INVARIANTS_CHECKED_EVERY)
                 && let Err(wrong) = self.pooler.check_invariants()
             {

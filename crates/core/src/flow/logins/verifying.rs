@@ -51,6 +51,17 @@ impl Pooler {
         }
     }
 
+    /// Another process has asked others about this client, and their answer went to it.
+    pub(crate) fn ask_others_again(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        let Some(login) = client.login() else { return };
+        if let Some(password) = login.password_being_judged() {
+            self.have_judged(id, password);
+        } else if let (true, Some(uid)) = (login.awaits_system_user(), client.accepted.peer_uid) {
+            self.ask_others(id, Verification::SystemUser { uid });
+        }
+    }
+
     fn ask_others(&mut self, client: ClientId, question: Verification) {
         let question = Box::new(question);
         self.shared.requests.push_back(Request::Verify { client, question });

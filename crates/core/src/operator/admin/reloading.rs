@@ -28,7 +28,8 @@ impl Pooler {
                     self.log(LogLevel::Log, what_changed(&reload.changes));
                     let config = Arc::new(reload.config);
                     self.shared.requests.push_back(Request::Configure(config.clone()));
-                    self.use_config(now, config, &reload.changes);
+                    let before = self.stored_credentials();
+                    self.use_config(now, config, &reload.changes, before);
                     Ok(())
                 }
             },
@@ -63,16 +64,27 @@ impl Pooler {
         let changes = Changes::between(&self.shared.config, &config);
         let config = Arc::new(config);
         self.shared.requests.push_back(Request::Configure(config.clone()));
-        self.use_config(now, config, &changes);
+        let before = self.stored_credentials();
+        self.use_config(now, config, &changes, before);
         Ok(())
     }
 
-    /// Goes over to another configuration: everything that is read from it counts from now on.
-    fn use_config(&mut self, now: Time, config: Arc<Config>, changes: &Changes) {
-        let before: Vec<(PoolId, Credential)> = self
-            .live_pools()
+    /// What the configuration has for the logins of each pool's servers.
+    pub(crate) fn stored_credentials(&self) -> Vec<(PoolId, Credential)> {
+        self.live_pools()
             .map(|(id, pool)| (id, self.stored_credential(&pool.key.database, &pool.key.user)))
-            .collect();
+            .collect()
+    }
+
+    /// Goes over to another configuration: everything that is read from it counts from now on. `before` is what the old one
+    /// had for logins.
+    pub(crate) fn use_config(
+        &mut self,
+        now: Time,
+        config: Arc<Config>,
+        changes: &Changes,
+        before: Vec<(PoolId, Credential)>,
+    ) {
         self.shared.settings = Settings::new(&config);
         self.shared.config = config;
         for (pool_id, credential) in before {

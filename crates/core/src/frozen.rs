@@ -1,0 +1,210 @@
+//! The state of a pooler as bytes: another process goes on where this one has stopped.
+//!
+//! A thawed pooler does what the frozen one would have done, to the byte: the simulation proves it, by freezing and thawing in
+//! the middle of its stories. What the operating system holds (sockets, lookups under way, questions to directories) is
+//! the driver's business: see [`Pooler::handle_taken_over`].
+
+use crate::base::ids::{ClientId, ConnectionId, ServerId};
+use crate::base::pool_id::PoolId;
+use crate::base::request::Request;
+use crate::base::settings::Settings;
+use crate::base::time::Time;
+use crate::console::orders::Ending;
+use crate::login::process_ids::ProcessIds;
+use crate::pooler::{Pooler, Surroundings};
+use crate::shared::Shared;
+use pgweir_auth::Credential;
+use pgweir_config::{Changes, Config};
+use pgweir_freeze::{Damaged, Freeze, Reader, Writer};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What a process that takes over must know of the one before, beside its state.
+#[derive(Debug)]
+pub struct Predecessor {
+    /// The credential that the configuration had for the servers of each pool.
+    credentials: Vec<(PoolId, Credential)>,
+}
+
+/// Names all parts of the state once, with the place in a [`Pooler`] where each is found. What refers to shapes by their
+/// addresses (idle lists) comes behind the table of shapes.
+macro_rules! parts {
+    ($($part:ident: $type:ty = $first:ident $(. $rest:ident)?;)+) => {
+        #[derive(Freeze)]
+        struct Parts {
+            $($part: $type,)+
+        }
+
+        impl Pooler {
+            /// The whole state as bytes. Its outbox must have been written and its requests polled to the last.
+            pub fn freeze(&self) -> Vec<u8> {
+                debug_assert!(self.shared.requests.is_empty() && self.shared.outbox.parts().is_empty());
+                let mut out = Writer::default();
+                $(self.$first$(.$rest)?.freeze(&mut out);)+
+                self.process_ids.next().freeze(&mut out);
+                self.stored_credentials().freeze(&mut out);
+                out.into_bytes()
+            }
+        }
+    };
+}
+
+parts! {
+    shapes: crate::state::shape::ShapeTable = shared.shapes;
+    statements: crate::statements::prepared::StatementTable = shared.statements;
+    own_statements: crate::statements::prepared::OwnStatements = shared.own_statements;
+    catalogs: crate::catalog::schedule::Catalogs = shared.catalogs;
+    state_stats: crate::base::state_stats::StateStats = shared.state_stats;
+    random: rand_chacha::ChaCha20Rng = random;
+    cancel_key: [u8; 32] = cancel_key;
+    mock_key: pgweir_auth::MockKey = mock_key;
+    scram_keys: pgweir_auth::ScramKeyCache = scram_keys;
+    clients: crate::base::slab::Slab<crate::client::Client> = clients;
+    servers: crate::base::slab::Slab<crate::server::Server> = servers;
+    pools: Vec<Option<crate::pools::pool::Pool>> = pools;
+    pool_index: std::collections::HashMap<
+        crate::base::pool_id::PoolKey,
+        crate::base::pool_id::PoolId,
+        foldhash::fast::RandomState,
+    > = pool_index;
+    databases: crate::pools::databases::Databases = databases;
+    listeners: crate::notify::hub::Listeners = listeners;
+    admin: crate::console::orders::Orders = admin;
+    arrivals: crate::login::arrivals::Arrivals = arrivals;
+    lookups: crate::login::lookups::Lookups = lookups;
+    natures: std::collections::HashMap<
+        crate::base::request::Endpoint,
+        crate::upstream::nature::Nature,
+        foldhash::fast::RandomState,
+    > = natures;
+    peers: crate::pools::peers::PeerPools = peers;
+    turns: Vec<crate::base::ids::ClientId> = turns;
+    timers: crate::base::timers::Timers = timers;
+    deferred: VecDeque<(crate::base::ids::ClientId, crate::base::time::Time)> = deferred;
+    client_count: u32 = client_count;
+}
+
+impl Pooler {
+    /// A hash of the form of the state: bytes of another form cannot be thawed.
+    pub const STATE_LAYOUT: u64 = Parts::LAYOUT;
+
+    /// The pooler that [`Pooler::freeze`] has turned into `bytes`, and what [`Pooler::handle_taken_over`] must know. Until then
+    /// `config` is taken for the one that it has run under. Time goes on where it stood.
+    pub fn thaw(
+        bytes: &[u8],
+        config: Arc<Config>,
+        surroundings: Surroundings,
+    ) -> Result<(Pooler, Predecessor), Damaged> {
+        let mut from = Reader::new(bytes);
+        let parts = Parts::thaw(&mut from)?;
+        let next_process_id = u32::thaw(&mut from)?;
+        let predecessor = Predecessor {
+            credentials: Vec::thaw(&mut from)?,
+        };
+        if !from.is_at_end() {
+            return Err(Damaged);
+        }
+        let clients = parts.clients.iter();
+        let told = clients.map(|(slot, client)| (slot.index, client.process_id));
+        let told: Vec<_> = told.filter(|(_, process_id)| *process_id != 0).collect();
+        let process_ids = ProcessIds::again(next_process_id, &told);
+        let pooler = Pooler {
+            shared: Shared {
+                settings: Settings::new(&config),
+                config,
+                outbox: Default::default(),
+                requests: VecDeque::new(),
+                statements: parts.statements,
+                own_statements: parts.own_statements,
+                shapes: parts.shapes,
+                catalogs: parts.catalogs,
+                state_stats: parts.state_stats,
+                #[cfg(feature = "weaknesses")]
+                weakness: None,
+            },
+            surroundings,
+            random: parts.random,
+            cancel_key: parts.cancel_key,
+            mock_key: parts.mock_key,
+            scram_keys: parts.scram_keys,
+            clients: parts.clients,
+            servers: parts.servers,
+            pools: parts.pools,
+            pool_index: parts.pool_index,
+            databases: parts.databases,
+            listeners: parts.listeners,
+            admin: parts.admin,
+            process_ids,
+            arrivals: parts.arrivals,
+            lookups: parts.lookups,
+            natures: parts.natures,
+            peers: parts.peers,
+            // The driver looks all names up again.
+            names: Default::default(),
+            turns: parts.turns,
+            timers: parts.timers,
+            deferred: parts.deferred,
+            client_count: parts.client_count,
+        };
+        if pooler.is_whole() {
+            Ok((pooler, predecessor))
+        } else {
+            Err(Damaged)
+        }
+    }
+
+    /// All connections: those that the driver must have.
+    pub fn connections(&self) -> Vec<ConnectionId> {
+        let clients = self.clients.slots().into_iter().map(|slot| ClientId(slot).into());
+        let servers = self.servers.slots().into_iter().map(|slot| ServerId(slot).into());
+        clients.chain(servers).collect()
+    }
+
+    /// Whether this process is about to end.
+    pub fn is_ending(&self) -> bool {
+        self.admin.ending != Ending::No
+    }
+
+    /// The first call after [`Pooler::thaw`] in another process. `has` says which connections it has got from the one before;
+    /// a server that was still being connected is connected once more, other connections are gone. Who was asked about a
+    /// client is asked again. Its own configuration is used as a RELOAD would use it.
+    pub fn handle_taken_over(&mut self, now: Time, predecessor: Predecessor, has: impl Fn(ConnectionId) -> bool) {
+        for id in self.connections().into_iter().filter(|id| !has(*id)) {
+            match id {
+                ConnectionId::Client(client) => self.handle_client_closed(now, client),
+                ConnectionId::Server(server) => self.connect_again_or_lose(now, server),
+            }
+        }
+        for slot in self.clients.slots() {
+            self.ask_others_again(ClientId(slot));
+        }
+        let config = self.shared.config.clone();
+        self.use_config(now, config, &Changes::default(), predecessor.credentials);
+    }
+
+    fn connect_again_or_lose(&mut self, now: Time, id: ServerId) {
+        match self.servers.get(id.0) {
+            Some(server) if server.connected.is_none() => {
+                let endpoint = server.endpoint.clone();
+                self.shared
+                    .requests
+                    .push_back(Request::Connect { server: id, endpoint });
+            }
+            _ => self.handle_server_closed(now, id),
+        }
+    }
+
+    /// Whether what names something else names something that is there.
+    fn is_whole(&self) -> bool {
+        let has_pool = |id| self.pools.get(id as usize).is_some_and(Option::is_some);
+        let client_ok = |(_, client): (_, &crate::client::Client)| {
+            client.pool.is_none_or(has_pool) && client.link.is_none_or(|s| self.servers.get(s.0).is_some())
+        };
+        let server_ok = |(_, server): (_, &crate::server::Server)| {
+            has_pool(server.pool) && server.link.is_none_or(|c| self.clients.get(c.0).is_some())
+        };
+        self.clients.iter().all(client_ok)
+            && self.servers.iter().all(server_ok)
+            && self.pool_index.values().all(|id| has_pool(*id))
+    }
+}

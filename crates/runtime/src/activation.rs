@@ -1,0 +1,120 @@
+//! Listening sockets that a service manager has opened (sd_listen_fds(3)). They are used instead of `listen_addr`, `listen_port` and
+//! `unix_socket_dir`.
+
+use crate::listener::{ListenPlace, Listener};
+use rustix::fd::AsRawFd;
+use rustix::net::{SocketAddrAny, SocketAddrUnix, SocketType, sockopt};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// The first descriptor that a service manager passes.
+const FIRST_DESCRIPTOR: i32 = 3;
+
+/// More are taken for an error.
+const SOCKETS_MAX: i32 = 256;
+
+/// The sockets that `LISTEN_FDS` counts; none if the variables are for another process.
+pub(crate) fn sockets(port: u16) -> io::Result<Vec<Listener>> {
+    let count = count(
+        std::env::var("LISTEN_PID").ok().as_deref(),
+        std::env::var("LISTEN_FDS").ok().as_deref(),
+        std::process::id(),
+    )?;
+    (FIRST_DESCRIPTOR..FIRST_DESCRIPTOR + count)
+        .map(|number| listener(adopt(number), port))
+        .collect()
+}
+
+fn count(pid: Option<&str>, sockets: Option<&str>, own_pid: u32) -> io::Result<i32> {
+    let (Some(pid), Some(sockets)) = (pid, sockets) else {
+        return Ok(0);
+    };
+    if pid.parse() != Ok(own_pid) {
+        return Ok(0);
+    }
+    let count = sockets.parse().ok().filter(|count| (0..=SOCKETS_MAX).contains(count));
+    count.ok_or_else(|| {
+        invalid(format!(
+            "LISTEN_FDS is \"{sockets}\", expected a number up to {SOCKETS_MAX}"
+        ))
+    })
+}
+
+#[expect(unsafe_code, reason = "the number comes from the environment")]
+fn adopt(number: i32) -> OwnedFd {
+    // SAFETY: the service manager has opened it for this process, and nothing else here owns it.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+fn listener(socket: OwnedFd, port: u16) -> io::Result<Listener> {
+    let number = socket.as_raw_fd();
+    let listens = sockopt::socket_type(&socket).is_ok_and(|kind| kind == SocketType::STREAM)
+        && sockopt::socket_acceptconn(&socket).unwrap_or(false);
+    if !listens {
+        return Err(invalid(format!(
+            "descriptor {number} of LISTEN_FDS is no listening stream socket"
+        )));
+    }
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    let place = place(rustix::net::getsockname(&socket)?, port).ok_or_else(|| {
+        invalid(format!(
+            "descriptor {number} of LISTEN_FDS is neither a TCP nor a Unix socket"
+        ))
+    })?;
+    Ok(Listener::inherited(socket, place))
+}
+
+fn place(name: SocketAddrAny, port: u16) -> Option<ListenPlace> {
+    if let Ok(address) = SocketAddr::try_from(name.clone()) {
+        return Some(ListenPlace::Tcp(address));
+    }
+    let name = SocketAddrUnix::try_from(name).ok()?;
+    let path = match (name.path_bytes(), name.abstract_name()) {
+        (Some(path), _) => String::from_utf8_lossy(path).into_owned(),
+        (None, Some(name)) => format!("@{}", String::from_utf8_lossy(name)),
+        (None, None) => return None,
+    };
+    Some(ListenPlace::Unix { path, port })
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn variables_for_another_process_are_not_for_this_one() {
+        assert_eq!(count(Some("7"), Some("2"), 7).unwrap(), 2);
+        assert_eq!(count(Some("8"), Some("2"), 7).unwrap(), 0);
+        assert_eq!(count(None, Some("2"), 7).unwrap(), 0);
+        assert!(count(Some("7"), Some("many"), 7).is_err() && count(Some("7"), Some("-1"), 7).is_err());
+    }
+
+    #[test]
+    fn only_sockets_that_listen_are_taken() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = tcp.local_addr().unwrap();
+        assert_eq!(listener(tcp.into(), 6432).unwrap().place, ListenPlace::Tcp(address));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s").to_str().unwrap().to_string();
+        let unix = UnixListener::bind(&path).unwrap();
+        let taken = listener(unix.into(), 6432).unwrap();
+        assert_eq!(
+            taken.place,
+            ListenPlace::Unix {
+                path: path.clone(),
+                port: 6432
+            }
+        );
+        drop(taken);
+        assert!(std::fs::exists(path).unwrap(), "it is the service manager's to remove");
+        assert!(listener(UnixStream::pair().unwrap().0.into(), 6432).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! The new process: it asks for everything, and goes on with it.
+
+use super::channel::{Channel, Kind};
+use super::{Clock, ConnectionRecord, HELLO, LAYOUT, monotonic_us};
+use crate::listener::{ListenPlace, Listener};
+use pgweir_freeze::from_bytes;
+use rustix::net::sockopt;
+use rustix::process::Pid;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::{Duration, Instant};
+
+/// How long the old process may take to come to rest and to send everything.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// How long a process that has closed the channel may take to end.
+const END_WAIT: Duration = Duration::from_secs(1);
+
+/// The process whose place is taken.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    channel: Channel,
+    pid: Option<Pid>,
+}
+
+/// What it has handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    pub(crate) listeners: Vec<Listener>,
+    /// Where it waits for those that take its place.
+    pub(crate) gate: Option<OwnedFd>,
+    /// `None` if it keeps its connections.
+    pub(crate) taken: Option<Taken>,
+}
+
+/// The state of its core, and its connections.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) state: Vec<u8>,
+    clock: Clock,
+    connections: Vec<(ConnectionRecord, OwnedFd)>,
+}
+
+impl Predecessor {
+    /// The process that waits at this socket; `None` if there is none.
+    pub(crate) fn at(path: &str) -> Option<Predecessor> {
+        let address = match path.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name),
+            None => SocketAddr::from_pathname(path),
+        };
+        let stream = UnixStream::connect_addr(&address.ok()?).ok()?;
+        let pid = sockopt::socket_peercred(&stream).ok().map(|peer| peer.pid);
+        let channel = Channel::new(stream, WAIT_MAX).ok()?;
+        Some(Predecessor { channel, pid })
+    }
+
+    /// The process id, for the log.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid.map_or(0, |pid| pid.as_raw_nonzero().get())
+    }
+
+    /// Asks for everything and waits for it.
+    pub(crate) fn inherit(&mut self) -> io::Result<Inherited> {
+        self.channel.say_hello()?;
+        let mut inherited = Inherited::default();
+        let (mut clock, mut state, mut connections) = (None, None, Vec::new());
+        loop {
+            let message = self.channel.receive()?;
+            match message.kind {
+                Kind::Refused => return Err(io::Error::other(String::from_utf8_lossy(&message.bytes).into_owned())),
+                Kind::Listeners => inherited.take_listeners(&message.bytes, message.descriptors)?,
+                Kind::Clock => clock = Some(from_bytes(&message.bytes).map_err(|_| damaged())?),
+                Kind::State => state = Some(message.bytes),
+                Kind::Connections => {
+                    let records: Vec<ConnectionRecord> = from_bytes(&message.bytes).map_err(|_| damaged())?;
+                    if records.len() != message.descriptors.len() {
+                        return Err(damaged());
+                    }
+                    connections.extend(records.into_iter().zip(message.descriptors));
+                }
+                Kind::End => break,
+                Kind::Ready | Kind::ReadyToListen | Kind::Go => return Err(damaged()),
+            }
+        }
+        if let (Some(clock), Some(state)) = (clock, state) {
+            inherited.taken = Some(Taken {
+                state,
+                clock,
+                connections,
+            });
+        }
+        Ok(inherited)
+    }
+
+    /// Everything is prepared. When this returns without an error, the old process uses nothing of it any more. If it has died
+    /// meanwhile, there is nobody else to go on.
+    pub(crate) fn take_place(&mut self, with_connections: bool) -> io::Result<()> {
+        let kind = match with_connections {
+            true => Kind::Ready,
+            false => Kind::ReadyToListen,
+        };
+        let told = self.channel.send(kind, &[], &[]).and_then(|()| self.channel.receive());
+        match told {
+            Ok(message) if message.kind == Kind::Go => Ok(()),
+            Ok(_) => Err(damaged()),
+            Err(_) if self.has_died() => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether the old process has ended, or ends soon.
+    pub(crate) fn has_died(&self) -> bool {
+        let Some(pid) = self.pid else { return false };
+        let asked = Instant::now();
+        while asked.elapsed() < END_WAIT {
+            if rustix::process::test_kill_process(pid).is_err() || is_zombie(pid) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+}
+
+/// Whether a process has ended and its parent has not asked for its status yet.
+fn is_zombie(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "what the old process sent is damaged")
+}
+
+impl Channel {
+    fn say_hello(&mut self) -> io::Result<()> {
+        let mut hello = HELLO.to_vec();
+        hello.extend_from_slice(&LAYOUT.to_le_bytes());
+        self.stream().write_all(&hello)
+    }
+}
+
+impl Inherited {
+    /// A line for each socket: `tcp ADDRESS`, `unix PORT PATH` or `gate`.
+    fn take_listeners(&mut self, text: &[u8], sockets: Vec<OwnedFd>) -> io::Result<()> {
+        let text = std::str::from_utf8(text).map_err(|_| damaged())?;
+        for (line, socket) in text.lines().zip(sockets) {
+            let mut words = line.splitn(3, ' ');
+            let place = match (words.next(), words.next(), words.next()) {
+                (Some("tcp"), Some(address), None) => ListenPlace::Tcp(address.parse().map_err(|_| damaged())?),
+                (Some("unix"), Some(port), Some(path)) => ListenPlace::Unix {
+                    path: path.into(),
+                    port: port.parse().map_err(|_| damaged())?,
+                },
+                (Some("gate"), None, None) => {
+                    self.gate = Some(socket);
+                    continue;
+                }
+                _ => return Err(damaged()),
+            };
+            self.listeners.push(Listener::inherited(socket, place));
+        }
+        Ok(())
+    }
+}
+
+impl Taken {
+    /// The instant of the core's time zero.
+    pub(crate) fn started(&self) -> Instant {
+        let since = monotonic_us().saturating_sub(self.clock.monotonic_us);
+        let age = Duration::from_micros(self.clock.now.0 + since);
+        let now = Instant::now();
+        now.checked_sub(age).unwrap_or(now)
+    }
+
+    /// NOTIFY_SOCKET and WATCHDOG_USEC of the old process.
+    pub(crate) fn service_manager(&mut self) -> (Option<String>, Option<String>) {
+        (self.clock.notify_socket.take(), self.clock.watchdog_us.take())
+    }
+
+    /// The connections with their sockets.
+    pub(super) fn connections(self) -> Vec<(ConnectionRecord, OwnedFd)> {
+        self.connections
+    }
+}

@@ -1,0 +1,190 @@
+//! Messages between the two processes: a kind, a length, bytes, and descriptors beside them.
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Bytes in front of each message: its kind and its length.
+const HEADER_BYTES: usize = 9;
+
+/// The longest message, bytes.
+const MESSAGE_BYTES_MAX: u64 = 16 << 30;
+
+/// Bytes that are made room for before they come.
+const ROOM_BYTES: u64 = 1 << 20;
+
+/// Descriptors beside one message, at most.
+pub(super) const DESCRIPTORS_MAX: usize = 253;
+
+/// Kinds of messages. They never change: a process may be of any version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The old process hands nothing over; a text says why.
+    Refused = b'N' as isize,
+    /// Listening sockets, a line of text for each.
+    Listeners = b'L' as isize,
+    /// What time it is.
+    Clock = b'T' as isize,
+    /// The frozen core.
+    State = b'S' as isize,
+    /// Connections.
+    Connections = b'C' as isize,
+    /// That was all.
+    End = b'E' as isize,
+    /// The new process can go on with everything.
+    Ready = b'R' as isize,
+    /// The new process has what it needs to listen, and no more.
+    ReadyToListen = b'r' as isize,
+    /// The old process has let go.
+    Go = b'G' as isize,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Refused,
+    Kind::Listeners,
+    Kind::Clock,
+    Kind::State,
+    Kind::Connections,
+    Kind::End,
+    Kind::Ready,
+    Kind::ReadyToListen,
+    Kind::Go,
+];
+
+/// A message.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) kind: Kind,
+    pub(super) bytes: Vec<u8>,
+    pub(super) descriptors: Vec<OwnedFd>,
+}
+
+/// One end of the channel; its calls wait, but not longer than a limit.
+#[derive(Debug)]
+pub(super) struct Channel {
+    stream: UnixStream,
+}
+
+impl Channel {
+    pub(super) fn new(stream: UnixStream, wait_max: Duration) -> io::Result<Self> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(wait_max))?;
+        stream.set_write_timeout(Some(wait_max))?;
+        Ok(Channel { stream })
+    }
+
+    /// The stream itself, for what is said before there are messages.
+    pub(super) fn stream(&mut self) -> &mut UnixStream {
+        &mut self.stream
+    }
+
+    pub(super) fn send(&mut self, kind: Kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut header = [kind as u8; HEADER_BYTES];
+        header[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::Error::other("too many descriptors in one message"));
+        }
+        let sent = rustix::net::sendmsg(
+            &self.stream,
+            &[IoSlice::new(&header)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        )?;
+        // The descriptors have gone with the first byte.
+        self.stream.write_all(&header[sent..])?;
+        self.stream.write_all(bytes)
+    }
+
+    pub(super) fn receive(&mut self) -> io::Result<Message> {
+        let mut header = [0; HEADER_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = rustix::net::recvmsg(
+            &self.stream,
+            &mut [IoSliceMut::new(&mut header)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )?
+        .bytes;
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        if received == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.stream.read_exact(&mut header[received..])?;
+        let [kind, length @ ..] = header;
+        let kind = KINDS.into_iter().find(|known| *known as u8 == kind);
+        let length = u64::from_le_bytes(length);
+        let Some(kind) = kind.filter(|_| length <= MESSAGE_BYTES_MAX) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "an unknown message"));
+        };
+        let mut bytes = Vec::with_capacity(length.min(ROOM_BYTES) as usize);
+        (&mut self.stream).take(length).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 != length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Message {
+            kind,
+            bytes,
+            descriptors,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn channels() -> (Channel, Channel) {
+        let (a, b) = UnixStream::pair().unwrap();
+        let wait_max = Duration::from_secs(5);
+        (Channel::new(a, wait_max).unwrap(), Channel::new(b, wait_max).unwrap())
+    }
+
+    #[test]
+    fn descriptors_come_with_their_own_message() {
+        let (mut a, mut b) = channels();
+        let (one, two) = UnixStream::pair().unwrap();
+        a.send(Kind::State, b"before", &[]).unwrap();
+        a.send(Kind::Connections, b"with", &[one.as_fd(), two.as_fd()]).unwrap();
+        a.send(Kind::End, b"", &[]).unwrap();
+        let counts: Vec<_> = (0..3).map(|_| b.receive().unwrap()).collect();
+        assert_eq!(counts[0].bytes, b"before");
+        assert_eq!(
+            counts.iter().map(|m| m.descriptors.len()).collect::<Vec<_>>(),
+            [0, 2, 0]
+        );
+        let mut passed = UnixStream::from(counts.into_iter().nth(1).unwrap().descriptors.remove(0));
+        passed.write_all(b"x").unwrap();
+        let mut byte = [0];
+        (&two).read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"x");
+    }
+
+    #[test]
+    fn rubbish_and_the_end_are_errors() {
+        let (a, mut b) = channels();
+        (&a.stream).write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        assert_eq!(b.receive().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let (mut a, mut b) = channels();
+        a.send(Kind::State, b"123", &[]).unwrap();
+        drop(a);
+        assert!(b.receive().is_ok() && b.receive().is_err());
+        let (a, mut b) = channels();
+        (&a.stream).write_all(&[b'S', 200, 0, 0, 0, 0, 0, 0, 0, 1]).unwrap();
+        drop(a);
+        assert_eq!(b.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

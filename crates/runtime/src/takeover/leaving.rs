@@ -1,0 +1,387 @@
+//! The old process: it hands everything over, or goes on as if nobody had asked.
+
+use super::channel::{Channel, Kind};
+use super::relay::Relay;
+use super::{BATCH, Clock, ConnectionRecord, HELLO, LAYOUT, monotonic_us};
+use crate::connection::Facts;
+use crate::event_loop::EventLoop;
+use crate::service_manager::Environment;
+use crate::token::Subject;
+use mio::Interest;
+use mio::unix::SourceFd;
+use pgweir_core::{Command, ConnectionId, LogLevel, Time};
+use pgweir_freeze::to_bytes;
+use rustix::net::sockopt;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+/// Processes that wait to be heard.
+const GATE_BACKLOG: i32 = 8;
+
+/// How long a process that connects may take to say what it wants.
+const HELLO_WAIT: Duration = Duration::from_secs(1);
+
+/// How long handshakes of TLS may take to end; clients and servers in the midst of one are lost afterwards.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(1);
+
+/// How long cancel requests and a RELOAD may take to end; a process that wants to take over is refused afterwards.
+const REST_WAIT: Duration = Duration::from_secs(5);
+
+/// Time between two looks at whether they have ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// How long the other process may take to take everything. Nobody is served meanwhile.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
+
+/// The socket where a process can ask to take this one's place, and the one that has asked.
+#[derive(Debug, Default)]
+pub(crate) struct Succession {
+    gate: Option<Gate>,
+    successor: Option<Successor>,
+    /// Another process has taken this one's place.
+    pub(crate) is_over: bool,
+}
+
+/// The socket, which is removed with its file.
+#[derive(Debug)]
+struct Gate {
+    socket: UnixListener,
+    path: String,
+    /// The file belongs to another process now.
+    is_given_away: bool,
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if !self.is_given_away && !self.path.starts_with('@') {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A process that wants to take this one's place.
+#[derive(Debug)]
+struct Successor {
+    stream: UnixStream,
+    pid: i32,
+    since: Time,
+    said: Vec<u8>,
+}
+
+/// Bytes of the first message: who it is and which form of state it knows.
+const HELLO_BYTES: usize = HELLO.len() + size_of::<u64>();
+
+impl Successor {
+    /// The form of state that it knows; `None` until it has said so, an error if it is no pgweir.
+    fn layout(&self) -> Option<Result<u64, ()>> {
+        let (hello, layout) = self.said.split_first_chunk::<{ HELLO.len() }>()?;
+        let layout = u64::from_le_bytes(layout.try_into().ok()?);
+        Some(if *hello == HELLO { Ok(layout) } else { Err(()) })
+    }
+}
+
+/// A TLS connection whose bytes this process will carry: the end of the pair that it keeps.
+type Kept = (ConnectionId, OwnedFd);
+
+impl Succession {
+    /// Waits at `path`, or at a socket that was taken over.
+    pub(crate) fn new(path: String, inherited: Option<OwnedFd>, registry: &mio::Registry) -> io::Result<Succession> {
+        let is_inherited = inherited.is_some();
+        let socket = match inherited {
+            Some(socket) => UnixListener::from(socket),
+            None => listen(&path)?,
+        };
+        socket.set_nonblocking(true)?;
+        let fd = socket.as_raw_fd();
+        registry.register(&mut SourceFd(&fd), Subject::Gate.token(), Interest::READABLE)?;
+        let gate = Gate {
+            socket,
+            path,
+            is_given_away: is_inherited,
+        };
+        Ok(Succession {
+            gate: Some(gate),
+            ..Succession::default()
+        })
+    }
+
+    /// When to look again at whether everything has come to rest.
+    pub(crate) fn next(&self, now: Time) -> Option<Time> {
+        self.successor.as_ref().map(|_| now + LOOK_AGAIN)
+    }
+
+    /// Stops waiting; the socket and its file belong to another process now.
+    pub(crate) fn give_away(&mut self, registry: &mio::Registry) {
+        if let Some(gate) = &mut self.gate {
+            gate.is_given_away = true;
+            let _ = registry.deregister(&mut SourceFd(&gate.socket.as_raw_fd()));
+        }
+        self.gate = None;
+    }
+
+    /// The socket and its file are this process's own. Whoever connects must be told so: the kernel names the process that
+    /// called listen() last.
+    pub(crate) fn own(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            let _ = rustix::net::listen(&gate.socket, GATE_BACKLOG);
+            gate.is_given_away = false;
+        }
+    }
+}
+
+fn listen(path: &str) -> io::Result<UnixListener> {
+    match path.strip_prefix('@') {
+        Some(name) => {
+            let address = SocketAddr::from_abstract_name(name)?;
+            UnixListener::bind_addr(&address)
+        }
+        None => {
+            // Whoever listened at the main socket beside it would have kept us from starting.
+            let _ = std::fs::remove_file(path);
+            let socket = UnixListener::bind(path)?;
+            rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o600))?;
+            Ok(socket)
+        }
+    }
+}
+
+impl EventLoop {
+    /// Somebody has connected to the gate. Only a process of the same user, or of root, may take over.
+    pub(crate) fn handle_gate_event(&mut self) {
+        while let Some(Ok((stream, _))) = self.succession.gate.as_ref().map(|gate| gate.socket.accept()) {
+            let own = rustix::process::geteuid();
+            let peer = sockopt::socket_peercred(&stream);
+            let Ok(peer) = peer.map_err(io::Error::from).and_then(|peer| {
+                stream.set_nonblocking(true)?;
+                Ok(peer)
+            }) else {
+                continue;
+            };
+            if peer.uid != own && !peer.uid.is_root() {
+                let text = format!(
+                    "refused to be taken over: process {} belongs to system user {}",
+                    peer.pid.as_raw_nonzero(),
+                    peer.uid.as_raw()
+                );
+                self.log.write(LogLevel::Warning, &text);
+                continue;
+            }
+            if self.succession.successor.is_some() {
+                continue;
+            }
+            let fd = stream.as_raw_fd();
+            let token = Subject::Successor.token();
+            if self
+                .poll
+                .registry()
+                .register(&mut SourceFd(&fd), token, Interest::READABLE)
+                .is_ok()
+            {
+                self.succession.successor = Some(Successor {
+                    stream,
+                    pid: peer.pid.as_raw_nonzero().get(),
+                    since: self.now,
+                    said: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// Looks at the process that wants to take over, if there is one.
+    pub(crate) fn attend_to_successor(&mut self) {
+        let Some(successor) = &mut self.succession.successor else {
+            return;
+        };
+        let waited = self.now.since(successor.since);
+        while successor.said.len() < HELLO_BYTES {
+            let mut bytes = [0; HELLO_BYTES];
+            match successor.stream.read(&mut bytes[successor.said.len()..]) {
+                Ok(0) => return self.refuse_successor("it has gone"),
+                Ok(count) => successor
+                    .said
+                    .extend_from_slice(&bytes[successor.said.len()..][..count]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && waited < HELLO_WAIT => return,
+                Err(_) => return self.refuse_successor("it does not say what it wants"),
+            }
+        }
+        let Some(Ok(layout)) = successor.layout() else {
+            return self.refuse_successor("it does not speak as pgweir does");
+        };
+        if self.pooler.is_ending() || self.is_exiting() {
+            return self.refuse_successor("this process is shutting down");
+        }
+        self.accepting.hold(true);
+        let rests = self.cancels.iter().next().is_none() && self.reloads_under_way == 0;
+        if !rests && waited >= REST_WAIT {
+            self.refuse_successor("a cancel request or a RELOAD does not come to an end");
+        } else if rests && (waited >= HANDSHAKE_WAIT || !self.is_shaking_hands()) {
+            self.let_successor_in(layout);
+        }
+    }
+
+    /// Whether TLS is being agreed on with somebody.
+    fn is_shaking_hands(&mut self) -> bool {
+        let ids = self.pooler.connections();
+        let mut found = ids.into_iter().filter_map(|id| {
+            let connection = self.connections.get(id)?;
+            connection.tls.as_ref().map(|tls| !tls.is_secured())
+        });
+        found.any(|shakes| shakes)
+    }
+
+    fn refuse_successor(&mut self, why: &str) {
+        if let Some(successor) = self.succession.successor.take() {
+            let text = format!("process {} does not take over: {why}", successor.pid);
+            self.log.write(LogLevel::Warning, &text);
+            if let Ok(mut channel) = Channel::new(successor.stream, HELLO_WAIT) {
+                let _ = channel.send(Kind::Refused, why.as_bytes(), &[]);
+            }
+        }
+        self.accepting.hold(false);
+    }
+
+    fn let_successor_in(&mut self, layout: u64) {
+        self.read_inbox();
+        self.settle();
+        let Some(successor) = self.succession.successor.take() else {
+            return;
+        };
+        let pid = successor.pid;
+        match self.hand_over(successor, layout == LAYOUT) {
+            Ok(Some(kept)) => {
+                let text = format!("disko over, going background: process {pid} has taken over all connections");
+                self.log.write(LogLevel::Log, &text);
+                self.let_go(pid, kept);
+            }
+            Ok(None) => {
+                let text = format!(
+                    "process {pid} has taken over the listening sockets; it is of another version, so this process serves its \
+                     clients until they end"
+                );
+                self.log.write(LogLevel::Log, &text);
+                self.service_manager.main_process_is(pid);
+                self.accepting.give_away(self.poll.registry());
+                self.succession.give_away(self.poll.registry());
+                self.pooler.handle_command(self.now, Command::ShutdownWaitForClients);
+                self.settle();
+            }
+            Err(e) => {
+                let text = format!("process {pid} has not taken over: {e}; this process goes on");
+                self.log.write(LogLevel::Warning, &text);
+            }
+        }
+        self.accepting.hold(false);
+    }
+
+    /// Sends everything and waits until the other process is ready. Nothing here has changed if that fails. With connections,
+    /// those with TLS stay here.
+    fn hand_over(&mut self, successor: Successor, whole: bool) -> io::Result<Option<Vec<Kept>>> {
+        let mut channel = Channel::new(successor.stream, ANSWER_WAIT)?;
+        let (mut lines, mut sockets) = self.accepting.description();
+        if let Some(gate) = &self.succession.gate {
+            lines.push_str("gate\n");
+            sockets.push(gate.socket.as_fd());
+        }
+        channel.send(Kind::Listeners, lines.as_bytes(), &sockets)?;
+        let kept = match whole {
+            true => self.send_state(&mut channel)?,
+            false => Vec::new(),
+        };
+        channel.send(Kind::End, &[], &[])?;
+        let answer = channel.receive()?.kind;
+        let with_connections = match answer {
+            Kind::Ready if whole => true,
+            Kind::ReadyToListen => false,
+            _ => return Err(io::Error::other("it does not answer as pgweir does")),
+        };
+        channel.send(Kind::Go, &[], &[])?;
+        Ok(with_connections.then_some(kept))
+    }
+
+    fn send_state(&mut self, channel: &mut Channel) -> io::Result<Vec<Kept>> {
+        let environment = Environment::read();
+        let clock = Clock {
+            now: self.now,
+            monotonic_us: monotonic_us() - self.since_look_at_clock_us(),
+            notify_socket: environment.socket.and_then(|name| name.into_string().ok()),
+            watchdog_us: environment.watchdog_us,
+        };
+        channel.send(Kind::Clock, &to_bytes(&clock), &[])?;
+        channel.send(Kind::State, &self.pooler.freeze(), &[])?;
+        let mut kept = Vec::new();
+        for ids in self.pooler.connections().chunks(BATCH) {
+            self.send_connections(channel, ids, &mut kept)?;
+        }
+        Ok(kept)
+    }
+
+    /// One message of connections. Of those with TLS the other process gets the end of a pair of sockets.
+    fn send_connections(
+        &mut self,
+        channel: &mut Channel,
+        ids: &[ConnectionId],
+        kept: &mut Vec<Kept>,
+    ) -> io::Result<()> {
+        let (mut records, mut raw, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
+        for &id in ids {
+            let Some(connection) = self.connections.get(id) else {
+                continue;
+            };
+            let mut record = ConnectionRecord {
+                id,
+                is_unix: connection.facts.has(Facts::UNIX),
+                kept: connection.kept.clone(),
+                pending: connection.pending.waiting().to_vec(),
+            };
+            match &connection.tls {
+                None => raw.push(connection.transport.fd()),
+                Some(tls) if tls.is_secured() => {
+                    // What waits for the socket is sealed already.
+                    record.pending = Vec::new();
+                    record.is_unix = true;
+                    let (here, there) = UnixStream::pair()?;
+                    here.set_nonblocking(true)?;
+                    there.set_nonblocking(true)?;
+                    raw.push(there.as_raw_fd());
+                    pairs.push(there);
+                    kept.push((id, here.into()));
+                }
+                Some(_) => continue,
+            }
+            records.push(record);
+        }
+        let descriptors = borrowed(&raw);
+        channel.send(Kind::Connections, &to_bytes(&records), &descriptors)
+    }
+
+    /// The other process has everything: this one keeps what it carries bytes for.
+    fn let_go(&mut self, pid: i32, kept: Vec<Kept>) {
+        self.service_manager.main_process_is(pid);
+        self.succession.give_away(self.poll.registry());
+        self.accepting.give_away(self.poll.registry());
+        for (id, plain) in kept {
+            if let Some(connection) = self.connections.remove(id) {
+                self.add_relay(Relay::new(connection, plain));
+            }
+        }
+        for id in self.pooler.connections() {
+            if let Some(connection) = self.connections.remove(id) {
+                // The socket lives on in the other process, and with it what is registered here.
+                let fd = connection.transport.fd();
+                let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
+            }
+        }
+        self.connecting.clear();
+        self.succession.is_over = true;
+    }
+}
+
+/// Descriptors of sockets that the caller holds until they are sent.
+#[expect(unsafe_code, reason = "sockets of many owners go into one message")]
+fn borrowed(raw: &[i32]) -> Vec<BorrowedFd<'_>> {
+    // SAFETY: every number is that of a socket that lives in `Connections` or in the caller's list of pairs.
+    raw.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect()
+}

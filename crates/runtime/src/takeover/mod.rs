@@ -1,0 +1,76 @@
+//! `-R`: another process takes the place of this one, with its listening sockets and every connection.
+//!
+//! ```text
+//! new process                                 old process
+//! Hello, and the form of its state  ───────>  accepts no clients any more; what it has begun outside the core ends
+//!                                             stops, freezes its core
+//!                            <──────────────  Listeners, Clock, State, Connections (with descriptors), End
+//! thaws, watches all sockets, reads none
+//! Ready  ──────────────────────────────────>
+//!                            <──────────────  Go; from here on it uses none of them
+//! goes on                                     carries the bytes of TLS connections until they end
+//! ```
+//!
+//! Until it says Go, the old process has changed nothing: whatever happens to the other one, it goes on as before. If the new
+//! one does not know the form of its state, it takes the listening sockets alone, and the old process serves its connections
+//! until they end.
+
+mod arriving;
+mod beginning;
+mod channel;
+mod leaving;
+mod relay;
+
+pub(crate) use beginning::Beginning;
+pub(crate) use leaving::Succession;
+pub(crate) use relay::Relay;
+
+use crate::listener::unix_socket_path;
+use pgweir_core::{ConnectionId, Pooler, Time};
+use pgweir_freeze::{Freeze, mix};
+
+/// What a process that wants to take over says first, before the form of its state.
+const HELLO: [u8; 8] = *b"pgweir-R";
+
+/// A hash of the form of all that is handed over, beside listening sockets.
+const LAYOUT: u64 = mix(
+    mix(Pooler::STATE_LAYOUT, Clock::LAYOUT),
+    <Vec<ConnectionRecord> as Freeze>::LAYOUT,
+);
+
+/// Connections in one message: the kernel passes up to 253 descriptors at a time.
+const BATCH: usize = 200;
+
+/// What time it is in the core, and what its surroundings are.
+#[derive(Debug, Freeze)]
+struct Clock {
+    now: Time,
+    /// The system's monotonic clock at that moment, microseconds.
+    monotonic_us: u64,
+    /// NOTIFY_SOCKET, WATCHDOG_USEC.
+    notify_socket: Option<String>,
+    watchdog_us: Option<String>,
+}
+
+/// A connection that is handed over; its descriptor comes with it.
+#[derive(Debug, Freeze)]
+struct ConnectionRecord {
+    id: ConnectionId,
+    /// Its socket is a Unix-domain socket.
+    is_unix: bool,
+    /// Bytes that the core has not consumed.
+    kept: Vec<u8>,
+    /// Bytes that the socket has not taken.
+    pending: Vec<u8>,
+}
+
+/// Where a process waits for one that takes its place.
+pub(crate) fn socket_path(dir: &str, port: u16) -> String {
+    format!("{}.take-over", unix_socket_path(dir, port))
+}
+
+/// The system's monotonic clock, microseconds.
+fn monotonic_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
+}

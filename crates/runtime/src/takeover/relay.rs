@@ -1,0 +1,232 @@
+//! TLS connections of a process whose place was taken: it keeps their keys, and carries their bytes between the network and a
+//! pair of sockets, whose other end the new process has.
+
+use crate::closing::Closing;
+use crate::connection::Connection;
+use crate::event_loop::{EventLoop, READ_BYTES};
+use crate::pending::Pending;
+use crate::token::Subject;
+use crate::transport::{Received, Sent, Transport};
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Events, Interest};
+use pgweir_core::ids::Slot;
+use pgweir_core::{Command, LogLevel};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Pieces of one connection before others get their turn.
+const PIECES_PER_TURN_MAX: usize = 8;
+
+/// The slot of a relay.
+pub(crate) type RelayId = Slot;
+
+/// One TLS connection.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    /// The connection to the network, with its TLS and the records that its socket has not taken.
+    connection: Connection,
+    /// The end of the pair.
+    plain: Transport,
+    /// Plain bytes that the pair has not taken.
+    to_plain: Pending,
+    network_ended: bool,
+    plain_ended: bool,
+}
+
+/// What is left to do for a connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Left {
+    /// There may be more at once.
+    More,
+    /// Events will tell.
+    Waits,
+    /// The end.
+    Nothing,
+}
+
+/// Sends what waits. False if the socket will take no more.
+fn flush(pending: &mut Pending, transport: &mut Transport) -> bool {
+    while !pending.is_empty() {
+        let waiting = pending.waiting();
+        let asked = waiting.len();
+        match transport.send(waiting) {
+            Sent::Bytes(count) => {
+                pending.advance(count);
+                if count < asked {
+                    break;
+                }
+            }
+            Sent::Failed => return false,
+        }
+    }
+    true
+}
+
+impl Relay {
+    pub(crate) fn new(connection: Connection, plain: OwnedFd) -> Self {
+        Relay {
+            connection,
+            plain: Transport::new(plain),
+            to_plain: Pending::default(),
+            network_ended: false,
+            plain_ended: false,
+        }
+    }
+
+    /// Carries what there is.
+    fn carry(&mut self, records: &mut [u8], into: &mut [u8]) -> Left {
+        for _ in 0..PIECES_PER_TURN_MAX {
+            // What waits goes first: while there is any, nothing is read, and no event would tell of it again.
+            if !self.flush() {
+                return Left::Nothing;
+            }
+            let moved = self.carry_in(records, into) | self.carry_out(into);
+            if !self.flush() || self.plain_ended {
+                return Left::Nothing;
+            }
+            if !moved {
+                return Left::Waits;
+            }
+        }
+        Left::More
+    }
+
+    /// Sends what waits on both sides. False if one of them is broken.
+    fn flush(&mut self) -> bool {
+        let network_ok = flush(&mut self.connection.pending, &mut self.connection.transport);
+        let plain_ok = flush(&mut self.to_plain, &mut self.plain);
+        if self.network_ended && self.to_plain.is_empty() {
+            self.plain.finish_sending();
+        }
+        network_ok && plain_ok
+    }
+
+    /// From the network to the pair. While the pair is full, nothing is read.
+    fn carry_in(&mut self, records: &mut [u8], into: &mut [u8]) -> bool {
+        let Some(tls) = &mut self.connection.tls else {
+            return false;
+        };
+        if self.network_ended || !self.to_plain.is_empty() {
+            return false;
+        }
+        let mut out = Vec::new();
+        let progress = tls.receive(&mut self.connection.transport, records, into, &mut out);
+        self.connection.pending.push(&out);
+        self.to_plain.push(&into[..progress.bytes]);
+        self.network_ended |= progress.end.is_some();
+        progress.bytes > 0 || progress.more && !progress.is_blocked
+    }
+
+    /// From the pair to the network. While the network is full, nothing is read.
+    fn carry_out(&mut self, into: &mut [u8]) -> bool {
+        let Some(tls) = &mut self.connection.tls else {
+            return false;
+        };
+        if self.plain_ended || !self.connection.pending.is_empty() {
+            return false;
+        }
+        let mut sealed = Vec::new();
+        match self.plain.receive(into) {
+            Received::Bytes(count) => {
+                if tls.seal(&into[..count], &mut sealed).is_err() {
+                    self.plain_ended = true;
+                }
+            }
+            Received::WouldBlock => return false,
+            Received::Closed => {
+                self.plain_ended = true;
+                tls.close(&mut sealed);
+            }
+        }
+        self.connection.pending.push(&sealed);
+        true
+    }
+}
+
+impl EventLoop {
+    pub(crate) fn add_relay(&mut self, relay: Relay) {
+        let (network, plain) = (relay.connection.transport.fd(), relay.plain.fd());
+        let slot = self.relays.insert(relay);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let token = Subject::Relay(slot).token();
+        let registry = self.poll.registry();
+        let watched = registry
+            .reregister(&mut SourceFd(&network), token, interest)
+            .and_then(|()| registry.register(&mut SourceFd(&plain), token, interest));
+        if let Err(e) = watched {
+            self.log.write(
+                LogLevel::Error,
+                &format!("could not watch a TLS connection's sockets: {e}"),
+            );
+            self.relays.remove(slot);
+        }
+    }
+
+    /// Carries the bytes of TLS connections until they end, and sends what closed ones still have to be told.
+    pub(crate) fn run_relays(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        self.records.resize(READ_BYTES, 0);
+        let mut into = vec![0; READ_BYTES];
+        let mut ready: Vec<RelayId> = self.relays.ids();
+        while self.relays.iter().next().is_some() || self.closing.iter().next().is_some() {
+            for slot in std::mem::take(&mut ready) {
+                if self.relay(slot, &mut into) {
+                    ready.push(slot);
+                }
+            }
+            let timers = self.timers.next().map(|at| at.since(self.now));
+            let wait = if ready.is_empty() { timers } else { Some(Duration::ZERO) };
+            match self.poll.poll(&mut events, wait) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            self.look_at_clock();
+            for event in &events {
+                match self.handle_relay_event(event) {
+                    None => return Ok(()),
+                    Some(slots) => ready.extend(slots),
+                }
+            }
+            self.run_closing_timers();
+        }
+        Ok(())
+    }
+
+    /// The relay that an event is about; `None` if the process is to end at once.
+    fn handle_relay_event(&mut self, event: &Event) -> Option<Option<RelayId>> {
+        match Subject::of(event.token()) {
+            Subject::Relay(slot) => return Some(Some(slot)),
+            Subject::Closing(slot) => self.handle_closing_event(slot),
+            Subject::Inbox if self.is_told_to_end() => return None,
+            // Everything else belongs to the other process.
+            _ => {}
+        }
+        Some(None)
+    }
+
+    /// Only the signal that ends a process at once counts: its connections end with those of the other process.
+    fn is_told_to_end(&mut self) -> bool {
+        let mut messages = self.inbox.try_iter();
+        messages.any(|message| matches!(message, crate::inbox::Message::Command(Command::ShutdownImmediate)))
+    }
+
+    /// Whether there may be more to carry at once.
+    fn relay(&mut self, slot: RelayId, into: &mut [u8]) -> bool {
+        let Some(relay) = self.relays.get(slot) else {
+            return false;
+        };
+        match relay.carry(&mut self.records, into) {
+            Left::More => true,
+            Left::Waits => false,
+            Left::Nothing => {
+                if let Some(relay) = self.relays.remove(slot) {
+                    let Connection { transport, pending, .. } = relay.connection;
+                    self.linger(Closing::new(transport, pending));
+                }
+                false
+            }
+        }
+    }
+}

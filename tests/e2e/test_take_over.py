@@ -1,0 +1,465 @@
+"""-R: another process takes the place of a running one, with every connection, at any moment, and no client notices.
+
+The old process goes on as if nobody had asked, whatever becomes of the new one before it has let go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+import pgthrow
+import psycopg
+import pytest
+from harness import wire
+from harness.certificates import Certificates
+from harness.pooler import kind, program
+from harness.waiting import eventually
+
+pytestmark = [
+    pytest.mark.beyond_pgbouncer,
+    pytest.mark.skipif(kind() != "pgweir", reason="only pgweir does this"),
+]
+
+# Take-overs while pgbench runs.
+TAKE_OVERS = 6
+
+
+@pytest.fixture
+def pooler(pg15, make_pooler):
+    return make_pooler(pg15, settings={"default_pool_size": 4, "server_lifetime": 3600})
+
+
+def open_files(process: subprocess.Popen) -> int:
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+# -- what goes on
+
+
+def test_everything_goes_on(pg15, pooler):
+    """Sessions at every point of the protocol survive three take-overs in a row."""
+    with contextlib.ExitStack() as stack:
+        client = lambda **named: stack.enter_context(pooler.connect(**named))  # noqa: E731
+        idle = client()
+        idle.value("select 1")
+        idle.query("prepare p as select 42")
+        idle.query("set application_name = 'kept'")
+        temporary = client()
+        temporary.query("create temp table t as select 7 as a")
+        within = client()
+        within.query("begin; create temp table w (a int) on commit drop; insert into w values (5)")
+        deferred = client()
+        deferred.query("begin")
+        listener = client()
+        listener.query("listen news")
+        copying = client()
+        copying.query("create temp table c (a int)")
+        copying.send(wire.query("copy c from stdin"))
+        copying.read_until("G")
+        copying.send(wire.copy_data(b"1\n2"))
+        half = client()
+        message = wire.query("select 'in two pieces'")
+        half.send(message[:9])
+        console = pooler.connect(database="pgbouncer", user="postgres")
+        stack.callback(console.close)
+        console.query("show version")
+        for _ in range(3):
+            old = pooler.take_over()
+            assert old.wait(5) == 0
+        assert idle.value("execute p") == "42"
+        assert idle.value("show application_name") == "kept"
+        assert temporary.value("select a from t") == "7"
+        assert within.value("select a from w") == "5"
+        within.query("commit")
+        assert deferred.value("select 8") == "8"
+        deferred.query("rollback")
+        copying.send(wire.copy_data(b"0\n"), wire.copy_done())
+        copying.read_ready()
+        assert copying.value("select sum(a) from c") == "21"
+        half.send(message[9:])
+        assert wire.rows_of(half.read_ready()) == [("in two pieces",)]
+        pg15.psql("notify news, 'hello'")
+        assert b"hello" in listener.read_until("A")[-1].body
+        assert console.rows("show databases")
+
+
+def test_a_long_query_and_its_cancel(pooler):
+    """A query that runs over a take-over gets its rows, and one that is cancelled after a take-over is cancelled."""
+    with pooler.connect() as sleeper, pooler.connect() as victim, pooler.connect() as waiting:
+        sleeper.send(wire.query("select pg_sleep(1.5), 'slept'"))
+        victim.send(wire.query("select pg_sleep(60)"))
+        time.sleep(0.3)
+        pooler.take_over()
+        victim.cancel()
+        assert wire.error_codes(victim.read_ready()) == ["57014"]
+        assert wire.rows_of(sleeper.read_ready())[0][1] == "slept"
+        assert waiting.value("select 1") == "1"
+
+
+def test_clients_in_the_queue_get_their_server(pg15, make_pooler):
+    """Clients that wait for a server keep their place."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1})
+    with pooler.connect() as holder, pooler.connect() as first, pooler.connect() as second:
+        holder.query("begin; select 1")
+        first.send(wire.query("select 'first'"))
+        time.sleep(0.1)
+        second.send(wire.query("select 'second'"))
+        time.sleep(0.1)
+        pooler.take_over()
+        holder.query("commit")
+        assert wire.rows_of(first.read_ready()) == [("first",)]
+        assert wire.rows_of(second.read_ready()) == [("second",)]
+
+
+def test_output_that_a_client_has_not_read(pooler):
+    """Output that waits for a slow client comes complete and in order."""
+    with pooler.connect() as slow:
+        slow.send(wire.query("select repeat(i::text, 200) from generate_series(1, 100000) i"))
+        time.sleep(0.5)
+        pooler.take_over()
+        rows = wire.rows_of(slow.read_ready(timeout=60))
+        assert [row[0] for row in rows] == [str(i) * 200 for i in range(1, 100001)]
+
+
+@pytest.mark.parametrize("protocol", ["simple", "extended", "prepared"])
+def test_pgbench_notices_nothing(pg15, pooler, protocol):
+    """pgbench runs through repeated take-overs without an error."""
+    pgbench = os.path.join(pg15.bin_dir, "pgbench")
+    script = os.path.join(pooler.dir, "script.sql")
+    pooler.write_file(script, "\\set a random(1, 1000)\nbegin;\nselect :a + 1;\nselect :a + 2;\ncommit;\nselect :a;\n")
+    # It prepares while the other clients of its thread stand still: they may not keep the last server.
+    clients = "4" if protocol == "prepared" else "12"
+    bench = subprocess.Popen(
+        [pgbench, "-n", "-c", clients, "-j", "2", "-T", "6", "-M", protocol, "-f", script]
+        + ["-h", pooler.host, "-p", str(pooler.port), "-U", "postgres", "postgres"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(0.5)
+    for _ in range(TAKE_OVERS):
+        pooler.take_over()
+        time.sleep(0.4)
+    out, err = bench.communicate(timeout=60)
+    assert bench.returncode == 0 and "aborted" not in err and "ERROR" not in err, err
+    assert "number of failed transactions: 0" in out, out
+
+
+def test_new_clients_wait_a_moment_and_get_in(pooler):
+    """Logins all the time: none is refused while processes change."""
+    stop, failures, logins = threading.Event(), [], [0]
+
+    def log_in():
+        while not stop.is_set():
+            try:
+                with pooler.connect() as c:
+                    assert c.value("select 1") == "1"
+                logins[0] += 1
+            except Exception as e:  # noqa: BLE001
+                failures.append(repr(e))
+
+    threads = [threading.Thread(target=log_in) for _ in range(3)]
+    [thread.start() for thread in threads]
+    for _ in range(TAKE_OVERS):
+        pooler.take_over()
+        time.sleep(0.2)
+    stop.set()
+    [thread.join() for thread in threads]
+    assert not failures and logins[0] > 10
+
+
+def test_nothing_is_lost_or_left(pg15, pooler):
+    """Counters go on, and descriptors and files are those of one process."""
+    with pooler.connect() as c:
+        for _ in range(10):
+            c.value("select 1")
+        before = pooler.console("show stats")
+        files = open_files(pooler.process)
+        for _ in range(5):
+            assert pooler.take_over().wait(5) == 0
+        total = lambda stats: sum(int(row["total_query_count"]) for row in stats if row["database"] == "postgres")  # noqa: E731
+        assert total(pooler.console("show stats")) == total(before) >= 10
+        assert abs(open_files(pooler.process) - files) <= 3
+        with open(pooler.pid_path, encoding="utf-8") as file:
+            assert int(file.read()) == pooler.process.pid
+        assert c.value("select 2") == "2"
+    pooler.signal(signal.SIGTERM)
+    assert pooler.wait_exit() == 0
+    left = [name for name in os.listdir(pooler.dir) if name.startswith(".s.") or name == "pid"]
+    assert left == []
+
+
+def test_the_new_process_uses_its_own_configuration(pg15, pooler):
+    """The files are read again, as by RELOAD."""
+    with pooler.connect() as c:
+        c.value("select 1")
+        pooler.console("set query_timeout = 77")
+        pooler.settings["default_pool_size"] = 9
+        pooler.write_ini()
+        pooler.take_over()
+        config = {row["key"]: row["value"] for row in pooler.console("show config")}
+        assert (config["default_pool_size"], config["query_timeout"]) == ("9", "0")
+        assert c.value("select 1") == "1"
+
+
+def test_a_pause_goes_on(pooler):
+    """PAUSE outlives the process that it was given to."""
+    with pooler.connect() as c:
+        c.value("select 1")
+        pooler.console("pause")
+        c.send(wire.query("select 2"))
+        pooler.take_over()
+        assert c.quiet(0.3)
+        pooler.console("resume")
+        assert wire.rows_of(c.read_ready()) == [("2",)]
+
+
+# -- TLS
+
+
+@pytest.fixture(scope="module")
+def files():
+    folder = tempfile.mkdtemp(prefix="certificates-")
+    os.chmod(folder, 0o755)
+    pgthrow.give_to_server_user(folder)
+    yield Certificates(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def tls_pooler(pg15, make_pooler, files):
+    return make_pooler(
+        pg15,
+        settings={
+            "client_tls_sslmode": "allow",
+            "client_tls_cert_file": files.server.certificate,
+            "client_tls_key_file": files.server.key,
+            "client_tls_ca_file": files.ca,
+            "default_pool_size": 3,
+        },
+    )
+
+
+def test_tls_clients_go_on(tls_pooler):
+    """The old process carries their bytes, through two take-overs, and ends when they have left."""
+    pooler = tls_pooler
+    with psycopg.connect(pooler.dsn(sslmode="require"), autocommit=True) as c:
+        c.execute("create temp table t as select 9 as a")
+        first = pooler.take_over()
+        assert c.execute("select a from t").fetchone() == (9,)
+        second = pooler.take_over()
+        assert second.wait(5) == 0, "it has no TLS connection of its own"
+        rows = c.execute("select repeat('x', 1000) from generate_series(1, 20000)").fetchall()
+        assert len(rows) == 20000
+        with c.cursor() as cursor:
+            cursor.execute("create temp table big (a text)")
+            with cursor.copy("copy big from stdin") as copy:
+                for _ in range(2000):
+                    copy.write("y" * 2000 + "\n")
+        assert c.execute("select count(*), sum(length(a)) from big").fetchone() == (2000, 4_000_000)
+        tls = [row["tls"] for row in pooler.console("show clients") if row["database"] == "postgres"]
+        assert len(tls) == 1 and tls[0].startswith("TLSv1.3")
+        assert first.poll() is None
+        with psycopg.connect(pooler.dsn(sslmode="require")) as new:
+            assert new.execute("select 1").fetchone() == (1,)
+    assert first.wait(10) == 0
+
+
+def test_a_tls_client_that_vanishes_ends_the_old_process(tls_pooler):
+    pooler = tls_pooler
+    c = psycopg.connect(pooler.dsn(sslmode="require"))
+    c.execute("select 1")
+    old = pooler.take_over()
+    descriptor = c.fileno()
+    sock = socket.socket(fileno=os.dup(descriptor))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
+    assert old.wait(10) == 0
+    eventually(
+        lambda: not [row for row in pooler.console("show clients") if row["database"] == "postgres"],
+        what="the client to be gone",
+    )
+
+
+def test_a_silent_handshake_delays_nobody_for_long(tls_pooler):
+    """A client that begins TLS and says nothing keeps a take-over waiting for a second, not for ever."""
+    pooler = tls_pooler
+    with socket.create_connection((pooler.host, pooler.port)) as silent, pooler.connect() as c:
+        silent.sendall(struct.pack(">ii", 8, 80877103))
+        assert silent.recv(1) == b"S"
+        pooler.take_over()
+        assert c.value("select 1") == "1"
+        assert silent.recv(1) == b""
+
+
+# -- what goes wrong
+
+
+def gate(pooler) -> str:
+    return os.path.join(pooler.dir, f".s.PGSQL.{pooler.port}.take-over")
+
+
+def at_work(pooler, c) -> None:
+    assert c.value("select 1") == "1"
+    with pooler.connect() as other:
+        assert other.value("select 2") == "2"
+    assert pooler.running
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"pg", b"GET / HTTP/1.1\r\n\r\n", b"pgweir-R", b"\0" * 64, b"pgweir-R" + b"\xff" * 8, os.urandom(4096)]
+)
+def test_rubbish_at_the_gate(pooler, said):
+    """Whoever says rubbish, or nothing, or vanishes, changes nothing."""
+    with pooler.connect() as c:
+        c.query("begin; select 1")
+        for waits in (0, 1.2):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(gate(pooler))
+                with contextlib.suppress(OSError):
+                    stranger.sendall(said)
+                time.sleep(waits)
+        time.sleep(0.1)
+        at_work(pooler, c)
+        c.query("commit")
+        pooler.take_over()
+        at_work(pooler, c)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_user_may_not_take_over(pooler):
+    """Neither by the file's mode, nor if that is opened."""
+    attempt = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(len(s.recv(100)))"
+    stranger = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "/usr/bin/python3", "-c", attempt, gate(pooler)]
+    assert "PermissionError" in subprocess.run(stranger, capture_output=True, text=True).stderr
+    os.chmod(gate(pooler), 0o777)
+    assert subprocess.run(stranger, capture_output=True, text=True).stdout == "0\n"
+    pooler.wait_log("refused to be taken over")
+    with pooler.connect() as c:
+        at_work(pooler, c)
+
+
+def layout_of(pooler) -> bytes:
+    """What a new process of the same version says first: overheard at a gate of our own."""
+    folder = os.path.join(pooler.dir, "overheard")
+    os.mkdir(folder)
+    pgthrow.give_to_server_user(folder)
+    path = os.path.join(folder, f".s.PGSQL.{pooler.port}.take-over")
+    with socket.socket(socket.AF_UNIX) as ear:
+        ear.bind(path)
+        pgthrow.give_to_server_user(path)
+        ear.listen()
+        ini = os.path.join(folder, "ini")
+        with open(pooler.ini_path, encoding="utf-8") as file:
+            pooler.write_file(ini, file.read().replace(f"unix_socket_dir = {pooler.dir}", f"unix_socket_dir = {folder}"))
+        process = subprocess.Popen(
+            pgthrow.as_server_user([*program(), "-R", ini]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        ear.settimeout(10)
+        heard, _ = ear.accept()
+        said = heard.recv(100)
+        process.kill()
+        process.wait()
+        heard.close()
+    assert said.startswith(b"pgweir-R") and len(said) == 16
+    return said
+
+
+@pytest.mark.parametrize("bytes_read", [0, 9, 100, 5000, None])
+@pytest.mark.parametrize("answer", [b"", b"N", b"R" + b"\0" * 8, b"?" * 20], ids=["none", "half", "ready", "rubbish"])
+def test_a_new_process_that_dies_at_any_byte(pooler, bytes_read, answer):
+    """It asks, reads so many bytes of what it is told, answers, and vanishes. Before it has said that it is ready, and could
+    say so, the old process goes on."""
+    if answer == b"R" + b"\0" * 8 and bytes_read is None:
+        pytest.skip("then it has taken over")
+    hello = layout_of(pooler)
+    with pooler.connect() as c:
+        c.query("begin; create temp table t as select 3 as a")
+        with socket.socket(socket.AF_UNIX) as dying:
+            dying.connect(gate(pooler))
+            dying.sendall(hello)
+            dying.settimeout(1)
+            with contextlib.suppress(OSError):
+                left = bytes_read if bytes_read is not None else 1 << 20
+                while left > 0:
+                    count = len(dying.recv(left))
+                    left -= count or left
+                if answer != b"R" + b"\0" * 8:
+                    dying.sendall(answer)
+        pooler.wait_log("has not taken over|does not take over")
+        assert c.value("select a from t") == "3"
+        c.query("rollback")
+        at_work(pooler, c)
+        pooler.take_over()
+        at_work(pooler, c)
+
+
+def test_another_version_takes_the_listening_sockets_alone(pooler):
+    """The old process serves its clients until they end; whoever comes meanwhile belongs to the new one."""
+    said = bytearray(layout_of(pooler))
+    said[-1] ^= 1
+    with pooler.connect() as c:
+        c.query("begin; select 1")
+        with socket.socket(socket.AF_UNIX) as other:
+            other.connect(gate(pooler))
+            other.sendall(said)
+            message, descriptors, _, _ = socket.recv_fds(other, 9, 20)
+            assert message[:1] == b"L" and len(descriptors) == 3
+            length = struct.unpack("<Q", message[1:])[0]
+            lines = other.recv(length, socket.MSG_WAITALL).decode().splitlines()
+            assert lines == [f"tcp {pooler.host}:{pooler.port}", f"unix {pooler.port} {pooler.dir}/.s.PGSQL.{pooler.port}", "gate"]
+            assert other.recv(9, socket.MSG_WAITALL) == b"E" + b"\0" * 8
+            other.sendall(b"r" + b"\0" * 8)
+            assert other.recv(9, socket.MSG_WAITALL) == b"G" + b"\0" * 8
+        listener = socket.socket(fileno=descriptors[0])
+        listener.setblocking(True)
+        client = socket.create_connection((pooler.host, pooler.port))
+        client.sendall(b"x")
+        listener.settimeout(5)
+        accepted, _ = listener.accept()
+        [s.close() for s in (accepted, client, listener)]
+        [os.close(descriptor) for descriptor in descriptors[1:]]
+        assert c.value("select 5") == "5"
+        c.query("commit")
+    assert pooler.wait_exit(60) == 0
+    assert os.path.exists(gate(pooler)), "it is the other process's to remove"
+
+
+def test_a_shutdown_under_way_is_not_taken_over(pooler):
+    with pooler.connect() as c:
+        c.query("begin; select 1")
+        pooler.signal(signal.SIGTERM)
+        pooler.wait_log("(?i)sigterm|shutdown|shut")
+        second = subprocess.run(
+            pgthrow.as_server_user([*program(), "-R", pooler.ini_path]), capture_output=True, text=True, timeout=20
+        )
+        assert second.returncode != 0 and "shutting down" in second.stderr
+        c.query("commit")
+    assert pooler.wait_exit() == 0
+
+
+def test_without_an_old_process_it_starts_as_usual(pg15, make_pooler):
+    pooler = make_pooler(pg15, arguments=("-R",))
+    pooler.wait_log("old process not found, try to continue normally")
+    with pooler.connect() as c:
+        assert c.value("select 1") == "1"
+
+
+def test_an_old_process_that_has_died(pg15, pooler):
+    """Its socket files are there, but nobody listens: the new process starts with nothing."""
+    pooler.process.kill()
+    pooler.process.wait()
+    pooler.arguments = ("-R",)
+    pooler.start()
+    with pooler.connect() as c:
+        assert c.value("select 1") == "1"
