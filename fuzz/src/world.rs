@@ -35,8 +35,9 @@ const REQUESTS_PER_MOVE_MAX: usize = 20_000;
 /// The longest message that the core may want to see whole, and the most that is kept for a connection.
 const KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Rounds after which everybody has said everything.
-const ROUNDS_MAX: usize = 200;
+/// Rounds after which everybody has said everything. A new server takes five of them, and each segment of a long pipeline may
+/// need one.
+const ROUNDS_MAX: usize = 1000;
 
 /// The core, its driver and the peers.
 pub struct World {
