@@ -115,9 +115,12 @@ impl Place {
 
     /// Runs a command that is expected to end, and gives its exit status, output and errors.
     pub fn outcome(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let output = self.command(arguments).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
+        let files = [self.file("outcome.stdout"), self.file("outcome.stderr")];
+        let [stdout, stderr] = files.each_ref().map(|f| fs::File::create(f).unwrap());
+        let child = self.command(arguments).stdout(stdout).stderr(stderr).spawn();
+        let status = Process(child.unwrap()).wait();
+        let [stdout, stderr] = files.map(|f| fs::read_to_string(f).unwrap());
+        (status.code(), stdout, stderr)
     }
 }
 
