@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import shutil
 import sys
+import tempfile
 
 import pytest
 
@@ -13,6 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import pgthrow  # noqa: E402
 from harness import ports  # noqa: E402
+from harness.certificates import Certificates  # noqa: E402
 from harness.pooler import PASSWORDS, Pooler, kind  # noqa: E402
 from harness.waiting import eventually  # noqa: E402
 
@@ -118,6 +121,16 @@ def pg(request) -> pgthrow.Cluster:
 def pg15() -> pgthrow.Cluster:
     """The shared cluster of PostgreSQL 15, for what does not depend on the server's version."""
     return shared_cluster(15)
+
+
+@pytest.fixture(scope="session")
+def certificates():
+    """Certificates and keys, which the pooler and PostgreSQL can read."""
+    folder = tempfile.mkdtemp(prefix="certificates-")
+    os.chmod(folder, 0o755)
+    pgthrow.give_to_server_user(folder)
+    yield Certificates(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,18 +1,13 @@
 """Several processes behind one port: a cancel request that arrives at the wrong one finds the right one."""
 
 import contextlib
-import os
-import shutil
 import socket
-import tempfile
 import threading
 import time
 
-import pgthrow
 import pytest
 
 from harness import ports, wire
-from harness.certificates import Certificates
 from harness.pooler import kind
 from harness.waiting import Stopwatch, eventually
 from harness.wire import error_codes, query
@@ -87,24 +82,15 @@ def test_behind_one_port(pg15, make_pooler):
     assert len(processes) > 1
 
 
-@pytest.fixture
-def files():
-    folder = tempfile.mkdtemp(prefix="certificates-")
-    os.chmod(folder, 0o755)
-    pgthrow.give_to_server_user(folder)
-    yield Certificates(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.mark.parametrize("mode", ("prefer", "require", "verify-full"))
-def test_by_tls(pg15, make_pooler, files, mode):
+def test_by_tls(pg15, make_pooler, certificates, mode):
     """Peers are spoken to as servers are: server_tls_sslmode."""
     tls = {
         "client_tls_sslmode": "allow",
-        "client_tls_cert_file": files.server.certificate,
-        "client_tls_key_file": files.server.key,
+        "client_tls_cert_file": certificates.server.certificate,
+        "client_tls_key_file": certificates.server.key,
         "server_tls_sslmode": mode,
-        "server_tls_ca_file": files.ca,
+        "server_tls_ca_file": certificates.ca,
         "verbose": 1,
     }
     databases = {"*": f"host={pg15.socket_dir} port={pg15.port}"}

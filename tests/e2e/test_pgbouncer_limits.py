@@ -130,12 +130,17 @@ def end(c) -> str:
         return "(still there)"
 
 
+def signalled(p, signals):
+    """Sends the signals, and waits for what each of them starts."""
+    for number in signals:
+        p.signal(number)
+        time.sleep(0.3)
+
+
 def idle_client(p, *signals):
     with p.connect(user="alice") as c:
         c.query("select 1")
-        for number in signals:
-            p.signal(number)
-            time.sleep(0.3)
+        signalled(p, signals)
         new = p.running and accepts(p)
         heard = end(c) if len(signals) > 1 or signals[0] != signal.SIGTERM else first_text(c.query("select 1"))
     return new, heard, exits(p)
@@ -144,9 +149,7 @@ def idle_client(p, *signals):
 def busy_client(p, *signals):
     with p.connect(user="alice") as c:
         c.query("begin; select 1")
-        for number in signals:
-            p.signal(number)
-            time.sleep(0.3)
+        signalled(p, signals)
         with contextlib.suppress(OSError):
             c.send(wire.query("commit"))
         tag = wire.command_tags(read_some(c))

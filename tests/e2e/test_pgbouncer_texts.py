@@ -62,39 +62,20 @@ def no_such_database(p):
     return refusal(p, database="nosuch")
 
 
-@situation(settings={"auth_type": "md5"})
-def no_such_user_by_md5(p):
-    return refusal(p, user="nobody", password="x")
+def refused_login(name: str, method: str, user: str):
+    """A situation: a login by this method that fails."""
+
+    def run(p):
+        return refusal(p, user=user, password="x")
+
+    run.__name__ = name
+    situation(settings={"auth_type": method})(run)
 
 
-@situation(settings={"auth_type": "scram-sha-256"})
-def no_such_user_by_scram(p):
-    return refusal(p, user="nobody", password="x")
-
-
-@situation(settings={"auth_type": "plain"})
-def no_such_user_by_password(p):
-    return refusal(p, user="nobody", password="x")
-
-
-@situation(settings={"auth_type": "trust"})
-def no_such_user_by_trust(p):
-    return refusal(p, user="nobody")
-
-
-@situation(settings={"auth_type": "md5"})
-def wrong_password_by_md5(p):
-    return refusal(p, user="alice", password="x")
-
-
-@situation(settings={"auth_type": "scram-sha-256"})
-def wrong_password_by_scram(p):
-    return refusal(p, user="alice", password="x")
-
-
-@situation(settings={"auth_type": "plain"})
-def wrong_password_by_password(p):
-    return refusal(p, user="alice", password="x")
+for method, word in (("md5", "md5"), ("scram-sha-256", "scram"), ("plain", "password"), ("trust", "trust")):
+    refused_login(f"no_such_user_by_{word}", method, "nobody")
+    if method != "trust":
+        refused_login(f"wrong_password_by_{word}", method, "alice")
 
 
 @situation(settings={"auth_type": "hba", "auth_hba_file": "hba"}, files={"hba": "host all bob 127.0.0.1/32 trust\n"})

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import threading
 import time
 
@@ -20,7 +18,6 @@ import pgthrow
 import psycopg
 import pytest
 from harness import wire
-from harness.certificates import Certificates
 from harness.pooler import kind, program
 from harness.waiting import eventually
 
@@ -226,24 +223,15 @@ def test_a_pause_goes_on(pooler):
 # -- TLS
 
 
-@pytest.fixture(scope="module")
-def files():
-    folder = tempfile.mkdtemp(prefix="certificates-")
-    os.chmod(folder, 0o755)
-    pgthrow.give_to_server_user(folder)
-    yield Certificates(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.fixture
-def tls_pooler(pg15, make_pooler, files):
+def tls_pooler(pg15, make_pooler, certificates):
     return make_pooler(
         pg15,
         settings={
             "client_tls_sslmode": "allow",
-            "client_tls_cert_file": files.server.certificate,
-            "client_tls_key_file": files.server.key,
-            "client_tls_ca_file": files.ca,
+            "client_tls_cert_file": certificates.server.certificate,
+            "client_tls_key_file": certificates.server.key,
+            "client_tls_ca_file": certificates.ca,
             "default_pool_size": 3,
         },
     )

@@ -8,7 +8,6 @@ import shutil
 import socket
 import ssl
 import struct
-import tempfile
 import threading
 import time
 
@@ -17,7 +16,6 @@ import pgthrow
 import psycopg
 import pytest
 from harness import ports, wire
-from harness.certificates import Certificates
 from harness.pooler import PASSWORDS
 from harness.waiting import eventually
 
@@ -25,15 +23,6 @@ from conftest import INITIAL_SQL, VERSIONS
 
 # Seconds a socket may take to answer before a test fails.
 SOCKET_SECONDS_MAX = 10
-
-
-@pytest.fixture(scope="module")
-def files():
-    folder = tempfile.mkdtemp(prefix="certificates-")
-    os.chmod(folder, 0o755)
-    pgthrow.give_to_server_user(folder)
-    yield Certificates(folder)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def cluster_with(version: int, pair) -> pgthrow.Cluster:
@@ -48,18 +37,18 @@ def cluster_with(version: int, pair) -> pgthrow.Cluster:
 
 
 @pytest.fixture(scope="module", params=VERSIONS, ids=[f"pg{v}" for v in VERSIONS])
-def tls_pg(request, files):
-    cluster = cluster_with(request.param, files.server)
+def tls_pg(request, certificates):
+    cluster = cluster_with(request.param, certificates.server)
     yield cluster
     cluster.remove()
 
 
-def client_leg(files, mode: str = "allow", **more) -> dict:
+def client_leg(certificates, mode: str = "allow", **more) -> dict:
     return {
         "client_tls_sslmode": mode,
-        "client_tls_cert_file": files.server.certificate,
-        "client_tls_key_file": files.server.key,
-        "client_tls_ca_file": files.ca,
+        "client_tls_cert_file": certificates.server.certificate,
+        "client_tls_key_file": certificates.server.key,
+        "client_tls_ca_file": certificates.ca,
         **more,
     }
 
@@ -85,11 +74,11 @@ def show(pooler, what: str) -> list[dict]:
 # ---- clients
 
 
-def test_modes_of_the_client_leg(pg15, files, make_pooler):
+def test_modes_of_the_client_leg(pg15, certificates, make_pooler):
     """Mode of the pooler x what the client asks for x the certificate that it has."""
-    with_own = {"sslcert": files.alice.certificate, "sslkey": files.alice.key}
-    with_foreign = {"sslcert": files.foreign.certificate, "sslkey": files.foreign.key}
-    full = {"sslmode": "verify-full", "sslrootcert": files.ca}
+    with_own = {"sslcert": certificates.alice.certificate, "sslkey": certificates.alice.key}
+    with_foreign = {"sslcert": certificates.foreign.certificate, "sslkey": certificates.foreign.key}
+    full = {"sslmode": "verify-full", "sslrootcert": certificates.ca}
     direct = {"sslmode": "require", "sslnegotiation": "direct"}
     none, plain, tls = "no", "plain", "tls"
     cases = [
@@ -102,10 +91,10 @@ def test_modes_of_the_client_leg(pg15, files, make_pooler):
         ({**full, **with_foreign},              (none, tls, tls, tls, none, none)),
         (direct,                                (none, tls, tls, tls, none, none)),
         ({**direct, **with_own},                (none, tls, tls, tls, tls, tls)),
-        ({**full, "sslrootcert": files.foreign_ca}, (none, none, none, none, none, none)),
+        ({**full, "sslrootcert": certificates.foreign_ca}, (none, none, none, none, none, none)),
     ]  # fmt: skip
     for at, mode in enumerate(("disable", "allow", "prefer", "require", "verify-ca", "verify-full")):
-        pooler = make_pooler(pg15, settings=client_leg(files, mode))
+        pooler = make_pooler(pg15, settings=client_leg(certificates, mode))
         for asked, expected in cases:
             seen = none
             asked = {"sslcert": "", "sslkey": "", "gssencmode": "disable", **asked}
@@ -120,9 +109,9 @@ def test_modes_of_the_client_leg(pg15, files, make_pooler):
         pooler.finish()
 
 
-def test_drivers_and_what_the_console_shows(pg15, files, make_pooler):
-    pooler = make_pooler(pg15, settings=client_leg(files, "require"))
-    with psycopg.connect(pooler.dsn(sslmode="verify-full", sslrootcert=files.ca, host="localhost")) as c:
+def test_drivers_and_what_the_console_shows(pg15, certificates, make_pooler):
+    pooler = make_pooler(pg15, settings=client_leg(certificates, "require"))
+    with psycopg.connect(pooler.dsn(sslmode="verify-full", sslrootcert=certificates.ca, host="localhost")) as c:
         c.execute("select 1")
         rows = [row for row in show(pooler, "show clients") if row["database"] == "postgres"]
         assert [row["tls"] for row in rows] == ["TLSv1.3/TLS_AES_256_GCM_SHA384"]
@@ -130,7 +119,7 @@ def test_drivers_and_what_the_console_shows(pg15, files, make_pooler):
     pooler.wait_log(r"login attempt: db=postgres user=postgres tls=TLSv1.3/TLS_AES_256_GCM_SHA384 replication=no")
 
     async def with_asyncpg():
-        context = ssl.create_default_context(cafile=files.ca)
+        context = ssl.create_default_context(cafile=certificates.ca)
         context.set_alpn_protocols(["postgresql"])
         for direct in (False, True):
             c = await asyncpg.connect(
@@ -142,9 +131,9 @@ def test_drivers_and_what_the_console_shows(pg15, files, make_pooler):
     asyncio.run(with_asyncpg())
 
 
-def test_versions_and_cipher_suites(pg15, files, make_pooler):
+def test_versions_and_cipher_suites(pg15, certificates, make_pooler):
     settings = client_leg(
-        files, "require", client_tls_protocols="tlsv1.2", client_tls_ciphers="ECDHE-ECDSA-AES128-GCM-SHA256:!MD5"
+        certificates, "require", client_tls_protocols="tlsv1.2", client_tls_ciphers="ECDHE-ECDSA-AES128-GCM-SHA256:!MD5"
     )
     pooler = make_pooler(pg15, settings=settings)
     with psycopg.connect(pooler.dsn(sslmode="require")) as c:
@@ -154,9 +143,9 @@ def test_versions_and_cipher_suites(pg15, files, make_pooler):
     assert "in" != log_in(pooler, sslmode="require", ssl_min_protocol_version="TLSv1.3")
 
 
-def test_channel_binding(pg15, files, make_pooler):
+def test_channel_binding(pg15, certificates, make_pooler):
     """SCRAM-SHA-256-PLUS, which libpq insists on with channel_binding=require."""
-    pooler = make_pooler(pg15, settings=client_leg(files, "allow", auth_type="scram-sha-256"))
+    pooler = make_pooler(pg15, settings=client_leg(certificates, "allow", auth_type="scram-sha-256"))
     secret = {"user": "alice", "password": PASSWORDS["alice"]}
     assert log_in(pooler, sslmode="require", channel_binding="require", **secret) == "in"
     assert log_in(pooler, sslmode="require", channel_binding="disable", **secret) == "in"
@@ -214,9 +203,9 @@ def by_tls(s: socket.socket, alpn: list[str] | None = None) -> ssl.SSLSocket:
     return context.wrap_socket(s)
 
 
-def test_attacks_on_the_handshake(pg15, files, make_pooler):
+def test_attacks_on_the_handshake(pg15, certificates, make_pooler):
     """None of them gets anything, and none costs anybody else anything."""
-    pooler = make_pooler(pg15, settings=client_leg(files, "require", client_login_timeout="2"))
+    pooler = make_pooler(pg15, settings=client_leg(certificates, "require", client_login_timeout="2"))
     startup = wire.startup({"user": "postgres", "database": "postgres"})
 
     # Bytes of somebody in between, in one packet with the request: CVE-2021-23214.
@@ -271,9 +260,9 @@ def test_attacks_on_the_handshake(pg15, files, make_pooler):
     assert [row for row in show(pooler, "show clients") if row["database"] == "postgres"] == []
 
 
-def test_plain_cancel_requests_are_taken_where_tls_is_required(pg15, files, make_pooler):
+def test_plain_cancel_requests_are_taken_where_tls_is_required(pg15, certificates, make_pooler):
     """libpq before 17 sends them so."""
-    pooler = make_pooler(pg15, settings=client_leg(files, "require"))
+    pooler = make_pooler(pg15, settings=client_leg(certificates, "require"))
     with raw(pooler) as s:
         s.sendall(struct.pack("!IIII", 16, wire.CANCEL_REQUEST, 1, 2))
         assert rest_of(s) == b""
@@ -295,9 +284,9 @@ def server_case(make_pooler, cluster, host: str, **settings) -> tuple[str, list[
     return outcome, tls
 
 
-def test_modes_of_the_server_leg(tls_pg, files, make_pooler):
+def test_modes_of_the_server_leg(tls_pg, certificates, make_pooler):
     tls = ["TLSv1.3/TLS_AES_256_GCM_SHA384"]
-    ca, foreign = {"server_tls_ca_file": files.ca}, {"server_tls_ca_file": files.foreign_ca}
+    ca, foreign = {"server_tls_ca_file": certificates.ca}, {"server_tls_ca_file": certificates.foreign_ca}
     for mode, more, host, expected in [
         ("disable", {}, "127.0.0.1", [""]),
         ("allow", {}, "127.0.0.1", tls),
@@ -318,25 +307,25 @@ def test_modes_of_the_server_leg(tls_pg, files, make_pooler):
             assert (outcome, seen) == ("in", expected), case
 
 
-def test_servers_without_tls(pg15, files, make_pooler):
+def test_servers_without_tls(pg15, certificates, make_pooler):
     """prefer prefers; the others insist."""
     for mode, gets_in in [("prefer", True), ("allow", True), ("require", False), ("verify-full", False)]:
-        more = {"server_tls_ca_file": files.ca}
+        more = {"server_tls_ca_file": certificates.ca}
         outcome, _ = server_case(make_pooler, pg15, "127.0.0.1", server_tls_sslmode=mode, **more)
         assert (outcome == "in") == gets_in, (mode, outcome)
 
 
-def test_certificates_that_openssl_takes(files, make_pooler):
+def test_certificates_that_openssl_takes(certificates, make_pooler):
     """Version 1 without alternative names, as the manual makes them; a self-signed one that is its own authority."""
     for pair, ca, host, full, gets_in in [
-        (files.old_style, files.ca, "localhost", True, True),
-        (files.old_style, files.ca, "127.0.0.1", True, False),
-        (files.old_style, files.ca, "127.0.0.1", False, True),
-        (files.old_style, files.foreign_ca, "localhost", False, False),
-        (files.self_signed, files.self_signed.certificate, "localhost", True, True),
-        (files.self_signed, files.ca, "localhost", False, False),
-        (files.elsewhere, files.ca, "localhost", True, False),
-        (files.expired, files.ca, "localhost", False, False),
+        (certificates.old_style, certificates.ca, "localhost", True, True),
+        (certificates.old_style, certificates.ca, "127.0.0.1", True, False),
+        (certificates.old_style, certificates.ca, "127.0.0.1", False, True),
+        (certificates.old_style, certificates.foreign_ca, "localhost", False, False),
+        (certificates.self_signed, certificates.self_signed.certificate, "localhost", True, True),
+        (certificates.self_signed, certificates.ca, "localhost", False, False),
+        (certificates.elsewhere, certificates.ca, "localhost", True, False),
+        (certificates.expired, certificates.ca, "localhost", False, False),
     ]:
         cluster = cluster_with(15, pair)
         try:
@@ -349,18 +338,18 @@ def test_certificates_that_openssl_takes(files, make_pooler):
             cluster.remove()
 
 
-def both_legs(files, **more) -> dict:
+def both_legs(certificates, **more) -> dict:
     return client_leg(
-        files, "require", server_tls_sslmode="verify-full", server_tls_ca_file=files.ca, **more
+        certificates, "require", server_tls_sslmode="verify-full", server_tls_ca_file=certificates.ca, **more
     )
 
 
-def test_scram_with_channel_binding_on_both_legs(tls_pg, files, make_pooler):
+def test_scram_with_channel_binding_on_both_legs(tls_pg, certificates, make_pooler):
     before = tls_pg.hba
     tls_pg.write_hba("local all all trust\nhostssl all all all scram-sha-256\n")
     tls_pg.reload()
     try:
-        pooler = make_pooler(tls_pg, settings=both_legs(files, auth_type="scram-sha-256"))
+        pooler = make_pooler(tls_pg, settings=both_legs(certificates, auth_type="scram-sha-256"))
         for user in ("alice", "bob"):
             asked = {"sslmode": "require", "channel_binding": "require", "sslnegotiation": "direct"}
             assert log_in(pooler, user=user, password=PASSWORDS[user], **asked) == "in"
@@ -369,8 +358,8 @@ def test_scram_with_channel_binding_on_both_legs(tls_pg, files, make_pooler):
         tls_pg.reload()
 
 
-def test_much_data_both_ways_and_copy(tls_pg, files, make_pooler):
-    pooler = make_pooler(tls_pg, settings=both_legs(files))
+def test_much_data_both_ways_and_copy(tls_pg, certificates, make_pooler):
+    pooler = make_pooler(tls_pg, settings=both_legs(certificates))
     text = "x" * 1000
     with psycopg.connect(pooler.dsn(sslmode="require"), autocommit=True) as c:
         big = c.execute("select repeat('0123456789abcdef', 2000000)").fetchone()[0]
@@ -388,9 +377,9 @@ def test_much_data_both_ways_and_copy(tls_pg, files, make_pooler):
         assert c.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").fetchone() == (True,)
 
 
-def test_pieces_of_records_and_half_closed_clients(tls_pg, files, make_pooler):
+def test_pieces_of_records_and_half_closed_clients(tls_pg, certificates, make_pooler):
     """Records that come byte by byte, several messages in a record, and a client that ends its side at once."""
-    pooler = make_pooler(tls_pg, settings=both_legs(files))
+    pooler = make_pooler(tls_pg, settings=both_legs(certificates))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["postgresql"])
@@ -421,8 +410,8 @@ def test_pieces_of_records_and_half_closed_clients(tls_pg, files, make_pooler):
         assert got.count(b"z") >= 40000
 
 
-def test_cancel_reaches_a_server_by_tls(tls_pg, files, make_pooler):
-    pooler = make_pooler(tls_pg, settings=both_legs(files))
+def test_cancel_reaches_a_server_by_tls(tls_pg, certificates, make_pooler):
+    pooler = make_pooler(tls_pg, settings=both_legs(certificates))
     with psycopg.connect(pooler.dsn(sslmode="require"), autocommit=True) as c:
         ends = []
 
@@ -450,9 +439,9 @@ def shown_certificate(pooler) -> bytes:
         return by_tls(s).getpeercert(binary_form=True)
 
 
-def test_reload_takes_new_certificates_and_refuses_bad_ones(pg15, files, make_pooler):
-    pair = files.copy(files.server, "changing")
-    settings = client_leg(files, "require", client_tls_cert_file=pair.certificate, client_tls_key_file=pair.key)
+def test_reload_takes_new_certificates_and_refuses_bad_ones(pg15, certificates, make_pooler):
+    pair = certificates.copy(certificates.server, "changing")
+    settings = client_leg(certificates, "require", client_tls_cert_file=pair.certificate, client_tls_key_file=pair.key)
     pooler = make_pooler(pg15, settings=settings)
     before = shown_certificate(pooler)
     stays = psycopg.connect(pooler.dsn(sslmode="require"), autocommit=True)
@@ -466,11 +455,11 @@ def test_reload_takes_new_certificates_and_refuses_bad_ones(pg15, files, make_po
     worker = threading.Thread(target=load)
     worker.start()
     try:
-        files.copy(files.second, "changing")
+        certificates.copy(certificates.second, "changing")
         pooler.reload()
         after = eventually(lambda: (now := shown_certificate(pooler)) != before and now, what="the new certificate")
         # A key of another certificate, no certificate at all, no file: each is refused, and the present one stays.
-        shutil.copyfile(files.alice.key, pair.key)
+        shutil.copyfile(certificates.alice.key, pair.key)
         for damage, words in [
             (lambda: None, "does not belong to certificate file"),
             (lambda: open(pair.certificate, "w").close(), "failed to load certificate file"),
@@ -490,14 +479,14 @@ def test_reload_takes_new_certificates_and_refuses_bad_ones(pg15, files, make_po
     assert errors == []
 
 
-def test_a_bad_file_at_the_start_is_named(files, make_pooler):
-    pooler = make_pooler(start=False, settings=client_leg(files, client_tls_key_file="/nowhere/key"), databases={})
+def test_a_bad_file_at_the_start_is_named(certificates, make_pooler):
+    pooler = make_pooler(start=False, settings=client_leg(certificates, client_tls_key_file="/nowhere/key"), databases={})
     pooler.spawn()
     assert pooler.wait_exit() == 1
     assert 'TLS setup failed: failed to load private key file "/nowhere/key"' in pooler.stderr()
 
 
-def test_reload_replaces_servers_when_their_tls_changes(tls_pg, files, make_pooler):
+def test_reload_replaces_servers_when_their_tls_changes(tls_pg, certificates, make_pooler):
     pooler = make_pooler(tls_pg, settings={"server_tls_sslmode": "disable"})
     assert log_in(pooler) == "in"
     assert [row["tls"] for row in show(pooler, "show servers")] == [""]

@@ -31,153 +31,141 @@ impl Verdict {
     }
 }
 
-/// What is not the same, and how. Names of keys in other sections have the section in front.
-const NOTES: [(&str, Verdict, &str); 40] = [
+/// What is not the same, and how: settings, verdict, what is to be said. Names of keys in other sections have the section in
+/// front.
+const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
-        "auth_file",
+        &["auth_file"],
         Better,
         "a RELOAD with a file that cannot be read, or has no user any more, is refused; a malformed SCRAM secret is not taken for a password",
     ),
     (
-        "auth_hba_file",
+        &["auth_hba_file"],
         Better,
         "the format of PostgreSQL 16; a bad line refuses the file, where PgBouncer leaves it out",
     ),
     (
-        "auth_ident_file",
+        &["auth_ident_file"],
         Better,
         "regular expressions, as in PostgreSQL 16; a bad line refuses the file",
     ),
-    ("auth_ldap_options", Better, "names are escaped; sixteen threads"),
+    (&["auth_ldap_options"], Better, "names are escaped; sixteen threads"),
     (
-        "auth_query",
+        &["auth_query"],
         Better,
         "a client's startup parameters never reach its connection; while it cannot run, nobody can tell which users exist",
     ),
     (
-        "auth_type",
+        &["auth_type"],
         Better,
         "SCRAM-SHA-256-PLUS where the client uses TLS; empty passwords let nobody in",
     ),
     (
-        "client_tls_ca_file",
+        &[
+            "client_tls_ca_file",
+            "client_tls_cert_file",
+            "client_tls_key_file",
+            "server_tls_ca_file",
+            "server_tls_cert_file",
+            "server_tls_key_file",
+        ],
         Better,
         "a RELOAD with a file that cannot be used is refused",
     ),
     (
-        "client_tls_cert_file",
-        Better,
-        "a RELOAD with a file that cannot be used is refused",
-    ),
-    (
-        "client_tls_ciphers",
+        &["client_tls_ciphers", "server_tls_ciphers"],
         Different,
         "suites without forward secrecy or authenticated encryption do not exist",
     ),
     (
-        "client_tls_key_file",
-        Better,
-        "a RELOAD with a file that cannot be used is refused",
+        &["client_tls_protocols", "server_tls_protocols"],
+        Different,
+        "TLS 1.2 and 1.3 only",
     ),
-    ("client_tls_protocols", Different, "TLS 1.2 and 1.3 only"),
-    ("deferred_begin", Own, ""),
     (
-        "idle_transaction_timeout",
+        &[
+            "deferred_begin",
+            "inspect_bytes_max",
+            "link",
+            "pin_idle_timeout",
+            "server_down_wait",
+            "session_state",
+            "session_state_probe",
+            "workers",
+        ],
+        Own,
+        "",
+    ),
+    (
+        &["idle_transaction_timeout", "transaction_timeout"],
         Better,
         "counts from the client's BEGIN, whether a server has seen it or not",
     ),
     (
-        "ignore_startup_parameters",
+        &["ignore_startup_parameters"],
         Better,
         "seldom needed: every setting of PostgreSQL's is accepted at startup, and follows its client",
     ),
-    ("inspect_bytes_max", Own, ""),
-    ("link", Own, ""),
     (
-        "max_client_conn",
+        &["max_client_conn"],
         Better,
         "connections that have not logged in do not count, but are limited",
     ),
     (
-        "max_prepared_statements",
+        &["max_prepared_statements"],
         Better,
         "SQL's PREPARE and the unnamed statement follow a client as well",
     ),
-    ("pin_idle_timeout", Own, ""),
     (
-        "server_check_query",
+        &["server_check_query"],
         Better,
         "the client waits for a checked server; it is not sent to a console",
     ),
-    ("server_down_wait", Own, ""),
     (
-        "server_login_retry",
+        &["server_login_retry"],
         Better,
         "a server that cannot be reached is tried again at least once a second while a client waits",
     ),
     (
-        "server_reset_query",
+        &["server_reset_query"],
         Better,
         "traces that it leaves are looked for; it is not sent to a console",
     ),
+    (&["service_name"], Same, "in PgBouncer, too, only on Windows"),
     (
-        "server_tls_ca_file",
-        Better,
-        "a RELOAD with a file that cannot be used is refused",
-    ),
-    (
-        "server_tls_cert_file",
-        Better,
-        "a RELOAD with a file that cannot be used is refused",
-    ),
-    (
-        "server_tls_ciphers",
-        Different,
-        "suites without forward secrecy or authenticated encryption do not exist",
-    ),
-    (
-        "server_tls_key_file",
-        Better,
-        "a RELOAD with a file that cannot be used is refused",
-    ),
-    ("server_tls_protocols", Different, "TLS 1.2 and 1.3 only"),
-    ("service_name", Same, "in PgBouncer, too, only on Windows"),
-    ("session_state", Own, ""),
-    ("session_state_probe", Own, ""),
-    (
-        "suspend_timeout",
+        &["suspend_timeout"],
         Different,
         "PgBouncer 1.26 reads it and does not show it in SHOW CONFIG",
     ),
     (
-        "track_extra_parameters",
+        &["track_extra_parameters"],
         Different,
         "SHOW CONFIG shows its default; in PgBouncer an empty text. It has no effect: every parameter that a server reports follows its client",
     ),
     (
-        "transaction_timeout",
-        Better,
-        "counts from the client's BEGIN, whether a server has seen it or not",
-    ),
-    (
-        "verbose",
+        &["verbose"],
         Different,
         "SHOW CONFIG shows its default, 0; in PgBouncer null",
     ),
-    ("workers", Own, ""),
-    ("[users] transaction_timeout", Better, "as in [pgbouncer]"),
-    ("[users] idle_transaction_timeout", Better, "as in [pgbouncer]"),
     (
-        "[databases] connect_query",
+        &[
+            "[users] transaction_timeout",
+            "[users] idle_transaction_timeout",
+            "[databases] auth_query",
+        ],
+        Better,
+        "as in [pgbouncer]",
+    ),
+    (
+        &["[databases] connect_query"],
         Better,
         "what it sets is what RESET returns to, on every server",
     ),
-    ("[databases] auth_query", Better, "as in [pgbouncer]"),
 ];
 
 /// The verdict on a setting by its name, and what is to be said of it.
 fn verdict(name: &str, support: Support) -> (Verdict, String) {
-    let noted = NOTES.iter().find(|(n, _, _)| *n == name);
+    let noted = NOTES.iter().find(|(names, _, _)| names.contains(&name));
     match (noted, support) {
         (Some((_, verdict, note)), _) => (*verdict, (*note).to_string()),
         (None, Support::Full) => (Same, String::new()),
@@ -213,7 +201,7 @@ mod tests {
     #[test]
     fn every_note_is_about_a_setting() {
         let table = settings_compared();
-        for (name, _, _) in NOTES {
+        for name in NOTES.iter().flat_map(|(names, _, _)| *names) {
             let row = match name.split_once("] ") {
                 Some((section, key)) => format!("| {section}] | `{key}` |"),
                 None => format!("| [`{name}`]("),

@@ -50,28 +50,6 @@ fn logged(rig: &Rig, words: &str) -> usize {
     rig.log.iter().filter(|(_, text)| text.contains(words)).count()
 }
 
-/// The server answers what the pooler and its client have asked, row by row of what it was told.
-fn answers(rig: &mut Rig, server: ServerId) -> Vec<String> {
-    let told = rig.told(server);
-    rig.says(server, |w| {
-        for line in &told {
-            match line.split(' ').next().unwrap_or_default() {
-                "Parse" => w.empty(b'1'),
-                "Bind" => w.empty(b'2'),
-                "Close" => w.empty(b'3'),
-                "Execute" => w.command_complete("SELECT 1"),
-                "Query" => {
-                    w.command_complete("SELECT 1");
-                    w.ready_for_query(Idle);
-                }
-                "Sync" => w.ready_for_query(Idle),
-                other => panic!("{other}"),
-            }
-        }
-    });
-    told
-}
-
 #[test]
 fn a_server_that_tells_the_process_id_of_its_session_is_postgresql() {
     let mut rig = full("");
@@ -135,14 +113,14 @@ fn a_statement_is_prepared_in_each_transaction_that_uses_it() {
         w.parse(b"s", b"select 1", &[0, 0]);
         w.sync();
     });
-    answers(&mut rig, server);
+    rig.serves(server, "SELECT 1");
     for _ in 0..2 {
         rig.says(client, |w| {
             w.bind_text(b"s", &[]);
             w.execute();
             w.sync();
         });
-        let told = answers(&mut rig, server);
+        let told = rig.serves(server, "SELECT 1");
         let words: Vec<_> = told.iter().map(|l| l.split(' ').next().unwrap()).collect();
         assert_eq!(words, ["Close", "Parse", "Bind", "Execute", "Sync"], "{told:?}");
     }
@@ -158,13 +136,13 @@ fn the_unnamed_statement_is_prepared_in_each_transaction_that_uses_it() {
         w.parse(b"", b"select 1", &[0, 0]);
         w.sync();
     });
-    answers(&mut rig, server);
+    rig.serves(server, "SELECT 1");
     rig.says(client, |w| {
         w.bind_text(b"", &[]);
         w.execute();
         w.sync();
     });
-    let told = answers(&mut rig, server);
+    let told = rig.serves(server, "SELECT 1");
     assert_eq!(told[0], "Parse  select 1", "{told:?}");
 }
 
@@ -177,7 +155,7 @@ fn startup_parameters_that_poolers_do_not_keep_are_refused() {
     let told = rig.told(client);
     assert_eq!(told, ["Error 22023 unsupported startup parameter: search_path=secret"]);
     let next = rig.client_begins(&[("user", "u"), ("database", "db"), ("DateStyle", "German")]);
-    let told = answers(&mut rig, server);
+    let told = rig.serves(server, "SELECT 1");
     assert!(
         told.iter().any(|l| l.starts_with("Bind")),
         "DateStyle is made: {told:?}"
@@ -192,7 +170,7 @@ fn a_session_that_a_pooler_cannot_keep_ends() {
     let client = rig.client_begins(&[("user", "u"), ("database", "db"), ("search_path", "secret")]);
     let server = rig.connects.pop_front().unwrap();
     rig.server_logs_in(server);
-    answers(&mut rig, server);
+    rig.serves(server, "SELECT 1");
     assert!(rig.told(client).ends_with(&["ReadyForQuery I".into()]));
     rig.server_dies(server);
     rig.says(client, |w| w.query(b"select 1"));

@@ -15,32 +15,15 @@ fn one_server() -> (Rig, ClientId, ClientId) {
     (rig, a, b)
 }
 
-/// The server answers all that it was sent without an error; what that was.
-fn answers(rig: &mut Rig, server: ServerId, tag: &str) -> Vec<String> {
-    let told = rig.told(server);
-    for line in &told {
-        match line.split(' ').next().unwrap_or_default() {
-            "Parse" => rig.says(server, |w| w.empty(b'1')),
-            "Bind" => rig.says(server, |w| w.empty(b'2')),
-            "Close" => rig.says(server, |w| w.empty(b'3')),
-            "Execute" => rig.says(server, |w| w.command_complete("PREPARE")),
-            "Sync" => rig.says(server, |w| w.ready_for_query(Idle)),
-            "Query" => rig.completes(server, tag),
-            other => panic!("nobody answers {other}"),
-        }
-    }
-    told
-}
-
 fn asks(rig: &mut Rig, client: ClientId, text: &str, tag: &str) -> Vec<String> {
     rig.says(client, |w| w.query(text.as_bytes()));
     let server = rig.server_of(client).expect("linked");
-    let mut told = answers(rig, server, tag);
+    let mut told = rig.serves(server, tag);
     while !told.iter().any(|l| l.starts_with("Query")) {
-        told.extend(answers(rig, server, tag));
+        told.extend(rig.serves(server, tag));
     }
     // A probe.
-    answers(rig, server, tag);
+    rig.serves(server, tag);
     told
 }
 
@@ -50,7 +33,7 @@ fn prepares(rig: &mut Rig, client: ClientId, name: &[u8], text: &[u8]) {
         w.sync();
     });
     let server = rig.server_of(client).expect("linked");
-    answers(rig, server, "");
+    rig.serves(server, "");
     rig.told(client);
 }
 
@@ -117,7 +100,7 @@ fn the_same_statement_under_the_same_name_is_there_for_the_next_client() {
         w.parameter_status(b"DateStyle", b"ISO, DMY");
         w.ready_for_query(Idle);
     });
-    answers(&mut rig, server, "");
+    rig.serves(server, "");
     let told = asks(&mut rig, a, "execute s", "SELECT 1");
     assert!(told.len() > 1, "under other settings it is a's alone: {told:?}");
 }
@@ -539,7 +522,7 @@ fn with_one_gone() -> (Rig, ClientId, ServerId) {
     rig.told(a);
     rig.says(b, |w| w.query(b"select 1"));
     let server = rig.server_of(b).unwrap();
-    answers(&mut rig, server, "SELECT 1");
+    rig.serves(server, "SELECT 1");
     (rig, a, server)
 }
 

@@ -35,24 +35,6 @@ fn says_changed(rig: &mut Rig, server: ServerId, status: TransactionStatus) {
     });
 }
 
-/// What the server has been asked, and the answers that are no surprise.
-fn answers(rig: &mut Rig, server: ServerId) -> Vec<String> {
-    let asked = rig.told(server);
-    rig.says(server, |w| {
-        for line in &asked {
-            match line.split(' ').next().unwrap() {
-                "Parse" => w.empty(b'1'),
-                "Bind" => w.empty(b'2'),
-                "Close" => w.empty(b'3'),
-                "Execute" => w.command_complete("SELECT 1"),
-                "Sync" => w.ready_for_query(Idle),
-                _ => {}
-            }
-        }
-    });
-    asked
-}
-
 fn binds(rig: &mut Rig, client: ClientId) {
     rig.says(client, |w| {
         w.bind_text(b"s", &[]);
@@ -71,7 +53,7 @@ fn shared() -> (Rig, ClientId, ClientId, ServerId) {
             w.sync();
         });
         let server = rig.server_of(client).unwrap();
-        answers(&mut rig, server);
+        rig.serves(server, "SELECT 1");
         rig.told(client);
         if client == b {
             return (rig, a, b, server);
@@ -88,7 +70,7 @@ fn a_plan_that_may_be_older_than_the_clients_parse_is_looked_at_before_its_first
     assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
     says_changed(&mut rig, server, Idle);
     assert_eq!(
-        answers(&mut rig, server),
+        rig.serves(server, "SELECT 1"),
         [
             "Close Spgweir_10",
             "Parse pgweir_10 select * from t",
@@ -103,7 +85,7 @@ fn a_plan_that_may_be_older_than_the_clients_parse_is_looked_at_before_its_first
     );
     binds(&mut rig, b);
     assert_eq!(
-        answers(&mut rig, server),
+        rig.serves(server, "SELECT 1"),
         ["Bind  pgweir_10", "Execute", "Sync"],
         "once"
     );
@@ -118,11 +100,11 @@ fn a_plan_that_is_still_good_is_looked_at_once() {
         rows(w, &["a"]);
         w.ready_for_query(Idle);
     });
-    assert_eq!(answers(&mut rig, server), ["Bind  pgweir_10", "Execute", "Sync"]);
+    assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_10", "Execute", "Sync"]);
     for client in [a, b] {
         rig.told(client);
         binds(&mut rig, client);
-        assert_eq!(answers(&mut rig, server), ["Bind  pgweir_10", "Execute", "Sync"]);
+        assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_10", "Execute", "Sync"]);
     }
 }
 
@@ -132,7 +114,7 @@ fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
     let (mut rig, a, b, server) = shared();
     binds(&mut rig, a);
     assert_eq!(
-        answers(&mut rig, server),
+        rig.serves(server, "SELECT 1"),
         ["Bind  pgweir_10", "Execute", "Sync"],
         "as old as the plan"
     );
@@ -141,9 +123,9 @@ fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
         w.parse(b"other", b"select 2", NO_TYPES);
         w.sync();
     });
-    answers(&mut rig, server);
+    rig.serves(server, "SELECT 1");
     binds(&mut rig, b);
-    assert_eq!(answers(&mut rig, server), ["Bind  pgweir_10", "Execute", "Sync"]);
+    assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_10", "Execute", "Sync"]);
 }
 
 /// As PostgreSQL: the client's own Parse came before the DDL.
@@ -159,7 +141,7 @@ fn a_client_that_prepared_before_the_ddl_gets_the_error_and_its_next_use_goes_on
     );
     binds(&mut rig, a);
     assert_eq!(
-        answers(&mut rig, server)[..2],
+        rig.serves(server, "SELECT 1")[..2],
         ["Close Spgweir_10", "Parse pgweir_10 select * from t"]
     );
     assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
@@ -460,7 +442,7 @@ fn statements_that_code_may_have_replaced_are_prepared_again_before_their_next_u
     rig.told(a);
     for client in [a, b] {
         binds(&mut rig, client);
-        let asked = answers(&mut rig, server);
+        let asked = rig.serves(server, "SELECT 1");
         let anew: &[&str] = if client == a {
             &["Close Spgweir_10", "Parse pgweir_10 select * from t"]
         } else {
@@ -491,7 +473,7 @@ fn statements_that_a_function_has_deallocated_unseen_are_prepared_again_for_the_
     );
     binds(&mut rig, a);
     assert_eq!(
-        answers(&mut rig, server)[..2],
+        rig.serves(server, "SELECT 1")[..2],
         ["Close Spgweir_10", "Parse pgweir_10 select * from t"]
     );
 }
@@ -537,7 +519,7 @@ fn a_client_may_leave_while_its_server_is_asked() {
     rig.cancel_arrives(server);
     rig.told(server);
     binds(&mut rig, a);
-    assert_eq!(answers(&mut rig, server)[0], "Close Spgweir_10");
+    assert_eq!(rig.serves(server, "SELECT 1")[0], "Close Spgweir_10");
     assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
 }
 

@@ -70,80 +70,55 @@ impl<T: Freeze> Freeze for VecDeque<T> {
     }
 }
 
-impl<K: Freeze + Eq + Hash, V: Freeze, S: BuildHasher + Default> Freeze for HashMap<K, V, S> {
-    const LAYOUT: u64 = mix(mix(layout("HashMap"), K::LAYOUT), V::LAYOUT);
+/// Implements [`Freeze`] for maps.
+macro_rules! maps {
+    ($($map:ident: [$($generics:tt)*] $type:ty;)+) => {$(
+        impl<$($generics)*> Freeze for $type {
+            const LAYOUT: u64 = mix(mix(layout(stringify!($map)), K::LAYOUT), V::LAYOUT);
 
-    fn freeze(&self, out: &mut Writer) {
-        out.number(self.len() as u64);
-        for (key, value) in self {
-            key.freeze(out);
-            value.freeze(out);
+            fn freeze(&self, out: &mut Writer) {
+                out.number(self.len() as u64);
+                for (key, value) in self {
+                    key.freeze(out);
+                    value.freeze(out);
+                }
+            }
+
+            fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+                thaw_all(from, |map: &mut Self, (key, value)| {
+                    map.insert(key, value);
+                })
+            }
         }
-    }
-
-    fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        thaw_all(from, |map: &mut Self, (key, value)| {
-            map.insert(key, value);
-        })
-    }
+    )+};
 }
 
-impl<T: Freeze + Eq + Hash, S: BuildHasher + Default> Freeze for HashSet<T, S> {
-    const LAYOUT: u64 = mix(layout("HashSet"), T::LAYOUT);
+/// Implements [`Freeze`] for sets.
+macro_rules! sets {
+    ($($set:ident: [$($generics:tt)*] $type:ty;)+) => {$(
+        impl<$($generics)*> Freeze for $type {
+            const LAYOUT: u64 = mix(layout(stringify!($set)), T::LAYOUT);
 
-    fn freeze(&self, out: &mut Writer) {
-        freeze_all(self.iter(), out);
-    }
+            fn freeze(&self, out: &mut Writer) {
+                freeze_all(self.iter(), out);
+            }
 
-    fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        thaw_all(from, |set: &mut Self, element| {
-            set.insert(element);
-        })
-    }
-}
-
-impl<T: Freeze + Eq + Hash, S: BuildHasher + Default> Freeze for hashbrown::HashSet<T, S> {
-    const LAYOUT: u64 = mix(layout("HashSet"), T::LAYOUT);
-
-    fn freeze(&self, out: &mut Writer) {
-        freeze_all(self.iter(), out);
-    }
-
-    fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        thaw_all(from, |set: &mut Self, element| {
-            set.insert(element);
-        })
-    }
-}
-
-impl<K: Freeze + Ord, V: Freeze> Freeze for BTreeMap<K, V> {
-    const LAYOUT: u64 = mix(mix(layout("BTreeMap"), K::LAYOUT), V::LAYOUT);
-
-    fn freeze(&self, out: &mut Writer) {
-        out.number(self.len() as u64);
-        for (key, value) in self {
-            key.freeze(out);
-            value.freeze(out);
+            fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+                thaw_all(from, |set: &mut Self, element| {
+                    set.insert(element);
+                })
+            }
         }
-    }
-
-    fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        thaw_all(from, |map: &mut Self, (key, value)| {
-            map.insert(key, value);
-        })
-    }
+    )+};
 }
 
-impl<T: Freeze + Ord> Freeze for BTreeSet<T> {
-    const LAYOUT: u64 = mix(layout("BTreeSet"), T::LAYOUT);
+maps! {
+    HashMap: [K: Freeze + Eq + Hash, V: Freeze, S: BuildHasher + Default] HashMap<K, V, S>;
+    BTreeMap: [K: Freeze + Ord, V: Freeze] BTreeMap<K, V>;
+}
 
-    fn freeze(&self, out: &mut Writer) {
-        freeze_all(self.iter(), out);
-    }
-
-    fn thaw(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        thaw_all(from, |set: &mut Self, element| {
-            set.insert(element);
-        })
-    }
+sets! {
+    HashSet: [T: Freeze + Eq + Hash, S: BuildHasher + Default] HashSet<T, S>;
+    HashSet: [T: Freeze + Eq + Hash, S: BuildHasher + Default] hashbrown::HashSet<T, S>;
+    BTreeSet: [T: Freeze + Ord] BTreeSet<T>;
 }

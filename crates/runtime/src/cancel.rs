@@ -1,6 +1,7 @@
 //! Sending cancel requests to servers and to peers, each on its own connection.
 
-use crate::event_loop::{EventLoop, READ_BYTES};
+use crate::event_loop::EventLoop;
+use crate::reading::READ_BYTES;
 use crate::securing::peer_address;
 use crate::settings::TcpSettings;
 use crate::socket::{self, SocketAddress};

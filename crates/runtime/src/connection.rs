@@ -2,7 +2,7 @@
 
 use crate::pending::Pending;
 use crate::tls::TlsSession;
-use crate::transport::Transport;
+use crate::transport::{Received, Transport};
 
 /// One open connection, to a client or a server. An idle one has no buffer.
 #[derive(Debug)]
@@ -67,6 +67,26 @@ impl Facts {
     }
 }
 
+/// Whether to go on reading a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterRead {
+    /// There may be more.
+    More,
+    /// All bytes were read, or the connection may not be read now, or it is gone.
+    Enough,
+}
+
+/// Outcome of [`Connection::receive`].
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// This many bytes, at least one, and whether there may be more.
+    Bytes(usize, AfterRead),
+    /// No bytes are there now.
+    Nothing,
+    /// The peer closed the connection, or it broke.
+    Closed,
+}
+
 /// A buffer of kept bytes that is more than this many times as large as its contents is replaced by a smaller one.
 const KEPT_SLACK_MAX: usize = 4;
 
@@ -79,6 +99,27 @@ impl Connection {
             facts: Facts::default(),
             kept: Vec::new(),
             pending: Pending::default(),
+        }
+    }
+
+    /// One read of the socket, where no TLS is.
+    #[inline(always)]
+    pub(crate) fn receive(&mut self, into: &mut [u8]) -> Input {
+        match self.transport.receive(into) {
+            Received::Bytes(count) => {
+                self.facts.clear(Facts::SPOKE_LAST);
+                // A short read has drained the socket (epoll(7), question 9), unless an end-of-file follows.
+                let more = count == into.len() || self.facts.has(Facts::READ_CLOSED);
+                if !more {
+                    self.facts.clear(Facts::READABLE);
+                }
+                Input::Bytes(count, if more { AfterRead::More } else { AfterRead::Enough })
+            }
+            Received::WouldBlock => {
+                self.facts.clear(Facts::READABLE);
+                Input::Nothing
+            }
+            Received::Closed => Input::Closed,
         }
     }
 

@@ -21,6 +21,7 @@ use crate::dns::Resolver;
 use crate::inbox::Message;
 use crate::log::Log;
 use crate::peers::Unresolved;
+use crate::reading::READ_BYTES;
 use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::slab::Slab;
@@ -28,7 +29,6 @@ use crate::takeover::{Relay, Succession};
 use crate::timers::{Timer, Timers};
 use crate::tls::TlsContexts;
 use crate::token::Subject;
-use crate::transport::Received;
 use crate::verifier::Verifier;
 use mio::event::Event;
 use mio::{Events, Poll};
@@ -41,27 +41,8 @@ use std::time::{Duration, Instant};
 /// The most events taken in one turn.
 const EVENTS_MAX: usize = 1024;
 
-/// The most bytes of one read. The buffer belongs to the loop, not to a connection, so it can be large and still fit
-/// into the processor's cache.
-pub(crate) const READ_BYTES: usize = 64 * 1024;
-
-/// Full reads from one connection before other connections get their turn.
-const READS_PER_TURN_MAX: usize = 4;
-
-/// A connection is not read while more than this many bytes wait for the other end of its link.
-const PENDING_BYTES_MAX: usize = 256 * 1024;
-
 /// The time that output has to be sent when the process ends.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
-
-/// Whether to go on reading a connection.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum AfterRead {
-    /// There may be more.
-    More,
-    /// All bytes were read, or the connection may not be read now, or it is gone.
-    Enough,
-}
 
 /// Everything the data plane owns.
 pub(crate) struct EventLoop {
@@ -98,7 +79,7 @@ pub(crate) struct EventLoop {
     /// Room for records of TLS; empty until there is a TLS connection.
     pub(crate) records: Vec<u8>,
     /// Connections that have input but are not read until another connection's output has drained.
-    held_back: Vec<ConnectionId>,
+    pub(crate) held_back: Vec<ConnectionId>,
     /// A function further up the stack is carrying out requests.
     does_requests: bool,
     /// Set when the core asked for the end of the process: the latest time until which output is waited for.
@@ -268,221 +249,6 @@ impl EventLoop {
         }
     }
 
-    /// Reads a connection's input, but not so much that other connections starve.
-    fn read(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
-        let mut reads = 0;
-        while self.read_once(id, scratch) == AfterRead::More {
-            reads += 1;
-            if reads == READS_PER_TURN_MAX {
-                self.connections.make_ready(id);
-                break;
-            }
-        }
-        if scratch.len() > READ_BYTES {
-            scratch.truncate(READ_BYTES);
-            scratch.shrink_to_fit();
-        }
-    }
-
-    /// One read, and its consequences.
-    #[inline(always)]
-    fn read_once(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
-        let are_congested = self.connections.are_congested();
-        let Some(connection) = self.connections.get(id).filter(|c| c.facts.has(Facts::READABLE)) else {
-            return AfterRead::Enough;
-        };
-        if !self.pooler.may_read(id) {
-            return self.look_for_end(id);
-        }
-        if are_congested || connection.facts.has(Facts::TLS) || !connection.kept.is_empty() {
-            return self.read_with_care(id, scratch);
-        }
-        let count = match connection.transport.receive(scratch) {
-            Received::Bytes(count) => count,
-            Received::WouldBlock => {
-                connection.facts.clear(Facts::READABLE);
-                return AfterRead::Enough;
-            }
-            Received::Closed => {
-                self.closed(id);
-                return AfterRead::Enough;
-            }
-        };
-        connection.facts.clear(Facts::SPOKE_LAST);
-        // A short read has drained the socket (epoll(7), question 9), unless an end-of-file follows.
-        let more = count == scratch.len() || connection.facts.has(Facts::READ_CLOSED);
-        if !more {
-            connection.facts.clear(Facts::READABLE);
-        }
-        let input = &scratch[..count];
-        let consumed = self.pass_to_core(id, input);
-        self.write_output(input);
-        if consumed < count
-            && let Some(connection) = self.connections.get(id)
-        {
-            connection.keep(&input[consumed..]);
-        }
-        self.do_requests();
-        if more { AfterRead::More } else { AfterRead::Enough }
-    }
-
-    /// The same where bytes are kept, records come, or output waits for a socket.
-    #[inline(never)]
-    fn read_with_care(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
-        if self.is_held_back(id) {
-            if let Some(connection) = self.connections.get(id)
-                && !connection.facts.has(Facts::IN_HELD_BACK)
-            {
-                connection.facts.set(Facts::IN_HELD_BACK);
-                self.held_back.push(id);
-            }
-            return self.look_for_end(id);
-        }
-        let Some(connection) = self.connections.get(id) else {
-            return AfterRead::Enough;
-        };
-        let kept_bytes = connection.kept.len();
-        if kept_bytes > 0 {
-            let needed = self.pooler.needs_bytes(id);
-            if needed > kept_bytes {
-                return self.read_more(id, scratch, needed);
-            }
-            if scratch.len() < kept_bytes + READ_BYTES / 2 {
-                scratch.resize(kept_bytes + READ_BYTES, 0);
-            }
-            scratch[..kept_bytes].copy_from_slice(&connection.kept);
-        }
-        let room = scratch.len() - kept_bytes;
-        if connection.facts.has(Facts::TLS) {
-            return self.read_secured(id, scratch, kept_bytes);
-        }
-        let count = match connection.transport.receive(&mut scratch[kept_bytes..]) {
-            Received::Bytes(count) => count,
-            Received::WouldBlock => {
-                connection.facts.clear(Facts::READABLE);
-                return AfterRead::Enough;
-            }
-            Received::Closed => {
-                self.closed(id);
-                return AfterRead::Enough;
-            }
-        };
-        connection.facts.clear(Facts::SPOKE_LAST);
-        let more = count == room || connection.facts.has(Facts::READ_CLOSED);
-        if !more {
-            connection.facts.clear(Facts::READABLE);
-        }
-        self.take_input(id, &scratch[..kept_bytes + count]);
-        if more { AfterRead::More } else { AfterRead::Enough }
-    }
-
-    /// Passes kept and received bytes to the core, and keeps what it does not consume.
-    pub(crate) fn take_input(&mut self, id: ConnectionId, input: &[u8]) {
-        let consumed = self.pass_to_core(id, input);
-        self.write_output(input);
-        if let Some(connection) = self.connections.get(id) {
-            connection.keep(&input[consumed..]);
-        }
-        self.do_requests();
-    }
-
-    /// Reads more of a message that must be complete before the core sees it. The new bytes are added to the kept ones,
-    /// and the core gets the message when all of it is there. So a message that comes in small pieces is copied once,
-    /// not once for each piece.
-    #[cold]
-    fn read_more(&mut self, id: ConnectionId, scratch: &mut [u8], needed: usize) -> AfterRead {
-        let Some(connection) = self.connections.get(id) else {
-            return AfterRead::Enough;
-        };
-        if connection.facts.has(Facts::TLS) {
-            return self.read_more_secured(id, scratch, needed);
-        }
-        let count = match connection.transport.receive(&mut scratch[..READ_BYTES]) {
-            Received::Bytes(count) => count,
-            Received::WouldBlock => {
-                connection.facts.clear(Facts::READABLE);
-                return AfterRead::Enough;
-            }
-            Received::Closed => {
-                self.closed(id);
-                return AfterRead::Enough;
-            }
-        };
-        connection.facts.clear(Facts::SPOKE_LAST);
-        let more = count == READ_BYTES || connection.facts.has(Facts::READ_CLOSED);
-        if !more {
-            connection.facts.clear(Facts::READABLE);
-        }
-        self.keep_more(id, &scratch[..count], needed);
-        if more { AfterRead::More } else { AfterRead::Enough }
-    }
-
-    /// Adds received bytes to the kept ones, and passes them on when all that the core needs is there.
-    pub(crate) fn keep_more(&mut self, id: ConnectionId, received: &[u8], needed: usize) {
-        let Some(connection) = self.connections.get(id) else {
-            return;
-        };
-        connection.kept.extend_from_slice(received);
-        if connection.kept.len() >= needed {
-            self.resume(id);
-            self.do_requests();
-        }
-    }
-
-    #[inline(always)]
-    fn pass_to_core(&mut self, id: ConnectionId, input: &[u8]) -> usize {
-        match id {
-            ConnectionId::Client(client) => self.pooler.handle_client_bytes(self.now, client, input),
-            ConnectionId::Server(server) => self.pooler.handle_server_bytes(self.now, server, input),
-        }
-    }
-
-    /// The core lets a connection continue: it gets the kept bytes, and is read again if it has input.
-    pub(crate) fn resume(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else {
-            return;
-        };
-        let kept = std::mem::take(&mut connection.kept);
-        let consumed = self.pass_to_core(id, &kept);
-        self.write_output(&kept);
-        if let Some(connection) = self.connections.get(id) {
-            connection.kept = kept;
-            connection.consume_kept(consumed);
-            if connection.facts.has(Facts::READABLE) {
-                self.connections.make_ready(id);
-            }
-        }
-    }
-
-    /// Back-pressure: whether too much output waits for the other end of the link, or for the connection itself if it
-    /// has no link.
-    #[inline]
-    fn is_held_back(&mut self, id: ConnectionId) -> bool {
-        let behind = self.pooler.linked(id).unwrap_or(id);
-        self.connections.pending_bytes(behind) > PENDING_BYTES_MAX
-    }
-
-    /// Finds out whether a connection that may not be read is gone: a client that waits for a server and leaves must
-    /// not get one.
-    #[inline(never)]
-    fn look_for_end(&mut self, id: ConnectionId) -> AfterRead {
-        let Some(connection) = self.connections.get(id) else {
-            return AfterRead::Enough;
-        };
-        let facts = connection.facts;
-        let is_gone = match id {
-            ConnectionId::Client(_) if facts.has(Facts::READ_CLOSED) => {
-                facts.has(Facts::HUNG_UP) || facts.has(Facts::WRITE_FAILED) || connection.transport.is_at_end()
-            }
-            ConnectionId::Client(_) => false,
-            ConnectionId::Server(_) => facts.has(Facts::WRITE_FAILED),
-        };
-        if is_gone {
-            self.closed(id);
-        }
-        AfterRead::Enough
-    }
-
     /// A connection is gone.
     #[cold]
     pub(crate) fn closed(&mut self, id: ConnectionId) {
@@ -507,7 +273,7 @@ impl EventLoop {
 
     /// Writes the outbox, which may refer to this input.
     #[inline]
-    fn write_output(&mut self, input: &[u8]) {
+    pub(crate) fn write_output(&mut self, input: &[u8]) {
         self.connections.write(self.pooler.outbox(), input);
         self.pooler.outbox().clear();
     }
@@ -515,7 +281,7 @@ impl EventLoop {
     /// Carries out the core's requests. This may call the core again. The requests of such a call are carried out in
     /// order by the same loop, not by a nested one.
     #[inline]
-    fn do_requests(&mut self) {
+    pub(crate) fn do_requests(&mut self) {
         if self.pooler.has_requests() || !self.connections.behind.is_empty() {
             self.do_all_requests();
         }
@@ -538,39 +304,6 @@ impl EventLoop {
             self.write_outbox();
         }
         self.does_requests = false;
-    }
-
-    fn read_ready(&mut self, scratch: &mut Vec<u8>) {
-        let mut ready = std::mem::take(&mut self.connections.ready);
-        for id in ready.drain(..) {
-            if let Some(connection) = self.connections.get(id) {
-                connection.facts.clear(Facts::IN_READY);
-                self.read(id, scratch);
-            }
-        }
-        // Connections that became ready in the meantime are in the other vector, and get their turn after the next
-        // events.
-        if self.connections.ready.is_empty() {
-            self.connections.ready = ready;
-        }
-    }
-
-    /// Reads connections again if the peer has taken its output, is gone, or is no longer linked to them. Links may
-    /// change in any step of the core, so all of these connections are looked at.
-    fn release_held_back(&mut self) {
-        let mut i = 0;
-        while i < self.held_back.len() {
-            let id = self.held_back[i];
-            if self.connections.get(id).is_some() && self.is_held_back(id) {
-                i += 1;
-                continue;
-            }
-            self.held_back.swap_remove(i);
-            if let Some(connection) = self.connections.get(id) {
-                connection.facts.clear(Facts::IN_HELD_BACK);
-                self.connections.make_ready(id);
-            }
-        }
     }
 
     fn run_timers(&mut self) {

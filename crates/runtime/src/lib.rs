@@ -32,6 +32,7 @@ mod peers;
 mod pending;
 mod pidfile;
 mod privileges;
+mod reading;
 mod refusal;
 mod requests;
 mod securing;

@@ -1,7 +1,8 @@
 //! The handshakes of TLS, and reading from connections that it secures.
 
-use crate::connection::Facts;
-use crate::event_loop::{AfterRead, EventLoop, READ_BYTES};
+use crate::connection::{AfterRead, Facts};
+use crate::event_loop::EventLoop;
+use crate::reading::READ_BYTES;
 use crate::socket::SocketAddress;
 use crate::tls::{End, TlsContexts, TlsSession};
 use crate::transport::Transport;
@@ -57,41 +58,12 @@ impl EventLoop {
         }
     }
 
-    /// One read of a connection with TLS, and its consequences.
+    /// Reads records. Returns the number of plain bytes in them, and whether to read on; `None` where there will be none.
     #[cold]
-    pub(crate) fn read_secured(&mut self, id: ConnectionId, scratch: &mut [u8], kept_bytes: usize) -> AfterRead {
-        match self.receive_records(id, &mut scratch[kept_bytes..]) {
-            Ok((0, after)) => after,
-            Ok((count, after)) => {
-                self.take_input(id, &scratch[..kept_bytes + count]);
-                after
-            }
-            Err(after) => after,
-        }
-    }
-
-    /// The same where a message must be complete before the core sees it.
-    #[cold]
-    pub(crate) fn read_more_secured(&mut self, id: ConnectionId, scratch: &mut [u8], needed: usize) -> AfterRead {
-        match self.receive_records(id, &mut scratch[..READ_BYTES]) {
-            Ok((count, after)) => {
-                self.keep_more(id, &scratch[..count], needed);
-                after
-            }
-            Err(after) => after,
-        }
-    }
-
-    /// Reads records. Returns the number of plain bytes in them, and whether to read on; an error where there are none and
-    /// will be none.
-    fn receive_records(&mut self, id: ConnectionId, into: &mut [u8]) -> Result<(usize, AfterRead), AfterRead> {
+    pub(crate) fn receive_records(&mut self, id: ConnectionId, into: &mut [u8]) -> Option<(usize, AfterRead)> {
         let mut out = Vec::new();
-        let Some(connection) = self.connections.get(id) else {
-            return Err(AfterRead::Enough);
-        };
-        let Some(tls) = &mut connection.tls else {
-            return Err(AfterRead::Enough);
-        };
+        let connection = self.connections.get(id)?;
+        let tls = connection.tls.as_mut()?;
         let progress = tls.receive(&mut connection.transport, &mut self.records, into, &mut out);
         if progress.bytes > 0 {
             connection.facts.clear(Facts::SPOKE_LAST);
@@ -105,11 +77,11 @@ impl EventLoop {
         match progress.end {
             Some(End::NotSecured(why)) => {
                 self.not_secured(id, &why);
-                return Err(AfterRead::Enough);
+                return None;
             }
             Some(End::Closed) => {
                 self.closed(id);
-                return Err(AfterRead::Enough);
+                return None;
             }
             None => {}
         }
@@ -117,7 +89,7 @@ impl EventLoop {
             self.secured(id, facts);
         }
         let after = if is_drained { AfterRead::Enough } else { AfterRead::More };
-        Ok((progress.bytes, after))
+        Some((progress.bytes, after))
     }
 
     fn secured(&mut self, id: ConnectionId, facts: TlsFacts) {

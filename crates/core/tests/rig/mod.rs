@@ -183,6 +183,23 @@ impl Rig {
         });
     }
 
+    /// A server answers all that it was sent without an error, each Query and Execute with this command tag; what that was.
+    pub fn serves(&mut self, server: ServerId, tag: &str) -> Vec<String> {
+        let told = self.told(server);
+        for line in &told {
+            match line.split(' ').next().unwrap_or_default() {
+                "Parse" => self.says(server, |w| w.empty(b'1')),
+                "Bind" => self.says(server, |w| w.empty(b'2')),
+                "Close" => self.says(server, |w| w.empty(b'3')),
+                "Execute" => self.says(server, |w| w.command_complete(tag)),
+                "Sync" => self.says(server, |w| w.ready_for_query(TransactionStatus::Idle)),
+                "Query" => self.completes(server, tag),
+                other => panic!("nobody answers {other}"),
+            }
+        }
+        told
+    }
+
     /// A client that connects and says nothing.
     pub fn silent_client(&mut self) -> ClientId {
         let peer = Address::Tcp(([127, 0, 0, 1], 5000).into());

@@ -3,8 +3,9 @@
 
 use crate::closing::Closing;
 use crate::connection::Connection;
-use crate::event_loop::{EventLoop, READ_BYTES};
+use crate::event_loop::EventLoop;
 use crate::pending::Pending;
+use crate::reading::READ_BYTES;
 use crate::token::Subject;
 use crate::transport::{Received, Sent, Transport};
 use mio::event::Event;

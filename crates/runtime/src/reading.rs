@@ -1,0 +1,239 @@
+//! Reading connections: what is received goes to the core, and what the core does not consume is kept.
+
+use crate::connection::{AfterRead, Facts, Input};
+use crate::event_loop::EventLoop;
+use pgweir_core::ConnectionId;
+
+/// The most bytes of one read. The buffer belongs to the loop, not to a connection, so it can be large and still fit
+/// into the processor's cache.
+pub(crate) const READ_BYTES: usize = 64 * 1024;
+
+/// Full reads from one connection before other connections get their turn.
+const READS_PER_TURN_MAX: usize = 4;
+
+/// A connection is not read while more than this many bytes wait for the other end of its link.
+const PENDING_BYTES_MAX: usize = 256 * 1024;
+
+impl EventLoop {
+    /// Reads a connection's input, but not so much that other connections starve.
+    pub(crate) fn read(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
+        let mut reads = 0;
+        while self.read_once(id, scratch) == AfterRead::More {
+            reads += 1;
+            if reads == READS_PER_TURN_MAX {
+                self.connections.make_ready(id);
+                break;
+            }
+        }
+        if scratch.len() > READ_BYTES {
+            scratch.truncate(READ_BYTES);
+            scratch.shrink_to_fit();
+        }
+    }
+
+    /// One read, and its consequences.
+    #[inline(always)]
+    fn read_once(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
+        let are_congested = self.connections.are_congested();
+        let Some(connection) = self.connections.get(id).filter(|c| c.facts.has(Facts::READABLE)) else {
+            return AfterRead::Enough;
+        };
+        if !self.pooler.may_read(id) {
+            return self.look_for_end(id);
+        }
+        if are_congested || connection.facts.has(Facts::TLS) || !connection.kept.is_empty() {
+            return self.read_with_care(id, scratch);
+        }
+        let (count, after) = match connection.receive(scratch) {
+            Input::Bytes(count, after) => (count, after),
+            Input::Nothing => return AfterRead::Enough,
+            Input::Closed => {
+                self.closed(id);
+                return AfterRead::Enough;
+            }
+        };
+        let input = &scratch[..count];
+        let consumed = self.pass_to_core(id, input);
+        self.write_output(input);
+        if consumed < count
+            && let Some(connection) = self.connections.get(id)
+        {
+            connection.keep(&input[consumed..]);
+        }
+        self.do_requests();
+        after
+    }
+
+    /// The same where bytes are kept, records come, or output waits for a socket.
+    #[inline(never)]
+    fn read_with_care(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
+        if self.is_held_back(id) {
+            if let Some(connection) = self.connections.get(id)
+                && !connection.facts.has(Facts::IN_HELD_BACK)
+            {
+                connection.facts.set(Facts::IN_HELD_BACK);
+                self.held_back.push(id);
+            }
+            return self.look_for_end(id);
+        }
+        let Some(connection) = self.connections.get(id) else {
+            return AfterRead::Enough;
+        };
+        let kept_bytes = connection.kept.len();
+        if kept_bytes > 0 {
+            let needed = self.pooler.needs_bytes(id);
+            if needed > kept_bytes {
+                return self.read_more(id, scratch, needed);
+            }
+            if scratch.len() < kept_bytes + READ_BYTES / 2 {
+                scratch.resize(kept_bytes + READ_BYTES, 0);
+            }
+            scratch[..kept_bytes].copy_from_slice(&connection.kept);
+        }
+        let Some((count, after)) = self.receive(id, &mut scratch[kept_bytes..]) else {
+            return AfterRead::Enough;
+        };
+        if count > 0 {
+            self.take_input(id, &scratch[..kept_bytes + count]);
+        }
+        after
+    }
+
+    /// Receives bytes, or records and the bytes that they protect. Returns the number of bytes, and whether to read on; `None`
+    /// where nothing came.
+    fn receive(&mut self, id: ConnectionId, into: &mut [u8]) -> Option<(usize, AfterRead)> {
+        let connection = self.connections.get(id)?;
+        if connection.facts.has(Facts::TLS) {
+            return self.receive_records(id, into);
+        }
+        match connection.receive(into) {
+            Input::Bytes(count, after) => Some((count, after)),
+            Input::Nothing => None,
+            Input::Closed => {
+                self.closed(id);
+                None
+            }
+        }
+    }
+
+    /// Passes kept and received bytes to the core, and keeps what it does not consume.
+    fn take_input(&mut self, id: ConnectionId, input: &[u8]) {
+        let consumed = self.pass_to_core(id, input);
+        self.write_output(input);
+        if let Some(connection) = self.connections.get(id) {
+            connection.keep(&input[consumed..]);
+        }
+        self.do_requests();
+    }
+
+    /// Reads more of a message that must be complete before the core sees it. The new bytes are added to the kept ones,
+    /// and the core gets the message when all of it is there. So a message that comes in small pieces is copied once,
+    /// not once for each piece.
+    #[cold]
+    fn read_more(&mut self, id: ConnectionId, scratch: &mut [u8], needed: usize) -> AfterRead {
+        let Some((count, after)) = self.receive(id, &mut scratch[..READ_BYTES]) else {
+            return AfterRead::Enough;
+        };
+        self.keep_more(id, &scratch[..count], needed);
+        after
+    }
+
+    /// Adds received bytes to the kept ones, and passes them on when all that the core needs is there.
+    fn keep_more(&mut self, id: ConnectionId, received: &[u8], needed: usize) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        connection.kept.extend_from_slice(received);
+        if connection.kept.len() >= needed {
+            self.resume(id);
+            self.do_requests();
+        }
+    }
+
+    #[inline(always)]
+    fn pass_to_core(&mut self, id: ConnectionId, input: &[u8]) -> usize {
+        match id {
+            ConnectionId::Client(client) => self.pooler.handle_client_bytes(self.now, client, input),
+            ConnectionId::Server(server) => self.pooler.handle_server_bytes(self.now, server, input),
+        }
+    }
+
+    /// The core lets a connection continue: it gets the kept bytes, and is read again if it has input.
+    pub(crate) fn resume(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let kept = std::mem::take(&mut connection.kept);
+        let consumed = self.pass_to_core(id, &kept);
+        self.write_output(&kept);
+        if let Some(connection) = self.connections.get(id) {
+            connection.kept = kept;
+            connection.consume_kept(consumed);
+            if connection.facts.has(Facts::READABLE) {
+                self.connections.make_ready(id);
+            }
+        }
+    }
+
+    /// Back-pressure: whether too much output waits for the other end of the link, or for the connection itself if it
+    /// has no link.
+    #[inline]
+    fn is_held_back(&mut self, id: ConnectionId) -> bool {
+        let behind = self.pooler.linked(id).unwrap_or(id);
+        self.connections.pending_bytes(behind) > PENDING_BYTES_MAX
+    }
+
+    /// Finds out whether a connection that may not be read is gone: a client that waits for a server and leaves must
+    /// not get one.
+    #[inline(never)]
+    fn look_for_end(&mut self, id: ConnectionId) -> AfterRead {
+        let Some(connection) = self.connections.get(id) else {
+            return AfterRead::Enough;
+        };
+        let facts = connection.facts;
+        let is_gone = match id {
+            ConnectionId::Client(_) if facts.has(Facts::READ_CLOSED) => {
+                facts.has(Facts::HUNG_UP) || facts.has(Facts::WRITE_FAILED) || connection.transport.is_at_end()
+            }
+            ConnectionId::Client(_) => false,
+            ConnectionId::Server(_) => facts.has(Facts::WRITE_FAILED),
+        };
+        if is_gone {
+            self.closed(id);
+        }
+        AfterRead::Enough
+    }
+
+    pub(crate) fn read_ready(&mut self, scratch: &mut Vec<u8>) {
+        let mut ready = std::mem::take(&mut self.connections.ready);
+        for id in ready.drain(..) {
+            if let Some(connection) = self.connections.get(id) {
+                connection.facts.clear(Facts::IN_READY);
+                self.read(id, scratch);
+            }
+        }
+        // Connections that became ready in the meantime are in the other vector, and get their turn after the next
+        // events.
+        if self.connections.ready.is_empty() {
+            self.connections.ready = ready;
+        }
+    }
+
+    /// Reads connections again if the peer has taken its output, is gone, or is no longer linked to them. Links may
+    /// change in any step of the core, so all of these connections are looked at.
+    pub(crate) fn release_held_back(&mut self) {
+        let mut i = 0;
+        while i < self.held_back.len() {
+            let id = self.held_back[i];
+            if self.connections.get(id).is_some() && self.is_held_back(id) {
+                i += 1;
+                continue;
+            }
+            self.held_back.swap_remove(i);
+            if let Some(connection) = self.connections.get(id) {
+                connection.facts.clear(Facts::IN_HELD_BACK);
+                self.connections.make_ready(id);
+            }
+        }
+    }
+}
