@@ -145,7 +145,9 @@ impl World {
             let at = self.now_us + self.random.between(1, self.latency_us_max());
             self.schedule(at, Event::ServerWakes(behind));
         }
-        if let Some(until) = busy_until {
+        if let Some(until) = busy_until
+            && self.wakes.insert(process_id, until) != Some(until)
+        {
             self.schedule(until, Event::ServerWakes(process_id));
         }
         let Some(key) = key else { return };

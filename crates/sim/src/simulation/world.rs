@@ -108,6 +108,8 @@ pub struct World {
     pub(super) by_id: HashMap<ConnectionId, u64>,
     /// Connections to servers, by process id.
     pub(super) by_process: HashMap<u32, u64>,
+    /// When busy servers are to wake, by process id.
+    pub(super) wakes: BTreeMap<u32, u64>,
     /// A server or a client has logged in.
     pub(super) has_grown: bool,
     pub(super) next_connection: u64,
@@ -172,6 +174,7 @@ impl World {
             connections: BTreeMap::new(),
             by_id: HashMap::new(),
             by_process: HashMap::new(),
+            wakes: BTreeMap::new(),
             has_grown: false,
             next_connection: 1,
             next_session: 1,
@@ -362,6 +365,9 @@ impl World {
                 self.settle();
             }
             Event::ServerWakes(process_id) => {
+                if self.wakes.get(&process_id).is_some_and(|at| *at <= self.now_us) {
+                    self.wakes.remove(&process_id);
+                }
                 let now_us = self.now_us;
                 self.postgres
                     .with(process_id, |session, shared| session.advance(shared, now_us));
