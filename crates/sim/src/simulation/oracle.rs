@@ -348,8 +348,9 @@ impl Oracle {
             // Nothing can be forgotten in a failed transaction (docs/differences.md).
             return Verdict::CannotDescribe;
         }
-        if is_cancel && self.cancelled && expected.first() == Some(&b'Z') {
-            // It has hit what the pooler makes again behind a RESET of the segment, which fails with it.
+        if is_cancel && self.cancelled && matches!(expected.first(), Some(b'Z' | b'S')) {
+            // It has hit what the pooler makes again behind a RESET of the segment, which fails with it: neither ReadyForQuery nor
+            // the reports in front of it come as expected.
             return Verdict::CannotDescribe;
         }
         if self.transaction_failed && is_failed_transaction_error(&expected) && message.first() == Some(&b'n') {
