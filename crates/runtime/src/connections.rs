@@ -112,6 +112,13 @@ impl Connections {
         match outbox.parts() {
             [] => {}
             [part] => self.write_bytes(part.to, outbox.bytes(part, input)),
+            parts => self.write_several(parts, outbox, input),
+        }
+    }
+
+    #[inline(never)]
+    fn write_several(&mut self, parts: &[Part], outbox: &Outbox, input: &[u8]) {
+        match parts {
             // The messages of one client, one of them rewritten, go to its server.
             [one, two] if one.to == two.to && one.range().len() + two.range().len() <= FLAT_BYTES_MAX => {
                 let mut flat = std::mem::take(&mut self.flat);
@@ -121,11 +128,10 @@ impl Connections {
                 self.write_bytes(one.to, &flat);
                 self.flat = flat;
             }
-            parts => self.write_many(parts, outbox, input),
+            _ => self.write_many(parts, outbox, input),
         }
     }
 
-    #[inline(never)]
     fn write_many(&mut self, parts: &[Part], outbox: &Outbox, input: &[u8]) {
         if parts.len() > SORTED_PARTS_MAX {
             for run in parts.chunk_by(|a, b| a.to == b.to) {

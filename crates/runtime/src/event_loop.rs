@@ -272,8 +272,13 @@ impl EventLoop {
     }
 
     /// Writes the outbox, which may refer to this input.
-    #[inline]
     pub(crate) fn write_output(&mut self, input: &[u8]) {
+        self.write_usual_output(input);
+    }
+
+    /// The same, as a part of the function that calls it.
+    #[inline(always)]
+    pub(crate) fn write_usual_output(&mut self, input: &[u8]) {
         self.connections.write(self.pooler.outbox(), input);
         self.pooler.outbox().clear();
     }

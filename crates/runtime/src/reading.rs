@@ -16,6 +16,7 @@ const PENDING_BYTES_MAX: usize = 256 * 1024;
 
 impl EventLoop {
     /// Reads a connection's input, but not so much that other connections starve.
+    #[inline(always)]
     pub(crate) fn read(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
         let mut reads = 0;
         while self.read_once(id, scratch) == AfterRead::More {
@@ -54,7 +55,7 @@ impl EventLoop {
         };
         let input = &scratch[..count];
         let consumed = self.pass_to_core(id, input);
-        self.write_output(input);
+        self.write_usual_output(input);
         if consumed < count
             && let Some(connection) = self.connections.get(id)
         {
@@ -204,12 +205,18 @@ impl EventLoop {
         AfterRead::Enough
     }
 
+    /// Reads a connection for which no event has come.
+    #[inline(never)]
+    fn read_again(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) {
+        self.read(id, scratch);
+    }
+
     pub(crate) fn read_ready(&mut self, scratch: &mut Vec<u8>) {
         let mut ready = std::mem::take(&mut self.connections.ready);
         for id in ready.drain(..) {
             if let Some(connection) = self.connections.get(id) {
                 connection.facts.clear(Facts::IN_READY);
-                self.read(id, scratch);
+                self.read_again(id, scratch);
             }
         }
         // Connections that became ready in the meantime are in the other vector, and get their turn after the next

@@ -157,7 +157,15 @@ fn begins_no_block(text: &[u8]) -> bool {
 impl Pooler {
     /// Gets a client a server: an idle one, or a place in the queue.
     pub(crate) fn acquire(&mut self, now: Time, id: ClientId) -> Acquired {
-        match self.take_latest(now, id) {
+        let latest = match self.clients.get(id.0) {
+            Some(Client {
+                pool: Some(pool),
+                session,
+                ..
+            }) => self.take_latest(now, *pool, Likeness::of(&session.shape)),
+            _ => None,
+        };
+        match latest {
             Some(server_id) => self.link(now, id, server_id),
             None => self.acquire_with_care(now, id),
         }
@@ -174,22 +182,22 @@ impl Pooler {
         {
             return None;
         }
-        self.take_latest(now, id)
+        let (pool, likeness) = (client.pool?, Likeness::of(&client.session.shape));
+        self.take_latest(now, pool, likeness)
     }
 
-    /// Takes the server that became idle last out of the list, if it looks like the client and nothing forbids it.
+    /// Takes the server that became idle last out of a pool's list, if it looks so and nothing forbids it.
     #[inline(always)]
-    fn take_latest(&mut self, now: Time, id: ClientId) -> Option<ServerId> {
+    fn take_latest(&mut self, now: Time, pool: PoolId, likeness: Likeness) -> Option<ServerId> {
         let settings = &self.shared.settings;
         if settings.link_adversarial || settings.server_round_robin || !self.has_no_orders() {
             return None;
         }
-        let client = self.clients.get(id.0)?;
-        let pool = self.pools[client.pool? as usize].as_mut()?;
+        let pool = self.pools[pool as usize].as_mut()?;
         if pool.ties_clients() || !pool.waiting.is_empty() {
             return None;
         }
-        let server_id = pool.idle.latest_like(Likeness::of(&client.session.shape))?;
+        let server_id = pool.idle.latest_like(likeness)?;
         let server = self.servers.get(server_id.0)?;
         if server.session.temporary_schema || settings.must_be_tested(now, server.since) {
             return None;
