@@ -45,12 +45,25 @@ fn is_good(problems: &[Problem]) -> bool {
 
 fn ask(rules: &Rules) {
     let unix = Origin::UnixSocket;
-    let v4 = |is_tls| Origin::Tcp { peer: IpAddr::V4(Ipv4Addr::LOCALHOST), is_tls };
-    let v6 = Origin::Tcp { peer: IpAddr::V6(Ipv6Addr::LOCALHOST), is_tls: false };
+    let v4 = |is_tls| Origin::Tcp {
+        peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        is_tls,
+    };
+    let v6 = Origin::Tcp {
+        peer: IpAddr::V6(Ipv6Addr::LOCALHOST),
+        is_tls: false,
+    };
     for origin in [unix, v4(false), v4(true), v6] {
         for is_physical_replication in [false, true] {
-            let connection = Connection { origin, database: "shop", user: "alice", is_physical_replication };
-            let Some(rule) = rules.find(&connection, &Machine::default()) else { continue };
+            let connection = Connection {
+                origin,
+                database: "shop",
+                user: "alice",
+                is_physical_replication,
+            };
+            let Some(rule) = rules.find(&connection, &Machine::default()) else {
+                continue;
+            };
             assert!(!matches!(rule.method, Method::Peer { .. }) || origin == unix);
             assert!(!matches!(rule.method, Method::Cert { .. }) || origin == v4(true));
         }

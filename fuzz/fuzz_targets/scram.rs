@@ -119,6 +119,10 @@ fn exchange(story: &mut Story<'_>) {
     for _ in 0..MESSAGES_MAX {
         let request = match step {
             ClientStep::Ask(request) => request,
+            ClientStep::Derive(derivation) => {
+                step = doorkeeper.handle_keys(derivation.derive(), &mut cache);
+                continue;
+            }
             ClientStep::Judge(_) => unreachable!("{method:?} asks nobody else"),
             ClientStep::Refused(_) => {
                 // Its end: whatever comes is refused.

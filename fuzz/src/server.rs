@@ -281,6 +281,16 @@ impl Server {
         match step {
             ClientStep::Ask(request) => self.w().authentication(&request.payload()),
             ClientStep::Refused(_) => self.error("FATAL"),
+            ClientStep::Derive(derivation) => {
+                let cache = &mut ScramKeyCache::new(0);
+                let step = self
+                    .auth
+                    .as_mut()
+                    .map(|auth| auth.handle_keys(derivation.derive(), cache));
+                if let Some(step) = step {
+                    self.login_step(step);
+                }
+            }
             ClientStep::Judge(_) => unreachable!("this server asks nobody else about passwords"),
             ClientStep::Accepted(accepted) => {
                 if let Some(closing) = accepted.closing {

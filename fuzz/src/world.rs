@@ -18,7 +18,7 @@ use pgweir_auth::ScramKeyCache;
 use pgweir_config::Config;
 use pgweir_core::{
     Accepted, Address, ClientId, Command, Connected, ConnectionId, Part, Pooler, ReloadOutcome, Request, ServerId,
-    Source, Surroundings, Time, WallClock,
+    Source, Surroundings, Time, Verification, Verified, WallClock,
 };
 use pgweir_wire::{Header, StartupPacket};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -389,7 +389,15 @@ impl World {
                 Request::SecureClient { .. } | Request::SecureServer { .. } => {
                     unreachable!("no configuration of the stories has TLS")
                 }
-                Request::Verify { .. } => unreachable!("no configuration of the stories asks others"),
+                Request::Verify { client, question } => match *question {
+                    Verification::Keys(derivation) => {
+                        let answer = Verified::Keys(derivation.derive());
+                        self.pooler.handle_verified(self.now, client, answer);
+                        self.write_outbox(None, &[]);
+                        self.take_requests();
+                    }
+                    _ => unreachable!("no configuration of the stories asks others"),
+                },
                 Request::PassOn { .. } => unreachable!("no configuration of the stories has peers"),
                 Request::StopListening => self.listening = false,
                 Request::Exit => self.exited = true,

@@ -12,7 +12,8 @@ use crate::mock::{MockKey, MockSecret};
 use crate::password_message::{SaslInitialResponse, parse_password};
 use crate::scram::server::{AwaitClientFinal, AwaitClientFirst, Offer};
 use crate::scram::{
-    NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys, ScramVerifier, nonce_text, sha256,
+    Derivation, ITERATIONS_MAX, NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys,
+    ScramVerifier, nonce_text, sha256,
 };
 use crate::secret::{Password, Secret};
 
@@ -104,6 +105,8 @@ pub enum ClientStep {
     Ask(AuthRequest),
     /// Have this password judged, and give the verdict to [`ClientAuth::handle_verdict`].
     Judge(Password),
+    /// Have these keys derived, and give them to [`ClientAuth::handle_keys`].
+    Derive(Derivation),
     /// The client has proved its identity. The exchange is over.
     Accepted(Accepted),
     /// The client has failed to prove its identity, or has broken the protocol. The exchange is over.
@@ -177,6 +180,12 @@ enum State {
     AwaitVerdict {
         password: Password,
     },
+    /// Somebody else derives the keys of the password that has come, which are compared with the verifier.
+    AwaitKeys {
+        password: Password,
+        verifier: ScramVerifier,
+        doom: Option<ClientAuthError>,
+    },
     AwaitMd5 {
         expected: [u8; MD5_SECRET_BYTES],
         doom: Option<ClientAuthError>,
@@ -243,18 +252,6 @@ impl ClientAuth {
         matches!(self.state, State::AwaitSecret)
     }
 
-    /// Whether the next message contains a password in clear text from which keys must be derived, unless the cache has
-    /// them.
-    pub fn derives_keys(&self) -> bool {
-        matches!(
-            &self.state,
-            State::AwaitCleartext {
-                secret: Secret::Scram(_),
-                ..
-            }
-        )
-    }
-
     /// Gives the user's secret: `None` for a user who does not exist, an empty plain text for a user without a
     /// password. Call it once; later calls are errors.
     pub fn handle_secret(&mut self, secret: Option<Secret>) -> ClientStep {
@@ -293,11 +290,11 @@ impl ClientAuth {
                 }
                 Err(reason) => self.refuse(reason, self.method.told()),
             },
-            State::AwaitSecret | State::AwaitVerdict { .. } | State::Finished => {
+            State::AwaitSecret | State::AwaitVerdict { .. } | State::AwaitKeys { .. } | State::Finished => {
                 self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD)
             }
-            State::AwaitCleartext { secret, doom } => match self.judge_cleartext(payload, &secret, doom, keys) {
-                Ok(password) => self.accept(None, Learned::Password(password)),
+            State::AwaitCleartext { secret, doom } => match parse_password(payload) {
+                Ok(given) => self.judge_cleartext(given, secret, doom, keys),
                 Err(ClientAuthError::EmptyPassword) => self.refuse(ClientAuthError::EmptyPassword, TOLD_EMPTY),
                 Err(reason) => self.refuse(reason, TOLD_PASSWORD),
             },
@@ -328,15 +325,44 @@ impl ClientAuth {
         }
     }
 
-    /// Somebody else has judged the password of [`ClientStep::Judge`].
+    /// Somebody else has judged the password of [`ClientStep::Judge`], or could not derive the keys of [`ClientStep::Derive`].
     pub fn handle_verdict(&mut self, verdict: Result<(), String>) -> ClientStep {
         match (std::mem::replace(&mut self.state, State::Finished), verdict) {
             (State::AwaitVerdict { password }, Ok(())) => self.accept(None, Learned::Password(password)),
-            (State::AwaitVerdict { .. }, Err(why)) => {
+            (State::AwaitVerdict { .. } | State::AwaitKeys { .. }, Err(why)) => {
                 self.refuse(ClientAuthError::JudgedWrong { why }, self.method.told())
             }
             _ => self.refuse(ClientAuthError::NotAsked, self.method.told()),
         }
+    }
+
+    /// The keys that somebody else derives for this client.
+    pub fn keys_being_derived(&self) -> Option<Derivation> {
+        match &self.state {
+            State::AwaitKeys { password, verifier, .. } => Some(Derivation {
+                password: password.clone(),
+                salt: verifier.salt.clone(),
+                iterations: verifier.iterations,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Somebody else has derived the keys of [`ClientStep::Derive`].
+    pub fn handle_keys(&mut self, derived: ScramKeys, keys: &mut ScramKeyCache) -> ClientStep {
+        let State::AwaitKeys {
+            password,
+            verifier,
+            doom,
+        } = std::mem::replace(&mut self.state, State::Finished)
+        else {
+            return self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD);
+        };
+        let is_right = verifier.is_of(&derived);
+        if is_right && doom.is_none() {
+            keys.keep(password.as_bytes(), derived);
+        }
+        self.judged_cleartext(is_right, doom, password)
     }
 
     fn ask(&mut self, secret: Secret, doom: Option<ClientAuthError>) -> ClientStep {
@@ -387,19 +413,44 @@ impl ClientAuth {
     }
 
     fn judge_cleartext(
-        &self,
-        payload: &[u8],
-        secret: &Secret,
+        &mut self,
+        given: &[u8],
+        secret: Secret,
         doom: Option<ClientAuthError>,
-        keys: &mut ScramKeyCache,
-    ) -> Result<Password, ClientAuthError> {
-        let given = parse_password(payload)?;
+        keys: &ScramKeyCache,
+    ) -> ClientStep {
+        let password = Password::from(given);
         let is_right = match secret {
-            Secret::Plain(password) => bool::from(sha256(given).ct_eq(&sha256(password.as_bytes()))),
-            Secret::Md5(hash) => Md5Secret::derive(given, &self.user) == *hash,
-            Secret::Scram(verifier) => keys.proves(given, verifier),
+            Secret::Plain(known) => bool::from(sha256(given).ct_eq(&sha256(known.as_bytes()))),
+            Secret::Md5(hash) => Md5Secret::derive(given, &self.user) == hash,
+            Secret::Scram(verifier) if verifier.iterations > ITERATIONS_MAX => false,
+            Secret::Scram(verifier) => match keys.known(given, &verifier) {
+                Some(keys) => verifier.is_of(keys),
+                None => return self.have_keys_derived(password, verifier, doom),
+            },
         };
-        verdict(is_right, doom).map(|()| Password::from(given))
+        self.judged_cleartext(is_right, doom, password)
+    }
+
+    fn have_keys_derived(
+        &mut self,
+        password: Password,
+        verifier: ScramVerifier,
+        doom: Option<ClientAuthError>,
+    ) -> ClientStep {
+        self.state = State::AwaitKeys {
+            password,
+            verifier,
+            doom,
+        };
+        ClientStep::Derive(self.keys_being_derived().expect("set above"))
+    }
+
+    fn judged_cleartext(&mut self, is_right: bool, doom: Option<ClientAuthError>, password: Password) -> ClientStep {
+        match verdict(is_right, doom) {
+            Ok(()) => self.accept(None, Learned::Password(password)),
+            Err(reason) => self.refuse(reason, TOLD_PASSWORD),
+        }
     }
 
     fn choose_mechanism(
@@ -479,6 +530,7 @@ impl fmt::Debug for ClientAuth {
             State::AwaitCleartext { .. } => "AwaitCleartext",
             State::AwaitPassword => "AwaitPassword",
             State::AwaitVerdict { .. } => "AwaitVerdict",
+            State::AwaitKeys { .. } => "AwaitKeys",
             State::AwaitMd5 { .. } => "AwaitMd5",
             State::AwaitSaslInitial { .. } => "AwaitSaslInitial",
             State::AwaitScramFirst { .. } => "AwaitScramFirst",

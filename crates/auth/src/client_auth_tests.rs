@@ -55,6 +55,14 @@ fn start_as(
     (auth, step)
 }
 
+/// What follows from a message, with the keys that somebody else derives.
+fn hears(auth: &mut ClientAuth, message: &[u8], cache: &mut ScramKeyCache) -> ClientStep {
+    match auth.handle_message(message, cache) {
+        ClientStep::Derive(derivation) => auth.handle_keys(derivation.derive(), cache),
+        step => step,
+    }
+}
+
 /// What was said, us first, until the verdict.
 struct Conversation {
     ours: Vec<AuthRequest>,
@@ -81,7 +89,7 @@ fn converse(
             other => panic!("the client had an answer to {request:?} before it was altered: {other:?}"),
         };
         let sent = alter(theirs.len(), answer);
-        step = auth.handle_message(&sent, &mut cache);
+        step = hears(&mut auth, &sent, &mut cache);
         ours.push(request);
         theirs.push(sent);
     }
@@ -249,7 +257,11 @@ fn md5_answers_are_postgresqls() {
     for secret in [stored, plain("sesame")] {
         let (mut auth, step) = start(ClientAuthMethod::Md5, Some(secret));
         assert_eq!(step, ClientStep::Ask(AuthRequest::Md5Password { salt: [1, 2, 3, 4] }));
-        let step = auth.handle_message(b"md55186f3b6a7e31b8fedc1a1ffcb0e3472\0", &mut ScramKeyCache::new(0));
+        let step = hears(
+            &mut auth,
+            b"md55186f3b6a7e31b8fedc1a1ffcb0e3472\0",
+            &mut ScramKeyCache::new(0),
+        );
         assert_accepted(&step);
     }
 }
@@ -293,13 +305,13 @@ fn long_passwords_work() {
 fn a_client_may_leave_out_its_first_sasl_message() {
     let mut cache = ScramKeyCache::new(0);
     let (mut auth, _) = start(ClientAuthMethod::ScramSha256, Some(scram("sesame")));
-    let step = auth.handle_message(b"SCRAM-SHA-256\0\xff\xff\xff\xff", &mut cache);
+    let step = hears(&mut auth, b"SCRAM-SHA-256\0\xff\xff\xff\xff", &mut cache);
     assert_eq!(
         step,
         ClientStep::Ask(AuthRequest::SaslContinue(vec![])),
         "an empty challenge, as PostgreSQL sends"
     );
-    let step = auth.handle_message(b"n,,n=,r=abc", &mut cache);
+    let step = hears(&mut auth, b"n,,n=,r=abc", &mut cache);
     assert!(matches!(step, ClientStep::Ask(AuthRequest::SaslContinue(first)) if first.starts_with(b"r=abc")));
 }
 
@@ -330,7 +342,7 @@ fn faults_of_form_have_their_own_reason() {
         let (mut auth, mut step) = start(ClientAuthMethod::ScramSha256, Some(scram("sesame")));
         for message in messages {
             assert!(matches!(step, ClientStep::Ask(_)), "{step:?}");
-            step = auth.handle_message(message, &mut cache);
+            step = hears(&mut auth, message, &mut cache);
         }
         let refused = assert_refused(&step);
         assert_eq!(refused.told, "SASL authentication failed");
@@ -385,8 +397,8 @@ fn messages_out_of_turn_are_refused_and_end_it() {
     );
 
     let (mut auth, _) = start(ClientAuthMethod::Plain, Some(plain("sesame")));
-    assert_refused(&auth.handle_message(b"guess\0", &mut cache));
-    let second_try = auth.handle_message(b"sesame\0", &mut cache);
+    assert_refused(&hears(&mut auth, b"guess\0", &mut cache));
+    let second_try = hears(&mut auth, b"sesame\0", &mut cache);
     assert_eq!(assert_refused(&second_try).reason, ClientAuthError::NotAsked);
 
     let (mut trusted, _) = start(ClientAuthMethod::Trust, Some(plain("sesame")));
@@ -485,7 +497,7 @@ fn an_unknown_user_fails_even_with_the_right_answer() {
     let (mut auth, step) = start_as("nobody", ClientAuthMethod::Md5, None, MockSecret::Md5);
     assert!(matches!(step, ClientStep::Ask(AuthRequest::Md5Password { .. })));
     let right = MockKey::new([42; KEY_BYTES]).md5(b"nobody").answer(NONCES.md5_salt);
-    let step = auth.handle_message(&password_payload(&right), &mut cache);
+    let step = hears(&mut auth, &password_payload(&right), &mut cache);
     assert_eq!(assert_refused(&step).reason, ClientAuthError::UnknownUser);
 }
 
@@ -494,11 +506,11 @@ fn a_plain_text_users_keys_are_derived_once() {
     let mut cache = ScramKeyCache::new(4);
     for _ in 0..3 {
         let (mut auth, _) = start(ClientAuthMethod::ScramSha256, Some(plain("sesame")));
-        auth.handle_message(b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc", &mut cache);
+        hears(&mut auth, b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc", &mut cache);
         assert_eq!(cache.len(), 1);
     }
     let (mut auth, _) = start(ClientAuthMethod::ScramSha256, None);
-    auth.handle_message(b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc", &mut cache);
+    hears(&mut auth, b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc", &mut cache);
     assert_eq!(cache.len(), 1, "strangers cannot fill the cache");
 }
 
@@ -561,7 +573,7 @@ proptest! {
         let (mut auth, mut step) = start(method, Some(secret));
         let mut cache = ScramKeyCache::new(0);
         for message in messages {
-            step = auth.handle_message(&message, &mut cache);
+            step = hears(&mut auth, &message, &mut cache);
         }
         prop_assert!(!matches!(step, ClientStep::Accepted(_)));
     }
@@ -583,7 +595,7 @@ fn converse_with_mutant(
             Ok(ServerStep::Send(payload)) => payload,
             _ => b"c=biws,r=lost,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_vec(),
         };
-        step = auth.handle_message(&alter(number, answer), &mut cache);
+        step = hears(&mut auth, &alter(number, answer), &mut cache);
     }
     step
 }
@@ -636,7 +648,7 @@ fn log_in_over_tls(ours: &[u8], theirs: Option<&[u8]>, change_offer: impl Fn(&mu
         let Ok(ServerStep::Send(payload)) = client.handle_message(&request.payload(), keys) else {
             panic!("the client gives up");
         };
-        step = auth.handle_message(&payload, keys);
+        step = hears(&mut auth, &payload, keys);
     }
     step
 }
@@ -699,7 +711,7 @@ fn mechanism_and_flag_must_agree() {
         }
         auth.handle_secret(Some(Secret::parse(b"sesame").unwrap()));
         let payload = SaslInitialResponse::payload(mechanism.as_bytes(), first.as_bytes());
-        let ClientStep::Refused(refused) = auth.handle_message(&payload, keys) else {
+        let ClientStep::Refused(refused) = hears(&mut auth, &payload, keys) else {
             panic!("{mechanism} {first}");
         };
         assert_eq!(refused.reason, expected.into(), "{mechanism} {first}");
@@ -731,7 +743,7 @@ fn somebody_else_judges_the_password() {
         let asked = || {
             let (mut auth, step) = start(method, None);
             assert_eq!(step, ClientStep::Ask(AuthRequest::CleartextPassword));
-            let step = auth.handle_message(b"sesame\0", &mut ScramKeyCache::new(0));
+            let step = hears(&mut auth, b"sesame\0", &mut ScramKeyCache::new(0));
             assert_eq!(step, ClientStep::Judge(Password::from("sesame")));
             auth
         };

@@ -78,7 +78,6 @@ parts! {
         foldhash::fast::RandomState,
     > = natures;
     peers: crate::pools::peers::PeerPools = peers;
-    turns: Vec<crate::base::ids::ClientId> = turns;
     timers: crate::base::timers::Timers = timers;
     deferred: VecDeque<(crate::base::ids::ClientId, crate::base::time::Time)> = deferred;
     client_count: u32 = client_count;
@@ -141,7 +140,6 @@ impl Pooler {
             peers: parts.peers,
             // The driver looks all names up again.
             names: Default::default(),
-            turns: parts.turns,
             timers: parts.timers,
             deferred: parts.deferred,
             client_count: parts.client_count,

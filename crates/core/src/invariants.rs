@@ -85,7 +85,7 @@ impl Pooler {
             None => None,
         };
         match client.waiting {
-            Waiting::No | Waiting::ForTurn => {}
+            Waiting::No => {}
             Waiting::ForServer { ticket, .. } => {
                 must(server.is_none(), || "waits for a server and has one".into())?;
                 let pool = client.pool.ok_or("waits for a server of no pool")?;

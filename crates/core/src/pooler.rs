@@ -76,8 +76,6 @@ pub struct Pooler {
     pub(crate) lookups: crate::login::lookups::Lookups,
     /// What the latest server at each place turned out to be, where it is not PostgreSQL.
     pub(crate) natures: HashMap<Endpoint, Nature, RandomState>,
-    /// Logins that wait for their turn to have a password judged.
-    pub(crate) turns: Vec<ClientId>,
     pub(crate) timers: crate::base::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
@@ -132,7 +130,6 @@ impl Pooler {
             arrivals: Default::default(),
             lookups: Default::default(),
             natures: HashMap::default(),
-            turns: Vec::new(),
             timers: crate::base::timers::Timers::new(now),
             deferred: VecDeque::new(),
             client_count: 0,

@@ -19,6 +19,8 @@ pub(crate) enum Lane {
     SystemUsers,
     Pam,
     Ldap,
+    /// A processor.
+    Keys,
 }
 
 impl Lane {
@@ -27,6 +29,7 @@ impl Lane {
             Verification::SystemUser { .. } => Lane::SystemUsers,
             Verification::Pam { .. } => Lane::Pam,
             Verification::Ldap { .. } => Lane::Ldap,
+            Verification::Keys(_) => Lane::Keys,
         }
     }
 
@@ -35,6 +38,8 @@ impl Lane {
         match self {
             Lane::SystemUsers => 4,
             Lane::Pam | Lane::Ldap => 16,
+            // It takes a processor as long as it runs, and must leave the others to PostgreSQL and to the event loop.
+            Lane::Keys => 1,
         }
     }
 }
@@ -50,7 +55,7 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Verifier {
     inbox: InboxSender,
-    queues: [Queue; 3],
+    queues: [Queue; 4],
 }
 
 impl Verifier {
@@ -106,6 +111,7 @@ fn find_out(question: Verification) -> Verified {
             let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
             return Verified::SystemUser(user.map(|user| user.name));
         }
+        Verification::Keys(derivation) => return Verified::Keys(derivation.derive()),
         Verification::Pam {
             service,
             user,

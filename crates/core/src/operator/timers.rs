@@ -43,7 +43,6 @@ impl Pooler {
         if self.admin.is_suspended() {
             return;
         }
-        self.next_turns();
         self.time_servers(now);
         self.time_listeners(now);
         self.time_moves(now);

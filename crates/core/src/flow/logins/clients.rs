@@ -2,13 +2,13 @@
 
 use crate::base::access::Access;
 use crate::base::ids::ClientId;
-use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
+use crate::base::verification::Verification;
 use crate::client::{Client, ClientPhase};
 use crate::login::admission;
 use crate::login::cancel_keys::KeyForm;
-use crate::login::client_login::{ITERATIONS_PER_ROUND, Login, LoginStep, SecretSource};
+use crate::login::client_login::{Login, LoginStep, SecretSource};
 use crate::login::lookups::NoLookup;
 use crate::login::rejection::Rejection;
 use crate::login::startup::{FirstPacket, Wishes, negotiation};
@@ -200,9 +200,9 @@ impl Pooler {
         while let Some(login) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()) {
             let (bytes, step) = login.handle_bytes(&input[at..], &mut self.scram_keys);
             at += bytes;
-            let stops = matches!(step, LoginStep::Wait | LoginStep::WaitForTurn);
+            let waits = step == LoginStep::Wait;
             self.follow_login(now, id, step);
-            if stops {
+            if waits {
                 return at;
             }
         }
@@ -224,12 +224,9 @@ impl Pooler {
                 let payload = request.payload();
                 self.send(id, |w| w.authentication(&payload));
             }
-            LoginStep::WaitForTurn => {
-                self.client_mut(id).waiting = Waiting::ForTurn;
-                self.turns.push(id);
-            }
             LoginStep::LookUp => drop(self.acquire(now, id)),
             LoginStep::Judge(password) => self.have_judged(id, password),
+            LoginStep::Derive(derivation) => self.ask_others(id, Verification::Keys(derivation)),
             LoginStep::Accept(learned) => self.admit(now, id, learned),
             LoginStep::Refuse(refused) => {
                 self.log_failed_login(id, &refused.reason.to_string());
@@ -237,19 +234,6 @@ impl Pooler {
             }
             LoginStep::Reject(why) => self.reject(now, id, &why),
             LoginStep::Leave => self.close_client(now, id, "client close request"),
-        }
-    }
-
-    /// A new round: logins that waited for their turn go on.
-    pub(crate) fn next_turns(&mut self) {
-        self.scram_keys.forgive_iterations(ITERATIONS_PER_ROUND);
-        for id in std::mem::take(&mut self.turns) {
-            if let Some(client) = self.clients.get_mut(id.0)
-                && client.waiting == Waiting::ForTurn
-            {
-                client.waiting = Waiting::No;
-                self.shared.requests.push_back(Request::Resume(id.into()));
-            }
         }
     }
 }

@@ -4,10 +4,11 @@ use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::verification::{Verification, Verified};
+use crate::login::client_login::LoginStep;
 use crate::login::method::{self, Way};
 use crate::login::rejection::Rejection;
 use crate::pooler::Pooler;
-use pgweir_auth::{ClientAuthMethod, Password};
+use pgweir_auth::{ClientAuthMethod, Password, ScramKeys};
 
 /// The reason behind which the log names the user.
 const NO_SUCH_USER: &str = "no such user";
@@ -57,12 +58,14 @@ impl Pooler {
         let Some(login) = client.login() else { return };
         if let Some(password) = login.password_being_judged() {
             self.have_judged(id, password);
+        } else if let Some(derivation) = login.keys_being_derived() {
+            self.ask_others(id, Verification::Keys(derivation));
         } else if let (true, Some(uid)) = (login.awaits_system_user(), client.accepted.peer_uid) {
             self.ask_others(id, Verification::SystemUser { uid });
         }
     }
 
-    fn ask_others(&mut self, client: ClientId, question: Verification) {
+    pub(crate) fn ask_others(&mut self, client: ClientId, question: Verification) {
         let question = Box::new(question);
         self.shared.requests.push_back(Request::Verify { client, question });
     }
@@ -77,6 +80,7 @@ impl Pooler {
                 }
             }
             Verified::Right => self.password_judged(now, id, Ok(())),
+            Verified::Keys(derived) => self.keys_derived(now, id, derived),
             Verified::Wrong(why) => self.password_judged(now, id, Err(why)),
         }
     }
@@ -98,6 +102,16 @@ impl Pooler {
 
     fn password_judged(&mut self, now: Time, id: ClientId, verdict: Result<(), String>) {
         let step = self.login_mut(id).and_then(|login| login.password_judged(verdict));
+        self.login_goes_on(now, id, step);
+    }
+
+    fn keys_derived(&mut self, now: Time, id: ClientId, derived: ScramKeys) {
+        let login = self.clients.get_mut(id.0).and_then(|client| client.login_mut());
+        let step = login.and_then(|login| login.keys_derived(derived, &mut self.scram_keys));
+        self.login_goes_on(now, id, step);
+    }
+
+    fn login_goes_on(&mut self, now: Time, id: ClientId, step: Option<LoginStep>) {
         if let Some(step) = step {
             self.follow_login(now, id, step);
             self.shared.requests.push_back(Request::Resume(id.into()));
