@@ -29,6 +29,11 @@ pub struct Oracle {
     expected: VecDeque<Vec<u8>>,
     /// Errors that came before the client had sent the whole of the message they answer.
     early: VecDeque<Vec<u8>>,
+    /// Notifications of a server that waits for the next message of a segment in which a block has ended: it tells them at once,
+    /// if it has to wait, or else with ReadyForQuery.
+    heard_early: Vec<Vec<u8>>,
+    /// The last message has ended a block.
+    has_ended_block: bool,
     /// Notifications may be lost: with the listener that was to tell them.
     loses_notifications: bool,
     /// The private server was out of step behind a Query in the midst of a segment, and was brought back into it.
@@ -73,6 +78,8 @@ impl Oracle {
             segments: VecDeque::new(),
             expected: VecDeque::new(),
             early: VecDeque::new(),
+            heard_early: Vec::new(),
+            has_ended_block: false,
             loses_notifications: topology.servers_may_die(),
             transaction_failed: false,
             cancelled: false,
@@ -230,7 +237,10 @@ impl Oracle {
                     self.early.push_front(message);
                     return Verdict::Right;
                 }
-                Verdict::Right => {}
+                Verdict::Right => {
+                    let is_notification = message.first() == Some(&b'A');
+                    self.has_ended_block = ends_block(&message) || is_notification && self.has_ended_block;
+                }
                 other => return other,
             }
         }
@@ -282,6 +292,19 @@ impl Oracle {
                     false => Verdict::Wrong(None),
                 };
             }
+        }
+        if self.has_ended_block && message.first() == Some(&b'A') && !is_same_notification(&self.expected[0], message) {
+            self.heard_early.push(message.to_vec());
+            return Verdict::Right;
+        }
+        let heard = |e: &Vec<u8>| self.heard_early.iter().position(|m| is_same_notification(e, m));
+        if let Some(at) = self.expected.front().and_then(heard) {
+            self.heard_early.remove(at);
+            self.expected.pop_front();
+            return self.compare_next(message);
+        }
+        if message.first() == Some(&b'Z') && !self.heard_early.is_empty() {
+            return Verdict::Wrong(self.heard_early.pop());
         }
         // PostgreSQL promises no order among settings that it reports together; notifications come from another server.
         let together = self
@@ -464,6 +487,13 @@ fn is_no_block_warning(message: &[u8]) -> bool {
 fn is_same_notification(expected: &[u8], message: &[u8]) -> bool {
     let content = |m: &[u8]| (m.first() == Some(&b'A')).then(|| m[9..].to_vec());
     content(expected).is_some_and(|e| content(message) == Some(e))
+}
+
+/// Whether this is the command tag of a statement that may have ended a transaction block.
+fn ends_block(message: &[u8]) -> bool {
+    [&b"COMMIT"[..], b"ROLLBACK"]
+        .iter()
+        .any(|tag| message.first() == Some(&b'C') && message[5..].starts_with(tag))
 }
 
 fn is_missing_table_error(message: &[u8]) -> bool {
