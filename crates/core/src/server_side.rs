@@ -4,6 +4,8 @@ use crate::base::ids::ServerId;
 use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::shared::Shared;
+use crate::upstream::reply_queue::To;
+use crate::upstream::requests::Requests;
 use pgweir_wire::Writer;
 
 /// One server, looked up once. What is sent to it and what its reply queue says belong together; methods of this send both.
@@ -15,7 +17,13 @@ pub(crate) struct ServerSide<'a> {
 }
 
 impl ServerSide<'_> {
-    /// Writes messages of our own to the server.
+    /// Writes requests of our own, whose replies go to `to`.
+    pub(crate) fn asks(&mut self, to: To, write: impl FnOnce(&mut Requests<'_>)) {
+        let queue = &mut self.server.conversation.queue;
+        queue.ask(self.id, &mut self.shared.outbox, to, write);
+    }
+
+    /// Writes messages of our own to the server that nothing answers.
     pub(crate) fn send(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.shared
             .outbox

@@ -18,7 +18,8 @@ use crate::flow::requests::Stopped;
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::upstream::phase::Intake;
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::{Effect, Entry, Expect, To};
+use crate::upstream::requests::Requests;
 use pgweir_sql::Effects;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, TransactionStatus};
 
@@ -68,11 +69,11 @@ impl Exchange<'_> {
             FrontendTag::Sync => {
                 if server.conversation.intake == Intake::CopyIn {
                     server.conversation.sync_among_copy_data = true;
+                    self.forward(message)
                 } else {
-                    server.conversation.queue.push(Entry::forward(Expect::Sync));
                     server.conversation.intake = Intake::Requests;
+                    self.plain(message, Expect::Sync)
                 }
-                self.forward(message)
             }
             // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
             FrontendTag::Flush if message.total > HEADER_BYTES && server.conversation.intake != Intake::CopyIn => {
@@ -98,10 +99,10 @@ impl Exchange<'_> {
             FrontendTag::CopyDone | FrontendTag::CopyFail => {
                 if server.conversation.intake == Intake::CopyIn {
                     server.conversation.intake = Intake::Requests;
+                    self.forward(message)
                 } else {
-                    server.conversation.queue.push(Entry::forward(Expect::CopyEnd));
+                    self.plain(message, Expect::CopyEnd)
                 }
-                self.forward(message)
             }
             FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
         };
@@ -135,8 +136,28 @@ impl Exchange<'_> {
     /// A message that goes through as it is and is answered in its turn.
     #[inline]
     pub(crate) fn plain(&mut self, message: &Message<'_>, expect: Expect) -> Step {
-        self.server.conversation.queue.push(Entry::forward(expect));
+        self.pass_request(message, Entry::forward(expect))
+    }
+
+    /// A message that goes through as it is, and what is known of its reply.
+    #[inline]
+    pub(crate) fn pass_request(&mut self, message: &Message<'_>, entry: Entry) -> Step {
+        self.server.conversation.queue.push(entry);
         self.forward(message)
+    }
+
+    /// A message that the pooler answers itself in its turn: [`To::Fake`].
+    ///
+    /// [`To::Fake`]: crate::upstream::reply_queue::To::Fake
+    pub(crate) fn answers_in_turn(&mut self, message: &Message<'_>, expect: Expect, effect: Effect) -> Step {
+        self.server.conversation.queue.push(Entry::fake(expect).with(effect));
+        self.client.drop_message(message)
+    }
+
+    /// Requests of our own in place of the client's message, whose replies the client gets.
+    pub(crate) fn asks_instead(&mut self, message: &Message<'_>, write: impl FnOnce(&mut Requests<'_>)) -> Step {
+        self.to().asks(To::Forward, write);
+        self.client.drop_message(message)
     }
 
     /// Forwards as much of a message as is there; the rest follows by itself.

@@ -16,11 +16,11 @@ use crate::pooler::Pooler;
 use crate::state::deferred_begin::{By, DeferredBegin};
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::Begin;
-use crate::upstream::reply_queue::{Entry, Expect, To};
+use crate::upstream::reply_queue::To;
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader, Writer};
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader};
 
 /// A portal that does not exist: describing it fails, and with it the transaction.
 const NO_PORTAL: &[u8] = b"the transaction has failed";
@@ -209,19 +209,11 @@ impl Pooler {
         let statement = self.shared.own_statements.begin.clone();
         self.at(server_id).prepare(&statement);
         self.server_mut(server_id).conversation.begin = Begin::Owed;
-        let queue = &mut self.server_mut(server_id).conversation.queue;
-        queue.push(Entry::skip(Expect::Bind));
-        queue.push(Entry::skip(Expect::Execute));
-        if begin.by == By::Query {
-            queue.push(Entry::skip(Expect::Close));
-        }
-        let name = statement.server_name();
-        self.shared.outbox.insert(server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.bind_text(name, &[]);
-            writer.execute();
+        self.at(server_id).asks(To::Skip, |r| {
+            r.bind(b"", statement.server_name(), &[]);
+            r.execute(b"");
             if begin.by == By::Query {
-                writer.close(b'P', b"");
+                r.close(b'P', b"");
             }
         });
         if begin.failed {
@@ -255,12 +247,9 @@ impl Pooler {
 
     /// Makes the transaction that was just begun a failed one, as the client knows it.
     fn fail_transaction(&mut self, server_id: ServerId) {
-        let queue = &mut self.server_mut(server_id).conversation.queue;
-        queue.push(Entry::skip(Expect::Describe).answered_to(To::Swallow));
-        queue.push(Entry::skip(Expect::Sync));
-        self.send(server_id, |w| {
-            w.describe(b'P', NO_PORTAL);
-            w.sync();
+        self.at(server_id).asks(To::Swallow, |r| {
+            r.describe(b'P', NO_PORTAL);
+            r.answered_to(To::Skip).sync();
         });
     }
 
@@ -280,8 +269,7 @@ impl Pooler {
         let server = self.server_mut(server_id);
         server.conversation.request_time = now;
         if server.conversation.queue.segment_open() {
-            server.conversation.queue.push(Entry::skip(Expect::Sync));
-            self.send(server_id, |w| w.sync());
+            self.at(server_id).asks(To::Skip, |r| r.sync());
         }
     }
 }

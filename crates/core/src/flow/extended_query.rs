@@ -19,10 +19,10 @@ use crate::statements::parse_settings::ParseSettings;
 use crate::statements::prepared::{Bound, Kind, Meaning, Statement, StatementTable};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::phase::Intake;
-use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead};
+use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead, To};
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus, Writer};
+use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus};
 use std::sync::Arc;
 
 /// Effects of statements that name others.
@@ -141,8 +141,7 @@ impl Exchange<'_> {
         if names {
             return self.parse_unnamed_naming(message, parse, entry);
         }
-        server.conversation.queue.push(entry);
-        self.forward(message)
+        self.pass_request(message, entry)
     }
 
     /// See [`Exchange::parse_naming`].
@@ -152,8 +151,7 @@ impl Exchange<'_> {
             let _now = self.server.conversation.request_time;
             self.lend_names(Effects::PREPARE, parse.query);
         }
-        self.server.conversation.queue.push(entry);
-        self.forward(message)
+        self.pass_request(message, entry)
     }
 
     fn parse_named(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
@@ -211,8 +209,7 @@ impl Exchange<'_> {
                     name: Some((parse.name.into(), None)),
                     ..Effect::default()
                 };
-                server.conversation.queue.push(Entry::fake(Expect::Parse).with(effect));
-                return self.client.drop_message(message);
+                return self.answers_in_turn(message, Expect::Parse, effect);
             }
             // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
             self.to().inject_close(&statement);
@@ -269,14 +266,9 @@ impl Exchange<'_> {
             server_gains: Some(statement.clone()),
             ..Effect::default()
         };
-        server
-            .conversation
-            .queue
-            .push(Entry::forward(Expect::Parse).with(effect));
         self.pool.stats.server_parse_count += 1;
-        let server_name = statement.server_name();
-        self.shared.outbox.insert(self.server_id.into(), |bytes| {
-            Writer::new(bytes).parse(server_name, parse.query, parse.types)
+        self.to().asks(To::Forward, |r| {
+            r.with(effect).parse(statement.server_name(), parse.query, parse.types);
         });
         if statement.infers {
             self.to().ask_for_types(message, parse.name, statement);
@@ -290,19 +282,13 @@ impl Exchange<'_> {
     fn refuse_duplicate(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let empty = self.shared.own_statements.scratch.clone();
         let name = empty.server_name();
-        self.to().takes_scratch();
         let instead = Instead::Named {
             ours: name.into(),
             theirs: parse.name.into(),
         };
         let entry = Entry::forward(Expect::Parse).replacing(*b"42P05", instead);
-        self.server.conversation.queue.push(entry);
-        self.shared.outbox.insert(self.server_id.into(), |b| {
-            let mut writer = Writer::new(b);
-            writer.parse(name, &empty.query, &empty.types);
-            writer.parse(name, parse.query, parse.types);
-        });
-        self.client.drop_message(message)
+        self.to().prepare_scratch(&empty.query, &empty.types);
+        self.asks_instead(message, |r| r.special(entry).parse(name, parse.query, parse.types))
     }
 
     pub(crate) fn bind(&mut self, message: &Message<'_>) -> Step {
@@ -454,11 +440,7 @@ impl Exchange<'_> {
             }
             _ => return self.plain(message, Expect::Execute),
         };
-        self.server
-            .conversation
-            .queue
-            .push(Entry::forward(Expect::Execute).with(effect));
-        self.forward(message)
+        self.pass_request(message, Entry::forward(Expect::Execute).with(effect))
     }
 
     /// A DEALLOCATE ALL or DISCARD ALL is on its way: neither the client's names nor what the server holds outlive it.
@@ -489,8 +471,7 @@ impl Exchange<'_> {
                     Some(statement) if statement.infers => entry.using(statement.id),
                     _ => entry,
                 };
-                self.server.conversation.queue.push(entry);
-                self.forward(message)
+                self.pass_request(message, entry)
             }
             Some(Named {
                 target: Target::Statement,
@@ -507,20 +488,16 @@ impl Exchange<'_> {
                     Use::Becomes(other) => statement = other,
                     Use::GoesOn | Use::Refused => {}
                 }
-                self.tells_rows(name, statement.id, false);
-                let server_name = statement.server_name();
-                self.shared
-                    .outbox
-                    .insert(self.server_id.into(), |b| Writer::new(b).describe(b'S', server_name));
-                self.client.drop_message(message)
+                let entry = self.tells_rows(name, statement.id, false);
+                self.asks_instead(message, |r| r.special(entry).describe(b'S', statement.server_name()))
             }
             Some(Named {
                 target: Target::Portal,
                 name,
             }) => match self.client.statements.bound.take() {
                 Some(bound) if *bound.portal == *name => {
-                    self.tells_rows(&bound.name, bound.statement, true);
-                    self.forward(message)
+                    let entry = self.tells_rows(&bound.name, bound.statement, true);
+                    self.pass_request(message, entry)
                 }
                 _ => self.plain(message, Expect::Describe),
             },
@@ -557,16 +534,14 @@ impl Exchange<'_> {
             theirs: name.into(),
         };
         let entry = Entry::forward(expect).replacing(*b"26000", instead);
-        self.server.conversation.queue.push(entry);
-        self.shared.outbox.insert(self.server_id.into(), |bytes| match expect {
-            Expect::Bind => Writer::new(bytes).bind_text(&nowhere, &[]),
-            _ => Writer::new(bytes).describe(b'S', &nowhere),
-        });
-        self.client.drop_message(message)
+        self.asks_instead(message, |r| match expect {
+            Expect::Bind => r.special(entry).bind(b"", &nowhere, &[]),
+            _ => r.special(entry).describe(b'S', &nowhere),
+        })
     }
 
-    /// The answer to a Describe that follows will tell the client the rows of a statement.
-    fn tells_rows(&mut self, name: &[u8], statement: u64, by_portal: bool) {
+    /// The entry of a Describe whose answer will tell the client the rows of a statement.
+    fn tells_rows(&mut self, name: &[u8], statement: u64, by_portal: bool) -> Entry {
         // What it was told before does not bind it any more.
         let meaning = self.client.statements.names.as_mut().and_then(|n| n.get_mut(name));
         let before = meaning.filter(|m| m.statement.id == statement).and_then(|m| {
@@ -578,11 +553,10 @@ impl Exchange<'_> {
             ..Effect::default()
         };
         let asked = self.shared.statements.tick();
-        let entry = Entry::forward(Expect::Describe)
+        Entry::forward(Expect::Describe)
             .using(statement)
             .with(effect)
-            .asked_at(asked);
-        self.server.conversation.queue.push(entry);
+            .asked_at(asked)
     }
 
     /// Close of a statement ends the client's name for it; servers keep the statement for whoever needs it next.
@@ -611,15 +585,9 @@ impl Exchange<'_> {
                 server.held.unnamed = Unnamed::Nothing;
                 effect.server_unnamed = true;
             }
-            server
-                .conversation
-                .queue
-                .push(Entry::forward(Expect::Close).with(effect));
-            return self.forward(message);
+            return self.pass_request(message, Entry::forward(Expect::Close).with(effect));
         }
-        let entry = Entry::fake(Expect::Close).with(effect.expect("checked above"));
-        self.server.conversation.queue.push(entry);
-        self.client.drop_message(message)
+        self.answers_in_turn(message, Expect::Close, effect.expect("checked above"))
     }
 
     /// Ends a client's name, on its server as well.

@@ -10,7 +10,7 @@ use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::{Intake, ServerPhase};
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::To;
 use pgweir_wire::TransactionStatus;
 use std::time::Duration;
 
@@ -25,8 +25,7 @@ impl ServerSide<'_> {
         server.since = now;
         server.conversation.request_time = now;
         server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
-        server.conversation.queue.push(Entry::skip(Expect::Query));
-        self.send(|w| w.query(query.as_bytes()));
+        self.asks(To::Skip, |r| r.query(query.as_bytes()));
     }
 
     /// Sends the CopyFail and the Sync that the client would have sent in the end.
@@ -40,8 +39,7 @@ impl ServerSide<'_> {
         if owes_sync {
             self.server.conversation.intake = Intake::Requests;
             // It ends what the client began: a cancel may hit it.
-            self.server.conversation.queue.push(Entry::forward(Expect::Sync));
-            self.send(|w| w.sync());
+            self.asks(To::Forward, |r| r.sync());
         }
     }
 }
@@ -113,9 +111,8 @@ impl Pooler {
             return;
         }
         if server.conversation.status != TransactionStatus::Idle {
-            server.conversation.queue.push(Entry::skip(Expect::Query));
             server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
-            return self.send(id, |w| w.query(b"ROLLBACK"));
+            return self.at(id).asks(To::Skip, |r| r.query(b"ROLLBACK"));
         }
         self.release(now, id);
     }

@@ -19,7 +19,7 @@ use crate::notify::hub::{Asked, Hearer, Listener, ListenerId};
 use crate::notify::moving::Moving;
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::To;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{HEADER_BYTES, Writer};
 use std::collections::{HashMap, VecDeque};
@@ -137,8 +137,7 @@ impl Pooler {
             return false;
         }
         listener.asked.push_back(asked);
-        server.conversation.queue.push(Entry::skip(Expect::Query));
-        self.send(server_id, |w| w.query(text));
+        self.at(server_id).asks(To::Skip, |r| r.query(text));
         true
     }
 

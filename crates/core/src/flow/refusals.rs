@@ -382,8 +382,7 @@ impl Reply<'_> {
 impl ServerSide<'_> {
     fn sync_after_failed_begin(&mut self) {
         self.server.conversation.intake = Intake::Requests;
-        self.server.conversation.queue.push(Entry::forward(Expect::Sync));
-        self.send(|w| w.sync());
+        self.asks(To::Forward, |r| r.sync());
     }
 }
 

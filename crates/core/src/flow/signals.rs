@@ -13,7 +13,7 @@ use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_sql::{Signal, SignalTarget, signal_call};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{FrontendTag, Reader, TransactionStatus, Writer};
@@ -98,8 +98,7 @@ impl Pooler {
         self.client_mut(id).statements.unnamed = None;
         let server = self.server_mut(server_id);
         server.held.unnamed = Unnamed::Nothing;
-        server.conversation.queue.push(Entry::forward(Expect::Query));
-        self.send(server_id, |w| w.query(call.kind.answer()));
+        self.at(server_id).asks(To::Forward, |r| r.query(call.kind.answer()));
         Some(self.client_mut(id).drop_message(message))
     }
 

@@ -148,8 +148,7 @@ impl Exchange<'_> {
             Some(effect) => entry.with(effect),
             None => entry,
         };
-        self.server.conversation.queue.push(entry);
-        self.forward(message)
+        self.pass_request(message, entry)
     }
 
     /// PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with XX000,

@@ -19,7 +19,7 @@ use crate::server::Server;
 use crate::session::inspection::setting_name;
 use crate::state::shape::{Shape, TEMP_BUFFERS};
 use crate::upstream::phase::{Intake, ServerPhase};
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::To;
 use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Parse};
 use pgweir_wire::{FrontendTag, TransactionStatus};
@@ -264,8 +264,7 @@ impl Pooler {
         let question = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
         let server = self.server_mut(id);
         server.session.probe = Some(Box::default());
-        server.conversation.queue.push(Entry::probe(Expect::Query));
-        self.send(id, |w| w.query(question.as_bytes()));
+        self.at(id).asks(To::Probe, |r| r.query(question.as_bytes()));
     }
 
     /// Why a server that has been reset is of no use to another client.

@@ -12,8 +12,8 @@ use crate::server_side::ServerSide;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{Kind, OWN_ID_MAX, Statement};
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Effect, Entry, Expect};
-use pgweir_wire::{TransactionStatus, Writer};
+use crate::upstream::reply_queue::{Effect, Entry, Expect, To};
+use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
@@ -148,10 +148,7 @@ impl ServerSide<'_> {
             let effect = entry.take_effect().unwrap_or_default();
             self.run_text(&statement.query, &statement.types, effect);
         } else {
-            self.server.conversation.queue.push(entry);
-            self.shared
-                .outbox
-                .insert(self.id.into(), |b| Writer::new(b).parse(name, &statement.query, types));
+            self.asks(To::Skip, |r| r.special(entry).parse(name, &statement.query, types));
         }
         self.set_back(&then);
         if apart {
@@ -161,24 +158,17 @@ impl ServerSide<'_> {
 
     /// Ends the segment of its own in which a statement was prepared.
     pub(crate) fn ends_apart(&mut self, statement: &Statement) {
-        self.server
-            .conversation
-            .queue
-            .push(Entry::skip(Expect::Sync).using(statement.id));
-        self.send(|w| w.sync());
+        self.asks(To::Skip, |r| r.using(statement.id).sync());
     }
 
     /// Closes what a client's name may still mean to its server: a statement that was made to be deallocated and was not.
     pub(crate) fn close_whatever(&mut self, name: &[u8]) {
-        self.server.conversation.queue.push(Entry::skip(Expect::Close));
-        self.shared
-            .outbox
-            .insert(self.id.into(), |b| Writer::new(b).close(b'S', name));
+        self.asks(To::Skip, |r| r.close(b'S', name));
     }
 
     /// The name for what is used once is closed, to be given to something by the Parse that the caller sends next. What is
     /// left of it is hidden from clients like all that is under our names.
-    pub(crate) fn takes_scratch(&mut self) {
+    pub(crate) fn prepare_scratch(&mut self, query: &[u8], types: &[u8]) {
         let scratch = self.shared.own_statements.scratch.clone();
         if self.server.held.touch(scratch.id) {
             self.inject_close(&scratch);
@@ -190,9 +180,8 @@ impl ServerSide<'_> {
             server_gains: Some(scratch.clone()),
             ..Effect::default()
         };
-        let server = &mut *self.server;
-        server.held.insert(scratch, now);
-        server.conversation.queue.push(Entry::skip(Expect::Parse).with(effect));
+        self.server.held.insert(scratch.clone(), now);
+        self.asks(To::Skip, |r| r.with(effect).parse(scratch.server_name(), query, types));
     }
 
     /// The settings, with their values then, in which the present differs or may differ from when a statement was first
@@ -250,16 +239,12 @@ impl ServerSide<'_> {
     /// Runs a statement of our own in the midst of the client's segment.
     pub(crate) fn run_in_own_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
-        let queue = &mut self.server.conversation.queue;
-        for expect in [Expect::Bind, Expect::Execute, Expect::Close] {
-            queue.push(Entry::skip(expect));
-        }
         let (name, portal) = (statement.server_name(), &*self.shared.own_statements.names.portal);
-        self.shared.outbox.insert(self.id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.bind_portal(portal, name, values);
-            writer.execute_portal(portal);
-            writer.close(b'P', portal);
+        let queue = &mut self.server.conversation.queue;
+        queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
+            r.bind(portal, name, values);
+            r.execute(portal);
+            r.close(b'P', portal);
         });
     }
 
@@ -279,11 +264,7 @@ impl ServerSide<'_> {
             server_loses: Some(statement.clone()),
             ..Effect::default()
         };
-        server.conversation.queue.push(Entry::skip(Expect::Close).with(effect));
-        let name = statement.server_name();
-        self.shared
-            .outbox
-            .insert(self.id.into(), |b| Writer::new(b).close(b'S', name));
+        self.asks(To::Skip, |r| r.with(effect).close(b'S', statement.server_name()));
     }
 }
 
@@ -311,10 +292,7 @@ impl Exchange<'_> {
                     server_unnamed: true,
                     ..Effect::default()
                 };
-                server.conversation.queue.push(Entry::skip(Expect::Close).with(effect));
-                self.shared
-                    .outbox
-                    .insert(self.server_id.into(), |b| Writer::new(b).close(b'S', b""));
+                self.to().asks(To::Skip, |r| r.with(effect).close(b'S', b""));
             }
         }
         None

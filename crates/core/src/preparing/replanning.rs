@@ -70,24 +70,18 @@ impl ServerSide<'_> {
     fn check_plan(&mut self, statement: &Arc<Statement>) {
         self.shared.state_stats.plan_checks += 1;
         self.describe_for_us(statement, To::Check);
-        let queue = &mut self.server.conversation.queue;
-        queue.push(Entry::skip(Expect::Sync));
-        queue.segment_goes_on();
-        self.send(|w| w.sync());
+        self.asks(To::Skip, |r| r.sync());
+        self.server.conversation.queue.segment_goes_on();
     }
 
     fn describe_for_us(&mut self, statement: &Arc<Statement>, to: To) {
         let asked = self.shared.statements.now();
-        let server = &mut *self.server;
-        if let Some(copy) = server.held.copy_mut(statement.id) {
+        if let Some(copy) = self.server.held.copy_mut(statement.id) {
             copy.asked = true;
         }
         let entry = Entry::skip(Expect::Describe).using(statement.id).asked_at(asked);
-        server.conversation.queue.push(entry.answered_to(to));
-        let name = statement.server_name();
-        self.shared
-            .outbox
-            .insert(self.id.into(), |bytes| Writer::new(bytes).describe(b'S', name));
+        let entry = entry.answered_to(to);
+        self.asks(to, |r| r.special(entry).describe(b'S', statement.server_name()));
     }
 
     /// The server has refused our question: it is asked nothing more before it has prepared the statement again.
@@ -270,11 +264,8 @@ impl Exchange<'_> {
         // asyncpg and the JDBC driver prepare again if the error is of this routine.
         Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
         let entry = Entry::forward(Expect::Bind).replacing(*b"26000", Instead::Error(reply));
-        self.server.conversation.queue.push(entry);
-        self.shared.outbox.insert(self.server_id.into(), |bytes| {
-            Writer::new(bytes).bind_text(&self.shared.own_statements.names.nowhere, &[])
-        });
-        self.client.drop_message(message)
+        let nowhere = self.shared.own_statements.names.nowhere.clone();
+        self.asks_instead(message, |r| r.special(entry).bind(b"", &nowhere, &[]))
     }
 }
 

@@ -6,8 +6,8 @@ use crate::server_side::ServerSide;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Effect, Entry, Expect};
-use pgweir_wire::{HEADER_BYTES, Writer};
+use crate::upstream::reply_queue::{Effect, Entry, Expect, To};
+use pgweir_wire::HEADER_BYTES;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
@@ -25,11 +25,7 @@ impl ServerSide<'_> {
             .using(statement.id)
             .with(effect)
             .asked_at(asked);
-        self.server.conversation.queue.push(entry);
-        let server_name = statement.server_name();
-        self.shared
-            .outbox
-            .insert(self.id.into(), |bytes| Writer::new(bytes).describe(b'S', server_name));
+        self.asks(To::Skip, |r| r.special(entry).describe(b'S', statement.server_name()));
     }
 }
 

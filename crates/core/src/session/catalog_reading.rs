@@ -7,7 +7,7 @@ use crate::catalog::schedule::Reading;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::To;
 use std::time::Duration;
 
 /// A call of what the catalog does not know has it read again if it is older than this.
@@ -74,8 +74,7 @@ impl ServerSide<'_> {
         if deferrable {
             self.own_commit();
         }
-        self.server.conversation.queue.push(Entry::probe(Expect::Sync));
-        self.send(|w| w.sync());
+        self.asks(To::Probe, |r| r.sync());
         self.shared.state_stats.catalog_reads += 1;
     }
 }

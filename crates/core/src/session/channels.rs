@@ -4,36 +4,25 @@ use crate::notify::channels::ChannelName;
 use crate::notify::moving::Moving;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::upstream::reply_queue::{Entry, Expect};
-use pgweir_wire::{HEADER_BYTES, Writer, backend};
+use crate::upstream::reply_queue::To;
+use pgweir_wire::{HEADER_BYTES, backend};
 
 impl ServerSide<'_> {
     /// A command without parameters; never a Query, never the unnamed statement, which are the client's.
     pub(crate) fn own_command(&mut self, text: &[u8]) {
-        let queue = &mut self.server.conversation.queue;
-        for expect in [
-            Expect::Close,
-            Expect::Parse,
-            Expect::Bind,
-            Expect::Execute,
-            Expect::Close,
-        ] {
-            queue.push(Entry::probe(expect));
-        }
         let name = &*self.shared.own_statements.names.channels;
-        self.shared.outbox.insert(self.id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.close(b'S', name);
-            writer.parse(name, text, &[0, 0]);
-            writer.bind_text(name, &[]);
-            writer.execute();
-            writer.close(b'S', name);
+        let queue = &mut self.server.conversation.queue;
+        queue.ask(self.id, &mut self.shared.outbox, To::Probe, |r| {
+            r.close(b'S', name);
+            r.parse(name, text, &[0, 0]);
+            r.bind(b"", name, &[]);
+            r.execute(b"");
+            r.close(b'S', name);
         });
     }
 
     pub(crate) fn end_own_segment(&mut self) {
-        self.server.conversation.queue.push(Entry::probe(Expect::Sync));
-        self.send(|w| w.sync());
+        self.asks(To::Probe, |r| r.sync());
     }
 }
 

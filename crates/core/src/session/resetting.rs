@@ -13,7 +13,6 @@ use crate::state::shape::difference;
 use crate::statements::prepared;
 use crate::upstream::reply_queue::{Entry, Expect, Ready, To};
 use pgweir_sql::Returns;
-use pgweir_wire::Writer;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
@@ -25,12 +24,8 @@ impl ServerSide<'_> {
             self.prepare(&statement);
             return statement;
         }
-        let scratch = self.shared.own_statements.scratch.clone();
-        self.takes_scratch();
-        self.shared.outbox.insert(self.id.into(), |b| {
-            Writer::new(b).parse(scratch.server_name(), &statement.query, &statement.types)
-        });
-        scratch
+        self.prepare_scratch(&statement.query, &statement.types);
+        self.shared.own_statements.scratch.clone()
     }
 }
 
@@ -90,8 +85,7 @@ impl Exchange<'_> {
         self.make_startup_values(returns);
         let mut entry = Entry::forward(Expect::Sync);
         entry.ready = Ready::Told;
-        self.server.conversation.queue.push(entry);
-        self.ask(|w| w.sync());
+        self.to().asks(To::Forward, |r| r.special(entry).sync());
     }
 
     /// Makes the client's startup values in the segment at hand.
@@ -102,21 +96,15 @@ impl Exchange<'_> {
         }
         self.shared.state_stats.returns_to_startup += 1;
         let name = self.to().prepare_set_config();
-        let queue = &mut self.server.conversation.queue;
-        for _ in &values {
-            queue.push(Entry::skip(Expect::Bind));
-            queue.push(Entry::skip(Expect::Execute));
-            queue.push(Entry::skip(Expect::Close));
-        }
         let portal = &*self.shared.own_statements.names.portal;
-        self.shared.outbox.insert(self.server_id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
+        let queue = &mut self.server.conversation.queue;
+        queue.ask(self.server_id, &mut self.shared.outbox, To::Skip, |r| {
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, to be executed once more.
                 let values = [Some(setting.as_bytes()), Some(value.as_bytes())];
-                writer.bind_portal(portal, name.server_name(), &values);
-                writer.execute_portal(portal);
-                writer.close(b'P', portal);
+                r.bind(portal, name.server_name(), &values);
+                r.execute(portal);
+                r.close(b'P', portal);
             }
         });
     }

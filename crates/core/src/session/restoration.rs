@@ -13,7 +13,7 @@ use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::restoration::Restoration;
 use crate::state::shape::{Change, Shape};
-use crate::upstream::reply_queue::{Entry, Expect, Ready};
+use crate::upstream::reply_queue::{Ready, To};
 use pgweir_wire::{Writer, backend};
 use std::sync::Arc;
 
@@ -34,31 +34,24 @@ impl ServerSide<'_> {
         if !set.is_empty() {
             let statement = self.shared.own_statements.set_config.clone();
             self.prepare(&statement);
-            let server = &mut *self.server;
             for (name, value) in set {
-                server.conversation.queue.push(Entry::skip(Expect::Bind));
-                server.conversation.queue.push(Entry::skip(Expect::Execute));
                 if value.is_some() && name.contains('.') {
-                    server.session.note_custom_setting(name);
+                    self.server.session.note_custom_setting(name);
                 }
             }
-            let name = statement.server_name();
-            self.shared.outbox.insert(self.id.into(), |bytes| {
-                let mut writer = Writer::new(bytes);
+            self.asks(To::Skip, |r| {
                 for (setting, value) in set {
                     let value = value.as_ref().map(|v| v.as_bytes());
-                    writer.bind_text(name, &[Some(setting.as_bytes()), value]);
-                    writer.execute();
+                    r.bind(b"", statement.server_name(), &[Some(setting.as_bytes()), value]);
+                    r.execute(b"");
                 }
             });
         }
         if deferrable {
             self.own_commit();
         }
-        let server = &mut *self.server;
-        server.session.restoration = Some(Box::new(Restoration { target, refused: None }));
-        server.conversation.queue.push(Entry::skip(Expect::Sync));
-        self.send(|w| w.sync());
+        self.server.session.restoration = Some(Box::new(Restoration { target, refused: None }));
+        self.asks(To::Skip, |r| r.sync());
     }
 
     /// The server refused something in a segment of restored settings: none of them is made.

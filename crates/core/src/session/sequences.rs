@@ -23,7 +23,7 @@ use crate::server_side::ServerSide;
 use crate::state::sequences::{Remembered, Sequences};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::phase::Intake;
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::To;
 use pgweir_sql::Effects;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{FrontendTag, TransactionStatus};
@@ -168,9 +168,7 @@ impl Exchange<'_> {
         if is_open && !of_begin {
             self.ask(|w| w.flush());
         } else {
-            let server = &mut *self.server;
-            server.conversation.queue.push(Entry::skip(Expect::Sync));
-            self.ask(|w| w.sync());
+            self.to().asks(To::Skip, |r| r.sync());
         }
         Some(self.waits_for_replies())
     }

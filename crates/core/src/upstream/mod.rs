@@ -6,5 +6,6 @@ pub(crate) mod fifo;
 pub(crate) mod nature;
 pub(crate) mod phase;
 pub(crate) mod reply_queue;
+pub(crate) mod requests;
 pub(crate) mod server_login;
 pub(crate) mod standing;

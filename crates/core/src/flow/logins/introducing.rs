@@ -14,7 +14,7 @@ use crate::state::probe::Probe;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::nature::{Nature, QUESTION, could_be_postgresql};
 use crate::upstream::phase::{Introduction, ServerPhase};
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::To;
 use pgweir_wire::TransactionStatus;
 
 impl Pooler {
@@ -144,8 +144,7 @@ impl ServerSide<'_> {
         server.conversation.request_time = now;
         server.held.unnamed = Unnamed::Nothing;
         server.session.probe = Some(Box::default());
-        server.conversation.queue.push(Entry::probe(Expect::Query));
-        self.send(|w| w.query(QUESTION.as_bytes()));
+        self.asks(To::Probe, |r| r.query(QUESTION.as_bytes()));
     }
 
     /// A server has answered [`QUESTION`].

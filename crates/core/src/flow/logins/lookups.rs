@@ -8,20 +8,17 @@ use crate::login::lookups::{AskedAt, BadAuthDatabase, NoLookup};
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::reply_queue::To;
 
 impl ServerSide<'_> {
     /// Asks for a user's secret.
     pub(crate) fn ask_secret(&mut self, query: &str, user: &str) {
         self.server.held.unnamed = Unnamed::Foreign;
-        for expect in [Expect::ParseUnnamed, Expect::Bind, Expect::Execute, Expect::Sync] {
-            self.server.conversation.queue.push(Entry::skip(expect));
-        }
-        self.send(|w| {
-            w.parse(b"", query.as_bytes(), &[0, 0]);
-            w.bind_text(b"", &[Some(user.as_bytes())]);
-            w.execute();
-            w.sync();
+        self.asks(To::Skip, |r| {
+            r.parse(b"", query.as_bytes(), &[0, 0]);
+            r.bind(b"", b"", &[Some(user.as_bytes())]);
+            r.execute(b"");
+            r.sync();
         });
     }
 }

@@ -1,0 +1,115 @@
+//! Requests of the pooler's own: each is written together with the entry that says who gets its reply.
+
+use crate::base::ids::ServerId;
+use crate::base::outbox::Outbox;
+use crate::upstream::reply_queue::{Effect, Entry, Expect, ReplyQueue, To};
+use pgweir_wire::Writer;
+
+/// Writes requests to one server.
+#[derive(Debug)]
+pub(crate) struct Requests<'a> {
+    writer: Writer<'a>,
+    queue: &'a mut ReplyQueue,
+    to: To,
+    /// What is special about the next request.
+    next: Option<Entry>,
+}
+
+impl ReplyQueue {
+    /// Writes requests to the server with this queue, whose replies go to `to`.
+    pub(crate) fn ask(
+        &mut self,
+        server: ServerId,
+        outbox: &mut Outbox,
+        to: To,
+        write: impl FnOnce(&mut Requests<'_>),
+    ) {
+        outbox.insert(server.into(), |bytes| {
+            write(&mut Requests {
+                writer: Writer::new(bytes),
+                queue: self,
+                to,
+                next: None,
+            });
+        });
+    }
+}
+
+impl Requests<'_> {
+    /// The next request's entry is this one, but for what its reply ends with.
+    pub(crate) fn special(&mut self, entry: Entry) -> &mut Self {
+        self.next = Some(entry);
+        self
+    }
+
+    /// The next request does this if it succeeds.
+    pub(crate) fn with(&mut self, effect: Effect) -> &mut Self {
+        let entry = Entry::skip(Expect::default()).answered_to(self.to);
+        self.special(entry.with(effect))
+    }
+
+    /// The next request uses the prepared statement with this id.
+    pub(crate) fn using(&mut self, statement: u64) -> &mut Self {
+        let entry = Entry::skip(Expect::default()).answered_to(self.to);
+        self.special(entry.using(statement))
+    }
+
+    /// Who gets the replies of what follows.
+    pub(crate) fn answered_to(&mut self, to: To) -> &mut Self {
+        self.to = to;
+        self
+    }
+
+    fn push(&mut self, expect: Expect) {
+        let usual = || Entry::skip(expect).answered_to(self.to);
+        let mut entry = self.next.take().unwrap_or_else(usual);
+        entry.expect = expect;
+        self.queue.push(entry);
+    }
+
+    /// Query.
+    pub(crate) fn query(&mut self, text: &[u8]) {
+        self.push(Expect::Query);
+        self.writer.query(text);
+    }
+
+    /// Parse; `types` is the count and the OIDs as in the message.
+    pub(crate) fn parse(&mut self, name: &[u8], query: &[u8], types: &[u8]) {
+        self.push(if name.is_empty() {
+            Expect::ParseUnnamed
+        } else {
+            Expect::Parse
+        });
+        self.writer.parse(name, query, types);
+    }
+
+    /// Bind to a portal with text parameters and text results; `None` is NULL.
+    pub(crate) fn bind(&mut self, portal: &[u8], statement: &[u8], values: &[Option<&[u8]>]) {
+        self.push(Expect::Bind);
+        self.writer.bind_portal(portal, statement, values);
+    }
+
+    /// Describe a statement (`b'S'`) or portal (`b'P'`).
+    pub(crate) fn describe(&mut self, what: u8, name: &[u8]) {
+        self.push(Expect::Describe);
+        self.writer.describe(what, name);
+    }
+
+    /// Execute a portal to its end.
+    pub(crate) fn execute(&mut self, portal: &[u8]) {
+        self.push(Expect::Execute);
+        self.writer.execute_portal(portal);
+    }
+
+    /// Close a statement (`b'S'`) or portal (`b'P'`).
+    pub(crate) fn close(&mut self, what: u8, name: &[u8]) {
+        self.push(Expect::Close);
+        self.writer.close(what, name);
+    }
+
+    /// Sync.
+    pub(crate) fn sync(&mut self) {
+        self.push(Expect::Sync);
+        self.writer.sync();
+    }
+}
