@@ -14,7 +14,7 @@ use crate::notify::channels::Channels;
 use crate::state::client_session::ClientSession;
 use crate::state::shape::Shape;
 use crate::statements::client_statements::ClientStatements;
-use crate::upstream::reply_queue::Effect;
+use crate::upstream::entry::Effect;
 use pgweir_wire::FrontendTag;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use crate::base::ids::ServerId;
 use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::shared::Shared;
-use crate::upstream::reply_queue::To;
+use crate::upstream::entry::To;
 use crate::upstream::requests::Requests;
 use pgweir_wire::Writer;
 

@@ -2,8 +2,8 @@
 
 use crate::base::deeds::Deed;
 use crate::reply::Reply;
+use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::Begin;
-use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_wire::backend;
 
 impl Reply<'_> {

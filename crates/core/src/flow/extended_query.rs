@@ -3,30 +3,21 @@
 //! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
 //! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
 
-use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
-use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
+use crate::base::message::{Message, Step};
 use crate::base::outbox::Outbox;
-use crate::base::pin_reason::PinReason;
 use crate::base::secret_names::could_be_ours;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::Use;
-use crate::server::Server;
-use crate::server_side::ServerSide;
 use crate::session::inspection::uses_names;
 use crate::statements::ends::Ends;
-use crate::statements::parse_settings::ParseSettings;
-use crate::statements::prepared::{Bound, Kind, Meaning, Statement, StatementTable};
+use crate::statements::prepared::{Bound, Statement};
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::phase::Intake;
-use crate::upstream::reply_queue::{Effect, Entry, Expect, Instead, To};
+use crate::upstream::entry::{Effect, Entry, Expect, Instead};
 use pgweir_sql::Effects;
-use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-use pgweir_wire::{HEADER_BYTES, Reader, TransactionStatus};
+use pgweir_wire::frontend::{BindNames, Named, Target};
+use pgweir_wire::{HEADER_BYTES, Reader};
 use std::sync::Arc;
-
-/// Effects of statements that name others.
-const NAMING: Effects = Effects::PREPARE.union(Effects::STATEMENTS);
 
 /// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
 const NAMES_BYTES_MAX: usize = 64 * 1024;
@@ -56,241 +47,7 @@ pub(crate) fn write_bind(
     });
 }
 
-impl ServerSide<'_> {
-    /// This statement is going to be executed.
-    fn may_change_settings(&mut self, statement: Option<&Arc<Statement>>) {
-        if let Some(statement) = statement {
-            self.server.session.may_set(statement.effects);
-        }
-        if statement.is_some_and(|s| s.effects.intersects(Effects::CODE)) {
-            self.doubt_statements();
-        }
-        if let Some(statement) = statement.filter(|_| self.knows_names()) {
-            self.runs_names_in(statement);
-        }
-    }
-}
-
 impl Exchange<'_> {
-    pub(crate) fn parse(&mut self, message: &Message<'_>) -> Step {
-        if message.total > STATEMENT_BYTES_MAX {
-            // Too long to keep, so it cannot be prepared again elsewhere: it goes through under its own name, and the
-            // client stays where it is.
-            if self.keeps_session()
-                && let Some(step) = self.uses_sequences(Effects::CODE, message)
-            {
-                return step;
-            }
-            let text = &message.body()[..message.body().len().min(crate::state::pins::STATEMENT_CHARS_SHOWN)];
-            self.pin_by(PinReason::LongStatement, text);
-            let server = &mut *self.server;
-            server.close_reason.get_or_insert(CloseReason::StatementTooLong);
-            return self.plain(message, Expect::Parse);
-        }
-        if !message.is_whole() {
-            return Step::NeedBytes;
-        }
-        // A body that is no Parse is the server's to refuse.
-        let Ok(parse) = Parse::read(message.body()) else {
-            return self.plain(message, Expect::Parse);
-        };
-        if parse.name.is_empty() {
-            self.parse_unnamed(message, parse)
-        } else {
-            self.parse_named(message, parse)
-        }
-    }
-
-    fn parse_unnamed(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let client = &mut *self.client;
-        let server = &mut *self.server;
-        let settings = client.session.shape.parse_settings();
-        let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
-        let same = !in_doubt
-            && client
-                .statements
-                .unnamed
-                .as_ref()
-                .is_some_and(|s| s.matches(parse.query, parse.types, settings));
-        let new = (!same).then(|| interned(&mut self.shared.statements, server, &parse, settings));
-        if let Some(statement) = new.as_ref().or(client.statements.unnamed.as_ref())
-            && !statement.effects.is_empty()
-        {
-            let statement = statement.clone();
-            if let Some(step) = self.minds_parse(message, &statement) {
-                return step;
-            }
-        }
-        let client = &mut *self.client;
-        let server = &mut *self.server;
-        let mut effect = None;
-        if let Some(statement) = new {
-            effect = Some(Effect {
-                unnamed: Some(client.statements.unnamed.replace(statement)),
-                ..Effect::default()
-            });
-        }
-        let unnamed = client.statements.unnamed.as_ref().expect("set above");
-        server.held.unnamed = Unnamed::Statement(unnamed.id);
-        let names = unnamed.effects.intersects(Effects::PREPARE) && uses_names(&unnamed.verdict);
-        let entry = Entry::forward(Expect::ParseUnnamed);
-        let entry = match effect {
-            Some(effect) => entry.with(effect),
-            None => entry,
-        };
-        if names {
-            return self.parse_unnamed_naming(message, parse, entry);
-        }
-        self.pass_request(message, entry)
-    }
-
-    /// See [`Exchange::parse_naming`].
-    #[cold]
-    fn parse_unnamed_naming(&mut self, message: &Message<'_>, parse: Parse<'_>, entry: Entry) -> Step {
-        if self.keeps_session() {
-            let _now = self.server.conversation.request_time;
-            self.lend_names(Effects::PREPARE, parse.query);
-        }
-        self.pass_request(message, entry)
-    }
-
-    fn parse_named(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let client = &mut *self.client;
-        if client.statements.meaning_of(parse.name).is_some() {
-            return self.refuse_duplicate(message, parse);
-        }
-        if self.server.session.probe.is_some() || client.session.suspicion.is_some() || !client.session.pins.is_empty()
-        {
-            return self.parse_pinned(message, parse);
-        }
-        self.parse_shared(message, parse)
-    }
-
-    /// Parse of a client that has done more than prepare statements by Parse.
-    #[cold]
-    fn parse_pinned(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        if !self.may_meet_prepare() {
-            return self.parse_shared(message, parse);
-        }
-        let settings = self.client.session.shape.parse_settings().clone();
-        let statement =
-            self.shared
-                .statements
-                .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
-        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
-        self.client.statements.names_mut().set(parse.name, Some(meaning));
-        self.to().own_name_comes(parse.name);
-        self.to().lends();
-        self.parse_on_server(message, parse, &statement)
-    }
-
-    #[inline]
-    fn parse_shared(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let client = &mut *self.client;
-        let server = &mut *self.server;
-        let settings = client.session.shape.parse_settings();
-        let mut statement = interned(&mut self.shared.statements, server, &parse, settings);
-        if !statement.effects.is_empty()
-            && let Some(step) = self.minds_parse(message, &statement)
-        {
-            return step;
-        }
-        if statement.effects.intersects(NAMING) && self.keeps_session() {
-            statement = self.parse_naming(&parse, statement);
-        }
-        let client = &mut *self.client;
-        let server = &mut *self.server;
-        let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
-        client.statements.names_mut().set(parse.name, Some(meaning));
-        self.pool.stats.client_parse_count += 1;
-        if server.held.touch(statement.id) {
-            if may_fake(server) && server.held.answers_parse(&statement) {
-                let effect = Effect {
-                    name: Some((parse.name.into(), None)),
-                    ..Effect::default()
-                };
-                return self.answers_in_turn(message, Expect::Parse, effect);
-            }
-            // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
-            self.to().inject_close(&statement);
-        } else {
-            self.to().close_strangers(&statement);
-        }
-        self.to().make_room();
-        self.parse_on_server(message, parse, &statement)
-    }
-
-    /// What a Parse must wait for, where its text does more than to read and write.
-    #[cold]
-    fn minds_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
-        if self.server.session.is_stranger()
-            && let Some(step) = self.forget_before_parse(message, statement)
-        {
-            return Some(step);
-        }
-        let names = statement.effects.intersects(NAMING) && uses_names(&statement.verdict);
-        (names && self.keeps_session())
-            .then(|| self.waits_to_lend(Effects::PREPARE, &statement.query))
-            .flatten()
-    }
-
-    /// Parse of a statement that names others, or looks at all of them. What an EXECUTE returns follows from what its
-    /// client's name means at this moment, so that is lent first, and nobody shares it. What shows all statements shows itself
-    /// as well, under the client's own name.
-    #[cold]
-    fn parse_naming(&mut self, parse: &Parse<'_>, statement: Arc<Statement>) -> Arc<Statement> {
-        let settings = statement.settings.clone();
-        if statement.effects.intersects(Effects::STATEMENTS) {
-            self.to().own_name_comes(parse.name);
-            self.to().lends();
-            return self
-                .shared
-                .statements
-                .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
-        }
-        if uses_names(&statement.verdict) {
-            self.lend_names(Effects::PREPARE, parse.query);
-        }
-        self.shared
-            .statements
-            .intern_for_one(parse.query, parse.types, &settings)
-    }
-
-    /// A Parse that gives its client a name and the server a statement.
-    fn parse_on_server(&mut self, message: &Message<'_>, parse: Parse<'_>, statement: &Arc<Statement>) -> Step {
-        let now = self.shared.statements.now();
-        let server = &mut *self.server;
-        server.held.insert(statement.clone(), now);
-        let effect = Effect {
-            name: Some((parse.name.into(), None)),
-            server_gains: Some(statement.clone()),
-            ..Effect::default()
-        };
-        self.pool.stats.server_parse_count += 1;
-        self.to().asks(To::Forward, |r| {
-            r.with(effect).parse(statement.server_name(), parse.query, parse.types);
-        });
-        if statement.infers {
-            self.to().ask_for_types(message, parse.name, statement);
-        }
-        self.client.drop_message(message)
-    }
-
-    /// A Parse that must fail with 42P05, if nothing else is wrong with it: it is given a name that an empty statement of
-    /// ours has just taken, and only the words of that error are replaced. An empty statement can be parsed in a failed
-    /// transaction and whatever has become of tables, unlike the one that has the client's name.
-    fn refuse_duplicate(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let empty = self.shared.own_statements.scratch.clone();
-        let name = empty.server_name();
-        let instead = Instead::Named {
-            ours: name.into(),
-            theirs: parse.name.into(),
-        };
-        let entry = Entry::forward(Expect::Parse).replacing(*b"42P05", instead);
-        self.to().prepare_scratch(&empty.query, &empty.types);
-        self.asks_instead(message, |r| r.special(entry).parse(name, parse.query, parse.types))
-    }
-
     pub(crate) fn bind(&mut self, message: &Message<'_>) -> Step {
         let names = match BindNames::read(message.body()) {
             Ok(names) => names,
@@ -612,30 +369,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The statement of a Parse: shared with others who prepare the same, where it means the same to them.
-fn interned(
-    statements: &mut StatementTable,
-    server: &Server,
-    parse: &Parse<'_>,
-    settings: &ParseSettings,
-) -> Arc<Statement> {
-    let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
-    if in_doubt || pgweir_sql::belongs_to_session(parse.query) {
-        statements.intern_for_one(parse.query, parse.types, settings)
-    } else {
-        statements.intern(parse.query, parse.types, settings)
-    }
-}
-
 /// Whether a client that has been told the rows of a statement may rely on them.
 fn keeps_rows(statement: &Statement) -> bool {
     statement.may_return_rows && !pgweir_sql::belongs_to_session(&statement.query)
-}
-
-/// Whether a reply may be given without asking: nothing that is still unanswered can fail the transaction this message
-/// will meet (what fails within its own segment takes the message along).
-fn may_fake(server: &Server) -> bool {
-    !server.conversation.queue.segment_outstanding()
-        && server.conversation.status != TransactionStatus::Failed
-        && server.conversation.intake != Intake::CopyIn
 }

@@ -8,9 +8,9 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
+use crate::upstream::entry::To;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::{Intake, ServerPhase};
-use crate::upstream::reply_queue::To;
 use pgweir_wire::TransactionStatus;
 use std::time::Duration;
 

@@ -7,8 +7,9 @@ use crate::base::settings::PoolMode;
 use crate::client::Client;
 use crate::reply::Reply;
 use crate::server::Server;
+use crate::upstream::entry::{Expect, Ready, To};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
-use crate::upstream::reply_queue::{Ended, Expect, Ready, To};
+use crate::upstream::reply_queue::Ended;
 use pgweir_wire::TransactionStatus;
 
 /// What is left of a transaction whose ReadyForQuery has come.

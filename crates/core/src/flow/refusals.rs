@@ -10,8 +10,8 @@ use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::sequences::Remembered;
 use crate::statements::prepared::OWN_ID_MAX;
+use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
-use crate::upstream::reply_queue::{Entry, Expect, Instead, Ready, Replacement, To};
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus, Writer};
 

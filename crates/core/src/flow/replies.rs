@@ -7,8 +7,8 @@ use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
 use crate::statements::held::Rows;
+use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::{Intake, ServerPhase};
-use crate::upstream::reply_queue::{Entry, Expect, To};
 use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};
 
 /// The longest message that must be seen whole: ParameterStatus, CommandComplete and the like, bytes.

@@ -7,7 +7,7 @@ use crate::exchange::{Exchange, Wish};
 use crate::flow::extended_query::write_bind;
 use crate::preparing::replanning::{Need, need_of};
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::Expect;
+use crate::upstream::entry::Expect;
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header};
 

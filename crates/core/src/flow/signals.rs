@@ -13,7 +13,7 @@ use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Entry, Expect, To};
+use crate::upstream::entry::{Entry, Expect, To};
 use pgweir_sql::{Signal, SignalTarget, signal_call};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{FrontendTag, Reader, TransactionStatus, Writer};

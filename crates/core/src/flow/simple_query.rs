@@ -5,7 +5,7 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::begins_code;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Effect, Entry, Expect};
+use crate::upstream::entry::{Effect, Entry, Expect};
 use pgweir_sql::Effects;
 use pgweir_sql::Returns;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;

@@ -3,7 +3,7 @@
 use crate::reply::Reply;
 use crate::statements::held::Moment;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Effect, Entry, Expect, To};
+use crate::upstream::entry::{Effect, Entry, Expect, To};
 use std::collections::HashSet;
 
 impl Reply<'_> {

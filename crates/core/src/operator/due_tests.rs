@@ -7,7 +7,7 @@ use crate::base::request::{Accepted, Address, Endpoint};
 use crate::base::settings::PoolSettings;
 use crate::state::deferred_begin::{By, DeferredBegin};
 use crate::state::shape::ShapeTable;
-use crate::upstream::reply_queue::{Entry, Expect};
+use crate::upstream::entry::{Entry, Expect};
 use pgweir_auth::Credential;
 
 const START: Time = Time(0);

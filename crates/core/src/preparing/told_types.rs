@@ -6,7 +6,7 @@ use crate::server_side::ServerSide;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::{Effect, Entry, Expect, To};
+use crate::upstream::entry::{Effect, Entry, Expect, To};
 use pgweir_wire::HEADER_BYTES;
 use std::sync::Arc;
 

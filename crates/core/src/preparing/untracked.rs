@@ -8,7 +8,7 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::Exchange;
 use crate::state::followed::Followed;
 use crate::statements::ends::Ends;
-use crate::upstream::reply_queue::Expect;
+use crate::upstream::entry::Expect;
 use pgweir_sql::Statement;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 

@@ -6,8 +6,8 @@ use crate::catalog::code::Draft;
 use crate::catalog::schedule::Reading;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
+use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
-use crate::upstream::reply_queue::To;
 use std::time::Duration;
 
 /// A call of what the catalog does not know has it read again if it is older than this.

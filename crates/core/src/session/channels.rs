@@ -4,7 +4,7 @@ use crate::notify::channels::ChannelName;
 use crate::notify::moving::Moving;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
-use crate::upstream::reply_queue::To;
+use crate::upstream::entry::To;
 use pgweir_wire::{HEADER_BYTES, backend};
 
 impl ServerSide<'_> {

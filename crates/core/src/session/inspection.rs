@@ -9,7 +9,7 @@ use crate::exchange::{Exchange, Wish};
 use crate::preparing::own_names::Mentioned;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
-use crate::upstream::reply_queue::{Entry, Ready};
+use crate::upstream::entry::{Entry, Ready};
 use pgweir_sql::Returns;
 use pgweir_sql::{Condensed, Effects};
 use pgweir_wire::frontend::BindNames;

@@ -11,7 +11,7 @@ use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::state::shape::difference;
 use crate::statements::prepared;
-use crate::upstream::reply_queue::{Entry, Expect, Ready, To};
+use crate::upstream::entry::{Entry, Expect, Ready, To};
 use pgweir_sql::Returns;
 use std::sync::Arc;
 

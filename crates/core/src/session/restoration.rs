@@ -13,7 +13,7 @@ use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::restoration::Restoration;
 use crate::state::shape::{Change, Shape};
-use crate::upstream::reply_queue::{Ready, To};
+use crate::upstream::entry::{Ready, To};
 use pgweir_wire::{Writer, backend};
 use std::sync::Arc;
 

@@ -2,8 +2,10 @@
 
 pub(crate) mod cancels;
 pub(crate) mod conversation;
+pub(crate) mod entry;
 pub(crate) mod fifo;
 pub(crate) mod nature;
+pub(crate) mod outstanding;
 pub(crate) mod phase;
 pub(crate) mod reply_queue;
 pub(crate) mod requests;

@@ -2,7 +2,8 @@
 
 use crate::base::ids::ServerId;
 use crate::base::outbox::Outbox;
-use crate::upstream::reply_queue::{Effect, Entry, Expect, ReplyQueue, To};
+use crate::upstream::entry::{Effect, Entry, Expect, To};
+use crate::upstream::reply_queue::ReplyQueue;
 use pgweir_wire::Writer;
 
 /// Writes requests to one server.
@@ -17,13 +18,7 @@ pub(crate) struct Requests<'a> {
 
 impl ReplyQueue {
     /// Writes requests to the server with this queue, whose replies go to `to`.
-    pub(crate) fn ask(
-        &mut self,
-        server: ServerId,
-        outbox: &mut Outbox,
-        to: To,
-        write: impl FnOnce(&mut Requests<'_>),
-    ) {
+    pub(crate) fn ask(&mut self, server: ServerId, outbox: &mut Outbox, to: To, write: impl FnOnce(&mut Requests<'_>)) {
         outbox.insert(server.into(), |bytes| {
             write(&mut Requests {
                 writer: Writer::new(bytes),

@@ -12,9 +12,9 @@ use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::state::probe::Probe;
 use crate::statements::unnamed::Unnamed;
+use crate::upstream::entry::To;
 use crate::upstream::nature::{Nature, QUESTION, could_be_postgresql};
 use crate::upstream::phase::{Introduction, ServerPhase};
-use crate::upstream::reply_queue::To;
 use pgweir_wire::TransactionStatus;
 
 impl Pooler {

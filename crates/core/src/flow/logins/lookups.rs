@@ -8,7 +8,7 @@ use crate::login::lookups::{AskedAt, BadAuthDatabase, NoLookup};
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::reply_queue::To;
+use crate::upstream::entry::To;
 
 impl ServerSide<'_> {
     /// Asks for a user's secret.

@@ -1,0 +1,153 @@
+//! LISTEN, UNLISTEN and NOTIFY in what a client sends.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, Step};
+use crate::base::pin_reason::PinReason;
+use crate::base::reasons::Waiting;
+use crate::base::time::Time;
+use crate::notify::commands::{contains, has_word};
+use crate::notify::moving::Moving;
+use crate::pooler::Pooler;
+use crate::upstream::phase::Intake;
+use pgweir_sql::Statement;
+use pgweir_wire::FrontendTag;
+use pgweir_wire::frontend::{BindNames, Parse};
+use std::time::Duration;
+
+/// How long a client waits for its listener to hear a mark or what it has notified itself; one that takes longer is given
+/// up.
+const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Words of statements that may ask or change what the session listens to, or the encoding it hears in.
+const CONCERNS_LISTENING: [&[u8]; 7] = [
+    b"listen",
+    b"unlisten",
+    b"pg_listening_channels",
+    b"discard",
+    b"client_encoding",
+    b"names",
+    b"reset",
+];
+
+impl Pooler {
+    /// A message of a client for which a listener hears, before it goes to the server. `Some`: not yet.
+    pub(crate) fn mind_channels(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        let channels = self.clients.get(id.0)?.channels.as_ref()?;
+        let nothing_moves = matches!(channels.moving, Moving::No | Moving::Stays | Moving::GivenUp);
+        if channels.heard.is_empty() && nothing_moves {
+            return None;
+        }
+        let server = self.servers.get(server_id.0)?;
+        let replies_are_due = !channels.heard.is_empty()
+            && !server.conversation.queue.is_empty()
+            && !server.conversation.queue.segment_open();
+        if channels.notifies
+            && replies_are_due
+            && message.tag != FrontendTag::Flush
+            && server.conversation.intake != Intake::CopyIn
+        {
+            // What the request before it sent to the client itself comes before the reply to this one. A message of a
+            // copy waits, too, until the copy has begun: while half of a stray one is passed on, ReadyForQuery is not held.
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Some(Step::Wait);
+        }
+        let text = self.text_of(id, message)?;
+        if !message.is_whole() && message.tag != FrontendTag::Bind {
+            return if message.total <= crate::base::message::INSPECT_BYTES_MAX {
+                Some(Step::NeedBytes)
+            } else {
+                None
+            };
+        }
+        let concerns =
+            CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.at(server_id).names_listen(&text);
+        let notifies = contains(&text, b"notify");
+        if (concerns || notifies) && replies_are_due {
+            // What it means depends on how the requests before it end; and what it sends must not be told with them.
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Some(Step::Wait);
+        }
+        let channels = self.channels_mut(id)?;
+        channels.notifies |= notifies;
+        if !concerns {
+            return None;
+        }
+        self.channels_may_have_changed(now, id);
+        let channels = self.clients.get(id.0)?.channels.as_ref()?;
+        if channels.heard.is_empty() {
+            return None;
+        }
+        let (listener, may_move) = (channels.listener, channels.moving == Moving::No);
+        if may_move && self.servers.get(server_id.0)?.is_clean() {
+            self.move_back(now, id, server_id, &text);
+            if !self.listeners.is_up(listener) {
+                self.move_without_listener(now, id);
+            }
+            return Some(Step::Wait);
+        }
+        let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
+        if runs && has_word(&text, b"unlisten") {
+            let statements = pgweir_sql::statements(&text).unwrap_or_default();
+            let gone = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
+                Statement::Unlisten(name) => Some(Some(name)),
+                Statement::UnlistenAll => Some(None),
+                _ => None,
+            });
+            self.channels_mut(id)?.unlistened.extend(gone);
+        }
+        None
+    }
+
+    /// The text that a message runs.
+    pub(crate) fn text_of(&self, id: ClientId, message: &Message<'_>) -> Option<Vec<u8>> {
+        let body = message.body();
+        match message.tag {
+            FrontendTag::Query => Some(body.strip_suffix(b"\0").unwrap_or(body).to_vec()),
+            FrontendTag::Parse if message.is_whole() => Some(Parse::read(body).ok()?.query.to_vec()),
+            FrontendTag::Parse => Some(Vec::new()),
+            FrontendTag::Bind => {
+                let names = BindNames::read(body).ok()?;
+                Some(
+                    self.clients
+                        .get(id.0)?
+                        .statements
+                        .meaning_of(names.statement)?
+                        .query
+                        .to_vec(),
+                )
+            }
+            _ => None,
+        }
+    }
+
+    /// Moves that wait for a listener to come up, and moves that take too long.
+    pub(crate) fn time_moves(&mut self, now: Time) {
+        if !self.shared.settings.keeps_sessions && self.listeners.is_empty() {
+            return;
+        }
+        self.hear_what_waits();
+        let mut slow = Vec::new();
+        for slot in self.servers.slots() {
+            let Some(client) = self.servers.get(slot).and_then(|s| self.clients.get(s.link?.0)) else {
+                continue;
+            };
+            match (client.waiting, &client.channels) {
+                (Waiting::ForListener { since }, Some(channels)) => {
+                    let owes = channels.holds_ready || channels.moving.is_owed_by_listener();
+                    slow.extend(channels.listener.filter(|_| owes && now - since > MOVE_TIME_MAX));
+                }
+                _ if client.session.pins.contains(PinReason::Listening) => self.move_on(now, ServerId(slot)),
+                _ => {}
+            }
+        }
+        for listener in slow {
+            self.give_up_listener(now, listener);
+        }
+    }
+}

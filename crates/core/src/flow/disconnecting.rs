@@ -1,0 +1,97 @@
+//! The end of a client's connection.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::ids::ClientId;
+use crate::base::pin_reason::Cleanup;
+use crate::base::request::{LogLevel, Request};
+use crate::base::time::Time;
+use crate::client::{Client, ClientPhase};
+use crate::flow::cancel::CANCEL_DONE;
+use crate::pooler::{CLIENT_VANISHED, Pooler};
+
+impl Pooler {
+    /// Closes a client, after what was written for it, and recovers its server.
+    pub(crate) fn close_client(&mut self, now: Time, id: ClientId, reason: &str) {
+        if self.clients.get(id.0).is_some() {
+            self.shared.requests.push_back(Request::Close(id.into()));
+            self.remove_client(now, id, reason);
+        }
+    }
+
+    /// Forgets a client whose connection is gone or going.
+    pub(crate) fn remove_client(&mut self, now: Time, id: ClientId, reason: &str) {
+        if self.clients.get(id.0).is_none() {
+            return;
+        }
+        self.stop_waiting(id);
+        self.log_disconnect(now, id, reason);
+        let server = self.clients.get(id.0).and_then(|client| client.link);
+        let cleanup = server.map(|server_id| {
+            let mut exchange = self.between(now, id, server_id);
+            exchange.note_temporary_schema();
+            exchange.cleanup_after()
+        });
+        self.forget_channels(now, id);
+        self.take_process_id(id);
+        let client = self.clients.remove(id.0).expect("looked up above");
+        if client.is_arriving() {
+            self.arrivals.has_arrived();
+        }
+        if let ClientPhase::Cancelling = client.phase {
+            self.peers.forget(id);
+        }
+        self.admin.client_gone(id);
+        if client.counted {
+            self.client_count -= 1;
+            self.count_client_out(&client);
+        }
+        if let Some(pool_id) = client.pool {
+            self.pool_mut(pool_id).last_used = now;
+        }
+        if let Some(server_id) = client.link {
+            let server = self.server_mut(server_id);
+            server.session.cleanup = cleanup.unwrap_or(Cleanup::Close);
+            if server.session.cleanup == Cleanup::Close {
+                server.close_reason.get_or_insert(CloseReason::TracesLeft);
+            }
+            self.abandon(now, server_id, client.passing);
+        }
+        self.shutdown_progress(now);
+    }
+
+    pub(crate) fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        // Connections that ask for nothing, and cancel requests that did what they should, are no news.
+        let is_news = match client.phase {
+            ClientPhase::Startup => reason != CLIENT_VANISHED && reason != CANCEL_DONE,
+            ClientPhase::Cancelling => false,
+            _ => true,
+        };
+        if self.shared.settings.log_disconnections && is_news {
+            let age = (now - client.connect_time).as_secs();
+            let text = format!(
+                "{} closing because: {reason} (age={age}s)",
+                self.client_label(id, client)
+            );
+            self.log(LogLevel::Log, text);
+        }
+    }
+
+    /// `C-0x… db/user@address:port`, as PgBouncer writes it.
+    pub(crate) fn client_label(&self, id: ClientId, client: &Client) -> String {
+        let (database, user) = match (&client.phase, client.pool) {
+            (ClientPhase::Login(login), _) => (login.database_label(), login.user_label()),
+            (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
+            (_, Some(pool)) => (
+                self.pool(pool).key.database.to_string(),
+                client
+                    .login_user
+                    .as_deref()
+                    .unwrap_or(&self.pool(pool).key.user)
+                    .to_string(),
+            ),
+            _ => ("(nodb)".into(), "(nouser)".into()),
+        };
+        format!("{id}: {database}/{user}@{}", client.accepted.peer)
+    }
+}

@@ -1,0 +1,188 @@
+//! Giving servers back, and who gets them next.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::ids::ServerId;
+use crate::base::pin_reason::Cleanup;
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::reasons::Acquired;
+use crate::base::request::Request;
+use crate::base::settings::PoolMode;
+use crate::base::time::Time;
+use crate::pooler::Pooler;
+use crate::reply::Reply;
+use crate::state::pins::Pins;
+use crate::upstream::nature::Nature;
+use crate::upstream::phase::ServerPhase;
+
+impl Reply<'_> {
+    /// Gives back a server that its client needs no longer, where nothing is to be done with it and nobody waits for it.
+    /// `false`: nothing was done.
+    #[inline(always)]
+    pub(crate) fn lies_idle(&mut self) -> bool {
+        let Some((_, client)) = &mut self.client else {
+            return false;
+        };
+        let (server, pool) = (&mut *self.server, &mut *self.pool);
+        let is_wanted = pool.key.kind == PoolKind::Clients
+            && pool.settings.mode != PoolMode::Session
+            && !self.shared.settings.server_reset_query_always
+            && !self.shared.catalogs.any_due
+            && pool.waiting.is_empty();
+        let is_as_it_was = server.session.cleanup == Cleanup::Nothing
+            && server.close_reason.is_none()
+            && !server.session.leaves_traces
+            && server.cancels.in_flight == 0
+            && server.session.shape.idle_limit().is_none()
+            && !server.is_expired(self.now);
+        if !is_wanted || !is_as_it_was || client.channels.is_some() || client.session.pinned.is_some() {
+            return false;
+        }
+        debug_assert!(server.is_clean() && client.session.pins.is_empty());
+        client.link = None;
+        client.request_time = self.now;
+        server.link = None;
+        server.phase = ServerPhase::Idle;
+        server.since = self.now;
+        pool.idle.push_back(self.id, &server.session.shape);
+        true
+    }
+}
+
+impl Pooler {
+    /// The linked server is clean and its client needs it no longer.
+    pub(crate) fn release(&mut self, now: Time, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        let client_id = server.link.take();
+        let pool = self.pools[server.pool as usize]
+            .as_mut()
+            .expect("a server's pool lives");
+        let discards = std::mem::replace(&mut server.session.cleanup, Cleanup::Nothing) == Cleanup::Discard
+            && server.close_reason.is_none();
+        let mut listens = None;
+        if let Some(client) = client_id.and_then(|c| self.clients.get_mut(c.0)) {
+            client.link = None;
+            client.session.pins = Pins::default();
+            client.session.pinned = None;
+            client.request_time = now;
+            listens = client_id.filter(|_| client.channels.is_some());
+        }
+        let leaves_traces = server.session.leaves_traces;
+        let is_console = server.nature == Nature::Console;
+        let session = pool.settings.mode == PoolMode::Session;
+        let used_by_clients = pool.key.kind == PoolKind::Clients;
+        let replication = pool.key.kind.is_replication();
+        if let Some(client_id) = listens {
+            self.hear(client_id);
+        }
+        if replication {
+            return self.close_server(now, server_id, "replication client was closed");
+        }
+        if leaves_traces {
+            return self.close_server(now, server_id, CloseReason::TracesLeft.text());
+        }
+        if discards {
+            self.shared.state_stats.discards += 1;
+            self.server_mut(server_id).held.temporary_objects(false);
+            return self.reset_session(now, server_id, "DISCARD ALL");
+        }
+        let reset = used_by_clients && !is_console && (session || self.shared.settings.server_reset_query_always);
+        if reset && self.shared.settings.server_reset_query.is_some() {
+            self.reset_server(now, server_id);
+        } else {
+            self.server_is_free(now, server_id);
+        }
+    }
+
+    /// A clean server without a client: it goes to the first who waits, to the idle list, or is closed.
+    pub(crate) fn server_is_free(&mut self, now: Time, server_id: ServerId) {
+        let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
+        if !server.is_clean() {
+            debug_assert!(false, "a server that is not clean is free");
+            return self.close_server(now, server_id, "it is not clean");
+        }
+        debug_assert!(server.link.is_none());
+        let pool_id = server.pool;
+        if server.cancels.in_flight > 0 {
+            server.phase = ServerPhase::CancelPending;
+            server.since = now;
+            return;
+        }
+        if server.close_reason == Some(CloseReason::Evicted) {
+            return self.close_and_wait(now, server_id);
+        }
+        if let Some(reason) = server.close_reason {
+            return self.close_server(now, server_id, reason.text());
+        }
+        if server.has_served && server.is_expired(now) {
+            return self.close_server(now, server_id, "server lifetime over");
+        }
+        if server.session.shape.idle_limit().is_some() {
+            return self.lift_idle_limit(now, server_id);
+        }
+        let claimed = server.session.claimed;
+        if self.shared.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id)
+        {
+            return;
+        }
+        if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
+            if self.pool(pool_id).key.kind.is_replication() {
+                // Its client has left, or waits for RESUME and gets a new one then.
+                return self.close_server(now, server_id, "replication client was closed");
+            }
+            let server = self.servers.get_mut(server_id.0).expect("nobody took it");
+            server.phase = ServerPhase::Idle;
+            server.since = now;
+            let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+            pool.idle.push_back(server_id, &server.session.shape);
+            self.pause_progress(now);
+        }
+    }
+
+    /// Gives idle servers to clients that wait: the server that was to serve them is being tested for another client, or is
+    /// gone.
+    pub(crate) fn wake_idle(&mut self, now: Time, pool_id: PoolId) {
+        while self.has_idle_for_waiters(pool_id) {
+            let Some(server_id) = self.pool_mut(pool_id).idle.pop_back() else {
+                return;
+            };
+            let since = self.server_mut(server_id).since;
+            if self.shared.settings.must_be_tested(now, since) {
+                self.test_server(now, server_id);
+            } else if !self.serve_waiter(now, pool_id, server_id) {
+                let server = self.servers.get(server_id.0).expect("nobody took it");
+                let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+                return pool.idle.push_back(server_id, &server.session.shape);
+            }
+        }
+    }
+
+    /// Whether servers lie idle while more clients wait than servers are about to be free.
+    pub(crate) fn has_idle_for_waiters(&self, pool_id: PoolId) -> bool {
+        let pool = self.pool(pool_id);
+        !pool.waiting.is_empty()
+            && pool.idle.front().is_some()
+            && !self.pool_takes_no_clients_now(pool_id)
+            && pool.waiting.len() > self.servers_soon_free(pool_id)
+    }
+
+    /// Gives a free server to the first client that waits; or closes it, where that client needs another.
+    pub(crate) fn serve_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
+        let traces = self
+            .servers
+            .get(server_id.0)
+            .is_some_and(|s| s.session.temporary_schema);
+        if traces && self.replaced_for_waiter(now, pool_id, server_id) {
+            return true;
+        }
+        while let Some((client_id, _)) = self.pool_mut(pool_id).waiting.pop() {
+            if self.clients.get(client_id.0).is_none() {
+                continue;
+            }
+            if let Acquired::Server(_) = self.link(now, client_id, server_id) {
+                self.shared.requests.push_back(Request::Resume(client_id.into()));
+            }
+            return true;
+        }
+        false
+    }
+}

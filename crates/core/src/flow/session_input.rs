@@ -1,0 +1,359 @@
+//! The bytes of a client that has logged in: message by message, with its server or without one.
+
+use crate::base::errors::Trouble;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::message::{Message, Step};
+use crate::base::reasons::{Acquired, Dropping, Passing, Waiting};
+use crate::base::time::Time;
+use crate::base::weakness::Weakness;
+use crate::exchange::{Granted, Wish};
+use crate::flow::link::Linked;
+use crate::flow::requests::Stopped;
+use crate::pooler::Pooler;
+use pgweir_wire::{FrontendTag, Header};
+
+impl Pooler {
+    pub(crate) fn session_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
+        let mut at = 0;
+        if input.is_empty() {
+            self.linked_without_request(now, id);
+        }
+        while at < input.len() {
+            let Some(client) = self.clients.get_mut(id.0) else {
+                return input.len();
+            };
+            match client.passing {
+                Passing::None => {}
+                Passing::Forward(_) | Passing::Skip(_) => {
+                    at += self.pass_on(now, id, at, &input[at..]);
+                    continue;
+                }
+            }
+            if client.waiting != Waiting::No {
+                return at;
+            }
+            let link = client.link;
+            let exchange = match link {
+                Some(server_id) => Some(self.between(now, id, server_id)),
+                None => match self.takes_plainly(now, id, &input[at..]) {
+                    Some(server_id) => {
+                        let mut exchange = self.between(now, id, server_id);
+                        if exchange.link() != Linked::Ready {
+                            self.restore(now, id, server_id);
+                            continue;
+                        }
+                        Some(exchange)
+                    }
+                    None => None,
+                },
+            };
+            if let Some(mut exchange) = exchange {
+                let before = at;
+                match exchange.pass(input, &mut at) {
+                    Stopped::Done => return at,
+                    Stopped::CatalogTold { goes_on } => {
+                        self.tell_untold_pools();
+                        if goes_on {
+                            continue;
+                        }
+                        return at;
+                    }
+                    // It may wait now, or be in the midst of a message.
+                    Stopped::Rare if at > before || link.is_none() => continue,
+                    Stopped::Rare => {}
+                }
+            }
+            let message = match self.read_message(now, id, input, at) {
+                Ok(message) => message,
+                Err(consumed) => return consumed,
+            };
+            match self.client_message(now, id, &message, input) {
+                Step::Progress(bytes) => at += bytes,
+                Step::NeedBytes => {
+                    if let Some(client) = self.clients.get_mut(id.0) {
+                        client.needs_whole(message.tag, message.total);
+                    }
+                    return at;
+                }
+                Step::Wait => return at,
+                Step::Closed => return input.len(),
+            }
+        }
+        at
+    }
+
+    /// The message that begins at `at`; or how much of the input is consumed, where it has not come or breaks the protocol.
+    pub(crate) fn read_message<'m>(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        input: &'m [u8],
+        at: usize,
+    ) -> Result<Message<'m>, usize> {
+        let limit = self.shared.settings.max_packet_bytes;
+        let trouble = match Header::read(&input[at..]) {
+            Ok(None) => return Err(at),
+            Ok(Some(header)) if header.message_bytes > limit => {
+                let detail = format!("expected at most {limit}, got {}", header.message_bytes);
+                (
+                    "bad packet header: message is too long".into(),
+                    detail,
+                    "See max_packet_size.",
+                )
+            }
+            Ok(Some(header)) => match FrontendTag::from_byte(header.tag) {
+                Some(tag) => return Ok(Message::new(tag, header, input, at)),
+                None => {
+                    let message = format!("unknown pkt: invalid frontend message type {}", header.tag);
+                    (message, String::new(), "")
+                }
+            },
+            Err(error) => (error.to_string(), String::new(), ""),
+        };
+        let (message, detail, hint) = trouble;
+        self.fail_client(now, id, Trouble::ProtocolViolation, &message, &detail, hint);
+        Err(input.len())
+    }
+
+    /// A client that got a server and has nothing to send to it: a deferred BEGIN whose time was up.
+    pub(crate) fn linked_without_request(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get(id.0) else { return };
+        if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.session.deferred_begin, client.waiting) {
+            self.begin_alone(now, id, server_id);
+        }
+    }
+
+    /// The rest of a message that was begun earlier.
+    pub(crate) fn pass_on(&mut self, now: Time, id: ClientId, at: usize, available: &[u8]) -> usize {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        let (Passing::Forward(left) | Passing::Skip(left)) = client.passing else {
+            return 0;
+        };
+        let bytes = available.len().min(left as usize);
+        let rest = left - bytes as u32;
+        if let Passing::Forward(_) = client.passing {
+            client.passing = if rest == 0 {
+                Passing::None
+            } else {
+                Passing::Forward(rest)
+            };
+            if let Some(server_id) = client.link {
+                let pool = client.pool;
+                if let Some(text) = &mut client.long_text {
+                    text.feed(&available[..bytes]);
+                    if rest == 0 {
+                        self.between(now, id, server_id).long_text_ends();
+                        self.tell_untold_pools();
+                    }
+                }
+                self.shared.outbox.forward(server_id.into(), at..at + bytes);
+                self.pool_mut(pool.expect("a linked client has a pool"))
+                    .stats
+                    .bytes_received += bytes as u64;
+                if rest == 0 {
+                    self.release_if_clean(now, server_id);
+                }
+            }
+        } else {
+            client.passing = if rest == 0 { Passing::None } else { Passing::Skip(rest) };
+        }
+        bytes
+    }
+
+    pub(crate) fn client_message(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
+        let client = self.clients.get_mut(id.0).expect("the caller looked it up");
+        if client.dropping != Dropping::Nothing && message.tag != FrontendTag::Terminate {
+            return self.dropped(id, message);
+        }
+        match message.tag {
+            FrontendTag::Terminate => {
+                self.close_client(now, id, "client close request");
+                return Step::Closed;
+            }
+            FrontendTag::Password => {
+                let message = "unexpected password message";
+                self.fail_client(
+                    now,
+                    id,
+                    Trouble::ProtocolViolation,
+                    message,
+                    "expected a query, got message 'p'",
+                    "",
+                );
+                return Step::Closed;
+            }
+            FrontendTag::Query if self.shared.settings.disable_pqexec => {
+                let hint = "The setting disable_pqexec allows the extended query protocol only.";
+                self.fail_client(now, id, Trouble::ProtocolViolation, "PQexec disallowed", "", hint);
+                return Step::Closed;
+            }
+            _ => {}
+        }
+        let Some(mut server_id) = client.link else {
+            return self.takes_server(now, id, message, input);
+        };
+        let attends = client.attends();
+        if self.servers.get(server_id.0).is_some_and(|s| s.session.has_traces()) {
+            if let Some(step) = self.mind_traces(now, id, server_id, message) {
+                return step;
+            }
+            server_id = self.clients.get(id.0).and_then(|c| c.link).unwrap_or(server_id);
+        }
+        if attends {
+            if let Some(step) = self.mind_channels(now, id, server_id, message) {
+                return step;
+            }
+            if self
+                .clients
+                .get(id.0)
+                .is_some_and(|c| c.session.deferred_begin.is_some())
+            {
+                match message.is_whole() {
+                    true => self.send_deferred_begin(id, server_id),
+                    // Where it is refused, nothing of ours can be said in the midst of the message.
+                    false => self.begin_alone(now, id, server_id),
+                }
+            }
+        }
+        let sends_on = self.is_weak(Weakness::ClosesCancelEarly);
+        let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
+        if server.holds_back() && !sends_on {
+            self.client_mut(id).waiting = Waiting::ForReplies;
+            return Step::Wait;
+        }
+        let mut exchange = self.between(now, id, server_id);
+        let step = exchange.begins_request(message);
+        match exchange.wish.take() {
+            None => step,
+            Some(wish) => self.grant(now, id, server_id, message, wish, step),
+        }
+    }
+
+    /// A message of a client without a server: it is answered, or looked at again when the client has one.
+    pub(crate) fn takes_server(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
+        if let Some(step) = self.without_server(now, id, message, input) {
+            return step;
+        }
+        if !message.may_take_server() {
+            return Step::NeedBytes;
+        }
+        match self.acquire(now, id) {
+            Acquired::Server(_) => Step::Progress(0),
+            Acquired::Wait => Step::Wait,
+            Acquired::Closed => Step::Closed,
+        }
+    }
+
+    /// Does what a message needs of other connections, and deals with the message then. `step` is what has come of it.
+    #[cold]
+    pub(crate) fn grant(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        server_id: ServerId,
+        message: &Message<'_>,
+        mut wish: Wish,
+        mut step: Step,
+    ) -> Step {
+        let mut granted = Granted::default();
+        loop {
+            self.tell_untold_pools();
+            match wish {
+                Wish::CatalogRead => return step,
+                Wish::Fail { message, detail } => {
+                    self.fail_client(now, id, Trouble::ProtocolViolation, &message, &detail, "");
+                    return Step::Closed;
+                }
+                Wish::Signal => {
+                    if let Some(step) = self.call(now, id, server_id, message) {
+                        return step;
+                    }
+                    granted.signal = true;
+                }
+                Wish::DatabaseAlone(database) => {
+                    self.clear_database(now, id, &database);
+                    granted.database_alone = true;
+                }
+                Wish::OwnServer => {
+                    if self.goes_to_own_server(now, id, server_id) {
+                        return Step::Wait;
+                    }
+                    granted.own_server = true;
+                }
+            }
+            let mut exchange = self.between(now, id, server_id);
+            exchange.granted = granted;
+            step = exchange.request(message);
+            match exchange.wish.take() {
+                None => return step,
+                Some(next) => wish = next,
+            }
+        }
+    }
+
+    /// A message that an error of our own has answered already.
+    pub(crate) fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        let (step, ends) = client.drop_answered(message);
+        if ends {
+            let server = client.link.and_then(|s| self.servers.get(s.0));
+            let status = server.map_or_else(|| client.session.idle_status(), |s| s.conversation.status);
+            self.send(id, |w| w.ready_for_query(status));
+        }
+        step
+    }
+
+    /// Answers a message that needs no server, where there is none. `None`: it needs one.
+    pub(crate) fn without_server(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        message: &Message<'_>,
+        input: &[u8],
+    ) -> Option<Step> {
+        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
+        match message.tag {
+            // Copy messages outside a copy are ignored, as the server does ("COPY Operations").
+            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
+                Some(client.drop_message(message))
+            }
+            FrontendTag::Sync => {
+                let status = client.session.idle_status();
+                let step = client.drop_message(message);
+                self.send(id, |w| w.ready_for_query(status));
+                Some(step)
+            }
+            _ => self.deferred(now, id, message, input),
+        }
+    }
+
+    /// Gives back a server whose client is between messages, unless there is something to ask it first.
+    pub(crate) fn release_if_clean(&mut self, now: Time, server_id: ServerId) {
+        let Some(server) = self.servers.get(server_id.0) else {
+            return;
+        };
+        let Some(client) = server.link.and_then(|c| self.clients.get(c.0)) else {
+            return;
+        };
+        let resets = client.session.reset_among.is_some();
+        if !server.is_clean() || client.passing != Passing::None || server.session.restoration.is_some() || resets {
+            return;
+        }
+        let (client_id, mut pinned) = (server.link, !client.session.pins.is_empty());
+        let suspected = client.session.suspicion.is_some() || self.shared.settings.probe_always;
+        if suspected {
+            let exchange = client_id.map(|id| self.between(now, id, server_id));
+            if exchange.is_some_and(|mut exchange| exchange.probe()) {
+                return;
+            }
+            pinned = client_id
+                .and_then(|c| self.clients.get(c.0))
+                .is_some_and(|c| !c.session.pins.is_empty());
+        }
+        if pinned {
+            self.move_on(now, server_id);
+        } else {
+            self.release(now, server_id);
+        }
+    }
+}

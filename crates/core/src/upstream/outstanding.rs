@@ -1,0 +1,142 @@
+//! What can be told of the requests that a server has not answered.
+
+use crate::upstream::entry::{Entry, Expect, To};
+use crate::upstream::reply_queue::ReplyQueue;
+
+impl ReplyQueue {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether a segment of the extended protocol has been begun and its Sync has not been sent.
+    #[inline]
+    pub(crate) fn segment_open(&self) -> bool {
+        self.segment_open
+    }
+
+    /// Whether a Query that comes now stands behind messages of the client's own segment. Those of the pooler's in front of
+    /// it, as a deferred BEGIN, are no such thing.
+    pub(crate) fn in_pipeline(&self) -> bool {
+        self.segment_open && self.back().is_none_or(|e| e.to != To::Skip)
+    }
+
+    /// Whether the server has answered everything, and nothing of the present segment has been sent to it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.ready_owed == 0 && !self.segment_sent && self.entries.len() == self.fakes as usize
+    }
+
+    /// The number of segments answered so far: the number of the one that the server works on.
+    pub(crate) fn segments_answered(&self) -> u64 {
+        self.segments_answered
+    }
+
+    /// The number of the segment that is sent next, where none is open.
+    pub(crate) fn segments_sent(&self) -> u64 {
+        self.segments_answered + u64::from(self.ready_owed)
+    }
+
+    /// The number of the first segment outstanding that is a client's, and not the pooler's own.
+    pub(crate) fn next_of_client(&self) -> Option<u64> {
+        let mut number = self.segments_answered;
+        for entry in self.entries.iter() {
+            if !entry.expect.ends_with_ready() {
+                continue;
+            }
+            if !entry.is_own() {
+                return Some(number);
+            }
+            number += 1;
+        }
+        // A segment that the client has not ended yet.
+        self.segment_open.then_some(number)
+    }
+
+    /// Whether one segment was sent, to its end, and nothing behind it.
+    pub(crate) fn is_one_whole_segment(&self) -> bool {
+        self.ready_owed == 1 && !self.segment_open
+    }
+
+    /// Whether the server works on something of a client's.
+    pub(crate) fn works_for_client(&self) -> bool {
+        self.next_of_client() == Some(self.segments_answered)
+    }
+
+    /// Whether the front is a Fake, which must be answered before any further reply of the server's.
+    #[inline]
+    pub(crate) fn fake_in_front(&self) -> bool {
+        self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake, .. }))
+    }
+
+    /// Whether nothing that is owed could fail a transaction or end it: statements are being prepared at most, and a deferred
+    /// BEGIN is on its way.
+    pub(crate) fn only_prepares(&self) -> bool {
+        let prepares =
+            |e: &Entry| e.to == To::Skip || matches!(e.expect, Expect::Parse | Expect::ParseUnnamed | Expect::Describe);
+        self.entries.iter().all(prepares)
+    }
+
+    /// Whether a copy can be part of what is owed.
+    pub(crate) fn may_copy(&self) -> bool {
+        self.entries.iter().any(Entry::may_copy)
+    }
+
+    /// Whether everything that is owed was asked for by the pooler.
+    pub(crate) fn all_ours(&self) -> bool {
+        self.entries.iter().all(|e| e.to == To::Skip)
+    }
+
+    /// Whether a statement of the pooler's own is among what is owed.
+    pub(crate) fn executes_ours(&self) -> bool {
+        let ours = |e: &Entry| e.to == To::Skip && e.expect == Expect::Execute;
+        self.entries.iter().any(ours)
+    }
+
+    /// Whether what is due is the end of a segment of the pooler's own.
+    pub(crate) fn own_sync_in_front(&self) -> bool {
+        self.front()
+            .is_some_and(|e| e.expect == Expect::Sync && e.to == To::Skip)
+    }
+
+    /// Whether the reply that is due answers a probe.
+    pub(crate) fn probe_in_front(&self) -> bool {
+        self.entries.front().is_some_and(|e| matches!(e.to, To::Probe))
+    }
+
+    /// Whether a segment that is still unanswered changes prepared statements: what they mean to a message of a later
+    /// segment is not known before it has succeeded or failed.
+    #[inline]
+    pub(crate) fn statements_in_doubt(&self) -> bool {
+        self.changes_in_ended > 0
+    }
+
+    /// Compares what is counted with what there is.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let ends = |e: &&Entry| e.expect.ends_with_ready();
+        let of_ended = self.entries.iter().rposition(|e| e.expect.ends_with_ready());
+        let ended = of_ended.map_or(0, |at| at + 1);
+        let changes = |entries: std::ops::Range<usize>| self.entries[entries].iter().filter(|e| e.changes).count();
+        let counts = [
+            (self.ready_owed, self.entries.iter().filter(ends).count()),
+            (self.fakes, self.entries.iter().filter(|e| e.to == To::Fake).count()),
+            (self.changes_in_ended, changes(0..ended)),
+            (self.changes_in_open, changes(ended..self.entries.len())),
+        ];
+        match counts.iter().find(|(counted, there)| *counted as usize != *there) {
+            Some(_) => Err(format!("reply queue: counted and there: {counts:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether an earlier segment is still unanswered: its outcome may fail the transaction that a later request meets.
+    pub(crate) fn segment_outstanding(&self) -> bool {
+        self.ready_owed > 0
+    }
+
+    /// The same of a segment of the client's: what the pooler asks may be asked again whenever a message is looked at.
+    pub(crate) fn client_segment_outstanding(&self) -> bool {
+        let mut ended = self.entries.iter().filter(|e| e.expect.ends_with_ready());
+        ended.any(|e| !e.is_own())
+    }
+}

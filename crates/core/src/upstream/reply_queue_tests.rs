@@ -1,0 +1,181 @@
+//! The reply queue alone.
+
+use super::*;
+
+/// Guards against work for each message that grows with what is outstanding.
+#[test]
+fn what_is_counted_is_what_there_is() {
+    let mut q = ReplyQueue::default();
+    let mut random = 1u64;
+    for step in 0..4000 {
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        match (random >> 33) % 12 {
+            0..=2 => q.push(Entry::forward(Expect::Bind)),
+            3 => q.push(Entry::forward(Expect::ParseUnnamed)),
+            4 => q.push(Entry::forward(Expect::Parse).with(Effect::default())),
+            5 => q.push(Entry::forward(Expect::Sync)),
+            6 => q.push(Entry::forward(Expect::CopyEnd)),
+            7 => drop(q.enter_copy_in()),
+            8 if step % 5 == 0 => drop(q.take_to_sync()),
+            _ => drop(q.pop()),
+        }
+        let (ended, open) = (q.changes_in_ended, q.changes_in_open);
+        let owed = q.ready_owed;
+        q.count_again();
+        assert_eq!(
+            (ended, open, owed),
+            (q.changes_in_ended, q.changes_in_open, q.ready_owed),
+            "{step}"
+        );
+    }
+}
+
+fn queue(of: &[Expect]) -> ReplyQueue {
+    let mut q = ReplyQueue::default();
+    of.iter().for_each(|&e| q.push(Entry::forward(e)));
+    q
+}
+
+fn rest(q: &ReplyQueue) -> Vec<Expect> {
+    q.entries.iter().map(|e| e.expect).collect()
+}
+
+#[test]
+fn an_error_takes_everything_up_to_the_next_sync_a_query_included() {
+    let mut q = queue(&[
+        Expect::Bind,
+        Expect::Query,
+        Expect::Execute,
+        Expect::Sync,
+        Expect::Query,
+    ]);
+    assert_eq!(q.take_to_sync().len(), 3);
+    assert_eq!(rest(&q), [Expect::Sync, Expect::Query]);
+    assert_eq!(q.ready_owed, 2);
+    let mut q = queue(&[Expect::Parse, Expect::Query]);
+    assert_eq!(q.take_to_sync().len(), 2);
+    assert!(q.is_empty() && !q.segment_outstanding());
+}
+
+#[test]
+fn copy_in_swallows_the_syncs_before_its_end_only() {
+    let mut q = queue(&[
+        Expect::Execute,
+        Expect::Sync,
+        Expect::Sync,
+        Expect::CopyEnd,
+        Expect::Sync,
+    ]);
+    assert!(q.enter_copy_in().ended);
+    assert_eq!(rest(&q), [Expect::Execute, Expect::CopyEnd, Expect::Sync]);
+    let mut q = queue(&[Expect::Execute, Expect::Sync]);
+    assert!(!q.enter_copy_in().ended);
+    assert_eq!(rest(&q), [Expect::Execute]);
+    assert!(!q.segment_outstanding() && q.segment_open());
+}
+
+/// Guards against a question of the pooler's in the midst of a client's segment, whose Sync commits what the client has
+/// not committed.
+#[test]
+fn a_swallowed_sync_does_not_make_the_queue_quiet() {
+    let mut q = queue(&[Expect::Execute, Expect::Sync]);
+    q.enter_copy_in();
+    q.pop();
+    assert!(q.is_empty() && !q.is_quiet());
+}
+
+#[test]
+fn whether_a_sync_among_copy_data_counts_is_open() {
+    let copy = |order: &[u8]| {
+        let mut q = queue(&[Expect::Execute]);
+        for of in order {
+            match of {
+                b'd' => q.copy_data_sent(),
+                _ => q.push(Entry::forward(Expect::Sync)),
+            }
+        }
+        q.enter_copy_in().sync_among_data
+    };
+    assert!(!copy(b"Sd") && !copy(b"SSd"));
+    assert!(copy(b"dS") && copy(b"SdS"));
+}
+
+#[test]
+fn statements_are_in_doubt_only_behind_a_segment_that_changes_them() {
+    let mut q = queue(&[Expect::ParseUnnamed, Expect::Bind]);
+    assert!(
+        !q.statements_in_doubt(),
+        "within its own segment a message sees what came before it"
+    );
+    q.push(Entry::forward(Expect::Sync));
+    assert!(q.statements_in_doubt());
+    assert!(!queue(&[Expect::Bind, Expect::Execute, Expect::Sync]).statements_in_doubt());
+}
+
+/// Guards against a reply of the pooler's own, or one that tells it something, going to the client unseen.
+#[test]
+fn only_what_nobody_else_must_know_passes_plainly() {
+    let passes = |entry: Entry, tag| {
+        let mut q = ReplyQueue::default();
+        q.push(entry);
+        (q.passes_plainly(tag), q.is_empty())
+    };
+    assert_eq!(passes(Entry::forward(Expect::Bind), b'2'), (true, true));
+    assert_eq!(passes(Entry::forward(Expect::Execute), b'D'), (true, false));
+    assert_eq!(passes(Entry::forward(Expect::Query), b'T'), (true, false));
+    assert_eq!(passes(Entry::forward(Expect::Describe), b'T'), (true, true));
+    let not = (false, false);
+    assert_eq!(passes(Entry::forward(Expect::Describe).using(20), b'T'), not);
+    assert_eq!(passes(Entry::forward(Expect::Bind), b'1'), not);
+    assert_eq!(passes(Entry::skip(Expect::Bind), b'2'), not);
+    assert_eq!(passes(Entry::probe(Expect::Query), b'D'), not);
+    assert_eq!(passes(Entry::fake(Expect::Parse), b'1'), not);
+    let replaced = Entry::forward(Expect::Parse).replacing(*b"42P05", Instead::Error(Vec::new()));
+    assert_eq!(passes(replaced, b'1'), not);
+    assert!(!ReplyQueue::default().passes_plainly(b'D'));
+}
+
+#[test]
+fn fakes_are_counted_in_and_out() {
+    let mut q = queue(&[Expect::Bind]);
+    q.push(Entry::fake(Expect::Parse));
+    assert!(!q.fake_in_front());
+    q.pop();
+    assert!(q.fake_in_front());
+    q.pop();
+    assert!(!q.fake_in_front() && q.is_empty() && q.fakes == 0);
+}
+
+/// Guards against a statement that was prepared behind the end of all, then closed in a segment that failed, being
+/// taken for lost: its next Parse would be refused as a duplicate.
+#[test]
+fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails() {
+    let statement =
+        crate::statements::prepared::OwnStatements::new(&mut crate::base::secret_names::SecretNames::new([0; 32]))
+            .set_config
+            .clone();
+    let lost = || Some(statement.clone());
+    let close = |server_loses| {
+        Entry::forward(Expect::Close).with(Effect {
+            server_loses,
+            ..Effect::default()
+        })
+    };
+    let mut q = queue(&[Expect::Query]);
+    q.push(close(lost()));
+    q.push(Entry::forward(Expect::Parse).with(Effect {
+        server_gains: lost(),
+        ..Effect::default()
+    }));
+    q.push(close(lost()));
+    let later = q.all_ended_in_front().unwrap();
+    assert!(later.statements.contains(&statement.id));
+    assert!(q.all_ended_in_front().is_none(), "it is found out once");
+    let brought_back = |e: &Entry| e.effect().is_some_and(|e| e.server_loses.is_some());
+    assert_eq!(
+        q.entries.iter().map(brought_back).collect::<Vec<_>>(),
+        [false, false, false, true]
+    );
+}
