@@ -12,6 +12,8 @@ pub enum Severity {
     Warning,
     /// It could be better.
     Advice,
+    /// It cannot be judged yet.
+    Unknown,
     /// Looked at, and found in order.
     Fine,
 }
@@ -23,6 +25,7 @@ impl Severity {
             Severity::Critical => "critical",
             Severity::Warning => "warning",
             Severity::Advice => "advice",
+            Severity::Unknown => "unknown",
             Severity::Fine => "fine",
         }
     }

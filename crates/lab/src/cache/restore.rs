@@ -70,16 +70,16 @@ fn restore_into(
         );
     }
     let blocks: u64 = steps.iter().map(|(_, relation)| relation.blocks()).sum();
-    println!(
-        "{} of {} relations, saved {} from database \"{}\"; shared_buffers is {}",
+    crate::say(&format!(
+        "{} of {} relations, saved {} from database \"{}\"; shared_buffers is {}\n",
         bytes(blocks * facts.block_bytes),
         steps.len(),
         set.header.saved_at,
         set.header.database,
         bytes(facts.buffers * facts.block_bytes)
-    );
+    ));
     if !missing.is_empty() {
-        println!("not in this database any more: {}", missing.join(", "));
+        crate::say(&format!("not in this database any more: {}\n", missing.join(", ")));
     }
     agree::needed(
         &format!("read {} into shared_buffers?", bytes(blocks * facts.block_bytes)),
