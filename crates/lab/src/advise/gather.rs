@@ -3,10 +3,10 @@
 use super::facts::{Facts, Sessions, Settings};
 use super::processes;
 use crate::Result;
+use crate::cache::counting::Counting;
 use crate::cache::extension::failed;
-use crate::cache::reads::BlockCounters;
 use crate::cache::survey::{self, unsigned};
-use crate::cache::{ServerFacts, Unseen};
+use crate::cache::{ServerFacts, Unseen, UsageCounts};
 use crate::maths::MemorySettings;
 use crate::server::Server;
 use postgres::Client;
@@ -26,14 +26,9 @@ pub(super) fn ask(server: &Server, time: Duration, unseen: &mut Vec<Unseen>) -> 
     client.batch_execute(SESSION).map_err(|e| failed(&e))?;
     let facts = ServerFacts::ask(&mut client, server)?;
     let settings = settings(&mut client, &facts)?;
-    let (blocks, relations, began) = (
-        BlockCounters::ask(&mut client)?,
-        survey::accesses(&mut client)?,
-        Instant::now(),
-    );
+    let counting = Counting::begin(&mut client)?;
     let (sessions, pids) = watch(&mut client, time)?;
-    let (later, seconds) = (BlockCounters::ask(&mut client)?, began.elapsed().as_secs_f64());
-    let read_relations_bytes = survey::read_since(&relations, &survey::accesses(&mut client)?);
+    let counted = counting.end(&mut client)?;
     if sessions.hidden > 0 {
         unseen.push(Unseen {
             what: format!("what {} of {} connections do", sessions.hidden, sessions.total),
@@ -41,23 +36,7 @@ pub(super) fn ask(server: &Server, time: Duration, unseen: &mut Vec<Unseen>) -> 
             how: "grant pg_monitor to this user".to_owned(),
         });
     }
-    let usage = match survey::buffercache(&mut client, &facts.database)? {
-        Ok(shown_by) => match survey::usage_counts(&mut client, &shown_by, facts.block_bytes) {
-            Ok(usage) => Some(usage),
-            Err(e) => {
-                unseen.push(Unseen {
-                    what: "the usage counts of shared_buffers".to_owned(),
-                    why: e.to_string().lines().next().unwrap_or_default().to_owned(),
-                    how: "pgweir cache has more time for them".to_owned(),
-                });
-                None
-            }
-        },
-        Err(obstacle) => {
-            unseen.push(obstacle);
-            None
-        }
-    };
+    let usage = usage(&mut client, &facts, unseen)?;
     let data_bytes = survey::data_bytes(&mut client);
     let backends = if facts.local {
         processes::backend_memory(&pids)
@@ -79,13 +58,34 @@ pub(super) fn ask(server: &Server, time: Duration, unseen: &mut Vec<Unseen>) -> 
         cores: facts.cores(),
         spindles: 1,
         data_bytes,
-        read_relations_bytes,
-        reads_now: blocks.until(&later, seconds).filter(|_| seconds >= 0.5),
-        reads_before: later.rates(),
+        read_relations_bytes: counted.read_relations_bytes,
+        reads_now: counted.reads_now,
+        reads_before: counted.reads_before,
         usage,
         machine: if local { processes::machine() } else { None },
         backends,
         server: facts,
+    })
+}
+
+/// The histogram of shared_buffers, where it can be seen.
+fn usage(client: &mut Client, facts: &ServerFacts, unseen: &mut Vec<Unseen>) -> Result<Option<UsageCounts>> {
+    Ok(match survey::buffercache(client, &facts.database)? {
+        Ok(shown_by) => match survey::usage_counts(client, &shown_by, facts.block_bytes) {
+            Ok(usage) => Some(usage),
+            Err(e) => {
+                unseen.push(Unseen {
+                    what: "the usage counts of shared_buffers".to_owned(),
+                    why: e.to_string().lines().next().unwrap_or_default().to_owned(),
+                    how: "pgweir cache has more time for them".to_owned(),
+                });
+                None
+            }
+        },
+        Err(obstacle) => {
+            unseen.push(obstacle);
+            None
+        }
     })
 }
 

@@ -2,9 +2,9 @@
 
 use super::agree::asked;
 use super::connection::with_server;
+use super::counting::Counting;
 use super::extension;
 use super::page_cache::add_page_cache;
-use super::reads::BlockCounters;
 use super::relation::Relation;
 use super::survey::{self, BUFFERCACHE, Elsewhere, ServerFacts, Unseen};
 use super::usage::{UsageCounts, UsageLevel};
@@ -18,14 +18,9 @@ use clap::Args;
 use postgres::Client;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// Relations in the page's chart; the table has more.
 const CHART_RELATIONS_MAX: usize = 8;
-
-/// The least time over which misses are counted: a backend tells its counters once in a second.
-const COUNTING_TIME: Duration = Duration::from_secs(2);
 
 /// How to look.
 #[derive(Debug, Args)]
@@ -134,7 +129,7 @@ fn take(client: &mut Client, server: ServerFacts, data_directory: Option<&std::p
         Err(obstacle) => unseen.push(obstacle),
     }
     unseen.extend(add_page_cache(client, &server, data_directory, &mut relations)?);
-    let around = counting.end(client, &server)?;
+    let around = circumstances(client, &server, &counting)?;
     let judgement = judge(usage.as_ref(), &around);
     relations.sort_by(|a, b| {
         let buffered = b.buffered_blocks.cmp(&a.buffered_blocks);
@@ -153,44 +148,24 @@ fn take(client: &mut Client, server: ServerFacts, data_directory: Option<&std::p
     })
 }
 
-/// Counters at the beginning of the look.
-struct Counting {
-    began: Instant,
-    blocks: BlockCounters,
-    relations: survey::Accesses,
-    active: u32,
-}
-
-impl Counting {
-    fn begin(client: &mut Client) -> Result<Self> {
-        Ok(Counting {
-            began: Instant::now(),
-            blocks: BlockCounters::ask(client)?,
-            relations: survey::accesses(client)?,
-            active: survey::active_sessions(client)?,
-        })
-    }
-
-    /// Everything beside the histogram, after enough time.
-    fn end(&self, client: &mut Client, server: &ServerFacts) -> Result<Circumstances> {
-        thread::sleep(COUNTING_TIME.saturating_sub(self.began.elapsed()));
-        let active = self.active + survey::active_sessions(client)?;
-        let blocks = BlockCounters::ask(client)?;
-        let local = |name: &str| server.local.then(|| meminfo_bytes(name)).flatten();
-        Ok(Circumstances {
-            size_bytes: server.buffers * server.block_bytes,
-            ram_bytes: local("MemTotal"),
-            cores: server.cores(),
-            page_cache_bytes: local("Cached"),
-            data_bytes: survey::data_bytes(client),
-            read_relations_bytes: survey::read_since(&self.relations, &survey::accesses(client)?),
-            uptime: Some(server.uptime),
-            without_page_cache: server.without_page_cache,
-            reads_now: self.blocks.until(&blocks, self.began.elapsed().as_secs_f64()),
-            reads_before: blocks.rates(),
-            active_mean: Some(f64::from(active) / 2.0),
-        })
-    }
+/// Everything beside the histogram, once misses have been counted for long enough.
+fn circumstances(client: &mut Client, server: &ServerFacts, counting: &Counting) -> Result<Circumstances> {
+    counting.wait();
+    let counted = counting.end(client)?;
+    let local = |name: &str| server.local.then(|| meminfo_bytes(name)).flatten();
+    Ok(Circumstances {
+        size_bytes: server.buffers * server.block_bytes,
+        ram_bytes: local("MemTotal"),
+        cores: server.cores(),
+        page_cache_bytes: local("Cached"),
+        data_bytes: survey::data_bytes(client),
+        read_relations_bytes: counted.read_relations_bytes,
+        uptime: Some(server.uptime),
+        without_page_cache: server.without_page_cache,
+        reads_now: counted.reads_now,
+        reads_before: counted.reads_before,
+        active_mean: Some(counted.active_mean),
+    })
 }
 
 fn text(look: &Look, arguments: &LookArguments) -> String {

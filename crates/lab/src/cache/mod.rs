@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `survey` | what PostgreSQL says: settings, usage counts, relations and their buffers |
 //! | `page_cache`, `resident`, `local` | what the operating system says |
-//! | `reads` | how often a block is missing from shared_buffers, and what that costs |
+//! | `counting`, `reads` | how often a block is missing from shared_buffers, and what that costs |
 //! | `usage`, `verdict`, `verdict_words` | the histogram, and what all of it means (pure) |
 //! | `look` | the report |
 //! | `connection`, `agree` | the connection, signals, asking the user |
@@ -15,6 +15,7 @@
 
 mod agree;
 mod connection;
+pub(crate) mod counting;
 pub(crate) mod extension;
 pub(crate) mod local;
 mod look;
