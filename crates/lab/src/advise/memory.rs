@@ -137,13 +137,16 @@ fn smaller_budget(mut finding: Finding, facts: &Facts, pooler: Option<&PoolerFac
         wanted.work_mem_bytes = fits;
         finding = finding.change(POSTGRESQL_CONF, format!("work_mem = {}MB", fits >> 20));
     }
+    let risk = match wanted.work_mem_bytes < now.work_mem_bytes {
+        true => "; with less work_mem large sorts and hashes use temporary files",
+        false => "",
+    };
     let after = Budget::of(&wanted).total_bytes;
     finding
         .evidence(format!("with these changes the worst case is {}", bytes(after)))
-        .risk(
-            "max_connections and shared_buffers need a restart; clients above max_connections need a pooler, and with less \
-             work_mem large sorts and hashes use temporary files",
-        )
+        .risk(format!(
+            "max_connections and shared_buffers need a restart; clients above max_connections need a pooler{risk}"
+        ))
 }
 
 fn buffers_line(buffers: u64) -> String {

@@ -26,7 +26,10 @@ pub(super) fn text(advice: &Advice) -> String {
             out += &format!("    - {sentence}\n");
         }
         for change in &finding.changes {
-            out += &format!("    set in {}: {}\n", change.file, change.line);
+            out += &match change.statement() {
+                Some(statement) => format!("    run: {statement}\n"),
+                None => format!("    set in {}: {}\n", change.file, change.line),
+            };
         }
         if !finding.risk.is_empty() {
             out += &format!("    risk: {}\n", finding.risk);
@@ -113,10 +116,10 @@ pub(super) fn report(advice: &Advice) -> Report {
         let section = report.section(format!("{}: {}", finding.severity.word(), finding.title));
         section.list(finding.evidence.clone());
         if !finding.changes.is_empty() {
-            let rows = finding
-                .changes
-                .iter()
-                .map(|change| (change.file.clone(), format!("`{}`", change.line)));
+            let rows = finding.changes.iter().map(|change| match change.statement() {
+                Some(statement) => ("psql".to_owned(), format!("`{statement}`")),
+                None => (change.file.clone(), format!("`{}`", change.line)),
+            });
             section.table(Table::pairs(rows).caption("Change"));
         }
         if !finding.risk.is_empty() {
@@ -167,13 +170,13 @@ mod tests {
         let text = text(&advice);
         for words in [
             "Something should be changed, first of all: too much.\n0 critical, 1 warning, 0 pieces of advice, 1 fine",
-            "[warning] too much\n    - seen twice\n    set in postgresql.conf: x = 1\n    risk: a restart\n",
+            "[warning] too much\n    - seen twice\n    run: ALTER SYSTEM SET x = '1'; SELECT pg_reload_conf();\n    risk: a restart\n",
             "fine:\n    all well\n",
             "not seen: it: no right\n    hint: grant it\n",
         ] {
             assert!(text.contains(words), "{text}");
         }
         let page = report(&advice).to_html();
-        assert!(page.contains("too much") && page.contains("grant it") && page.contains("x = 1"));
+        assert!(page.contains("too much") && page.contains("grant it") && page.contains("ALTER SYSTEM SET x"));
     }
 }
