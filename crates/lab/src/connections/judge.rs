@@ -96,7 +96,9 @@ pub(super) fn all(
     let beside = pooled.pop().map(|planned| planned.case);
     let pooled: Vec<Case> = pooled.into_iter().map(|planned| planned.case).collect();
     let mut pool_size_measured = false;
-    match smallest_enough(&pool_rounds(&pooled, None), 0..pooled.len()) {
+    // One pool alone says nothing about others.
+    let enough = smallest_enough(&pool_rounds(&pooled, None), 0..pooled.len()).filter(|_| pooled.len() > 1);
+    match enough {
         None => {}
         Some(Enough::At(at)) => {
             let size = pooled[at].pool_size.unwrap_or(1);
