@@ -91,18 +91,42 @@ def test_what_differs_and_what_is_noise(compare, tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert "shared_buffers 128MB 4GB" in lines
-    assert any(line.startswith("direct, 8 clients 1,000 2 % 1,500 2 % 1.50 +50.0 % (") for line in lines), lines
-    assert any(line.startswith("direct, 64 clients 500 2 % 500 4 % 1.00 +0.0 % (within the noise: ") for line in lines)
-    # What is not alike comes before the figures.
+    # Geometric means, the rounds from the least to the greatest, and the ratio with its interval.
+    row = "direct, 8 clients 1,000 990 to 1,010 1,500 1,485 to 1,515 1.50, between 1.47 and 1.53"
+    assert row in lines, lines
+    alike = "direct, 64 clients 500 495 to 505 500 490 to 510 1.00, between 0.96 and 1.04: no difference beyond the noise"
+    assert alike in lines, lines
+    # The verdict comes first, and what is not alike before the figures.
     assert lines.index("shared_buffers 128MB 4GB") < lines.index("transactions per second")
     text = " ".join(done.stdout.split())
+    assert text.startswith("Transactions per second: B has more in 1 case, which is better (1.50 times A's, between")
     assert "A and B were not measured alike; what differs: shared_buffers." in text
-    assert 'B has more in 1 case, which is better (+50.0 %, in "direct, 8 clients"); no difference beyond' in text
+    assert "no difference beyond the noise in 1 case." in text
     page = (tmp_path / "page" / "report.html").read_text()
     if browser_program():
         with Browser() as browser:
             check_report(browser, tmp_path / "page" / "report.html", figures_min=2)
     assert "<svg" in page and "direct, 100 clients: not in B" in page and "direct, 128 clients: not in A" in page
+
+
+def test_too_few_rounds_are_told(compare):
+    first = changed(cases=[case("one", [17_900, 19_000]), case("two", [100])])
+    second = changed(cases=[case("one", [34_600, 44_100]), case("two", [50])])
+    text = " ".join(compare(first, second).stdout.split())
+    assert "Transactions per second: too few rounds to tell in 2 cases." in text
+    assert "two 100 one round 50 one round 0.50: too few rounds to tell" in text, text
+
+
+def test_a_reader_who_leaves_early(compare, tmp_path):
+    """A pipe that is closed is no error: `pgweir lab compare A B | head -1`."""
+    compare(RESULT, RESULT)
+    for arguments in (["lab", "compare", "a", "b"], ["check", "a/result.json"], ["man", "5"], ["settings"]):
+        shell = subprocess.run(
+            ["bash", "-c", '"$@" 2>errors | true; echo "${PIPESTATUS[0]}"', "-", *program(), *arguments],
+            cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False,
+        )
+        assert "panicked" not in (tmp_path / "errors").read_text(), shell
+        assert shell.stdout.strip() == ("1" if arguments[0] == "check" else "0"), shell
 
 
 def test_a_folder_that_exists_is_left_alone(compare):

@@ -33,5 +33,12 @@ pub mod server;
 pub mod session;
 pub mod throwaway;
 
+/// Writes to the standard output. Whoever reads it may have left early (`| head`), which is no error.
+pub fn say(text: &str) {
+    use std::io::Write;
+    let mut output = std::io::stdout().lock();
+    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+}
+
 pub use commands::{Command, LabCommand, run};
 pub use error::{Error, Result};

@@ -1,5 +1,6 @@
 //! A pooler in front of the server, for the time of a run: the same program, as another process.
 
+use crate::maths::{PoolInputs, pool_size};
 use crate::server::Server;
 use crate::throwaway::{give_to, launched, unprivileged_user};
 use crate::{Error, Result};
@@ -41,6 +42,19 @@ pub struct PoolerSettings {
     pub pool_mode: &'static str,
     /// Whether the server's database has a second pool, of one server, which [`Pooler::server_by_own_pool`] uses.
     pub own_pool: bool,
+}
+
+/// Servers of a pool on this machine, where the user does not say.
+pub fn pool_size_here() -> u32 {
+    let cores = thread::available_parallelism()
+        .ok()
+        .and_then(|cores| u32::try_from(cores.get()).ok());
+    let inputs = PoolInputs {
+        cores: cores.or(Some(1)),
+        spindles: 1,
+        measured: None,
+    };
+    pool_size(&inputs).map_or(1, |sized| sized.value)
 }
 
 impl PoolerSettings {

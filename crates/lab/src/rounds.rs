@@ -2,12 +2,15 @@
 
 use crate::pgbench::{Load, Measured};
 use crate::pooler::{Pooler, PoolerSettings};
-use crate::progress::number_words;
-use crate::results::Case;
+use crate::progress::{duration_words, number_words};
+use crate::results::{Case, Outcome};
 use crate::server::Server;
 use crate::session::Session;
 use crate::{Error, Result};
 use std::time::Duration;
+
+/// The least rounds that tell something of the noise.
+const ROUNDS_LEAST: u32 = 3;
 
 /// How a load reaches the server.
 #[derive(Debug, Clone)]
@@ -218,6 +221,18 @@ fn figures_words(measured: &Measured) -> String {
     }
 }
 
+/// How much longer to measure, where the noise decides: `--rounds 12 in place of 3, which takes about 8 min`. `needed` is
+/// None where one round says nothing of the noise.
+pub fn longer_words(outcome: &Outcome, needed: Option<u32>) -> String {
+    let now = outcome.rounds.max(1);
+    let rounds = needed.unwrap_or(ROUNDS_LEAST).max(now + 1);
+    let time = Duration::from_secs_f64(outcome.seconds * f64::from(rounds) / f64::from(now));
+    format!(
+        "--rounds {rounds} in place of {now}, which takes about {}",
+        duration_words(time)
+    )
+}
+
 /// `1 client`, `8 clients`
 pub fn clients_words(clients: u32) -> String {
     if clients == 1 {
@@ -238,6 +253,24 @@ fn file_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn longer_measuring_is_told_with_its_time() {
+        let outcome = Outcome {
+            rounds: 3,
+            seconds: 120.0,
+            ..Outcome::default()
+        };
+        assert_eq!(
+            longer_words(&outcome, Some(12)),
+            "--rounds 12 in place of 3, which takes about 8 min"
+        );
+        let once = Outcome { rounds: 1, ..outcome };
+        assert_eq!(
+            longer_words(&once, None),
+            "--rounds 3 in place of 1, which takes about 6 min"
+        );
+    }
 
     #[test]
     fn the_gist_of_a_failure() {

@@ -1,10 +1,11 @@
 //! `pgweir check FILE`.
 
 use pgweir_config::{Problem, Severity, load};
+use pgweir_lab::say;
 use pgweir_runtime::{check_tls_files, read_file};
 use std::process::ExitCode;
 
-/// Prints every problem of a configuration. Fails if one of them is an error.
+/// Prints whether a configuration can be used, and every problem of it. Fails if one of them is an error.
 pub(crate) fn check(file: &str) -> ExitCode {
     let loaded = load(file, &read_file).and_then(|loaded| match check_tls_files(&loaded.config) {
         None => Ok(loaded),
@@ -12,22 +13,20 @@ pub(crate) fn check(file: &str) -> ExitCode {
     });
     match loaded {
         Ok(loaded) => {
-            print_problems(&loaded.warnings);
-            println!("{file}: can be used{}", counted(&loaded.warnings));
+            say(&text(file, "can be used", &loaded.warnings));
             ExitCode::SUCCESS
         }
         Err(problems) => {
-            print_problems(&problems);
-            println!("{file}: cannot be used{}", counted(&problems));
+            say(&text(file, "cannot be used", &problems));
             ExitCode::FAILURE
         }
     }
 }
 
-fn print_problems(problems: &[Problem]) {
-    for problem in problems {
-        println!("{problem}");
-    }
+/// The verdict first.
+fn text(file: &str, verdict: &str, problems: &[Problem]) -> String {
+    let problem_lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+    format!("{file}: {verdict}{}\n{problem_lines}", counted(problems))
 }
 
 /// How many problems of each kind there are, in words.

@@ -41,6 +41,8 @@ pub(crate) fn print(section: u8) -> ExitCode {
     };
     match page.and_then(|page| io::stdout().write_all(&page)) {
         Ok(()) => ExitCode::SUCCESS,
+        // The reader may be a pager that was left early.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("pgweir: {e}");
             ExitCode::FAILURE

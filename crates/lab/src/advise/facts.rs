@@ -1,6 +1,6 @@
 //! What is known of a server. What could not be seen is None, and no rule guesses it.
 
-use crate::cache::{ServerFacts, UsageCounts};
+use crate::cache::{Reads, ServerFacts, UsageCounts};
 use crate::maths::MemorySettings;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -23,6 +23,12 @@ pub struct Facts {
     pub spindles: u32,
     /// Size of all databases.
     pub data_bytes: Option<u64>,
+    /// Size of the connected database's tables and indexes that were read while looking.
+    pub read_relations_bytes: Option<u64>,
+    /// Blocks asked for while looking.
+    pub reads_now: Option<Reads>,
+    /// The same since the counters began.
+    pub reads_before: Option<Reads>,
     /// Usage counts of shared_buffers.
     pub usage: Option<UsageCounts>,
     /// What /proc says of the machine.
@@ -40,6 +46,8 @@ pub struct Settings {
     pub hash_mem_multiplier_thousandths: u64,
     /// superuser_reserved_connections and reserved_connections.
     pub reserved_connections: u32,
+    /// max_wal_senders where replicas count in max_connections, which is before PostgreSQL 12; 0 otherwise.
+    pub replicas: u32,
     /// idle_in_transaction_session_timeout, milliseconds; 0: none.
     pub idle_in_transaction_timeout_ms: u64,
     /// huge_pages: on, off or try.
@@ -55,6 +63,8 @@ pub struct Settings {
 pub struct Sessions {
     /// How many.
     pub total: u32,
+    /// Pairs of a database and a user among them: so many pools a pooler would have.
+    pub pools: u32,
     /// Those whose state may not be seen.
     pub hidden: u32,
     /// Between transactions.
@@ -84,6 +94,8 @@ pub struct Sessions {
 /// What /proc/meminfo says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MachineFacts {
+    /// Cached: the page cache.
+    pub page_cache_bytes: u64,
     /// MemAvailable.
     pub available_bytes: u64,
     /// PageTables of all processes together.

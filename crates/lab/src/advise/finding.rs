@@ -12,6 +12,8 @@ pub enum Severity {
     Warning,
     /// It could be better.
     Advice,
+    /// It cannot be judged yet.
+    Unknown,
     /// Looked at, and found in order.
     Fine,
 }
@@ -23,6 +25,7 @@ impl Severity {
             Severity::Critical => "critical",
             Severity::Warning => "warning",
             Severity::Advice => "advice",
+            Severity::Unknown => "unknown",
             Severity::Fine => "fine",
         }
     }
@@ -35,6 +38,22 @@ pub struct Change {
     pub file: String,
     /// The line to write.
     pub line: String,
+}
+
+/// Settings of the server that only a restart changes.
+const WITH_RESTART: [&str; 3] = ["max_connections", "shared_buffers", "huge_pages"];
+
+impl Change {
+    /// The statement to paste into psql, with what makes it take effect; None where the setting is not the server's.
+    pub fn statement(&self) -> Option<String> {
+        let (name, value) = self.line.split_once(" = ").filter(|_| self.file == POSTGRESQL_CONF)?;
+        let value = value.trim_matches('\'');
+        let effect = match WITH_RESTART.contains(&name) {
+            true => "-- and restart the server",
+            false => "SELECT pg_reload_conf();",
+        };
+        Some(format!("ALTER SYSTEM SET {name} = '{value}'; {effect}"))
+    }
 }
 
 /// One judgement.
@@ -97,3 +116,28 @@ pub(super) const POSTGRESQL_CONF: &str = "postgresql.conf";
 
 /// The pooler's file.
 pub(super) const PGBOUNCER_INI: &str = "pgbouncer.ini";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_to_paste() {
+        let statement = |file: &str, line: &str| {
+            let change = Change {
+                file: file.to_owned(),
+                line: line.to_owned(),
+            };
+            change.statement()
+        };
+        assert_eq!(
+            statement(POSTGRESQL_CONF, "shared_buffers = 640MB").unwrap(),
+            "ALTER SYSTEM SET shared_buffers = '640MB'; -- and restart the server"
+        );
+        assert_eq!(
+            statement(POSTGRESQL_CONF, "idle_in_transaction_session_timeout = '1min'").unwrap(),
+            "ALTER SYSTEM SET idle_in_transaction_session_timeout = '1min'; SELECT pg_reload_conf();"
+        );
+        assert_eq!(statement(PGBOUNCER_INI, "default_pool_size = 5"), None);
+    }
+}

@@ -3,13 +3,14 @@
 use super::facts::{Facts, Sessions, Settings};
 use super::processes;
 use crate::Result;
+use crate::cache::counting::Counting;
 use crate::cache::extension::failed;
 use crate::cache::survey::{self, unsigned};
-use crate::cache::{ServerFacts, Unseen};
+use crate::cache::{ServerFacts, Unseen, UsageCounts};
 use crate::maths::MemorySettings;
 use crate::server::Server;
 use postgres::Client;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,9 @@ pub(super) fn ask(server: &Server, time: Duration, unseen: &mut Vec<Unseen>) -> 
     client.batch_execute(SESSION).map_err(|e| failed(&e))?;
     let facts = ServerFacts::ask(&mut client, server)?;
     let settings = settings(&mut client, &facts)?;
+    let counting = Counting::begin(&mut client)?;
     let (sessions, pids) = watch(&mut client, time)?;
+    let counted = counting.end(&mut client)?;
     if sessions.hidden > 0 {
         unseen.push(Unseen {
             what: format!("what {} of {} connections do", sessions.hidden, sessions.total),
@@ -33,23 +36,7 @@ pub(super) fn ask(server: &Server, time: Duration, unseen: &mut Vec<Unseen>) -> 
             how: "grant pg_monitor to this user".to_owned(),
         });
     }
-    let usage = match survey::buffercache(&mut client, &facts.database)? {
-        Ok(shown_by) => match survey::usage_counts(&mut client, &shown_by, facts.block_bytes) {
-            Ok(usage) => Some(usage),
-            Err(e) => {
-                unseen.push(Unseen {
-                    what: "the usage counts of shared_buffers".to_owned(),
-                    why: e.to_string().lines().next().unwrap_or_default().to_owned(),
-                    how: "pgweir cache has more time for them".to_owned(),
-                });
-                None
-            }
-        },
-        Err(obstacle) => {
-            unseen.push(obstacle);
-            None
-        }
-    };
+    let usage = usage(&mut client, &facts, unseen)?;
     let data_bytes = survey::data_bytes(&mut client);
     let backends = if facts.local {
         processes::backend_memory(&pids)
@@ -68,16 +55,37 @@ pub(super) fn ask(server: &Server, time: Duration, unseen: &mut Vec<Unseen>) -> 
         settings,
         sessions,
         ram_bytes: local.then(|| crate::machine::meminfo_bytes("MemTotal")).flatten(),
-        cores: local
-            .then(|| thread::available_parallelism().ok())
-            .flatten()
-            .and_then(|cores| u32::try_from(cores.get()).ok()),
+        cores: facts.cores(),
         spindles: 1,
         data_bytes,
+        read_relations_bytes: counted.read_relations_bytes,
+        reads_now: counted.reads_now,
+        reads_before: counted.reads_before,
         usage,
         machine: if local { processes::machine() } else { None },
         backends,
         server: facts,
+    })
+}
+
+/// The histogram of shared_buffers, where it can be seen.
+fn usage(client: &mut Client, facts: &ServerFacts, unseen: &mut Vec<Unseen>) -> Result<Option<UsageCounts>> {
+    Ok(match survey::buffercache(client, &facts.database)? {
+        Ok(shown_by) => match survey::usage_counts(client, &shown_by, facts.block_bytes) {
+            Ok(usage) => Some(usage),
+            Err(e) => {
+                unseen.push(Unseen {
+                    what: "the usage counts of shared_buffers".to_owned(),
+                    why: e.to_string().lines().next().unwrap_or_default().to_owned(),
+                    how: "pgweir cache has more time for them".to_owned(),
+                });
+                None
+            }
+        },
+        Err(obstacle) => {
+            unseen.push(obstacle);
+            None
+        }
     })
 }
 
@@ -95,7 +103,9 @@ fn settings(client: &mut Client, facts: &ServerFacts) -> Result<Settings> {
                + coalesce(current_setting('reserved_connections', true), '0')::int8, \
              (select setting::int8 from pg_catalog.pg_settings where name = 'idle_in_transaction_session_timeout'), \
              current_setting('huge_pages'), current_setting('huge_pages_status', true), \
-             current_setting('shared_memory_size_in_huge_pages', true)",
+             current_setting('shared_memory_size_in_huge_pages', true), \
+             case when current_setting('server_version_num')::int4 < 120000 \
+               then current_setting('max_wal_senders')::int8 else 0 end",
             &[],
         )
         .map_err(|e| failed(&e))?;
@@ -117,6 +127,7 @@ fn settings(client: &mut Client, facts: &ServerFacts) -> Result<Settings> {
             rest_bytes: 0,
         },
         hash_mem_multiplier_thousandths: number(6),
+        replicas: u32::try_from(number(12)).unwrap_or(0),
         reserved_connections: u32::try_from(number(7)).unwrap_or(0),
         idle_in_transaction_timeout_ms: number(8),
         huge_pages: row.get(9),
@@ -175,7 +186,8 @@ fn look(client: &mut Client, waits: &mut BTreeMap<String, f64>) -> Result<(Sessi
             "select pid, state, coalesce(wait_event_type, 'CPU'), \
              coalesce(extract(epoch from clock_timestamp() - state_change), 0)::float8, \
              coalesce(extract(epoch from clock_timestamp() - xact_start), 0)::float8, \
-             format('pid %s, user %s, application \"%s\"', pid, usename, application_name) \
+             format('pid %s, user %s, application \"%s\"', pid, usename, application_name), \
+             format('%s.%s', datname, usename) \
              from pg_catalog.pg_stat_activity where pid <> pg_catalog.pg_backend_pid() \
              and (backend_type = 'client backend' or backend_type is null and datname is not null)",
             &[],
@@ -186,6 +198,8 @@ fn look(client: &mut Client, waits: &mut BTreeMap<String, f64>) -> Result<(Sessi
         ..Sessions::default()
     };
     let (mut pids, mut active) = (Vec::new(), 0);
+    let pools: BTreeSet<&str> = rows.iter().map(|row| row.get(6)).collect();
+    sessions.pools = pools.len() as u32;
     for row in &rows {
         pids.push(row.get(0));
         let since = |i: usize| Duration::from_secs_f64(row.get::<_, f64>(i).max(0.0));

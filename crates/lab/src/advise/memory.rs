@@ -1,16 +1,26 @@
 //! Rules about memory: the budget, shared_buffers, huge pages and page tables.
 
+use super::console::PoolerFacts;
 use super::facts::Facts;
 use super::finding::{Finding, POSTGRESQL_CONF, Severity};
-use crate::cache::{self, Circumstances, Verdict};
-use crate::maths::{Budget, MemorySettings};
+use super::sizing;
+use crate::cache::{Factor, Verdict};
+use crate::maths::{Budget, MemorySettings, work_mem_that_fits};
 use crate::report::Unit;
 
 /// Left to the kernel, to agents, and to the page cache that writes need: a tenth of the machine's memory.
 const REST_SHARE: u64 = 10;
 
-/// A worst case that does not fit is common and a matter of judgement; one of so many times the memory is not.
+/// A worst case of so many times the memory: PostgreSQL's defaults on 8 GB are about 1, and nobody minds. Twice that is a
+/// matter of judgement, three times a mistake, and with five times the next busy hour may end the server. PostgreSQL's own
+/// defaults on a small machine are a matter of judgement, too.
+const OVER: f64 = 1.5;
 const FAR_OVER: f64 = 3.0;
+const HOPELESS: f64 = 5.0;
+
+/// PostgreSQL's defaults.
+const MAX_CONNECTIONS_DEFAULT: u32 = 100;
+const WORK_MEM_DEFAULT_BYTES: u64 = 4 << 20;
 
 /// From this size on, huge pages save what can be noticed.
 const HUGE_PAGES_FROM_BYTES: u64 = 1 << 30;
@@ -21,100 +31,145 @@ const PAGE_TABLES_SHARE: f64 = 0.02;
 /// A page table entry of 8 bytes maps 4 kB.
 const BYTES_PER_ENTRY: u64 = 512;
 
-pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
-    [budget, shared_buffers, huge_pages]
-        .iter()
-        .filter_map(|rule| rule(facts))
-        .collect()
+pub(super) fn judge(facts: &Facts, pooler: Option<&PoolerFacts>) -> Vec<Finding> {
+    let found = [budget(facts, pooler), shared_buffers(facts), huge_pages(facts)];
+    found.into_iter().flatten().collect()
 }
 
-/// What the settings allow, with a share for the rest of the machine, and the machine's memory in bytes; None where that
-/// is not known.
-pub(super) fn budget_of(facts: &Facts) -> Option<(Budget, u64)> {
+/// The settings with a share for the rest of the machine, and the machine's memory in bytes; None where that is not known.
+pub(super) fn settings_with_rest(facts: &Facts) -> Option<(MemorySettings, u64)> {
     let ram_bytes = facts.ram_bytes?;
     let settings = MemorySettings {
         rest_bytes: ram_bytes / REST_SHARE,
         ..facts.settings.memory
     };
+    Some((settings, ram_bytes))
+}
+
+/// What the settings allow, with a share for the rest of the machine, and the machine's memory in bytes; None where that
+/// is not known.
+pub(super) fn budget_of(facts: &Facts) -> Option<(Budget, u64)> {
+    let (settings, ram_bytes) = settings_with_rest(facts)?;
     Some((Budget::of(&settings), ram_bytes))
 }
 
 /// (work_mem + maintenance_work_mem + temp_buffers) x max_connections + shared memory + the rest <= RAM.
-fn budget(facts: &Facts) -> Option<Finding> {
-    let settings = facts.settings.memory;
+fn budget(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     let (budget, ram) = budget_of(facts)?;
     let share = budget.share_of(ram);
+    let settings = &facts.settings.memory;
+    let defaults =
+        settings.max_connections <= MAX_CONNECTIONS_DEFAULT && settings.work_mem_bytes <= WORK_MEM_DEFAULT_BYTES;
     let severity = match share {
+        s if s > OVER && defaults => Severity::Advice,
+        s if s >= HOPELESS => Severity::Critical,
         s if s > FAR_OVER => Severity::Warning,
-        s if s > 1.0 => Severity::Advice,
+        s if s > OVER => Severity::Advice,
         _ => Severity::Fine,
     };
-    let fits = if share > 1.0 {
-        "more than the machine has"
-    } else {
-        "it fits"
+    let fits = match share {
+        s if s > OVER => format!("{s:.1} times what the machine has"),
+        s if s > 1.0 => "about what the machine has".to_owned(),
+        _ => "it fits".to_owned(),
     };
-    let multiplier = facts.settings.hash_mem_multiplier_thousandths as f64 / 1000.0;
-    let finding = Finding::new(
-        "memory.budget",
-        severity,
-        format!("the settings allow {} of memory in the worst case, and there are {}: {fits}", bytes(budget.total_bytes), bytes(ram)),
-    )
-    .evidence(format!(
-        "(work_mem {} + maintenance_work_mem {} + temp_buffers {}) x max_connections {} = {}",
-        bytes(settings.work_mem_bytes),
-        bytes(settings.maintenance_work_mem_bytes),
-        bytes(settings.temp_buffers_bytes),
-        settings.max_connections,
-        bytes(budget.connections_bytes)
-    ))
-    .evidence(format!(
-        "shared_buffers {} + wal_buffers {} + commit log {} = {}; {} are left to the rest of the machine",
-        bytes(settings.shared_buffers_bytes),
-        bytes(settings.wal_buffers_bytes),
-        bytes(settings.commit_log_bytes),
-        bytes(budget.shared_bytes),
-        bytes(budget.rest_bytes)
-    ))
-    .evidence(format!(
-        "a query may use work_mem once for each sort, and {multiplier:.1} times that for each hash, in each parallel worker"
-    ));
-    if severity == Severity::Fine {
-        return Some(finding);
+    let title = format!(
+        "the settings allow {} of memory in the worst case, and there are {}: {fits}",
+        bytes(budget.total_bytes),
+        bytes(ram)
+    );
+    let mut finding = Finding::new("memory.budget", severity, title);
+    finding.evidence = budget_evidence(facts, &budget);
+    match severity {
+        Severity::Fine => Some(finding),
+        _ => Some(smaller_budget(finding, facts, pooler, ram)),
     }
-    let fit = budget.connections_that_fit(ram);
-    let finding = finding.evidence(format!("in the worst case the memory is enough for {fit} connections"));
-    Some(match fit {
-        0 => finding
-            .change(POSTGRESQL_CONF, format!("shared_buffers = {}MB", (ram / 4) >> 20))
-            .risk("needs a restart; more blocks are then read from the page cache"),
-        _ => finding.change(POSTGRESQL_CONF, format!("max_connections = {}", fit.max(20))).risk(
-            "needs a restart, and a pooler for clients above it. Lower work_mem instead makes large sorts and hashes use \
-             temporary files",
+}
+
+/// The sum, term by term.
+fn budget_evidence(facts: &Facts, budget: &Budget) -> Vec<String> {
+    let settings = facts.settings.memory;
+    let multiplier = facts.settings.hash_mem_multiplier_thousandths as f64 / 1000.0;
+    vec![
+        format!(
+            "(work_mem {} + maintenance_work_mem {} + temp_buffers {}) x max_connections {} = {}",
+            bytes(settings.work_mem_bytes),
+            bytes(settings.maintenance_work_mem_bytes),
+            bytes(settings.temp_buffers_bytes),
+            settings.max_connections,
+            bytes(budget.connections_bytes)
         ),
-    })
+        format!(
+            "shared_buffers {} + wal_buffers {} + commit log {} = {}; {} are left to the rest of the machine",
+            bytes(settings.shared_buffers_bytes),
+            bytes(settings.wal_buffers_bytes),
+            bytes(settings.commit_log_bytes),
+            bytes(budget.shared_bytes),
+            bytes(budget.rest_bytes)
+        ),
+        format!(
+            "a query may use work_mem once for each sort, and {multiplier:.1} times that for each hash, in each parallel worker"
+        ),
+    ]
+}
+
+/// Adds the changes that make it fit: max_connections and shared_buffers as the other findings have them, then work_mem.
+fn smaller_budget(mut finding: Finding, facts: &Facts, pooler: Option<&PoolerFacts>, ram: u64) -> Finding {
+    let Some((now, _)) = settings_with_rest(facts) else {
+        return finding;
+    };
+    let mut wanted = now;
+    if let Some(connections) = sizing::connections(facts, pooler).filter(|c| c.value < now.max_connections) {
+        wanted.max_connections = connections.value;
+        finding = finding
+            .evidence(format!(
+                "max_connections = {}: {}",
+                connections.value, connections.because
+            ))
+            .change(POSTGRESQL_CONF, format!("max_connections = {}", connections.value));
+    }
+    if let Some(buffers) = sizing::shared_buffers(facts).suggested_bytes {
+        wanted.shared_buffers_bytes = buffers;
+        finding = finding.change(POSTGRESQL_CONF, buffers_line(buffers));
+    }
+    if Budget::of(&wanted).share_of(ram) > 1.0
+        && let Some(fits) = work_mem_that_fits(&wanted, ram).filter(|fits| *fits < now.work_mem_bytes)
+    {
+        wanted.work_mem_bytes = fits;
+        finding = finding.change(POSTGRESQL_CONF, format!("work_mem = {}MB", fits >> 20));
+    }
+    let risk = match wanted.work_mem_bytes < now.work_mem_bytes {
+        true => "; with less work_mem large sorts and hashes use temporary files",
+        false => "",
+    };
+    let after = Budget::of(&wanted).total_bytes;
+    finding
+        .evidence(format!("with these changes the worst case is {}", bytes(after)))
+        .risk(format!(
+            "max_connections and shared_buffers need a restart; clients above max_connections need a pooler{risk}"
+        ))
+}
+
+fn buffers_line(buffers: u64) -> String {
+    format!("shared_buffers = {}MB", buffers >> 20)
 }
 
 /// The verdict of `pgweir cache`.
 fn shared_buffers(facts: &Facts) -> Option<Finding> {
-    let around = Circumstances {
-        ram_bytes: facts.ram_bytes,
-        data_bytes: facts.data_bytes,
-        uptime: Some(facts.server.uptime),
-        without_page_cache: facts.server.without_page_cache,
-    };
-    let judgement = cache::judge(facts.usage.as_ref()?, &around);
+    let judgement = sizing::shared_buffers(facts);
     let severity = match judgement.verdict {
-        Verdict::TooSmall => Severity::Warning,
-        Verdict::LargerThanNeeded if judgement.suggested_bytes.is_some() => Severity::Advice,
-        _ => Severity::Fine,
+        Verdict::TooSmall if judgement.decided_by.contains(&Factor::Misses) => Severity::Warning,
+        Verdict::MachineTooSmall => Severity::Warning,
+        Verdict::LargerThanNeeded if judgement.decided_by.contains(&Factor::Memory) => Severity::Warning,
+        Verdict::TooSmall | Verdict::LargerThanNeeded => Severity::Advice,
+        Verdict::TooEarly | Verdict::CannotTell => Severity::Unknown,
+        Verdict::Fits => Severity::Fine,
     };
     let mut finding = Finding::new("memory.shared_buffers", severity, judgement.summary);
     finding.evidence = judgement.reasons;
     Some(match judgement.suggested_bytes {
         None => finding,
         Some(suggested) => finding
-            .change(POSTGRESQL_CONF, format!("shared_buffers = {}MB", suggested >> 20))
+            .change(POSTGRESQL_CONF, buffers_line(suggested))
             .risk("needs a restart, and what it takes the page cache loses; pgweir lab buffers measures what it gives"),
     })
 }
@@ -178,109 +233,5 @@ fn bytes(number: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::connections::tests::{find, quiet};
-    use super::super::facts::{HugePages, MachineFacts};
-    use super::*;
-    use crate::cache::{UsageCounts, UsageLevel};
-
-    const GIB: u64 = 1 << 30;
-
-    #[test]
-    fn the_defaults_do_not_quite_fit_into_eight_gigabytes() {
-        // 76 MB x 100 + 133 MB + a tenth of 8 GB.
-        let findings = judge(&quiet());
-        let budget = find(&findings, "memory.budget");
-        assert_eq!(budget.severity, Severity::Advice);
-        assert!(
-            budget.evidence[0].contains("(work_mem 4 MB + maintenance_work_mem 64 MB + temp_buffers 8 MB)"),
-            "{budget:?}"
-        );
-        assert!(budget.changes[0].line.starts_with("max_connections = 9"), "{budget:?}");
-    }
-
-    #[test]
-    fn far_over_is_a_warning_and_a_large_machine_is_fine() {
-        let mut facts = quiet();
-        facts.settings.memory.work_mem_bytes = GIB;
-        assert_eq!(budget(&facts).unwrap().severity, Severity::Warning);
-        facts.ram_bytes = Some(1024 * GIB);
-        let fine = budget(&facts).unwrap();
-        assert!(fine.severity == Severity::Fine && fine.changes.is_empty() && fine.title.ends_with("it fits"));
-        facts.ram_bytes = None;
-        assert_eq!(budget(&facts), None);
-    }
-
-    #[test]
-    fn shared_memory_alone_beyond_the_machine() {
-        let mut facts = quiet();
-        facts.settings.memory.shared_buffers_bytes = 9 * GIB;
-        let finding = budget(&facts).unwrap();
-        assert_eq!(finding.changes[0].line, "shared_buffers = 2048MB");
-    }
-
-    #[test]
-    fn the_histogram_becomes_a_finding() {
-        let mut facts = quiet();
-        let mut usage = UsageCounts {
-            block_bytes: 8192,
-            ..UsageCounts::default()
-        };
-        usage.levels[5] = UsageLevel {
-            buffers: 16_000,
-            dirty: 100,
-            pinned: 0,
-        };
-        usage.levels[0] = UsageLevel {
-            buffers: 384,
-            dirty: 0,
-            pinned: 0,
-        };
-        facts.usage = Some(usage);
-        facts.data_bytes = Some(7 * GIB);
-        let finding = shared_buffers(&facts).unwrap();
-        assert_eq!(
-            (finding.severity, finding.changes[0].line.as_str()),
-            (Severity::Warning, "shared_buffers = 2048MB")
-        );
-        facts.usage = None;
-        assert_eq!(shared_buffers(&facts), None);
-    }
-
-    #[test]
-    fn page_tables_of_many_connections_over_a_large_pool() {
-        let mut facts = quiet();
-        assert_eq!(huge_pages(&facts).unwrap().severity, Severity::Fine);
-        facts.settings.memory.shared_buffers_bytes = 16 * GIB;
-        facts.settings.memory.max_connections = 1000;
-        facts.ram_bytes = Some(64 * GIB);
-        let finding = huge_pages(&facts).unwrap();
-        // 16 GB / 512 = 32 MB for each of 1,000.
-        assert_eq!(finding.severity, Severity::Warning);
-        assert!(
-            finding.evidence[0].contains("32 MB") && finding.evidence[0].contains("31.2 GB"),
-            "{finding:?}"
-        );
-        assert!(finding.changes.iter().any(|c| c.line == "huge_pages = on"));
-        facts.settings.huge_pages_status = Some("on".to_owned());
-        assert_eq!(huge_pages(&facts).unwrap().severity, Severity::Fine);
-    }
-
-    #[test]
-    fn before_17_the_kernel_s_pool_tells_whether_they_are_used() {
-        let mut facts = quiet();
-        facts.settings.memory.shared_buffers_bytes = 2 * GIB;
-        facts.settings.memory.max_connections = 20;
-        assert_eq!(huge_pages(&facts).unwrap().severity, Severity::Advice);
-        let pages = HugePages {
-            total: 1100,
-            free: 50,
-            size_bytes: 2 << 20,
-        };
-        facts.machine = Some(MachineFacts {
-            huge_pages: pages,
-            ..MachineFacts::default()
-        });
-        assert_eq!(huge_pages(&facts).unwrap().severity, Severity::Fine);
-    }
-}
+#[path = "memory_tests.rs"]
+mod tests;

@@ -8,6 +8,7 @@
 //! | `console` | asking the console of a PgBouncer or pgweir |
 //! | `finding` | what a rule says: severity, evidence, change, risk |
 //! | `connections`, `memory`, `pooler` | the rules: facts in, findings out (pure) |
+//! | `sizing` | the facts as inputs of the sizes that all rules recommend |
 //! | `show`, `charts` | the report |
 
 mod charts;
@@ -19,7 +20,10 @@ mod gather;
 mod memory;
 mod pooler;
 mod processes;
+#[cfg(test)]
+mod servers;
 mod show;
+mod sizing;
 
 pub use console::{PoolFacts, PoolerFacts};
 pub use facts::{BackendMemory, Facts, HugePages, MachineFacts, Sessions, Settings};
@@ -111,12 +115,10 @@ pub fn run(arguments: &AdviseArguments) -> Result<()> {
         pooler,
     };
     if arguments.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&advice).map_err(|e| Error::new(e.to_string()))?
-        );
+        let json = serde_json::to_string_pretty(&advice).map_err(|e| Error::new(e.to_string()))?;
+        crate::say(&format!("{json}\n"));
     } else {
-        print!("{}", show::text(&advice));
+        crate::say(&show::text(&advice));
     }
     if let Some(file) = &arguments.html {
         std::fs::write(file, show::report(&advice).to_html())
@@ -130,8 +132,8 @@ pub fn run(arguments: &AdviseArguments) -> Result<()> {
 fn judge(facts: Option<&Facts>, pooler: Option<&PoolerFacts>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(facts) = facts {
-        findings.extend(connections::judge(facts));
-        findings.extend(memory::judge(facts));
+        findings.extend(connections::judge(facts, pooler));
+        findings.extend(memory::judge(facts, pooler));
     }
     if let Some(pooler) = pooler {
         findings.extend(pooler::judge(pooler, facts));

@@ -3,7 +3,7 @@
 use super::console::{PoolFacts, PoolerFacts};
 use super::facts::Facts;
 use super::finding::{Finding, PGBOUNCER_INI, Severity};
-use crate::maths::{round_connections, rule_of_thumb};
+use super::sizing;
 
 /// A first in the queue that has waited for so long, microseconds, is one whom somebody notices.
 const WAIT_NOTICED_US: u64 = 1_000_000;
@@ -39,8 +39,8 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
     }
     let noticed = pool.wait_longest_us >= WAIT_NOTICED_US;
     let size = pool.size.unwrap_or(pool.servers_active + pool.servers_idle);
-    let cores = facts.and_then(|facts| facts.cores);
-    let enough = cores.is_some_and(|cores| size >= u64::from(rule_of_thumb(cores, 1)));
+    let pool_size = facts.and_then(sizing::pool);
+    let enough = pool_size.as_ref().is_some_and(|sized| size >= u64::from(sized.value));
     let severity = if noticed { Severity::Warning } else { Severity::Advice };
     let waiting = match pool.clients_waiting {
         1 => "1 client waits".to_owned(),
@@ -71,13 +71,15 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
                 "a larger pool would move the queue into PostgreSQL; make transactions shorter, or the machine larger",
             )
     } else {
-        let larger = cores.map_or(size * 2, |cores| u64::from(rule_of_thumb(cores, 1)).max(size + 1));
-        finding
-            .change(
-                PGBOUNCER_INI,
-                format!("default_pool_size = {}", round_connections(larger as f64)),
-            )
-            .risk("more servers at work; pgweir lab connections measures how many are best")
+        let finding = match pool_size {
+            Some(sized) => finding
+                .evidence(format!("default_pool_size = {}: {}", sized.value, sized.because))
+                .change(PGBOUNCER_INI, format!("default_pool_size = {}", sized.value)),
+            None => {
+                finding.evidence("how many servers are best depends on the processors: give their number with --cores")
+            }
+        };
+        finding.risk("more servers at work; pgweir lab connections measures how many are best")
     })
 }
 
@@ -103,8 +105,7 @@ fn mode(pool: &PoolFacts) -> Option<Finding> {
         ))
         .change(PGBOUNCER_INI, "pool_mode = transaction")
         .risk(
-            "PgBouncer keeps no SET, LISTEN, temporary tables or advisory locks across transactions; what pgweir keeps \
-                 is in docs/differences.md",
+            "PgBouncer keeps no SET, LISTEN, temporary tables or advisory locks across transactions, and pgweir does",
         ),
     )
 }
@@ -118,7 +119,7 @@ fn too_large(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
     if size <= most || pool.servers_active <= most {
         return None;
     }
-    let suggested = round_connections(f64::from(rule_of_thumb(cores, facts.spindles)));
+    let suggested = sizing::pool(facts)?;
     Some(
         Finding::new(
             "pooler.too_large",
@@ -132,7 +133,11 @@ fn too_large(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
         .evidence(format!(
             "pool_size is {size}; beyond about {most} more servers only wait for one another"
         ))
-        .change(PGBOUNCER_INI, format!("default_pool_size = {suggested}"))
+        .evidence(format!(
+            "default_pool_size = {}: {}",
+            suggested.value, suggested.because
+        ))
+        .change(PGBOUNCER_INI, format!("default_pool_size = {}", suggested.value))
         .risk("a pool too small leaves processors idle: pgweir lab connections measures where the peak is"),
     )
 }

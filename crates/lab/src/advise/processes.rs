@@ -25,6 +25,7 @@ pub(super) fn backend_memory(pids: &[i32]) -> Option<BackendMemory> {
 /// This machine.
 pub(super) fn machine() -> Option<MachineFacts> {
     Some(MachineFacts {
+        page_cache_bytes: meminfo_bytes("Cached")?,
         available_bytes: meminfo_bytes("MemAvailable")?,
         page_tables_bytes: meminfo_bytes("PageTables")?,
         huge_pages: HugePages {

@@ -6,35 +6,63 @@ use super::{Advice, Facts};
 use crate::cache::Unseen;
 use crate::report::{Report, Table, Unit};
 
+/// Whether a finding asks for something.
+fn matters(finding: &&Finding) -> bool {
+    finding.severity < Severity::Unknown
+}
+
+fn of(advice: &Advice, severity: Severity) -> impl Iterator<Item = &Finding> {
+    advice
+        .findings
+        .iter()
+        .filter(move |finding| finding.severity == severity)
+}
+
 pub(super) fn text(advice: &Advice) -> String {
-    let mut out = format!("{}\n{}\n", heading(advice), counts(advice));
-    for finding in advice.findings.iter().filter(|f| f.severity != Severity::Fine) {
+    let mut out = format!("{}\n{}\n{}\n", heading(advice), headline(advice), counts(advice));
+    for finding in advice.findings.iter().filter(matters) {
         out += &format!("\n[{}] {}\n", finding.severity.word(), finding.title);
         for sentence in &finding.evidence {
             out += &format!("    - {sentence}\n");
         }
         for change in &finding.changes {
-            out += &format!("    set in {}: {}\n", change.file, change.line);
+            out += &match change.statement() {
+                Some(statement) => format!("    run: {statement}\n"),
+                None => format!("    set in {}: {}\n", change.file, change.line),
+            };
         }
         if !finding.risk.is_empty() {
             out += &format!("    risk: {}\n", finding.risk);
         }
     }
-    let mut fine = advice
-        .findings
-        .iter()
-        .filter(|f| f.severity == Severity::Fine)
-        .peekable();
-    if fine.peek().is_some() {
-        out += "\nfine:\n";
-    }
-    for finding in fine {
-        out += &format!("    {}\n", finding.title);
+    for (severity, heading) in [(Severity::Unknown, "cannot be judged yet:"), (Severity::Fine, "fine:")] {
+        let titles: String = of(advice, severity).map(|f| format!("    {}\n", f.title)).collect();
+        if !titles.is_empty() {
+            out += &format!("\n{heading}\n{titles}");
+        }
     }
     for Unseen { what, why, how } in &advice.unseen {
         out += &format!("\nnot seen: {what}: {why}\n    hint: {how}\n");
     }
     out
+}
+
+/// The verdict in one sentence: the worst finding.
+fn headline(advice: &Advice) -> String {
+    let worst = advice
+        .findings
+        .iter()
+        .filter(matters)
+        .min_by_key(|finding| finding.severity);
+    match worst.map(|finding| (finding.severity, &finding.title)) {
+        None if of(advice, Severity::Unknown).next().is_some() => {
+            "Nothing needs a change, as far as it can be judged.".to_owned()
+        }
+        None => "Nothing needs a change.".to_owned(),
+        Some((Severity::Critical, title)) => format!("Act now: {title}."),
+        Some((Severity::Warning, title)) => format!("Something should be changed, first of all: {title}."),
+        Some((_, title)) => format!("Nothing is wrong; it could be better: {title}."),
+    }
 }
 
 /// What was looked at.
@@ -58,7 +86,7 @@ fn machine(facts: &Facts) -> String {
 
 /// `1 critical, 2 warnings, 0 pieces of advice, 5 fine`
 fn counts(advice: &Advice) -> String {
-    let count = |severity| advice.findings.iter().filter(|f| f.severity == severity).count();
+    let count = |severity| of(advice, severity).count();
     let counted = |severity, one: &str, many: &str| match count(severity) {
         1 => format!("1 {one}"),
         number => format!("{number} {many}"),
@@ -75,6 +103,7 @@ fn counts(advice: &Advice) -> String {
 pub(super) fn report(advice: &Advice) -> Report {
     let mut report = Report::new("pgweir advise", "What to change, and why");
     report.server(heading(advice));
+    report.conclude(headline(advice));
     report.conclude(counts(advice));
     if let Some(facts) = &advice.facts {
         let section = report.section("At a glance");
@@ -83,27 +112,29 @@ pub(super) fn report(advice: &Advice) -> Report {
             section.chart(chart);
         }
     }
-    let matters: Vec<&Finding> = advice
-        .findings
-        .iter()
-        .filter(|f| f.severity != Severity::Fine)
-        .collect();
-    for finding in &matters {
+    for finding in advice.findings.iter().filter(matters) {
         let section = report.section(format!("{}: {}", finding.severity.word(), finding.title));
         section.list(finding.evidence.clone());
         if !finding.changes.is_empty() {
-            let rows = finding
-                .changes
-                .iter()
-                .map(|change| (change.file.clone(), format!("`{}`", change.line)));
+            let rows = finding.changes.iter().map(|change| match change.statement() {
+                Some(statement) => ("psql".to_owned(), format!("`{statement}`")),
+                None => (change.file.clone(), format!("`{}`", change.line)),
+            });
             section.table(Table::pairs(rows).caption("Change"));
         }
         if !finding.risk.is_empty() {
             section.prose(format!("Risk: {}", finding.risk));
         }
     }
-    let fine = advice.findings.iter().filter(|f| f.severity == Severity::Fine);
-    report.section("In order").list(fine.map(|f| f.title.clone()));
+    for (severity, title) in [
+        (Severity::Unknown, "Cannot be judged yet"),
+        (Severity::Fine, "In order"),
+    ] {
+        let titles: Vec<String> = of(advice, severity).map(|f| f.title.clone()).collect();
+        if !titles.is_empty() {
+            report.section(title).list(titles);
+        }
+    }
     if !advice.unseen.is_empty() {
         let lines = advice
             .unseen
@@ -138,14 +169,14 @@ mod tests {
         };
         let text = text(&advice);
         for words in [
-            "0 critical, 1 warning, 0 pieces of advice, 1 fine",
-            "[warning] too much\n    - seen twice\n    set in postgresql.conf: x = 1\n    risk: a restart\n",
+            "Something should be changed, first of all: too much.\n0 critical, 1 warning, 0 pieces of advice, 1 fine",
+            "[warning] too much\n    - seen twice\n    run: ALTER SYSTEM SET x = '1'; SELECT pg_reload_conf();\n    risk: a restart\n",
             "fine:\n    all well\n",
             "not seen: it: no right\n    hint: grant it\n",
         ] {
             assert!(text.contains(words), "{text}");
         }
         let page = report(&advice).to_html();
-        assert!(page.contains("too much") && page.contains("grant it") && page.contains("x = 1"));
+        assert!(page.contains("too much") && page.contains("grant it") && page.contains("ALTER SYSTEM SET x"));
     }
 }

@@ -1,11 +1,12 @@
 //! The outcome of the sweep: `result.json` and the report.
 
 use super::measure::Found;
-use super::verdict::{Level, Verdict, judge};
+use super::verdict::{Level, Verdict, judge, rounds_of};
 use super::{Arguments, size};
 use crate::progress::number_words;
 use crate::report::{Axis, LineChart, Report, Series, Table, Unit};
 use crate::results::{Case, Outcome, Paste, pages};
+use crate::rounds::longer_words;
 use serde_json::json;
 
 /// Whether prewarmed, and how the report calls it.
@@ -41,6 +42,13 @@ pub(super) fn complete(
     }
     let verdict = judge(&levels(found));
     outcome.conclusions.clone_from(&verdict.sentences);
+    if let Some(needed) = verdict.more_rounds {
+        let longer = longer_words(outcome, needed);
+        outcome.conclusions.insert(
+            1,
+            format!("To tell, measure longer: {longer}; or longer runs (--seconds)."),
+        );
+    }
     if let Some(bytes) = verdict.enough_bytes {
         outcome.paste.push(Paste {
             file: "postgresql.conf".to_owned(),
@@ -91,7 +99,7 @@ pub(super) fn report(outcome: &Outcome, arguments: &Arguments, found: &Found, ve
         report.key_figure(size::written(bytes), "of shared_buffers are enough for this load");
     }
     let section = report.section("Throughput over the size of shared_buffers");
-    section.prose("Lines are medians of the rounds; bands reach from the slowest round to the fastest.");
+    section.prose("Lines are geometric means of the rounds; bands reach from the slowest round to the fastest.");
     section.chart(chart(
         found,
         verdict,
@@ -153,28 +161,26 @@ fn table(found: &Found) -> Table {
     let mut table = Table::new()
         .text("shared_buffers")
         .number("cold TPS")
-        .number("±")
+        .number(pages::RANGE)
         .number("hits");
     table = table
         .number("prewarmed TPS")
-        .number("±")
+        .number(pages::RANGE)
         .number("hits")
         .number("prewarmed")
-        .text("change");
+        .text("prewarmed / cold");
     let show = |case: Option<&Case>| -> [String; 3] {
         let Some(case) = case else { return Default::default() };
         let Some(tps) = case.spread("tps") else {
             return ["failed".to_owned(), String::new(), String::new()];
         };
-        let hits = case.spread("hit_percent").map(|hits| Unit::Percent.show(hits.median));
-        let spread = if tps.rounds > 1 {
-            Unit::Percent.show(tps.relative() * 100.0)
-        } else {
-            "?".to_owned()
-        };
-        [Unit::Number.show(tps.median), spread, hits.unwrap_or_default()]
+        let hits = case.spread("hit_percent").map(|hits| Unit::Percent.show(hits.middle));
+        let range = pages::range_words(&tps, Unit::Number);
+        [Unit::Number.show(tps.middle), range, hits.unwrap_or_default()]
     };
-    for level in levels(found) {
+    let levels = levels(found);
+    let rounds = rounds_of(&levels);
+    for (at, level) in levels.iter().enumerate() {
         let cold = show(found.cases.get(&(level.bytes, false)));
         let warm = show(found.cases.get(&(level.bytes, true)));
         let warmed = found.warmed.get(&level.bytes).map(|w| {
@@ -184,7 +190,7 @@ fn table(found: &Found) -> Table {
                 Unit::Bytes.show(w.of_bytes as f64)
             )
         });
-        let change = crate::maths::compare(&level.cold, &level.warm).map(|change| change.to_string());
+        let change = rounds.ratio(at, levels.len() + at).map(|change| change.to_string());
         let row = [vec![size::written(level.bytes)], cold.to_vec(), warm.to_vec()].concat();
         table = table.row(
             row.into_iter()

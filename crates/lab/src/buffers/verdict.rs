@@ -1,11 +1,8 @@
 //! Which size is enough, and what prewarming gives. Pure: figures in, sentences out.
 
 use super::size::written;
-use crate::maths::{Difference, compare, median};
+use crate::maths::{Enough, Ratio, Rounds, Spread, Told, smallest_enough};
 use crate::report::Unit;
-
-/// A size that reaches this share of the best throughput is enough.
-const ENOUGH_SHARE: f64 = 0.95;
 
 /// The rounds of one size.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,131 +19,141 @@ pub(super) struct Level {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
     /// The smallest size that is enough; none where the largest is the best by far and does not hold all the data, so that
-    /// more may be better still.
+    /// more may be better still, and none where the noise decides.
     pub(super) enough_bytes: Option<u64>,
+    /// Where the noise decides: how many rounds would tell, as far as that can be known.
+    pub(super) more_rounds: Option<Option<u32>>,
     pub(super) sentences: Vec<String>,
+}
+
+/// Cold cases, then prewarmed ones, all of which ran in the same rounds.
+pub(super) fn rounds_of(levels: &[Level]) -> Rounds {
+    let (cold, warm) = (levels.iter().map(|l| &l.cold[..]), levels.iter().map(|l| &l.warm[..]));
+    Rounds::new(cold.chain(warm))
 }
 
 /// Judges. With data in memory where that was measured, because a server is warm most of its life; cold otherwise.
 pub(super) fn judge(levels: &[Level]) -> Verdict {
+    let rounds = rounds_of(levels);
     let has_warm = levels.iter().any(|level| !level.warm.is_empty());
-    let rounds = |level: &Level| {
-        if has_warm {
-            level.warm.clone()
-        } else {
-            level.cold.clone()
-        }
+    let first = if has_warm { levels.len() } else { 0 };
+    let mut verdict = Verdict {
+        enough_bytes: None,
+        more_rounds: None,
+        sentences: Vec::new(),
     };
-    let measured: Vec<(u64, Vec<f64>, f64)> = levels
-        .iter()
-        .filter_map(|level| Some((level.bytes, rounds(level), median(&rounds(level))?)))
-        .collect();
-    let mut sentences = Vec::new();
-    let mut enough_bytes = None;
-    let best = measured.iter().max_by(|a, b| a.2.total_cmp(&b.2));
-    if let (Some(best), Some(first), Some(last)) = (best, measured.first(), measured.last()) {
-        let is_enough = |level: &&(u64, Vec<f64>, f64)| {
-            let same = compare(&best.1, &level.1).is_some_and(|d| !d.is_real() && level.1.len() > 1);
-            level.2 >= best.2 * ENOUGH_SHARE || (same && level.2 >= best.2 * 0.85)
+    let sizes = first..first + levels.len();
+    if let (Some(best), Some(enough)) = (rounds.best_of(sizes.clone()), smallest_enough(&rounds, sizes)) {
+        let curve = Curve {
+            levels,
+            warm: has_warm,
+            best: best - first,
         };
-        let enough = measured.iter().find(is_enough).unwrap_or(best);
-        let state = if has_warm { "prewarmed" } else { "cold" };
-        let tps = |value: f64| Unit::Number.show(value);
-        if measured.len() == 1 {
-            sentences.push(format!(
-                "{} TPS, {state}, with `shared_buffers = {}`; one size alone says nothing about others.",
-                tps(first.2),
-                written(first.0)
-            ));
-        } else if enough.0 != first.0 && is_noise(&first.1, &enough.1) {
-            sentences.push(format!(
-                "The rounds differ more than the sizes do, so that nothing can be said: {} TPS, {state}, with {} and {} with {}, \
-                 a difference within the noise. Measure with more or longer rounds, or when the machine is quieter.",
-                tps(first.2),
-                written(first.0),
-                tps(enough.2),
-                written(enough.0)
-            ));
-        } else if enough.0 == last.0 && levels.last().is_some_and(|level| level.holds_all) {
-            enough_bytes = Some(last.0);
-            sentences.push(format!(
-                "`shared_buffers = {}` is best for this load: {} TPS, {state}, against {} with {}. It holds all the data, so \
-                 more gives no more.",
-                written(last.0),
-                tps(last.2),
-                tps(first.2),
-                written(first.0)
-            ));
-        } else if enough.0 == last.0 {
-            sentences.push(format!(
-                "Throughput, {state}, still grows up to the largest size: {} TPS with {}, {} with {}. More may be better still.",
-                tps(first.2),
-                written(first.0),
-                tps(last.2),
-                written(last.0)
-            ));
-        } else {
-            enough_bytes = Some(enough.0);
-            sentences.push(if enough.0 == first.0 {
-                format!(
-                    "For this load the size makes little difference: the smallest, `shared_buffers = {}`, has {} TPS, {state}, \
-                     and the best of all {}.",
-                    written(first.0),
-                    tps(first.2),
-                    tps(best.2)
-                )
-            } else {
-                format!(
-                    "`shared_buffers = {}` is enough for this load: {} TPS, {state}, against {} with {}; more gives no more \
-                     ({} at best).",
-                    written(enough.0),
-                    tps(enough.2),
-                    tps(first.2),
-                    written(first.0),
-                    tps(best.2)
-                )
-            });
-        }
+        curve.judge(enough, first, &mut verdict);
     }
-    sentences.extend(prewarming(levels));
-    Verdict {
-        enough_bytes,
-        sentences,
-    }
+    verdict.sentences.extend(prewarming(levels, &rounds));
+    verdict
 }
 
-/// Whether rounds are known to differ as much as the two do.
-fn is_noise(first: &[f64], second: &[f64]) -> bool {
-    matches!(compare(first, second), Some(Difference::WithinNoise { .. }))
+/// The levels in the state that counts.
+struct Curve<'a> {
+    levels: &'a [Level],
+    warm: bool,
+    best: usize,
+}
+
+impl Curve<'_> {
+    /// Throughput of a level; None where it failed.
+    fn tps(&self, at: usize) -> Option<f64> {
+        let level = &self.levels[at];
+        Spread::of(if self.warm { &level.warm } else { &level.cold }).map(|tps| tps.middle)
+    }
+
+    /// `1,278 TPS, prewarmed, with `shared_buffers = 4GB``
+    fn words(&self, at: usize) -> String {
+        let state = if self.warm { "prewarmed" } else { "cold" };
+        let size = written(self.levels[at].bytes);
+        let tps = Unit::Number.show(self.tps(at).unwrap_or(0.0));
+        format!("{tps} TPS, {state}, with `shared_buffers = {size}`")
+    }
+
+    /// Adds the sentence, and what follows from it.
+    fn judge(&self, enough: Enough, first: usize, verdict: &mut Verdict) {
+        let measured: Vec<usize> = (0..self.levels.len()).filter(|at| self.tps(*at).is_some()).collect();
+        let (Some(&least), Some(&most)) = (measured.first(), measured.last()) else {
+            return;
+        };
+        let best = Unit::Number.show(self.tps(self.best).unwrap_or(0.0));
+        let size = |at: usize| written(self.levels[at].bytes);
+        let sentence = match enough {
+            _ if measured.len() == 1 => format!("{}; one size alone says nothing about others.", self.words(least)),
+            Enough::Noise { rounds } => {
+                verdict.more_rounds = Some(rounds);
+                format!(
+                    "The rounds are too few and too different to say which size is enough, so none is recommended: {}, and at \
+                     best {}.",
+                    self.words(least),
+                    self.words(self.best)
+                )
+            }
+            Enough::At(at) if at - first == most && !self.levels[most].holds_all => format!(
+                "Throughput still grows up to the largest size: {}, and {}. More may be better still.",
+                self.words(least),
+                self.words(most)
+            ),
+            Enough::At(at) => {
+                let at = at - first;
+                verdict.enough_bytes = Some(self.levels[at].bytes);
+                match at {
+                    _ if at == least => format!(
+                        "For this load the size makes little difference, and the smallest is enough: {}; the best of all is \
+                         {best}.",
+                        self.words(at)
+                    ),
+                    _ if at == most => format!(
+                        "`shared_buffers = {}` is best for this load: {}, and {}. It holds all the data, so more gives no \
+                         more.",
+                        size(at),
+                        self.words(at),
+                        self.words(least)
+                    ),
+                    _ => format!(
+                        "`shared_buffers = {}` is enough for this load: {}, and {}; more gives no more ({best} TPS at best).",
+                        size(at),
+                        self.words(at),
+                        self.words(least)
+                    ),
+                }
+            }
+        };
+        verdict.sentences.push(sentence);
+    }
 }
 
 /// What prewarming gives where it gives most.
-fn prewarming(levels: &[Level]) -> Option<String> {
-    let gains = levels.iter().filter_map(|level| {
-        let change = compare(&level.cold, &level.warm)?;
-        Some((level, change, median(&level.cold)?, median(&level.warm)?))
-    });
-    let (level, change, cold, warm) = gains.max_by(|a, b| (a.3 / a.2).total_cmp(&(b.3 / b.2)))?;
-    let tps = |value: f64| Unit::Number.show(value);
-    if !change.is_real() && level.cold.len() > 1 {
-        return Some("Prewarming made no difference beyond the noise at any size.".to_owned());
-    }
-    if warm <= cold {
-        return Some("Prewarming gave nothing at any size.".to_owned());
-    }
-    let doubt = if change.is_real() {
-        ""
-    } else {
-        " (one round: the noise is not known)"
-    };
-    Some(format!(
-        "Prewarming gives most with {}: {} TPS in place of {} on a cold server, {:.1} times as many{doubt}. After a restart, \
-         `pgweir cache warm` does it: indexes first.",
-        written(level.bytes),
-        tps(warm),
-        tps(cold),
-        warm / cold
-    ))
+fn prewarming(levels: &[Level], rounds: &Rounds) -> Option<String> {
+    let gains = (0..levels.len()).filter_map(|at| Some((at, rounds.ratio(at, levels.len() + at)?)));
+    let gains: Vec<(usize, Ratio)> = gains.collect();
+    let (at, gain) = gains.iter().max_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))?;
+    let tps = |figures: &[f64]| Unit::Number.show(Spread::of(figures).map_or(0.0, |tps| tps.middle));
+    let level = &levels[*at];
+    Some(match gain.told() {
+        Told::Differs if gain.ratio > 1.0 => format!(
+            "Prewarming gives most with {}: {} TPS in place of {} on a cold server, {}. After a restart, \
+             `pgweir cache warm` does it: indexes first.",
+            written(level.bytes),
+            tps(&level.warm),
+            tps(&level.cold),
+            gain.times(" times as many")
+        ),
+        Told::Differs => "Prewarming gave nothing at any size.".to_owned(),
+        Told::Alike => "Prewarming made no difference beyond the noise at any size.".to_owned(),
+        Told::TooFewRounds => format!(
+            "The rounds are too few to tell what prewarming gives: with {}, where it seems to give most, {}.",
+            written(level.bytes),
+            gain.times(" times as many TPS")
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -154,17 +161,22 @@ mod tests {
     use super::*;
 
     fn level(megabytes: u64, cold: f64, warm: f64) -> Level {
-        let rounds = |tps: f64| {
-            if tps > 0.0 {
-                vec![tps * 0.98, tps, tps * 1.02]
-            } else {
-                Vec::new()
-            }
+        // A noise of one percent that no two cases share.
+        let rounds = |tps: f64, first: usize| match tps > 0.0 {
+            true => [0.99, 1.0, 1.01]
+                .iter()
+                .cycle()
+                .skip(first)
+                .take(3)
+                .map(|r| tps * r)
+                .collect(),
+            false => Vec::new(),
         };
+        let place = usize::try_from(megabytes.ilog2()).unwrap();
         Level {
             bytes: megabytes << 20,
-            cold: rounds(cold),
-            warm: rounds(warm),
+            cold: rounds(cold, place),
+            warm: rounds(warm, place + 1),
             holds_all: false,
         }
     }
@@ -181,13 +193,16 @@ mod tests {
         let verdict = judge(&levels);
         assert_eq!(verdict.enough_bytes, Some(4096 << 20));
         assert_eq!(
-            verdict.sentences,
-            [
-                "`shared_buffers = 4GB` is enough for this load: 1,278 TPS, prewarmed, against 204 with 128MB; more gives no \
-                 more (1,281 at best).",
-                "Prewarming gives most with 4GB: 1,278 TPS in place of 362 on a cold server, 3.5 times as many. After a \
-                 restart, `pgweir cache warm` does it: indexes first.",
-            ]
+            verdict.sentences[0],
+            "`shared_buffers = 4GB` is enough for this load: 1,278 TPS, prewarmed, with `shared_buffers = 4GB`, and 204 TPS, \
+             prewarmed, with `shared_buffers = 128MB`; more gives no more (1,281 TPS at best)."
+        );
+        let prewarming = &verdict.sentences[1];
+        assert!(
+            prewarming.starts_with(
+                "Prewarming gives most with 4GB: 1,278 TPS in place of 362 on a cold server, 3.53 times as many, between"
+            ),
+            "{prewarming}"
         );
     }
 
@@ -200,7 +215,9 @@ mod tests {
         ]);
         assert_eq!(verdict.enough_bytes, None);
         assert!(
-            verdict.sentences[0].contains("still grows up to the largest size: 100 TPS with 128MB, 400 with 512MB")
+            verdict.sentences[0]
+                .contains("still grows up to the largest size: 100.0 TPS, prewarmed, with `shared_buffers = 128MB`"),
+            "{verdict:?}"
         );
     }
 
@@ -219,10 +236,33 @@ mod tests {
         ]);
         assert_eq!(verdict.enough_bytes, None);
         assert!(
-            verdict.sentences[0]
-                .contains("9,951 TPS, prewarmed, with 64MB and 12,333 with 256MB, a difference within the noise"),
+            verdict
+                .more_rounds
+                .is_some_and(|rounds| rounds.is_some_and(|rounds| rounds > 10)),
             "{verdict:?}"
         );
+        assert!(
+            verdict.sentences[0]
+                .starts_with("The rounds are too few and too different to say which size is enough, so none"),
+            "{verdict:?}"
+        );
+    }
+
+    /// Guards against calling disjoint bands noise: two rounds of 17.9 and 19.0 thousand against 34.6 and 44.1.
+    #[test]
+    fn disjoint_bands_are_no_noise() {
+        let two = |megabytes: u64, cold: [f64; 2], warm: [f64; 2]| Level {
+            bytes: megabytes << 20,
+            cold: cold.to_vec(),
+            warm: warm.to_vec(),
+            holds_all: megabytes == 1024,
+        };
+        let verdict = judge(&[
+            two(128, [15_100.0, 17_000.0], [17_900.0, 19_000.0]),
+            two(256, [19_600.0, 23_400.0], [22_800.0, 26_100.0]),
+            two(1024, [29_000.0, 35_900.0], [34_600.0, 44_100.0]),
+        ]);
+        assert_eq!(verdict.enough_bytes, Some(1 << 30), "{verdict:?}");
     }
 
     /// More shared_buffers than data is waste, however steep the curve was up to there.
@@ -232,10 +272,10 @@ mod tests {
         levels[1].holds_all = true;
         let verdict = judge(&levels);
         assert_eq!(verdict.enough_bytes, Some(256 << 20));
-        assert_eq!(
-            verdict.sentences[0],
-            "`shared_buffers = 256MB` is best for this load: 400 TPS, prewarmed, against 100 with 128MB. It holds all the \
-             data, so more gives no more."
+        assert!(
+            verdict.sentences[0]
+                .starts_with("`shared_buffers = 256MB` is best for this load: 400 TPS, prewarmed, with"),
+            "{verdict:?}"
         );
     }
 
@@ -260,7 +300,7 @@ mod tests {
         assert_eq!(verdict.enough_bytes, Some(256 << 20));
         assert_eq!(verdict.sentences.len(), 1);
         assert!(
-            verdict.sentences[0].contains("300 TPS, cold, against 100 with 128MB"),
+            verdict.sentences[0].contains("300 TPS, cold, with `shared_buffers = 256MB`, and 100.0 TPS, cold"),
             "{verdict:?}"
         );
     }

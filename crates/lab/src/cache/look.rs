@@ -2,6 +2,7 @@
 
 use super::agree::asked;
 use super::connection::with_server;
+use super::counting::Counting;
 use super::extension;
 use super::page_cache::add_page_cache;
 use super::relation::Relation;
@@ -59,8 +60,8 @@ pub struct Look {
     pub server: ServerFacts,
     /// The histogram; None where it could not be seen.
     pub usage: Option<UsageCounts>,
-    /// What it means.
-    pub judgement: Option<Judgement>,
+    /// What all of it means.
+    pub judgement: Judgement,
     /// Relations of the connected database, those with the most buffers first.
     pub relations: Vec<Relation>,
     /// Buffers of anything else.
@@ -80,9 +81,9 @@ fn show(arguments: &LookArguments, client: &mut Client, facts: ServerFacts) -> R
     let look = take(client, facts, arguments.data_directory.as_deref())?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&look).map_err(|e| Error::new(e.to_string()))?;
-        println!("{text}");
+        crate::say(&format!("{text}\n"));
     } else {
-        print!("{}", text(&look, arguments));
+        crate::say(&text(&look, arguments));
     }
     if let Some(file) = &arguments.html {
         std::fs::write(file, report(&look, arguments).to_html())
@@ -116,24 +117,20 @@ pub(super) fn offer_extension(
 /// Looks at everything that can be seen.
 fn take(client: &mut Client, server: ServerFacts, data_directory: Option<&std::path::Path>) -> Result<Look> {
     let mut unseen = Vec::new();
+    let counting = Counting::begin(client)?;
     let mut relations = survey::relations(client, server.block_bytes)?;
-    let (mut usage, mut judgement, mut elsewhere) = (None, None, None);
+    let (mut usage, mut elsewhere) = (None, None);
     match survey::buffercache(client, &server.database)? {
         Ok(shown_by) => {
             let counts = survey::usage_counts(client, &shown_by, server.block_bytes)?;
             elsewhere = Some(survey::add_buffered(client, &shown_by.schema, &mut relations)?);
-            let around = Circumstances {
-                ram_bytes: server.local.then(|| meminfo_bytes("MemTotal")).flatten(),
-                data_bytes: survey::data_bytes(client),
-                uptime: Some(server.uptime),
-                without_page_cache: server.without_page_cache,
-            };
-            judgement = Some(judge(&counts, &around));
             usage = Some(counts);
         }
         Err(obstacle) => unseen.push(obstacle),
     }
     unseen.extend(add_page_cache(client, &server, data_directory, &mut relations)?);
+    let around = circumstances(client, &server, &counting)?;
+    let judgement = judge(usage.as_ref(), &around);
     relations.sort_by(|a, b| {
         let buffered = b.buffered_blocks.cmp(&a.buffered_blocks);
         buffered
@@ -151,8 +148,31 @@ fn take(client: &mut Client, server: ServerFacts, data_directory: Option<&std::p
     })
 }
 
+/// Everything beside the histogram, once misses have been counted for long enough.
+fn circumstances(client: &mut Client, server: &ServerFacts, counting: &Counting) -> Result<Circumstances> {
+    counting.wait();
+    let counted = counting.end(client)?;
+    let local = |name: &str| server.local.then(|| meminfo_bytes(name)).flatten();
+    Ok(Circumstances {
+        size_bytes: server.buffers * server.block_bytes,
+        ram_bytes: local("MemTotal"),
+        cores: server.cores(),
+        page_cache_bytes: local("Cached"),
+        data_bytes: survey::data_bytes(client),
+        read_relations_bytes: counted.read_relations_bytes,
+        uptime: Some(server.uptime),
+        without_page_cache: server.without_page_cache,
+        reads_now: counted.reads_now,
+        reads_before: counted.reads_before,
+        active_mean: Some(counted.active_mean),
+    })
+}
+
 fn text(look: &Look, arguments: &LookArguments) -> String {
-    let mut out = format!("{}\n", heading(look));
+    let mut out = format!("{}\n\n{}\n", heading(look), look.judgement.summary);
+    for reason in &look.judgement.reasons {
+        out += &format!("  - {reason}\n");
+    }
     if let Some(usage) = &look.usage {
         out += &format!("\n{}", usage_table(usage).to_text());
     }
@@ -162,12 +182,6 @@ fn text(look: &Look, arguments: &LookArguments) -> String {
     };
     for line in beside(look, arguments) {
         out += &format!("{line}\n");
-    }
-    if let Some(judgement) = &look.judgement {
-        out += &format!("\n{}\n", judgement.summary);
-        for reason in &judgement.reasons {
-            out += &format!("  - {reason}\n");
-        }
     }
     out + &unseen_text(&look.unseen)
 }
@@ -321,15 +335,8 @@ fn doubled_bytes(look: &Look) -> Option<u64> {
 fn report(look: &Look, arguments: &LookArguments) -> Report {
     let mut report = Report::new("pgweir cache", "What is in memory, and does shared_buffers fit?");
     report.server(heading(look));
-    match &look.judgement {
-        Some(judgement) => {
-            report.conclude(judgement.summary.clone());
-            report.section("Why").list(judgement.reasons.clone());
-        }
-        None => {
-            report.conclude("what is in shared_buffers could not be seen");
-        }
-    }
+    report.conclude(look.judgement.summary.clone());
+    report.section("Why").list(look.judgement.reasons.clone());
     if let Some(usage) = &look.usage {
         report
             .section("Usage counts")

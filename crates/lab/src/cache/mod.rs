@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `survey` | what PostgreSQL says: settings, usage counts, relations and their buffers |
 //! | `page_cache`, `resident`, `local` | what the operating system says |
-//! | `usage`, `verdict` | the histogram, and what it means (pure) |
+//! | `counting`, `reads` | how often a block is missing from shared_buffers, and what that costs |
+//! | `usage`, `verdict`, `verdict_words` | the histogram, and what all of it means (pure) |
 //! | `look` | the report |
 //! | `connection`, `agree` | the connection, signals, asking the user |
 //! | `plan` | what to read, in which order, as far as it fits (pure) |
@@ -14,11 +15,13 @@
 
 mod agree;
 mod connection;
+pub(crate) mod counting;
 pub(crate) mod extension;
 pub(crate) mod local;
 mod look;
 mod page_cache;
 mod plan;
+pub(crate) mod reads;
 mod relation;
 mod resident;
 mod restore;
@@ -26,17 +29,21 @@ mod save;
 pub(crate) mod survey;
 mod usage;
 mod verdict;
+#[cfg(test)]
+mod verdict_tests;
+mod verdict_words;
 mod warm;
 mod working_set;
 
 pub use look::{Look, LookArguments};
 pub use plan::{Plan, Step, plan};
+pub use reads::Reads;
 pub use relation::{Relation, RelationKind};
 pub use restore::RestoreArguments;
 pub use save::SaveArguments;
 pub use survey::{Elsewhere, ServerFacts, Unseen};
 pub use usage::{USAGE_COUNT_MAX, UsageCounts, UsageLevel};
-pub use verdict::{Circumstances, Judgement, Verdict, judge};
+pub use verdict::{Circumstances, Factor, Judgement, Verdict, judge};
 pub use warm::WarmArguments;
 pub use working_set::{CachedRelation, Header, WorkingSet};
 

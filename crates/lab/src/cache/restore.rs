@@ -70,17 +70,7 @@ fn restore_into(
         );
     }
     let blocks: u64 = steps.iter().map(|(_, relation)| relation.blocks()).sum();
-    println!(
-        "{} of {} relations, saved {} from database \"{}\"; shared_buffers is {}",
-        bytes(blocks * facts.block_bytes),
-        steps.len(),
-        set.header.saved_at,
-        set.header.database,
-        bytes(facts.buffers * facts.block_bytes)
-    );
-    if !missing.is_empty() {
-        println!("not in this database any more: {}", missing.join(", "));
-    }
+    tell(steps.len(), set, &missing, blocks, facts);
     agree::needed(
         &format!("read {} into shared_buffers?", bytes(blocks * facts.block_bytes)),
         arguments.yes,
@@ -109,6 +99,21 @@ fn restore_into(
         .collect();
     let buffered = reader.buffered(&facts.database, &runs)?;
     reader.finish(Mode::Buffer, buffered.map(|there| (there, blocks)))
+}
+
+/// Says what will be read, and what is not there any more.
+fn tell(relations: usize, set: &WorkingSet, missing: &[String], blocks: u64, facts: &ServerFacts) {
+    crate::say(&format!(
+        "{} of {} relations, saved {} from database \"{}\"; shared_buffers is {}\n",
+        bytes(blocks * facts.block_bytes),
+        relations,
+        set.header.saved_at,
+        set.header.database,
+        bytes(facts.buffers * facts.block_bytes)
+    ));
+    if !missing.is_empty() {
+        crate::say(&format!("not in this database any more: {}\n", missing.join(", ")));
+    }
 }
 
 /// What there still is of the saved relations, indexes first; and the names of those that are gone.

@@ -81,12 +81,12 @@ fn save_from(arguments: &SaveArguments, mut client: Client, facts: &ServerFacts,
     let set = WorkingSet::new(&facts.database, facts.block_bytes, now(), cached);
     write(&set, &arguments.file)
         .map_err(|e| Error::new(format!("could not write {}: {e}", arguments.file.display())))?;
-    println!(
-        "saved {} of {} relations to {}",
+    crate::say(&format!(
+        "saved {} of {} relations to {}\n",
         bytes(set.header.blocks * set.header.block_bytes),
         set.relations.len(),
         arguments.file.display()
-    );
+    ));
     Ok(())
 }
 

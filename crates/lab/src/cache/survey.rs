@@ -87,6 +87,14 @@ impl ServerFacts {
     }
 }
 
+impl ServerFacts {
+    /// Processors of its machine, where that is this one.
+    pub(crate) fn cores(&self) -> Option<u32> {
+        let here = std::thread::available_parallelism().ok().filter(|_| self.local)?;
+        u32::try_from(here.get()).ok()
+    }
+}
+
 /// The histogram of usage counts.
 ///
 /// From version 1.4 of the extension (PostgreSQL 16) on by its summary functions, which take no lock on buffers and cost
@@ -285,6 +293,36 @@ pub(crate) fn buffered_of(client: &mut Client, schema: &str, runs: &[(u32, u64, 
 pub(crate) fn data_bytes(client: &mut Client) -> Option<u64> {
     let sql = "select sum(pg_catalog.pg_database_size(oid))::int8 from pg_catalog.pg_database where datallowconn or datistemplate";
     client.query_one(sql, &[]).ok()?.get::<_, Option<i64>>(0).map(unsigned)
+}
+
+/// How many blocks of each relation were asked for, and the relation's size in bytes as the last vacuum saw it.
+pub(crate) type Accesses = HashMap<u32, (i64, u64)>;
+
+/// Of the connected database's tables and indexes, without taking a lock.
+pub(crate) fn accesses(client: &mut Client) -> Result<Accesses> {
+    let sql = "select oid, pg_catalog.pg_stat_get_blocks_fetched(oid), \
+               relpages::int8 * current_setting('block_size')::int8 \
+               from pg_catalog.pg_class where relkind in ('r', 'm', 'i', 't') and relpages > 0";
+    let rows = client.query(sql, &[]).map_err(|e| failed(&e))?;
+    let entry = |row: &postgres::Row| (row.get(0), (row.get(1), unsigned(row.get(2))));
+    Ok(rows.iter().map(entry).collect())
+}
+
+/// Size of the relations that were read between two moments; None where none was.
+pub(crate) fn read_since(before: &Accesses, after: &Accesses) -> Option<u64> {
+    let read = after
+        .iter()
+        .filter(|(oid, (fetched, _))| before.get(oid).is_some_and(|(f, _)| fetched > f));
+    let bytes: u64 = read.map(|(_, (_, bytes))| bytes).sum();
+    (bytes > 0).then_some(bytes)
+}
+
+/// Client sessions at work at this moment, as far as they may be seen; ours not counted.
+pub(crate) fn active_sessions(client: &mut Client) -> Result<u32> {
+    let sql = "select count(*) from pg_catalog.pg_stat_activity \
+               where state = 'active' and backend_type = 'client backend' and pid <> pg_catalog.pg_backend_pid()";
+    let row = client.query_one(sql, &[]).map_err(|e| failed(&e))?;
+    Ok(u32::try_from(row.get::<_, i64>(0)).unwrap_or(0))
 }
 
 /// The extension that shows buffers.

@@ -98,7 +98,7 @@ fn warm_from(arguments: &WarmArguments, mut client: Client, facts: &ServerFacts,
         Mode::Read => u64::MAX,
     };
     let plan = plan(&relations, room_blocks);
-    print!("{}", plan_text(&plan, facts, arguments.mode));
+    crate::say(&plan_text(&plan, facts, arguments.mode));
     if arguments.plan || plan.steps.is_empty() {
         return Ok(());
     }
@@ -409,7 +409,7 @@ impl Reader {
     pub(super) fn finish(self, mode: Mode, buffered: Option<(u64, u64)>) -> Result<()> {
         self.end_line();
         for skipped in &self.skipped {
-            println!("skipped {skipped}");
+            crate::say(&format!("skipped {skipped}\n"));
         }
         if self.read == 0 && !self.skipped.is_empty() {
             return Err(Error::new("nothing could be read").hint(
@@ -418,16 +418,16 @@ impl Reader {
         }
         let time = self.started.elapsed().as_secs_f64();
         let read = self.size(self.read.max(self.read_before.min(self.planned)));
-        println!("read {read} into {} in {time:.1} s", mode.destination());
+        crate::say(&format!("read {read} into {} in {time:.1} s\n", mode.destination()));
         match (mode, buffered) {
             (Mode::Buffer, Some((there, wanted))) => {
-                println!(
-                    "of {} {} are in shared_buffers now",
+                crate::say(&format!(
+                    "of {} {} are in shared_buffers now\n",
                     self.size(wanted),
                     self.size(there)
-                );
+                ));
             }
-            (Mode::Buffer, None) => println!("how much of it is still there only pg_buffercache can tell"),
+            (Mode::Buffer, None) => crate::say("how much of it is still there only pg_buffercache can tell\n"),
             (Mode::Read, _) => {}
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Which figures belong together, and how they differ. Pure.
 
-use crate::maths::{Difference, Spread, compare};
+use crate::maths::{Ratio, Spread, unpaired};
 use crate::report::Unit;
 use crate::results::{Case, Outcome};
 use std::collections::BTreeSet;
@@ -38,8 +38,8 @@ pub(super) struct Row {
     pub(super) case: String,
     /// Of the first and of the second.
     pub(super) spreads: [Spread; 2],
-    /// The second against the first; `None` where the first is 0.
-    pub(super) difference: Option<Difference>,
+    /// The second as a multiple of the first; `None` where one of them has no figure above 0.
+    pub(super) ratio: Option<Ratio>,
 }
 
 impl Figures {
@@ -92,14 +92,8 @@ impl Row {
         Some(Row {
             case: first.name.clone(),
             spreads: [first.spread(metric)?, second.spread(metric)?],
-            difference: compare(first.values(metric), second.values(metric)),
+            ratio: unpaired(first.values(metric), second.values(metric)),
         })
-    }
-
-    /// The second's median as a multiple of the first's; `None` where that is 0.
-    pub(super) fn ratio(&self) -> Option<f64> {
-        let [first, second] = self.spreads.map(|spread| spread.median);
-        (first != 0.0).then(|| second / first)
     }
 }
 
@@ -170,8 +164,14 @@ mod tests {
         let names: Vec<&str> = figures.metrics.iter().map(|m| m.name.as_str()).collect();
         assert_eq!(names, ["tps", "latency_p95_ms", "connection_ms"]);
         let row = &figures.metrics[0].rows[0];
-        assert_eq!((row.ratio(), row.case.as_str()), (Some(2.0), "one"));
-        assert!(row.difference.unwrap().is_real());
+        let ratio = row.ratio.unwrap();
+        assert_eq!(
+            (format!("{:.3}", ratio.ratio), row.case.as_str()),
+            ("2.000".to_owned(), "one")
+        );
+        assert!(ratio.differs());
+        // Guards against figures that do not give their ratio.
+        assert!((row.spreads[1].middle / row.spreads[0].middle - ratio.ratio).abs() < 1e-9);
         assert_eq!(figures.left_out, ["a only: not in B", "b only: not in A"]);
     }
 
@@ -193,6 +193,6 @@ mod tests {
         };
         let figures = Figures::of(&outcome(vec![zero(0.0)]), &outcome(vec![zero(3.0)]));
         let row = &figures.metrics[0].rows[0];
-        assert_eq!((row.ratio(), row.difference), (None, None));
+        assert_eq!(row.ratio, None);
     }
 }

@@ -50,9 +50,8 @@ pub(super) fn draw(
     }
     let section = report.section("Figures");
     section.prose(
-        "Medians of the rounds; ± is the distance from the least round to the greatest. The difference is that of the \
-         means in percent of A's, with its interval of 95 % confidence (Welch's t test): among twenty equal figures one \
-         looks different by chance.",
+        "A and B are geometric means of the rounds. B / A is their ratio, with its interval of 95 % confidence (Welch's, on \
+         the logarithms): among twenty equal figures one looks different by chance.",
     );
     for metric in &figures.metrics {
         if DRAWN.contains(&metric.name.as_str()) {
@@ -73,7 +72,7 @@ fn chart(metric: &Metric) -> BarChart {
         "tps" => Axis::linear("TPS", Unit::Number),
         _ => Axis::log("ms", Unit::Milliseconds),
     };
-    let values = |spread: &Spread| Some([spread.median, spread.min, spread.max]);
+    let values = |spread: &Spread| Some([spread.middle, spread.min, spread.max]);
     let rows = metric.rows.iter();
     rows.fold(BarChart::new(metric.words(), axis, ["A", "B"]), |chart, row| {
         chart.group(&row.case, row.spreads.each_ref().map(values))
@@ -84,11 +83,10 @@ fn table_of(metric: &Metric) -> Table {
     let mut table = Table::new()
         .text("")
         .number("A")
-        .number("±")
+        .number(pages::RANGE)
         .number("B")
-        .number("±")
-        .number("B / A")
-        .text("difference");
+        .number(pages::RANGE)
+        .text("B / A");
     for row in &metric.rows {
         table = table.row(cells(row, metric.unit()));
     }
@@ -98,15 +96,8 @@ fn table_of(metric: &Metric) -> Table {
 fn cells(row: &Row, unit: Unit) -> Vec<String> {
     let mut cells = vec![row.case.clone()];
     for spread in &row.spreads {
-        cells.extend([unit.show(spread.median), pages::spread_words(spread)]);
+        cells.extend([unit.show(spread.middle), pages::range_words(spread, unit)]);
     }
-    cells.push(
-        row.ratio()
-            .map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}")),
-    );
-    cells.push(
-        row.difference
-            .map_or_else(|| "–".to_owned(), |difference| difference.to_string()),
-    );
+    cells.push(row.ratio.map_or_else(|| "–".to_owned(), |ratio| ratio.to_string()));
     cells
 }

@@ -2,7 +2,7 @@
 
 use super::circumstances::Differing;
 use super::figures::{Figures, Metric, Row};
-use crate::maths::Difference;
+use crate::maths::{Ratio, Told};
 
 /// Metrics that the conclusion speaks of, where they were measured; otherwise of the first there is.
 const SPOKEN_OF: [&str; 2] = ["tps", "latency_p95_ms"];
@@ -20,8 +20,8 @@ pub(super) fn conclusions(figures: &Figures, differing: &[Differing]) -> Vec<Str
     if spoken.is_empty() {
         spoken.extend(figures.metrics.first());
     }
-    let mut said = vec![circumstances(differing)];
-    said.extend(spoken.into_iter().map(metric));
+    let mut said: Vec<String> = spoken.into_iter().map(metric).collect();
+    said.insert(said.len().min(1), circumstances(differing));
     said
 }
 
@@ -40,61 +40,41 @@ fn circumstances(differing: &[Differing]) -> String {
 
 /// How many cases differ, which way, and the greatest difference each way.
 fn metric(metric: &Metric) -> String {
-    let words = metric.words();
-    let of_kind = |wanted: fn(&Difference) -> bool| -> Vec<(&Row, f64)> {
-        let rows = metric.rows.iter().filter_map(|row| Some((row, row.difference?)));
-        rows.filter(|(_, d)| wanted(d))
-            .map(|(row, d)| (row, d.percent()))
-            .collect()
-    };
-    let (real, unknown) = (
-        of_kind(Difference::is_real),
-        of_kind(|d| matches!(d, Difference::Unknown { .. })),
-    );
-    let same = of_kind(|d| matches!(d, Difference::WithinNoise { .. })).len();
+    let rows: Vec<(&Row, Ratio)> = metric.rows.iter().filter_map(|row| Some((row, row.ratio?))).collect();
+    let told = |wanted: Told| rows.iter().filter(move |(_, ratio)| ratio.told() == wanted);
     let mut parts = Vec::new();
-    for (more, sign) in [(true, 1.0), (false, -1.0)] {
-        let rows: Vec<&(&Row, f64)> = real.iter().filter(|(_, percent)| percent * sign > 0.0).collect();
-        if let Some((row, percent)) = rows.iter().max_by(|a, b| (a.1 * sign).total_cmp(&(b.1 * sign))) {
-            let judged = match metric.more_is_better() {
-                Some(better) if better == more => ", which is better",
-                Some(_) => ", which is worse",
-                None => "",
-            };
-            let word = if more { "more" } else { "less" };
-            let most = if rows.len() == 1 { "in" } else { "most in" };
-            parts.push(format!(
-                "B has {word} in {}{judged} ({percent:+.1} %, {most} \"{}\")",
-                cases(rows.len()),
-                row.case
-            ));
-        }
-    }
-    if same > 0 {
-        parts.push(match parts.is_empty() && unknown.is_empty() {
-            true => format!("no difference beyond the noise in any of {}", cases(same)),
-            false => format!("no difference beyond the noise in {}", cases(same)),
-        });
-    }
-    if !unknown.is_empty() {
-        let percents = || unknown.iter().map(|(_, percent)| *percent);
-        let (low, high) = (
-            percents().fold(f64::INFINITY, f64::min),
-            percents().fold(f64::NEG_INFINITY, f64::max),
-        );
-        let range = match unknown.len() {
-            1 => format!("{low:+.1} %"),
-            _ => format!("{low:+.1} to {high:+.1} %"),
+    for more in [true, false] {
+        let which = || told(Told::Differs).filter(|(_, ratio)| (ratio.ratio > 1.0) == more);
+        let size = |ratio: &Ratio| ratio.ratio.ln().abs();
+        let Some((row, ratio)) = which().max_by(|a, b| size(&a.1).total_cmp(&size(&b.1))) else {
+            continue;
         };
+        let judged = match metric.more_is_better() {
+            Some(better) if better == more => ", which is better",
+            Some(_) => ", which is worse",
+            None => "",
+        };
+        let word = if more { "more" } else { "less" };
+        let most = if which().count() == 1 { "in" } else { "most in" };
         parts.push(format!(
-            "{range} in {} with one round, where nothing is known of the noise",
-            cases(unknown.len())
+            "B has {word} in {}{judged} ({}, {most} \"{}\")",
+            cases(which().count()),
+            ratio.times(" times A's"),
+            row.case
         ));
     }
-    if parts.is_empty() {
-        return format!("{}: nothing to compare.", capital(&words));
+    match told(Told::Alike).count() {
+        0 => {}
+        alike => parts.push(format!("no difference beyond the noise in {}", cases(alike))),
     }
-    format!("{}: {}.", capital(&words), parts.join("; "))
+    match told(Told::TooFewRounds).count() {
+        0 => {}
+        few => parts.push(format!("too few rounds to tell in {}", cases(few))),
+    }
+    if parts.is_empty() {
+        return format!("{}: nothing to compare.", capital(&metric.words()));
+    }
+    format!("{}: {}.", capital(&metric.words()), parts.join("; "))
 }
 
 fn cases(count: usize) -> String {
@@ -134,7 +114,7 @@ mod tests {
 
     fn said(a: &[(&str, f64)], b: &[(&str, f64)], rounds: &[f64]) -> String {
         let figures = Figures::of(&outcome(a, rounds), &outcome(b, rounds));
-        conclusions(&figures, &[]).pop().unwrap()
+        conclusions(&figures, &[]).remove(0)
     }
 
     #[test]
@@ -143,12 +123,13 @@ mod tests {
         let b = [("one", 150.0), ("two", 200.0), ("three", 50.0), ("four", 100.1)];
         assert_eq!(
             said(&a, &b, &THREE),
-            "Transactions per second: B has more in 2 cases, which is better (+100.0 %, most in \"two\"); B has less in 1 \
-             case, which is worse (-50.0 %, in \"three\"); no difference beyond the noise in 1 case."
+            "Transactions per second: B has more in 2 cases, which is better (2.00 times A's, between 1.96 and 2.05, most in \
+             \"two\"); B has less in 1 case, which is worse (0.50 times A's, between 0.49 and 0.51, in \"three\"); no \
+             difference beyond the noise in 1 case."
         );
         assert_eq!(
             said(&a[..2], &a[..2], &THREE),
-            "Transactions per second: no difference beyond the noise in any of 2 cases."
+            "Transactions per second: no difference beyond the noise in 2 cases."
         );
     }
 
@@ -160,7 +141,7 @@ mod tests {
                 &[("one", 150.0), ("two", 9.0)],
                 &[1.0]
             ),
-            "Transactions per second: -10.0 to +50.0 % in 2 cases with one round, where nothing is known of the noise."
+            "Transactions per second: too few rounds to tell in 2 cases."
         );
     }
 

@@ -5,12 +5,12 @@
 //! goes. Each direct and through pgweir; on a throwaway server with TLS and with SCRAM as well.
 
 mod page;
+mod verdict;
 mod ways;
 
 use crate::pgbench::Load;
 use crate::pooler::{Pooler, PoolerSettings};
-use crate::progress::number_words;
-use crate::results::{Case, Outcome};
+use crate::results::Case;
 use crate::rounds::{self, Planned, clients_words};
 use crate::session::{CommonArguments, Plan, Session};
 use crate::{Error, Result};
@@ -33,7 +33,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub clients: u32,
 
-    /// Server connections of the pool; by default twice the processors and one
+    /// Server connections of the pool; by default what the rule of thumb says: processors x 2 + 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub pool_size: Option<u32>,
 }
@@ -49,9 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut session = Session::open("connect", common, &settings, |_| Ok(plan(arguments)))?;
     let mut left_out = Vec::new();
     let ways = ways::find(&mut session, port, &settings, &mut left_out)?;
-    let pool_size = arguments
-        .pool_size
-        .unwrap_or_else(|| u32::try_from(2 * session.machine.cpus + 1).unwrap_or(20));
+    let pool_size = arguments.pool_size.unwrap_or_else(crate::pooler::pool_size_here);
     let script = session.results.folder().join("raw").join("select-1.sql");
     std::fs::write(&script, "select 1;\n")?;
     let mut planned = loads(arguments, &ways, pool_size, &script);
@@ -90,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             case.failure.as_deref().unwrap_or_default()
         ));
     }
-    outcome.conclusions = conclusions(&outcome);
+    outcome.conclusions = verdict::conclusions(&outcome.cases);
     let report = page::draw(&outcome, &steps);
     let Session {
         results,
@@ -198,51 +196,6 @@ fn probe(session: &mut Session, way: &Way, pool_size: u32, case: &mut Case, roun
     case.add("connect_total_ms", total);
     session.progress.done(&format!("{total:.2} ms"));
     Ok(())
-}
-
-fn conclusions(outcome: &Outcome) -> Vec<String> {
-    let tps = |path: &str, what: &str| {
-        let mut cases = outcome.cases.iter().filter(|case| case.path == path);
-        let case = cases.find(|case| case.name.starts_with(&format!("{path},")) && case.name.contains(what))?;
-        Some(case.spread("tps")?.median)
-    };
-    let mut said = Vec::new();
-    if let (Some(direct), Some(pooled)) = (
-        tps("direct", "connection for each"),
-        tps("pgweir", "connection for each"),
-    ) {
-        said.push(format!(
-            "Clients that connect for each query get {} queries per second direct and {} through pgweir: {} times as many.",
-            number_words(direct),
-            number_words(pooled),
-            number_words(pooled / direct)
-        ));
-    }
-    if let (Some(anew), Some(stay)) = (tps("direct", "connection for each"), tps("direct", "that stay")) {
-        said.push(format!(
-            "Direct, connecting takes {} % of what the same clients could do on connections that stay ({} per second).",
-            number_words((1.0 - anew / stay) * 100.0),
-            number_words(stay)
-        ));
-    }
-    let step = |path: &str, metric: &str| {
-        let case = outcome
-            .cases
-            .iter()
-            .find(|case| case.path == path && case.name.ends_with("one at a time"))?;
-        Some(case.spread(metric)?.median)
-    };
-    if let (Some(direct), Some(login), Some(pooled)) = (
-        step("direct", "connect_total_ms"),
-        step("direct", "login_ms"),
-        step("pgweir", "connect_total_ms"),
-    ) {
-        said.push(format!(
-            "One connection with its first query takes {direct:.2} ms direct, {login:.2} ms of them until the new server \
-             process has let us in, and {pooled:.2} ms through pgweir."
-        ));
-    }
-    said
 }
 
 /// So that a way can be told from a case.

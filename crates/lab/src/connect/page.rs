@@ -31,7 +31,7 @@ pub(super) fn draw(outcome: &Outcome, steps: &[Case]) -> Report {
     for case in &loads {
         chart = chart.group(
             &case.name,
-            [case.spread("tps").map(|tps| [tps.median, tps.min, tps.max])],
+            [case.spread("tps").map(|tps| [tps.middle, tps.min, tps.max])],
         );
     }
     section.chart(chart);
@@ -44,7 +44,7 @@ pub(super) fn draw(outcome: &Outcome, steps: &[Case]) -> Report {
         .iter()
         .filter(|case| !case.values("connect_total_ms").is_empty())
         .collect();
-    let median = |case: &Case, metric: &str| case.spread(metric).map_or(0.0, |spread| spread.median);
+    let median = |case: &Case, metric: &str| case.spread(metric).map_or(0.0, |spread| spread.middle);
     let section = report.section("Where the time of a connection goes");
     section.prose(
         "Connections opened one at a time, on an otherwise idle server; medians. Startup includes the start of a server \

@@ -2,21 +2,18 @@
 
 use super::sweep::Sweep;
 use super::{Arguments, level_words};
-use crate::maths::{Difference, FittedUsl, Recommendation, Surroundings, compare, fit_with_confidence, recommend};
+use crate::maths::{
+    Enough, FittedUsl, Recommendation, Rounds, Surroundings, Told, fit_with_confidence, recommend, round_connections,
+    smallest_enough,
+};
 use crate::progress::number_words;
 use crate::results::{Case, Outcome, Paste};
-use crate::rounds::{Planned, clients_words};
+use crate::rounds::{Planned, clients_words, longer_words};
 use crate::session::Session;
 use crate::{Error, Result};
 
 /// What PostgreSQL reserves for superusers where nobody has said otherwise.
 pub(super) const RESERVED_CONNECTIONS: u32 = 3;
-
-/// A pool is large enough with this share of the best pool's throughput.
-const ENOUGH_SHARE: f64 = 0.97;
-
-/// Said where a difference of two single rounds is told.
-const NOISE_UNKNOWN: &str = "with one round nothing is known of the noise";
 
 /// The seed of the resampling, so that the same figures give the same confidence.
 const SEED: u64 = 1;
@@ -25,6 +22,8 @@ const SEED: u64 = 1;
 pub(super) struct Judged {
     /// Direct, by clients.
     pub(super) direct: Vec<Case>,
+    /// How those compare, in the same order.
+    pub(super) direct_rounds: Rounds,
     /// Through pgweir, by pool size.
     pub(super) pooled: Vec<Case>,
     /// Direct again, beside the pools, with as many clients.
@@ -68,7 +67,7 @@ fn surroundings(session: &Session, arguments: &Arguments) -> Surroundings {
 
 /// Pool sizes around what the direct sweep recommends: half and twice of it, the peak, and the rule of thumb.
 pub(super) fn sizes_to_try(recommendation: &Recommendation, clients: u32) -> Vec<u32> {
-    let knee = recommendation.default_pool_size;
+    let knee = round_connections(recommendation.knee_clients);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -96,20 +95,25 @@ pub(super) fn all(
 ) -> Judged {
     let beside = pooled.pop().map(|planned| planned.case);
     let pooled: Vec<Case> = pooled.into_iter().map(|planned| planned.case).collect();
-    let median = |case: &Case| case.spread("tps").map_or(0.0, |tps| tps.median);
-    let best = pooled.iter().map(median).fold(0.0, f64::max);
-    let enough = pooled
-        .iter()
-        .find(|case| best > 0.0 && median(case) >= ENOUGH_SHARE * best);
-    let pool_size_measured = enough.is_some();
-    if let Some(size) = enough.and_then(|case| case.pool_size) {
-        recommendation.default_pool_size = size;
-        let beside_pools = surroundings(session, arguments).reserved_connections + 10;
-        recommendation.max_connections = recommendation.max_connections.max(size + beside_pools);
+    let mut pool_size_measured = false;
+    // One pool alone says nothing about others.
+    let enough = smallest_enough(&pool_rounds(&pooled, None), 0..pooled.len()).filter(|_| pooled.len() > 1);
+    match enough {
+        None => {}
+        Some(Enough::At(at)) => {
+            let size = pooled[at].pool_size.unwrap_or(1);
+            recommendation.set_pool(size, &surroundings(session, arguments));
+            pool_size_measured = true;
+        }
+        Some(Enough::Noise { rounds }) => {
+            recommendation.sizes = None;
+            recommendation.rounds_needed = rounds;
+        }
     }
     let law = fit_with_confidence(&sweep.for_maths(), SEED).ok();
     Judged {
         direct: sweep.levels.iter().map(|level| level.case.clone()).collect(),
+        direct_rounds: sweep.rounds(),
         pooled,
         beside,
         law,
@@ -124,17 +128,19 @@ pub(super) fn tell(judged: &Judged, arguments: &Arguments, outcome: &mut Outcome
     outcome.workload = arguments.workload.words();
     outcome.rounds = arguments.common.rounds;
     outcome.seconds_per_run = arguments.common.seconds;
-    outcome.conclusions = conclusions(judged);
-    outcome.paste = vec![
-        Paste {
-            file: "postgresql.conf".to_owned(),
-            text: recommendation.postgresql_conf(),
-        },
-        Paste {
-            file: "pgbouncer.ini".to_owned(),
-            text: recommendation.pgbouncer_ini(),
-        },
-    ];
+    outcome.conclusions = conclusions(judged, outcome);
+    if let Some(sizes) = &recommendation.sizes {
+        outcome.paste = vec![
+            Paste {
+                file: "postgresql.conf".to_owned(),
+                text: sizes.postgresql_conf(),
+            },
+            Paste {
+                file: "pgbouncer.ini".to_owned(),
+                text: sizes.pgbouncer_ini(),
+            },
+        ];
+    }
     outcome.cases = judged.direct.iter().chain(&judged.pooled).cloned().collect();
     outcome.cases.extend(judged.beside.clone());
     for case in outcome.cases.iter().filter(|case| case.failure.is_some()) {
@@ -154,81 +160,96 @@ pub(super) fn tell(judged: &Judged, arguments: &Arguments, outcome: &mut Outcome
         .collect();
 }
 
-fn conclusions(judged: &Judged) -> Vec<String> {
+/// The pools by size, and last those that ran beside them.
+fn pool_rounds(pooled: &[Case], beside: Option<&Case>) -> Rounds {
+    Rounds::new(pooled.iter().chain(beside).map(|case| case.values("tps")))
+}
+
+fn conclusions(judged: &Judged, outcome: &Outcome) -> Vec<String> {
     let recommendation = &judged.recommendation;
-    let mut said: Vec<String> = Vec::new();
-    let best = judged.direct.iter().max_by(|a, b| tps(a).total_cmp(&tps(b)));
-    let most = judged.direct.iter().rev().find(|case| tps(case) > 0.0);
-    said.push(format!(
-        "Set `max_connections = {}` and `default_pool_size = {}`.",
-        recommendation.max_connections, recommendation.default_pool_size
-    ));
-    if let (Some(best), Some(most)) = (best, most)
-        && best.clients < most.clients
-    {
-        let difference = compare(best.values("tps"), most.values("tps"));
-        let what = match difference {
-            Some(Difference::WithinNoise { .. }) => "which is no difference beyond the noise".to_owned(),
-            Some(d @ Difference::Unknown { .. }) => format!("{:+.1} %; {NOISE_UNKNOWN}", d.percent()),
-            Some(d) => format!("{} % less", number_words(-d.percent())),
-            None => "not comparable".to_owned(),
-        };
-        said.push(format!(
-            "Direct, the server is fastest with {}; with {} it makes {} TPS, {what}.",
-            level_words(best.clients, tps(best)),
-            clients_words(most.clients),
-            number_words(tps(most))
-        ));
-    }
-    if let Some(law) = &judged.law
-        && let Some(peak) = law.law.peak().filter(|_| recommendation.from_law)
-    {
-        let sure = law.confidence.and_then(|c| c.peak);
-        let sure = sure.map_or_else(String::new, |i| {
-            format!(", with 95 % confidence between {:.0} and {:.0}", i.low, i.high)
-        });
-        said.push(format!(
-            "The fitted law (Universal Scalability Law) has its peak at {peak:.0} clients{sure}."
-        ));
-    }
-    if let Some(beside) = &judged.beside
-        && let Some(size) = judged
-            .pooled
-            .iter()
-            .find(|c| c.pool_size == Some(recommendation.default_pool_size))
-        && let Some(difference) = compare(beside.values("tps"), size.values("tps"))
-    {
-        let servers = recommendation.default_pool_size;
-        let more = if difference.percent() > 0.0 { "more" } else { "less" };
-        let percent = number_words(difference.percent().abs());
-        let (what, unsure) = match difference {
-            Difference::Real { .. } => (format!("{percent} % {more} than direct"), String::new()),
-            Difference::WithinNoise { .. } => ("as many as direct, within the noise".to_owned(), String::new()),
-            Difference::Unknown { .. } => (
-                format!("{percent} % {more} than direct"),
-                format!(" {}", sentence(NOISE_UNKNOWN)),
-            ),
-        };
-        said.push(format!(
-            "Through pgweir with a pool of {servers}, {} make {} TPS, {what}: with {servers} connections of the server in \
-             place of {}.{unsure}",
-            clients_words(beside.clients),
-            number_words(tps(size)),
-            beside.clients
-        ));
-    }
+    let mut said = vec![match &recommendation.sizes {
+        Some(sizes) => format!(
+            "Set `max_connections = {}` and `default_pool_size = {}`.",
+            sizes.max_connections, sizes.default_pool_size
+        ),
+        None => format!(
+            "The rounds are too few and too different to recommend a number of connections. To tell, measure longer: {}; or \
+             longer runs (--seconds).",
+            longer_words(outcome, recommendation.rounds_needed)
+        ),
+    }];
+    said.extend(best_and_most(judged));
+    said.extend(peak_of_the_law(judged));
+    said.extend(pool_beside_direct(judged));
     said.extend(recommendation.reasons.iter().map(|reason| sentence(reason)));
+    said.extend(
+        recommendation
+            .sizes
+            .iter()
+            .flat_map(|sizes| &sizes.because)
+            .map(|why| sentence(why)),
+    );
     if judged.pool_size_measured {
-        said.push(format!(
-            "`default_pool_size` is the smallest pool measured that has {:.0} % of the best pool's throughput.",
-            ENOUGH_SHARE * 100.0
-        ));
+        said.push(
+            "`default_pool_size` is the smallest pool measured that surely has nearly the throughput of the best one."
+                .to_owned(),
+        );
     }
     said
 }
 
+fn best_and_most(judged: &Judged) -> Option<String> {
+    let best = judged.direct_rounds.best_of(0..judged.direct.len())?;
+    let most = judged.direct.iter().rposition(|case| tps(case) > 0.0)?;
+    if best >= most {
+        return None;
+    }
+    let ratio = judged.direct_rounds.ratio(best, most)?;
+    let what = match ratio.told() {
+        Told::Differs => ratio.times(" times as much"),
+        _ => ratio.to_string(),
+    };
+    let (best, most) = (&judged.direct[best], &judged.direct[most]);
+    Some(format!(
+        "Direct, the server is fastest with {}; with {} it makes {} TPS, {what}.",
+        level_words(best.clients, tps(best)),
+        clients_words(most.clients),
+        number_words(tps(most))
+    ))
+}
+
+fn peak_of_the_law(judged: &Judged) -> Option<String> {
+    let law = judged.law.as_ref().filter(|_| judged.recommendation.from_law)?;
+    let sure = law.confidence.and_then(|c| c.peak).map_or_else(String::new, |i| {
+        format!(", with 95 % confidence between {:.0} and {:.0}", i.low, i.high)
+    });
+    Some(format!(
+        "The fitted law (Universal Scalability Law) has its peak at {:.0} clients{sure}.",
+        law.law.peak()?
+    ))
+}
+
+fn pool_beside_direct(judged: &Judged) -> Option<String> {
+    let (beside, sizes) = (judged.beside.as_ref()?, judged.recommendation.sizes.as_ref()?);
+    let servers = sizes.default_pool_size;
+    let at = judged.pooled.iter().position(|case| case.pool_size == Some(servers))?;
+    let ratio = pool_rounds(&judged.pooled, Some(beside)).ratio(judged.pooled.len(), at)?;
+    let what = match ratio.told() {
+        Told::Differs => ratio.times(" times as many as direct"),
+        Told::Alike => format!("as many as direct, within the noise ({})", ratio.figures()),
+        Told::TooFewRounds => format!("{} (too few rounds to tell)", ratio.times(" times as many as direct")),
+    };
+    Some(format!(
+        "Through pgweir with a pool of {servers}, {} make {} TPS, {what}: with {servers} connections of the server in place \
+         of {}.",
+        clients_words(beside.clients),
+        number_words(tps(&judged.pooled[at])),
+        beside.clients
+    ))
+}
+
 fn tps(case: &Case) -> f64 {
-    case.spread("tps").map_or(0.0, |tps| tps.median)
+    case.spread("tps").map_or(0.0, |tps| tps.middle)
 }
 
 /// With a full stop, and with a capital unless it begins with the name of a setting.

@@ -12,14 +12,16 @@ const LAW_STEPS: u32 = 60;
 pub(super) fn draw(judged: &Judged, outcome: &Outcome) -> Report {
     let recommendation = &judged.recommendation;
     let mut report = pages::begin(outcome, "How many connections this server is fastest with");
-    report.key_figure(recommendation.max_connections.to_string(), "max_connections");
-    report.key_figure(recommendation.default_pool_size.to_string(), "default_pool_size");
+    if let Some(sizes) = &recommendation.sizes {
+        report.key_figure(sizes.max_connections.to_string(), "max_connections");
+        report.key_figure(sizes.default_pool_size.to_string(), "default_pool_size");
+    }
     report.key_figure(number_words(recommendation.peak_tps), "TPS at the peak");
     if let Some(thumb) = recommendation.rule_of_thumb {
         report.key_figure(thumb.to_string(), "cores x 2 + spindles, for comparison");
     }
     let section = report.section("Throughput and latency, direct");
-    section.prose("The line is the median of the rounds; the band reaches from the slowest to the fastest.");
+    section.prose("The line is the geometric mean of the rounds; the band reaches from the slowest to the fastest.");
     section.chart(throughput(judged));
     section.chart(latency(&judged.direct));
     section.table(pages::table(&judged.direct).caption("Direct").on_terminal());
@@ -35,7 +37,7 @@ pub(super) fn draw(judged: &Judged, outcome: &Outcome) -> Report {
             let name = case
                 .pool_size
                 .map_or_else(|| "direct".to_owned(), |size| format!("pool of {size}"));
-            chart = chart.group(name, [case.spread("tps").map(|tps| [tps.median, tps.min, tps.max])]);
+            chart = chart.group(name, [case.spread("tps").map(|tps| [tps.middle, tps.min, tps.max])]);
         }
         section.chart(chart);
         section.table(
@@ -64,9 +66,12 @@ fn throughput(judged: &Judged) -> LineChart {
         chart = chart.fit("fitted law", curve.collect::<Vec<_>>());
     }
     let recommendation = &judged.recommendation;
-    chart
-        .mark(recommendation.knee_clients, "knee")
-        .mark(recommendation.peak_clients, "peak")
+    match recommendation.sizes {
+        Some(_) => chart
+            .mark(recommendation.knee_clients, "knee")
+            .mark(recommendation.peak_clients, "peak"),
+        None => chart,
+    }
 }
 
 fn latency(direct: &[Case]) -> LineChart {

@@ -1,7 +1,7 @@
 //! The sweep of the number of clients: doubling, until it has clearly collapsed, then finer around the peak.
 
 use super::Arguments;
-use crate::maths::Level;
+use crate::maths::{Level, Rounds};
 use crate::pgbench::Load;
 use crate::rounds::{self, Planned};
 use crate::session::Session;
@@ -20,6 +20,8 @@ pub(super) struct Sweep<'a> {
     arguments: &'a Arguments,
     /// The levels, by clients.
     pub(super) levels: Vec<Planned>,
+    /// Clients of the levels that the finer look has added.
+    fine: Vec<u32>,
     /// What was not measured, and why.
     pub(super) left_out: Vec<String>,
 }
@@ -36,6 +38,7 @@ impl<'a> Sweep<'a> {
         let mut sweep = Sweep {
             arguments,
             levels: Vec::new(),
+            fine: Vec::new(),
             left_out: Vec::new(),
         };
         sweep.levels = counts
@@ -86,10 +89,20 @@ impl<'a> Sweep<'a> {
         measured.map(|level| level.load.clients).max().unwrap_or(1)
     }
 
-    /// For the law.
+    /// The round of a level's first figure: the levels of the finer look joined in the rounds after those of the sweep.
+    fn first_round(&self, clients: u32) -> usize {
+        if self.fine.contains(&clients) {
+            self.arguments.common.rounds as usize
+        } else {
+            0
+        }
+    }
+
+    /// For the law and the comparison of levels.
     pub(super) fn for_maths(&self) -> Vec<Level> {
         let level = |level: &Planned| Level {
             clients: level.load.clients,
+            first_round: self.first_round(level.load.clients),
             tps: level.case.values("tps").to_vec(),
         };
         self.levels
@@ -97,6 +110,15 @@ impl<'a> Sweep<'a> {
             .map(level)
             .filter(|level| !level.tps.is_empty())
             .collect()
+    }
+
+    /// How the levels compare, in their order.
+    pub(super) fn rounds(&self) -> Rounds {
+        Rounds::beginning(
+            self.levels
+                .iter()
+                .map(|l| (self.first_round(l.load.clients), l.case.values("tps"))),
+        )
     }
 
     /// All levels: the first round upwards, which ends where throughput has collapsed or the server refuses; then the
@@ -160,6 +182,7 @@ impl<'a> Sweep<'a> {
             return Ok(());
         }
         let best_clients = counts[best];
+        self.fine.clone_from(&added);
         self.levels.extend(
             added
                 .iter()
@@ -179,10 +202,10 @@ impl<'a> Sweep<'a> {
         self.more_rounds(session, rounds, &of_interest, 0)
     }
 
-    /// The level with the greatest median.
+    /// The level with the greatest throughput.
     fn best(&self) -> Option<usize> {
-        let median = |i: &usize| self.levels[*i].case.spread("tps").map_or(0.0, |tps| tps.median);
-        (0..self.levels.len()).max_by(|a, b| median(a).total_cmp(&median(b)))
+        let middle = |i: &usize| self.levels[*i].case.spread("tps").map_or(0.0, |tps| tps.middle);
+        (0..self.levels.len()).max_by(|a, b| middle(a).total_cmp(&middle(b)))
     }
 
     /// Measures these levels in turn, downwards every second time. A level measured before counts its rounds on.

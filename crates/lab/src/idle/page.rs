@@ -149,12 +149,12 @@ pub(super) fn report(outcome: &Outcome, arguments: &IdleArguments, found: &Found
 fn key_figures(report: &mut Report, found: &Found) {
     let idle = found.taken.values().map(|t| t.idle).max().unwrap_or(0);
     let idle = number_words(idle as f64);
-    if let Some((pair, percent)) = verdict::worst(&pairs(found, Way::Direct)) {
+    if let Some((pair, ratio)) = verdict::worst(&pairs(found, Way::Direct)) {
         let meaning = format!(
-            "throughput of {} beside {idle} idle connections, direct",
+            "of the throughput of {} is left beside {idle} idle connections, direct",
             pair.row.word()
         );
-        report.key_figure(format!("{percent:+.1} %"), meaning);
+        report.key_figure(Unit::Percent.show(100.0 * ratio.ratio), meaning);
     }
     if let Some(memory) = found.taken.get(&Way::Direct).and_then(memory_figures) {
         report.key_figure(
@@ -174,7 +174,7 @@ fn key_figures(report: &mut Report, found: &Found) {
 const CONDITIONS: [(bool, &str); 2] = [(false, "alone"), (true, "beside idle connections")];
 
 fn throughput(section: &mut Section, arguments: &IdleArguments, found: &Found) {
-    section.prose("Medians of the rounds; whiskers reach from the slowest round to the fastest.");
+    section.prose("Geometric means of the rounds; whiskers reach from the slowest round to the fastest.");
     let ways = arguments.ways();
     for row in arguments.rows() {
         for (title, metric, unit) in [
@@ -187,7 +187,7 @@ fn throughput(section: &mut Section, arguments: &IdleArguments, found: &Found) {
             for (with_idle, condition) in CONDITIONS {
                 let value = |way: &Way| {
                     let spread = found.cases.get(&(row, *way, with_idle))?.spread(metric)?;
-                    Some([spread.median, spread.min, spread.max])
+                    Some([spread.middle, spread.min, spread.max])
                 };
                 chart = chart.group(condition, ways.iter().map(value));
             }
@@ -203,7 +203,7 @@ fn figures(found: &Found) -> Table {
         .text("")
         .number("TPS alone")
         .number("with idle")
-        .text("change");
+        .text("with / alone");
     table = table
         .number("p95 alone")
         .number("with idle")
@@ -214,10 +214,10 @@ fn figures(found: &Found) -> Table {
             continue;
         };
         let show = |case: &Case, metric: &str, unit: Unit| match case.spread(metric) {
-            Some(spread) => unit.show(spread.median),
+            Some(spread) => unit.show(spread.middle),
             None => "failed".to_owned(),
         };
-        let change = crate::maths::compare(alone.values("tps"), idle.values("tps"));
+        let change = crate::maths::paired(alone.values("tps"), idle.values("tps"));
         table = table.row([
             format!("{}, {}", row.word(), way.words()),
             show(alone, "tps", Unit::Number),

@@ -1,7 +1,7 @@
 //! What the figures mean, in words. Pure: figures in, sentences out.
 
 use super::workload::Row;
-use crate::maths::{Difference, compare, mean};
+use crate::maths::{Ratio, Spread, Told, paired};
 use crate::progress::number_words;
 use crate::report::Unit;
 
@@ -17,17 +17,18 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn change(&self) -> Option<Difference> {
-        compare(&self.alone, &self.with_idle)
+    /// Throughput beside idle connections as a multiple of that alone.
+    pub(super) fn change(&self) -> Option<Ratio> {
+        paired(&self.alone, &self.with_idle)
     }
 
-    /// `scan -45.5 % (379 to 206 TPS)`
-    fn words(&self, change: &Difference) -> String {
-        let tps = |values: &[f64]| Unit::Number.show(mean(values).unwrap_or(f64::NAN));
+    /// `scan 0.55, between 0.53 and 0.56 times (379 to 206 TPS)`
+    fn words(&self, change: &Ratio) -> String {
+        let tps = |values: &[f64]| Spread::of(values).map_or_else(String::new, |s| Unit::Number.show(s.middle));
         format!(
-            "{} {:+.1} % ({} to {} TPS)",
+            "{} {} ({} to {} TPS)",
             self.row.word(),
-            change.percent(),
+            change.times(" times"),
             tps(&self.alone),
             tps(&self.with_idle)
         )
@@ -35,58 +36,39 @@ impl Pair {
 }
 
 /// The largest loss that is beyond the noise.
-pub(super) fn worst(pairs: &[Pair]) -> Option<(&Pair, f64)> {
-    let losses = pairs.iter().filter_map(|pair| {
-        let change = pair.change()?;
-        (change.is_real() && change.percent() < 0.0).then(|| (pair, change.percent()))
-    });
-    losses.min_by(|a, b| a.1.total_cmp(&b.1))
+pub(super) fn worst(pairs: &[Pair]) -> Option<(&Pair, Ratio)> {
+    let changes = pairs.iter().filter_map(|pair| Some((pair, pair.change()?)));
+    let losses = changes.filter(|(_, change)| change.differs() && change.ratio < 1.0);
+    losses.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
 }
 
-/// What idle connections did to the throughput, in one or two sentences. `who`: `direct clients`, `clients of pgweir`.
+/// What idle connections did to the throughput, in a sentence for each thing that can be told. `who`: `direct clients`,
+/// `clients of pgweir`.
 pub(super) fn throughput(idle: usize, who: &str, pairs: &[Pair]) -> String {
     let idle = number_words(idle as f64);
-    let (mut changed, mut same, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-    for pair in pairs {
-        match pair.change() {
-            Some(change @ Difference::Real { .. }) => changed.push(pair.words(&change)),
-            Some(Difference::WithinNoise { .. }) => same.push(pair.row.word()),
-            Some(change @ Difference::Unknown { .. }) => unknown.push(pair.words(&change)),
-            None => {}
-        }
-    }
-    let mut sentences = Vec::new();
-    if !changed.is_empty() {
-        sentences.push(format!(
-            "{idle} idle connections changed the throughput of {who}: {}.",
-            changed.join(", ")
-        ));
-    }
-    if !same.is_empty() {
-        let which = if changed.is_empty() {
-            format!("{idle} idle connections made no")
-        } else {
-            "No".to_owned()
-        };
-        let (of, rows) = if changed.is_empty() {
-            (format!(" for {who}"), "")
-        } else {
-            (String::new(), " rows")
-        };
-        let rows = if same.len() == pairs.len() {
-            String::new()
-        } else {
-            format!(", {}{rows}", same.join(" and "))
-        };
-        sentences.push(format!("{which} difference beyond the noise{of}{rows}."));
-    }
-    if !unknown.is_empty() {
-        sentences.push(format!(
-            "Beside {idle} idle connections the throughput of {who} went from one to the other: {}; with one round nothing \
-             is known of the noise.",
-            unknown.join(", ")
-        ));
-    }
+    let of = |told: Told| {
+        let changes = pairs.iter().filter_map(|pair| Some((pair, pair.change()?)));
+        let words = changes
+            .filter(move |(_, c)| c.told() == told)
+            .map(|(pair, c)| pair.words(&c));
+        words.collect::<Vec<_>>().join("; ")
+    };
+    let parts = [
+        (
+            of(Told::Differs),
+            format!("Beside {idle} idle connections the throughput of {who} changed"),
+        ),
+        (
+            of(Told::Alike),
+            format!("{idle} idle connections made no difference beyond the noise for {who}"),
+        ),
+        (
+            of(Told::TooFewRounds),
+            format!("The rounds are too few to tell what {idle} idle connections change for {who}"),
+        ),
+    ];
+    let told = parts.into_iter().filter(|(words, _)| !words.is_empty());
+    let sentences: Vec<String> = told.map(|(words, what)| format!("{what}: {words}.")).collect();
     sentences.join(" ")
 }
 
@@ -175,11 +157,11 @@ mod tests {
     use super::*;
 
     fn pair(row: Row, alone: f64, with_idle: f64) -> Pair {
-        let rounds = |tps: f64| vec![tps * 0.995, tps, tps * 1.005];
+        // A noise of half a percent that the two do not share.
         Pair {
             row,
-            alone: rounds(alone),
-            with_idle: rounds(with_idle),
+            alone: [0.997, 1.0, 1.003].map(|round| alone * round).to_vec(),
+            with_idle: [1.0, 0.997, 1.003].map(|round| with_idle * round).to_vec(),
         }
     }
 
@@ -193,35 +175,23 @@ mod tests {
         ];
         assert_eq!(
             throughput(1000, "direct clients", &direct),
-            "1,000 idle connections changed the throughput of direct clients: standard -8.7 % (1,249 to 1,140 TPS), \
-             select -18.2 % (1,969 to 1,610 TPS), scan -45.5 % (379 to 206 TPS)."
+            "Beside 1,000 idle connections the throughput of direct clients changed: standard 0.91 times, between 0.91 and 0.92 \
+             (1,249 to 1,140 TPS); select 0.82 times, between 0.81 and 0.82 (1,969 to 1,610 TPS); scan 0.55 times, between \
+             0.54 and 0.55 (379 to 206 TPS)."
         );
         let pooled = [pair(Row::Scan, 377.9, 377.5)];
         assert_eq!(
             throughput(1000, "clients of pgweir", &pooled),
-            "1,000 idle connections made no difference beyond the noise for clients of pgweir."
+            "1,000 idle connections made no difference beyond the noise for clients of pgweir: scan 1.00 times, between 0.99 and \
+             1.01 (378 to 377 TPS)."
         );
-        let (row, percent) = worst(&direct).unwrap();
-        assert_eq!((row.row, percent.round()), (Row::Scan, -45.0));
+        let (row, ratio) = worst(&direct).unwrap();
+        assert_eq!((row.row, (ratio.ratio * 100.0).round()), (Row::Scan, 55.0));
         assert_eq!(worst(&pooled), None);
         let advice = advice(&direct, &pooled, Some(0.6)).unwrap();
         assert!(
             advice.starts_with("Idle connections cost this server throughput and memory; "),
             "{advice}"
-        );
-    }
-
-    #[test]
-    fn rows_that_changed_and_rows_that_did_not() {
-        let text = throughput(
-            100,
-            "direct clients",
-            &[pair(Row::Standard, 100.0, 100.1), pair(Row::Scan, 100.0, 50.0)],
-        );
-        assert_eq!(
-            text,
-            "100 idle connections changed the throughput of direct clients: scan -50.0 % (100 to 50 TPS). \
-             No difference beyond the noise, standard rows."
         );
     }
 
@@ -232,10 +202,10 @@ mod tests {
             alone: vec![100.0],
             with_idle: vec![50.0],
         };
-        let text = throughput(10, "direct clients", std::slice::from_ref(&once));
-        assert!(
-            text.ends_with("scan -50.0 % (100 to 50 TPS); with one round nothing is known of the noise."),
-            "{text}"
+        assert_eq!(
+            throughput(10, "direct clients", std::slice::from_ref(&once)),
+            "The rounds are too few to tell what 10 idle connections change for direct clients: scan 0.50 times (100 to 50 \
+             TPS)."
         );
         assert_eq!(advice(&[once], &[pair(Row::Scan, 1.0, 1.0)], None), None);
     }

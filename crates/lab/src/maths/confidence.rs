@@ -5,8 +5,8 @@
 //! from that bag and fitted again, and the middle 95 % of what they say is the interval. It contains the noise of the
 //! measurement; it does not contain that the law itself may be wrong, which `Usl::r_squared` tells.
 
-use super::noise::CONFIDENCE;
 use super::random::SplitMix64;
+use super::ratio::{CONFIDENCE, Interval};
 use super::recommend::Level;
 use super::statistics::{mean, percentile};
 use super::usl::{FitError, Point, Usl, fit};
@@ -14,15 +14,6 @@ use serde::{Deserialize, Serialize};
 
 /// How many sweeps are drawn: enough for two digits of an interval's ends.
 const RESAMPLES: usize = 500;
-
-/// From where to where a value lies with 95 % confidence.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
 
 /// Intervals of a law's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -130,6 +121,7 @@ mod tests {
             .into_iter()
             .map(|clients| Level {
                 clients,
+                first_round: 0,
                 tps: (0..rounds)
                     .map(|_| {
                         let share = random.index(2001) as f64 / 1000.0 - 1.0;
@@ -184,6 +176,7 @@ mod tests {
             .into_iter()
             .map(|clients| Level {
                 clients,
+                first_round: 0,
                 tps: vec![99.0 * f64::from(clients), 101.0 * f64::from(clients)],
             })
             .collect();

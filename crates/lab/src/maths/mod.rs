@@ -5,24 +5,40 @@
 //!
 //! | file | answers |
 //! |---|---|
-//! | `statistics` | median, spread, percentiles of a few numbers |
+//! | `statistics` | middle, spread, percentiles of a few numbers |
+//! | `ratio` | one set of rounds as a multiple of another, with its interval |
+//! | `rounds` | the same for cases that were measured in interleaved rounds |
+//! | `enough` | which size of a sweep is enough, or that the noise decides |
+//! | `student` | the distributions behind the intervals |
 //! | `usl` | which Universal Scalability Law describes throughput over concurrency |
 //! | `confidence` | how sure that fit is, from the spread between rounds |
-//! | `noise` | whether two sets of rounds differ, or may be the same |
-//! | `recommend` | peak, knee, `max_connections`, `default_pool_size` |
+//! | `recommend` | what a sweep of clients says: peak, knee, settings |
+//! | `sizing` | every size that is recommended, from stated inputs |
 //! | `budget` | whether the memory that the settings allow exists |
 
 mod budget;
 mod confidence;
-mod noise;
+#[cfg(test)]
+mod coverage;
+mod enough;
 mod random;
+mod ratio;
 mod recommend;
+mod rounds;
+mod sizing;
 mod statistics;
+mod student;
 mod usl;
 
 pub use budget::{Budget, MemorySettings};
-pub use confidence::{Confidence, FittedUsl, Interval, fit_with_confidence};
-pub use noise::{Difference, compare};
-pub use recommend::{Level, PeakPlace, Recommendation, Surroundings, recommend, round_connections, rule_of_thumb};
-pub use statistics::{Spread, mean, median, percentile, standard_deviation};
+pub use confidence::{Confidence, FittedUsl, fit_with_confidence};
+pub use enough::{ENOUGH_SHARE, Enough, smallest_enough};
+pub use ratio::{Interval, Ratio, Told, times, unpaired};
+pub use recommend::{Level, PeakPlace, Recommendation, Sizes, Surroundings, recommend, round_connections};
+pub use rounds::{Rounds, paired};
+pub use sizing::{
+    ADMINISTRATORS, ConnectionInputs, PoolInputs, Sized, max_connections, pool_size, round_up_bytes,
+    shared_buffers_most, shared_buffers_start, work_mem_that_fits,
+};
+pub use statistics::{Spread, mean, median};
 pub use usl::{FitError, Point, Usl, fit};

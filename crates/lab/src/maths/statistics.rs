@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Median, least and greatest of the rounds of one measurement, in the unit of the rounds.
+/// Middle, least and greatest of the rounds of one measurement, in the unit of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle round, or the mean of the two middle ones.
-    pub median: f64,
+    /// Their geometric mean, so that the ratio of two middles is the ratio that comparisons speak of; the median where a
+    /// round is not above 0.
+    pub middle: f64,
     /// The least.
     pub min: f64,
     /// The greatest.
@@ -18,21 +19,22 @@ pub struct Spread {
 impl Spread {
     /// Of these rounds; None where there is none or one is not a number.
     pub fn of(rounds: &[f64]) -> Option<Self> {
+        let (min, max) = (percentile(rounds, 0.0)?, percentile(rounds, 100.0)?);
+        let middle = geometric_mean(rounds).or_else(|| median(rounds))?;
         Some(Spread {
-            median: median(rounds)?,
-            min: rounds.iter().copied().fold(f64::INFINITY, f64::min),
-            max: rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            // Logarithms and back lose a digit, which equal rounds shall not.
+            middle: middle.clamp(min, max),
+            min,
+            max,
             rounds: rounds.len(),
         })
     }
+}
 
-    /// Distance from least to greatest as a share of the median; 0 for one round.
-    pub fn relative(&self) -> f64 {
-        if self.median == 0.0 {
-            return 0.0;
-        }
-        (self.max - self.min) / self.median.abs()
-    }
+/// None of nothing, or where one is not above 0.
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let logarithms: Option<Vec<f64>> = values.iter().copied().map(super::ratio::ln).collect();
+    mean(&logarithms?).map(f64::exp)
 }
 
 /// Arithmetic mean; None of nothing.
@@ -90,13 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn spread_is_relative_to_the_median() {
-        let spread = Spread::of(&[95.0, 100.0, 110.0]).unwrap();
-        assert_eq!(
-            (spread.median, spread.min, spread.max, spread.rounds),
-            (100.0, 95.0, 110.0, 3)
-        );
-        assert!((spread.relative() - 0.15).abs() < 1e-12);
+    fn the_middle_is_the_geometric_mean_where_there_is_one() {
+        let spread = Spread::of(&[50.0, 100.0, 200.0]).unwrap();
+        assert!((spread.middle - 100.0).abs() < 1e-9);
+        assert_eq!((spread.min, spread.max, spread.rounds), (50.0, 200.0, 3));
+        assert_eq!(Spread::of(&[0.0, 3.0, 4.0]).unwrap().middle, 3.0);
         assert_eq!(Spread::of(&[]), None);
     }
 }

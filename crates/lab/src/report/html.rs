@@ -80,10 +80,14 @@ impl Report {
         }
     }
 
-    /// For the terminal: the tables meant for it, and the conclusion last, where the reader's eye is.
+    /// For the terminal: the verdict, which is the first conclusion, then the tables meant for it and the other conclusions.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = String::new();
+        let (verdict, others) = self.conclusions.split_at(self.conclusions.len().min(1));
+        for text in verdict {
+            let _ = write!(out, "\n{}", wrapped(&plain(text)));
+        }
         for section in &self.sections {
             let tables = section.blocks.iter().filter_map(|block| match block {
                 Block::Table(table) if table.is_on_terminal() => Some(table.to_text()),
@@ -94,7 +98,7 @@ impl Report {
                 let _ = writeln!(out, "\n{}\n\n{}", plain(&section.title), tables.join("\n").trim_end());
             }
         }
-        for text in &self.conclusions {
+        for text in others {
             let _ = write!(out, "\n{}", wrapped(&plain(text)));
         }
         out

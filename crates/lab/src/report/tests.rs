@@ -168,16 +168,17 @@ fn numbers_that_are_none_break_no_drawing() {
 }
 
 #[test]
-fn the_terminal_gets_tables_and_the_conclusion_last() {
+fn the_terminal_gets_the_verdict_tables_and_the_other_conclusions() {
     let mut report = Report::new("pgweir lab idle", "t");
-    report.conclude("Idle connections cost `18 %`. ".repeat(5));
+    report.conclude("Idle connections cost `18 %`.");
+    report.conclude("They took `4 GB` of memory. ".repeat(5));
     report
         .section("Throughput")
         .table(Table::new().text("a").row(["1"]).on_terminal());
     report.section("Settings").table(Table::pairs([("fsync", "on")]));
     let text = report.to_text();
     assert!(
-        text.starts_with("\nThroughput\n\na\n-\n1\n\nIdle connections cost 18 %."),
+        text.starts_with("\nIdle connections cost 18 %.\n\nThroughput\n\na\n-\n1\n\nThey took 4 GB"),
         "{text}"
     );
     assert!(!text.contains("fsync"));

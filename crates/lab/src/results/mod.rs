@@ -78,7 +78,7 @@ impl Results {
             arguments: std::env::args().skip(1).map(without_password).collect(),
             program: format!("pgweir {}", env!("CARGO_PKG_VERSION")),
             started: self.started.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
-            seconds: 0.0,
+            seconds: self.clock.elapsed().as_secs_f64(),
             machine: machine.clone(),
             server: ServerTold {
                 version: target.facts.version.clone(),

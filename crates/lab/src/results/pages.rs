@@ -85,24 +85,24 @@ pub fn table<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Table {
     let mut table = Table::new()
         .text("")
         .number("TPS")
-        .number("±")
+        .number(RANGE)
         .number("p50")
         .number("p95")
         .number("p99");
     for case in cases {
         let ms = |metric: &str| {
             case.spread(metric)
-                .map_or_else(|| "–".to_owned(), |s| Unit::Milliseconds.show(s.median))
+                .map_or_else(|| "–".to_owned(), |s| Unit::Milliseconds.show(s.middle))
         };
         let tps = case.spread("tps");
-        let (median, spread) = match &tps {
-            Some(tps) => (Unit::Number.show(tps.median), spread_words(tps)),
+        let (middle, range) = match &tps {
+            Some(tps) => (Unit::Number.show(tps.middle), range_words(tps, Unit::Number)),
             None => ("failed".to_owned(), String::new()),
         };
         let row = [
             case.name.clone(),
-            median,
-            spread,
+            middle,
+            range,
             ms("latency_p50_ms"),
             ms("latency_p95_ms"),
             ms("latency_p99_ms"),
@@ -115,15 +115,17 @@ pub fn table<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Table {
 /// A metric of a case as a point of a chart, with its spread.
 pub fn point(case: &Case, x: f64, metric: &str) -> Option<Point> {
     let spread = case.spread(metric)?;
-    Some(Point::spread(x, spread.median, spread.min, spread.max))
+    Some(Point::spread(x, spread.middle, spread.min, spread.max))
 }
 
-/// Distance from the least round to the greatest, as `3 %` of the median; `?` for a single round.
-pub fn spread_words(spread: &Spread) -> String {
-    if spread.rounds < 2 {
-        "?".to_owned()
-    } else {
-        Unit::Percent.show(spread.relative() * 100.0)
+/// Heading of a column with [`range_words`].
+pub const RANGE: &str = "rounds from ... to";
+
+/// From the least round to the greatest, `990 to 1,010`; `one round` of a single one.
+pub fn range_words(spread: &Spread, unit: Unit) -> String {
+    match spread.rounds {
+        0 | 1 => "one round".to_owned(),
+        _ => format!("{} to {}", unit.show(spread.min), unit.show(spread.max)),
     }
 }
 

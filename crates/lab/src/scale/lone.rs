@@ -70,7 +70,7 @@ pub(super) fn measure(session: &mut Session, arguments: &Arguments, pooled: &[Ca
         return Err(Error::new("through pgweir nothing could be measured"));
     };
     let crowd = most.clients;
-    let turn_seconds = most.spread("tps").map_or(0.0, |tps| f64::from(crowd) / tps.median);
+    let turn_seconds = most.spread("tps").map_or(0.0, |tps| f64::from(crowd) / tps.middle);
     let others = format!("{} clients", number_words(f64::from(crowd)));
     let pool = arguments.pool();
     let seconds = arguments.common.seconds;

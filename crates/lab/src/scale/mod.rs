@@ -58,7 +58,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub direct_max: Option<u32>,
 
-    /// Server connections of the pool; by default twice the processors and one
+    /// Server connections of the pool; by default what the rule of thumb says: processors x 2 + 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub pool_size: Option<u32>,
 }
@@ -66,9 +66,7 @@ pub struct Arguments {
 impl Arguments {
     /// Servers of the pool.
     fn pool(&self) -> u32 {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        self.pool_size
-            .unwrap_or_else(|| u32::try_from(2 * cpus + 1).unwrap_or(u32::MAX))
+        self.pool_size.unwrap_or_else(crate::pooler::pool_size_here)
     }
 
     /// The load of so many clients; `logins_per_second` decides the time for connecting.

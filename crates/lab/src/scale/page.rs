@@ -20,8 +20,8 @@ pub(super) fn draw(pooled: &[Case], direct: &[Case], lone: &Lone, outcome: &Outc
     key_figures(&mut report, pooled, lone);
     let section = report.section("Throughput");
     section.prose(
-        "Clients work without a pause, so more of them bring no more work, only a longer queue. The line is the median of \
-         the rounds; the band reaches from the slowest to the fastest.",
+        "Clients work without a pause, so more of them bring no more work, only a longer queue. The line is the geometric \
+         mean of the rounds; the band reaches from the slowest to the fastest.",
     );
     let ways = [("through pgweir", pooled), ("direct", direct)];
     let axes = (Axis::log("clients", Unit::Number), Axis::linear("TPS", Unit::Number));
@@ -75,7 +75,7 @@ fn key_figures(report: &mut Report, pooled: &[Case], lone: &Lone) {
     for (case, meaning) in [(&lone.shared, "in the same pool"), (&lone.own, "in a pool of its own")] {
         if let Some(p50) = case.as_ref().and_then(|case| case.spread("latency_p50_ms")) {
             report.key_figure(
-                Unit::Milliseconds.show(p50.median),
+                Unit::Milliseconds.show(p50.middle),
                 format!(
                     "a transaction of one more client beside {}, {meaning}",
                     clients_words(lone.crowd)
@@ -106,9 +106,9 @@ fn one_client(report: &mut Report, lone: &Lone) {
         let name = case.name.trim_start_matches("one client, ");
         let spreads = PERCENTILES.map(|(metric, _)| case.spread(metric));
         if spreads.iter().flatten().next().is_some() {
-            chart = chart.group(name, spreads.map(|s| s.map(|s| [s.median, s.min, s.max])));
+            chart = chart.group(name, spreads.map(|s| s.map(|s| [s.middle, s.min, s.max])));
         }
-        let shown = spreads.map(|s| s.map_or_else(|| "–".to_owned(), |s| Unit::Milliseconds.show(s.median)));
+        let shown = spreads.map(|s| s.map_or_else(|| "–".to_owned(), |s| Unit::Milliseconds.show(s.middle)));
         table = table.row(std::iter::once(name.to_owned()).chain(shown));
     }
     section.chart(chart);

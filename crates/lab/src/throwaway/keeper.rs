@@ -73,7 +73,7 @@ pub fn keep(arguments: &KeeperArguments) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            println!("{why}");
+            crate::say(&format!("{why}\n"));
             ExitCode::FAILURE
         }
     }
@@ -100,7 +100,7 @@ fn run(arguments: &KeeperArguments, parent: &Receiver<String>) -> Result<(), Str
         if !server.wait_until_ready(arguments, parent)? {
             return Ok(());
         }
-        println!("{READY}");
+        crate::say(&format!("{READY}\n"));
         io::stdout().flush().map_err(|e| e.to_string())?;
         let settings = loop {
             match parent.recv_timeout(LOOK_INTERVAL * 10) {

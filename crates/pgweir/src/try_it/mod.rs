@@ -2,6 +2,7 @@
 
 use crate::arguments::TryArguments;
 use nix::unistd::User;
+use pgweir_lab::say;
 use pgweir_lab::throwaway::{Cluster, DATA_FOLDER, NOT_DURABLE, Options, SERVER_PORT, give_to};
 use pgweir_runtime::{Interrupt, RunOptions, run};
 use std::fs;
@@ -44,12 +45,12 @@ fn run_try(arguments: &TryArguments) -> Result<(), String> {
     };
     let mut cluster = Cluster::begin(&options).map_err(|e| e.to_string())?;
     let folder = cluster.folder().to_owned();
-    println!(
-        "{} from {}, in {}",
+    say(&format!(
+        "{} from {}, in {}\n",
         cluster.installation().version,
         cluster.installation().bin_dir.display(),
         folder.display()
-    );
+    ));
     cluster.wait_until_ready().map_err(|e| e.to_string())?;
     let file = folder.join("pgweir.ini");
     let written = write_configuration(&file, &folder, port, arguments.pool_size, cluster.user());
@@ -65,16 +66,19 @@ fn run_try(arguments: &TryArguments) -> Result<(), String> {
     };
     let outcome = run(options).map_err(|e| e.to_string());
     let server_ended = ending.swap(true, Ordering::Relaxed);
-    println!();
+    say("\n");
     cluster.stop();
     match outcome {
         Ok(()) if server_ended => Err("PostgreSQL has ended by itself".to_owned()),
         Ok(()) if arguments.keep => {
-            println!("stopped; the cluster is in {}", folder.join(DATA_FOLDER).display());
+            say(&format!(
+                "stopped; the cluster is in {}\n",
+                folder.join(DATA_FOLDER).display()
+            ));
             Ok(())
         }
         Ok(()) => {
-            println!("stopped; {} is removed", folder.display());
+            say(&format!("stopped; {} is removed\n", folder.display()));
             Ok(())
         }
         Err(e) => Err(e),
@@ -97,12 +101,12 @@ fn watch(cluster: &mut Cluster) -> Arc<AtomicBool> {
 }
 
 fn print_how_to_connect(port: u16) {
-    println!(
+    say(&format!(
         "\npgweir is ready.\n\n  \
          psql \"host=127.0.0.1 port={port} user=postgres dbname=postgres\"     your database, pooled\n  \
          psql \"host=127.0.0.1 port={port} user=postgres dbname=pgbouncer\"    the admin console: SHOW POOLS; SHOW HELP;\n\n\
-         Ctrl-C stops both and removes everything."
-    );
+         Ctrl-C stops both and removes everything.\n"
+    ));
 }
 
 fn free_port() -> io::Result<u16> {
