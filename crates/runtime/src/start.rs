@@ -120,9 +120,9 @@ fn start(
         accepting.own();
         succession.own();
     }
-    let _pidfile = match first_pidfile {
-        Some(file) => Some(file),
-        None => pidfile(&settings, PidFile::replace)?,
+    let _pidfile = match beginning.is_take_over() {
+        true => replaced_pidfile(&settings, log),
+        false => first_pidfile,
     };
     log_start(&places, log);
     if options.daemon {
@@ -167,6 +167,14 @@ fn pidfile(
         "" => Ok(None),
         path => make(path).map(Some),
     }
+}
+
+/// All connections are this process's now: a pid file that cannot be written is no reason to end with them.
+fn replaced_pidfile(settings: &Settings, log: &mut Log) -> Option<PidFile> {
+    pidfile(settings, PidFile::replace).unwrap_or_else(|e| {
+        log.write(LogLevel::Warning, &e.to_string());
+        None
+    })
 }
 
 /// Those of the service manager, or those of the process before and what is missing beside them.
