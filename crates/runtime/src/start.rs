@@ -177,13 +177,14 @@ fn replaced_pidfile(settings: &Settings, log: &mut Log) -> Option<PidFile> {
     })
 }
 
-/// Those of the service manager, or those of the process before and what is missing beside them.
+/// Those of the service manager, which the process before may have; or those of that process and what is missing beside them.
 fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Listener>, StartError> {
-    if !beginning.is_take_over() {
-        let activated = activation::sockets(settings.listen.port).map_err(StartError::Activation)?;
-        if !activated.is_empty() {
-            return Ok(activated);
-        }
+    let given = match beginning.is_take_over() {
+        true => beginning.listeners().extract_if(.., |l| l.is_given).collect(),
+        false => activation::sockets(settings.listen.port).map_err(StartError::Activation)?,
+    };
+    if !given.is_empty() {
+        return Ok(given);
     }
     listener::listen(&settings.listen, &settings.tcp, beginning.listeners())
 }
