@@ -526,7 +526,7 @@ catalogue! {
     }
     /// How long SUSPEND waits for buffers to empty.
     suspend_timeout: Duration {
-        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: NotYet("SUSPEND and online restart are not built yet"),
+        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: AcceptedNoEffect("nobody is dropped: SUSPEND goes on writing, and -R takes along what is not written yet"),
         help: "Connections whose buffers are not empty by then are dropped.",
     }
     /// Whether to log to syslog.
