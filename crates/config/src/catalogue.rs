@@ -111,7 +111,7 @@ catalogue! {
     auth_query: String {
         default: Some("SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"),
         unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
-        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. The query is used only where `auth_user` is set.",
+        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. The query is used only where `auth_user` is set. It runs at each login of a user who is not in `auth_file`, as in PgBouncer: its answers are not kept for other logins, so that a changed or locked password counts at once.",
     }
     /// How clients prove who they are.
     auth_type: AuthType {
