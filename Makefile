@@ -2,13 +2,14 @@
 
 CARGO ?= cargo
 SEEDS ?= 20000
-MINUTES ?= 30
+# Of `make hunt`, and of `make soak`.
+MINUTES ?=
 PROGRAM ?= target/release/pgweir
 PREFIX ?= /usr/local
 DESTDIR ?=
 INSTALL ?= install
 
-.PHONY: help demo test check build install uninstall bench record fuzz simulate hunt conformance docs
+.PHONY: help demo test check build install uninstall bench record fuzz simulate hunt soak conformance docs
 
 help:
 	@echo 'make demo      build, start a throwaway PostgreSQL, and show what pooling does'
@@ -21,6 +22,7 @@ help:
 	@echo 'make fuzz      all fuzz targets, a minute each'
 	@echo 'make simulate  the simulation with SEEDS=20000 new seeds'
 	@echo 'make hunt      new seeds, fuzzing and random sessions beside hostile clients, for MINUTES=30'
+	@echo 'make soak      random clients beside an operator who reloads, pauses, kills, restarts, takes over; MINUTES=10'
 	@echo 'make conformance  the regression and isolation suites of PostgreSQL through pgweir (about ten minutes)'
 	@echo 'make docs      generated documentation: settings, errors, man page'
 
@@ -88,7 +90,13 @@ simulate:
 
 hunt:
 	scripts/setup --drivers
-	scripts/hunt $(MINUTES)
+	scripts/hunt $(or $(MINUTES),30)
+
+soak:
+	scripts/setup --drivers
+	$(CARGO) build --release -p pgweir
+	tests/e2e/run -q -k soak
+	tests/soak $(or $(MINUTES),10) $(SEED)
 
 conformance:
 	scripts/setup

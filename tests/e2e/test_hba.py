@@ -260,6 +260,21 @@ def test_ldap(pg15, make_pooler, directory, monkeypatch, way):
     pooler.wait_log(r"postgres/alice@127\.0\.0\.1:\d+ login failed: LDAP server .*: wrong password")
 
 
+@pytest.mark.parametrize("way", ("simple", "search", "filter"))
+def test_ldap_is_asked_alike_about_users_that_do_not_exist(pg15, make_pooler, directory, way):
+    """A refusal takes as many questions for a name that nobody has as for a wrong password, or its time would tell."""
+    relay = ldap.Overhearing(directory)
+    relay.start()
+    pooler = with_ldap(make_pooler, pg15, WAYS[way].replace("PORT", str(relay.port)))
+    for user in ("alice", "nobody", "bob", "twin", "*"):
+        ldap_refused(pooler, user, "wrong")
+    # The client may hear of the refusal before the directory is told goodbye.
+    questions = [tuple(tag for tag in asked if tag != relay.UNBIND) for asked in relay.asked]
+    assert len(questions) == 5 and questions[0].count(relay.BIND) == (1 if way == "simple" else 2), questions
+    assert set(questions) == {questions[0]}
+    relay.listener.close()
+
+
 @pytest.mark.parametrize("way", ("starttls", "ldaps"))
 def test_ldap_checks_certificates(pg15, make_pooler, directory, way):
     """A directory with a certificate of nobody we know hears no password."""

@@ -186,6 +186,40 @@ def socket_has_more(sock) -> bool:
         sock.settimeout(10)
 
 
+@pytest.mark.skipif(kind() != "pgweir", reason="only pgweir does this")
+@pytest.mark.parametrize("by_systemd", (False, True), ids=("by hand", "as ExecReload"))
+def test_systemd_follows_take_overs(pg15, make_pooler, monkeypatch, by_systemd):
+    """The old main process names the new one, since systemd believes only the main process (NotifyAccess=main). The new one
+    feeds the watchdog from then on, whether its environment has nothing of this, or, as that of ExecReload, the watchdog's
+    process id of the old one."""
+    with Manager(False) as manager:
+        monkeypatch.setenv("NOTIFY_SOCKET", manager.name)
+        monkeypatch.setenv("WATCHDOG_USEC", "600000")
+        pooler = make_pooler(pg15)
+        assert manager.hears() == ["READY=1"]
+        if not by_systemd:
+            monkeypatch.delenv("NOTIFY_SOCKET")
+            monkeypatch.delenv("WATCHDOG_USEC")
+        with pooler.connect() as c:
+            c.value("select 1")
+            for _ in range(3):
+                if by_systemd:
+                    monkeypatch.setenv("WATCHDOG_PID", str(pooler.process.pid))
+                old = pooler.take_over()
+                heard = [manager.hears(), manager.hears()]
+                assert sorted(heard) == [[f"MAINPID={pooler.process.pid}"], ["READY=1"]]
+                assert old.wait(10) == 0
+                pooler.signal(signal.SIGHUP)
+                assert manager.hears()[0] == "RELOADING=1"
+                assert manager.hears() == ["READY=1"]
+            assert c.value("select 2") == "2"
+            socket_has_more(manager.socket)
+            assert manager.socket.recv(4096) == b"WATCHDOG=1\n"
+        pooler.signal(signal.SIGTERM)
+        assert manager.hears() == ["STOPPING=1"]
+        assert pooler.wait_exit() == 0
+
+
 def test_a_service_manager_that_cannot_be_told_is_no_reason_to_fail(pg15, make_pooler, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", "relative/name")
     pooler = make_pooler(pg15)

@@ -1,5 +1,6 @@
 """The process: command line, signals, pid file, log, reload, shutdown, `pgweir check`."""
 
+import contextlib
 import fcntl
 import os
 import re
@@ -515,11 +516,11 @@ def test_start_is_quick(pg15, make_pooler):
     assert os.path.exists(pooler.log_path)
 
 
-def test_socket_activation(pg15, make_pooler):
-    """Listening sockets of a service manager (LISTEN_FDS) are used instead of listen_addr, and a Unix socket's file stays."""
-    pooler = make_pooler(pg15, start=False, settings={"listen_addr": None, "unix_socket_dir": None})
-    path = os.path.join(pooler.dir, "given")
+@contextlib.contextmanager
+def given_sockets(folder: str):
+    """A TCP and a Unix-domain socket as a service manager opens them, and what passes them on to a child as LISTEN_FDS."""
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
+        path = os.path.join(folder, "given")
         unix.bind(path)
         os.chmod(path, 0o777)
         unix.listen()
@@ -529,23 +530,66 @@ def test_socket_activation(pg15, make_pooler):
             high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 100) for fd in given]
             [os.dup2(fd, 3 + i) for i, fd in enumerate(high)]
 
-        command = ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=2 exec "$0" "$@"', *program(), pooler.ini_path]
+        yield tcp.getsockname()[1], path, pass_on
+        assert os.path.exists(path), "its file is the service manager's"
+        [os.close(fd) for fd in given]
+
+
+ACTIVATED = ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=2 exec "$0" "$@"']
+
+
+def reach_both(port: int, path: str) -> None:
+    with wire.Connection(host="127.0.0.1", port=port, user="postgres", database="postgres") as c:
+        assert c.value("select 1") == "1"
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(path)
+        client.sendall(wire.startup({"user": "postgres", "database": "postgres"}))
+        assert client.recv(1) == b"R"
+
+
+def test_socket_activation(pg15, make_pooler):
+    """Listening sockets of a service manager (LISTEN_FDS) are used instead of listen_addr, and a Unix socket's file stays."""
+    pooler = make_pooler(pg15, start=False, settings={"listen_addr": None, "unix_socket_dir": None})
+    with given_sockets(pooler.dir) as (port, path, pass_on):
         process = subprocess.Popen(
-            pgthrow.as_server_user(command), preexec_fn=pass_on, close_fds=False, stderr=subprocess.DEVNULL
+            pgthrow.as_server_user([*ACTIVATED, *program(), pooler.ini_path]),
+            preexec_fn=pass_on,
+            close_fds=False,
+            stderr=subprocess.DEVNULL,
         )
         try:
-            port = tcp.getsockname()[1]
-            with wire.Connection(host="127.0.0.1", port=port, user="postgres", database="postgres") as c:
-                assert c.value("select 1") == "1"
-            with socket.socket(socket.AF_UNIX) as client:
-                client.connect(path)
-                client.sendall(wire.startup({"user": "postgres", "database": "postgres"}))
-                assert client.recv(1) == b"R"
+            eventually(lambda: "process up" in pooler.log(), what="the start")
+            reach_both(port, path)
         finally:
             process.send_signal(signal.SIGQUIT)
             assert process.wait(10) == 0
-        assert os.path.exists(path)
-        [os.close(fd) for fd in given]
+
+
+@pytest.mark.skipif(kind() != "pgweir", reason="only pgweir does this")
+def test_socket_activation_and_take_overs(pg15, make_pooler):
+    """The sockets of the service manager go from process to process, though no setting names them, and their files stay."""
+    pooler = make_pooler(pg15, start=False, settings={"listen_addr": None})
+    processes = []
+
+    def start(*arguments, **named):
+        command = pgthrow.as_server_user([*arguments[:-1], *program(), *arguments[-1], pooler.ini_path])
+        before = pooler.log().count("process up")
+        processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL, **named))
+        eventually(lambda: pooler.log().count("process up") > before, what=lambda: pooler.log()[-2000:])
+
+    with given_sockets(pooler.dir) as (port, path, pass_on):
+        try:
+            start(*ACTIVATED, [], preexec_fn=pass_on, close_fds=False)
+            with wire.Connection(host="127.0.0.1", port=port, user="postgres", database="postgres") as c:
+                for _ in range(2):
+                    start(["-R"])
+                    assert processes[-2].wait(10) == 0
+                    assert c.value("select 1") == "1"
+                    reach_both(port, path)
+        finally:
+            processes[-1].send_signal(signal.SIGQUIT)
+            assert processes[-1].wait(10) == 0
 
 
 def test_unix_socket_only(pg15, make_pooler):

@@ -111,7 +111,7 @@ catalogue! {
     auth_query: String {
         default: Some("SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"),
         unit: "", group: Authentication, scopes: [Global, Database], change: Reload, support: Full,
-        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. The query is used only where `auth_user` is set.",
+        help: "The query gets the user name as `$1` and returns one row of name and secret. The default reads `pg_authid`, which only superusers may. A SECURITY DEFINER function of your own with a fixed `search_path`, called by a role that may do nothing else, is better. The query is used only where `auth_user` is set. It runs at each login of a user who is not in `auth_file`, as in PgBouncer: its answers are not kept for other logins, so that a changed or locked password counts at once.",
     }
     /// How clients prove who they are.
     auth_type: AuthType {
@@ -526,7 +526,7 @@ catalogue! {
     }
     /// How long SUSPEND waits for buffers to empty.
     suspend_timeout: Duration {
-        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: NotYet("SUSPEND and online restart are not built yet"),
+        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: AcceptedNoEffect("nobody is dropped: SUSPEND goes on writing, and -R takes along what is not written yet"),
         help: "Connections whose buffers are not empty by then are dropped.",
     }
     /// Whether to log to syslog.

@@ -293,6 +293,25 @@ fn statistics_count_and_average_and_are_logged() {
     assert!(line.is_some(), "{:?}", rig.log);
 }
 
+/// As PgBouncer counts: each ReadyForQuery that a client got, whoever has sent it.
+#[test]
+fn queries_that_no_server_has_answered_count() {
+    let mut rig = Rig::new("default_pool_size = 1");
+    let busy = rig.client();
+    rig.says(busy, |w| w.query(b"select pg_sleep(9)"));
+    let waiting = rig.client_begins(&[("user", "u"), ("database", "db")]);
+    let key = rig.key_told(waiting);
+    rig.told(waiting);
+    let id = console(&mut rig);
+    rig.says(waiting, |w| w.sync());
+    assert_eq!(rig.told(waiting), ["ReadyForQuery I"]);
+    assert_eq!(value(&mut rig, id, "show stats", 0, "total_query_count"), "1");
+    rig.says(waiting, |w| w.query(b"select 1"));
+    rig.cancel_request(&key);
+    assert_eq!(rig.told(waiting).last().unwrap(), "ReadyForQuery I");
+    assert_eq!(value(&mut rig, id, "show stats", 0, "total_query_count"), "2");
+}
+
 #[test]
 fn totals_do_not_go_back_when_a_database_made_from_the_wildcard_is_forgotten() {
     let mut rig = Rig::with(

@@ -89,8 +89,8 @@ impl Accepting {
     /// A line for each socket, as [`crate::takeover`] reads it, and the sockets.
     pub(crate) fn description(&self) -> (String, Vec<BorrowedFd<'_>>) {
         let line = |listener: &Listener| match &listener.place {
-            ListenPlace::Tcp(address) => format!("tcp {address}\n"),
-            ListenPlace::Unix { path, port } => format!("unix {port} {path}\n"),
+            ListenPlace::Tcp(address) => format!("{}tcp {address}\n", given(listener)),
+            ListenPlace::Unix { path, port } => format!("{}unix {port} {path}\n", given(listener)),
         };
         let sockets = self.listeners.iter().map(|listener| listener.socket.as_fd());
         (self.listeners.iter().map(line).collect(), sockets.collect())
@@ -105,11 +105,11 @@ impl Accepting {
         self.stop();
     }
 
-    /// The sockets and their files are this process's own.
+    /// The sockets and their files are this process's own, except those of a service manager.
     pub(crate) fn own(&mut self) {
         self.listeners
             .iter_mut()
-            .for_each(|listener| listener.leaves_file = false);
+            .for_each(|listener| listener.leaves_file = listener.is_given);
     }
 
     /// Sockets that are accepted from now on inherit these options.
@@ -279,5 +279,13 @@ impl EventLoop {
     pub(crate) fn finish_refusal(&mut self) {
         self.accepting.refusal = None;
         self.accepting.try_again();
+    }
+}
+
+/// What a description begins with where a service manager has opened the socket.
+fn given(listener: &Listener) -> &'static str {
+    match listener.is_given {
+        true => "given ",
+        false => "",
     }
 }

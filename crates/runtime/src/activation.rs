@@ -63,7 +63,7 @@ fn listener(socket: OwnedFd, port: u16) -> io::Result<Listener> {
             "descriptor {number} of LISTEN_FDS is neither a TCP nor a Unix socket"
         ))
     })?;
-    Ok(Listener::inherited(socket, place))
+    Ok(Listener::given(socket, place))
 }
 
 fn place(name: SocketAddrAny, port: u16) -> Option<ListenPlace> {

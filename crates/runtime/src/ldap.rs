@@ -34,7 +34,13 @@ pub(crate) fn check(options: &LdapOptions, user: &str, password: &Password) -> R
 fn judge(directory: &mut LdapConn, options: &LdapOptions, user: &str, password: &str) -> Result<(), String> {
     let dn = match &options.bind {
         LdapBind::Simple { prefix, suffix } => simple_name(prefix, user, suffix)?,
-        LdapBind::Search { .. } => find(directory, &options.bind, user)?,
+        LdapBind::Search { base_dn, .. } => match find(directory, &options.bind, user) {
+            Ok(dn) => dn,
+            Err(why) => {
+                pretend(directory, base_dn, user, password);
+                return Err(why);
+            }
+        },
     };
     if dn.is_empty() {
         return Err("the user has no distinguished name".into());
@@ -157,6 +163,13 @@ fn find(directory: &mut LdapConn, how: &LdapBind, user: &str) -> Result<String, 
         (None, _) => Err(format!("user \"{}\" does not exist", user.escape_default())),
         (Some(_), Some(_)) => Err(format!("user \"{}\" is not unique", user.escape_default())),
     }
+}
+
+/// Asks about a user who was not found as about one who was, so that the time of the refusal does not tell which users exist.
+/// The name is one that nobody has, and the answer does not count. How long the directory needs to compare a password that
+/// it has is its own affair.
+fn pretend(directory: &mut LdapConn, base_dn: &str, user: &str, password: &str) {
+    let _ = bind(directory, &format!("cn={},{base_dn}", dn_escape(user)), password);
 }
 
 fn bind(directory: &mut LdapConn, dn: &str, password: &str) -> Result<(), String> {

@@ -24,6 +24,8 @@ pub(crate) struct Listener {
     pub(crate) readable: bool,
     /// Its file is another process's to remove.
     pub(crate) leaves_file: bool,
+    /// A service manager has opened it. It is used whatever the configuration says, also after a take-over.
+    pub(crate) is_given: bool,
 }
 
 impl Listener {
@@ -34,7 +36,15 @@ impl Listener {
             place,
             readable: true,
             leaves_file: true,
+            is_given: false,
         }
+    }
+
+    /// A socket of the service manager.
+    pub(crate) fn given(socket: OwnedFd, place: ListenPlace) -> Self {
+        let mut listener = Listener::inherited(socket, place);
+        listener.is_given = true;
+        listener
     }
 }
 
@@ -159,6 +169,7 @@ fn listen_tcp(place: SocketAddr, settings: &ListenSettings, tcp: &TcpSettings) -
         place: ListenPlace::Tcp(place),
         readable: false,
         leaves_file: false,
+        is_given: false,
     })
 }
 
@@ -182,6 +193,7 @@ fn listen_unix(dir: &str, settings: &ListenSettings) -> Result<Listener, StartEr
         place: place.clone(),
         readable: false,
         leaves_file: false,
+        is_given: false,
     };
     if is_file {
         rustix::fs::chmod(&path, Mode::from_raw_mode(settings.unix_socket_mode)).map_err(|e| error(e.into()))?;

@@ -3,7 +3,7 @@
 use crate::start_error::StartError;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A pid file with the id of this process. It is removed when dropped.
 #[derive(Debug)]
@@ -39,12 +39,10 @@ impl PidFile {
             .map_err(error)?;
         writeln!(file, "{}", own_pid()).map_err(error)?;
         // The working directory may have changed when the file is removed.
-        let path = fs::canonicalize(path).map_err(error)?;
+        let path = std::path::absolute(path).map_err(error)?;
         Ok(PidFile { path })
     }
-}
 
-impl PidFile {
     /// Writes the id of this process over that of another one, whose place this one has taken.
     pub(crate) fn replace(path: &str) -> Result<Self, StartError> {
         let error = |source| StartError::PidFile {
@@ -54,23 +52,36 @@ impl PidFile {
         let new = format!("{path}.new");
         fs::write(&new, format!("{}\n", own_pid())).map_err(error)?;
         fs::rename(&new, path).map_err(error)?;
-        let path = fs::canonicalize(path).map_err(error)?;
+        let path = std::path::absolute(path).map_err(error)?;
         Ok(PidFile { path })
     }
 
-    /// Whether the file still names this process.
-    fn is_own(&self) -> bool {
-        let named = fs::read_to_string(&self.path).unwrap_or_default();
-        named.trim().parse() == Ok(own_pid())
+    /// Removes the file, unless it names the process that has taken this one's place. That may write it between any two steps
+    /// here, so the file is taken aside first, and put back if it turns out to be the other one's.
+    fn remove(&self) -> io::Result<()> {
+        if !names_this_process(&self.path) {
+            return Ok(());
+        }
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".ended");
+        fs::rename(&self.path, &aside)?;
+        match names_this_process(Path::new(&aside)) {
+            true => fs::remove_file(&aside),
+            false => fs::rename(&aside, &self.path),
+        }
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if self.is_own() {
-            let _ = fs::remove_file(&self.path);
-        }
+        // Nobody is left to be told, and the next start replaces a file whose process is gone.
+        let _ = self.remove();
     }
+}
+
+fn names_this_process(path: &Path) -> bool {
+    let named = fs::read_to_string(path).unwrap_or_default();
+    named.trim().parse() == Ok(own_pid())
 }
 
 fn own_pid() -> i32 {
@@ -105,6 +116,17 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
         drop(own);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_file_of_the_process_that_took_over_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pgweir.pid");
+        let old = PidFile::create(path.to_str().unwrap()).unwrap();
+        fs::write(&path, "1\n").unwrap();
+        drop(old);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

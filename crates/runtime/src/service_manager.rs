@@ -40,13 +40,18 @@ impl Environment {
         }
     }
 
-    /// What is missing comes from the process whose place this one takes: its NOTIFY_SOCKET and WATCHDOG_USEC.
+    /// What is missing comes from the process whose place this one takes: its NOTIFY_SOCKET and WATCHDOG_USEC. A WATCHDOG_PID
+    /// names that process: systemd gives it to ExecReload, too.
     pub(crate) fn complete(&mut self, (socket, watchdog_us): (Option<String>, Option<String>)) {
-        if self.socket.is_none() {
-            self.socket = socket.map(OsString::from);
-            self.watchdog_us = watchdog_us;
-            self.watchdog_pid = None;
-        }
+        self.socket = self.socket.take().or_else(|| socket.map(OsString::from));
+        self.watchdog_us = self.watchdog_us.take().or(watchdog_us);
+        self.watchdog_pid = None;
+    }
+
+    /// NOTIFY_SOCKET and WATCHDOG_USEC, for the process that takes the place of this one.
+    fn for_successor(&self) -> (Option<String>, Option<String>) {
+        let socket = self.socket.clone().and_then(|name| name.into_string().ok());
+        (socket, self.watchdog_us.clone())
     }
 
     /// Time between two WATCHDOG=1: half of what the unit allows, as sd_watchdog_enabled(3) recommends. `None` if the
@@ -70,6 +75,8 @@ pub(crate) struct ServiceManager {
     next_watchdog: Time,
     unsent: VecDeque<String>,
     is_stopping: bool,
+    /// NOTIFY_SOCKET and WATCHDOG_USEC.
+    pub(crate) for_successor: (Option<String>, Option<String>),
 }
 
 impl ServiceManager {
@@ -92,6 +99,7 @@ impl ServiceManager {
         Ok(ServiceManager {
             to: Some((socket, address)),
             watchdog_pause: environment.watchdog_pause(),
+            for_successor: environment.for_successor(),
             ..ServiceManager::default()
         })
     }

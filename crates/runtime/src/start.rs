@@ -120,9 +120,9 @@ fn start(
         accepting.own();
         succession.own();
     }
-    let _pidfile = match first_pidfile {
-        Some(file) => Some(file),
-        None => pidfile(&settings, PidFile::replace)?,
+    let _pidfile = match beginning.is_take_over() {
+        true => replaced_pidfile(&settings, log),
+        false => first_pidfile,
     };
     log_start(&places, log);
     if options.daemon {
@@ -169,13 +169,22 @@ fn pidfile(
     }
 }
 
-/// Those of the service manager, or those of the process before and what is missing beside them.
+/// All connections are this process's now: a pid file that cannot be written is no reason to end with them.
+fn replaced_pidfile(settings: &Settings, log: &mut Log) -> Option<PidFile> {
+    pidfile(settings, PidFile::replace).unwrap_or_else(|e| {
+        log.write(LogLevel::Warning, &e.to_string());
+        None
+    })
+}
+
+/// Those of the service manager, which the process before may have; or those of that process and what is missing beside them.
 fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Listener>, StartError> {
-    if !beginning.is_take_over() {
-        let activated = activation::sockets(settings.listen.port).map_err(StartError::Activation)?;
-        if !activated.is_empty() {
-            return Ok(activated);
-        }
+    let given = match beginning.is_take_over() {
+        true => beginning.listeners().extract_if(.., |l| l.is_given).collect(),
+        false => activation::sockets(settings.listen.port).map_err(StartError::Activation)?,
+    };
+    if !given.is_empty() {
+        return Ok(given);
     }
     listener::listen(&settings.listen, &settings.tcp, beginning.listeners())
 }

@@ -9,10 +9,14 @@ cn=searcher,dc=example,dc=com.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
 
 from . import ports, wire
 from .waiting import eventually
@@ -133,3 +137,46 @@ class Directory:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+
+class Overhearing(threading.Thread):
+    """Stands between a pooler and a directory, and notes what is asked on each connection: the tags of LDAP's requests."""
+
+    BIND, SEARCH, UNBIND = 0x60, 0x63, 0x42
+
+    def __init__(self, directory: Directory):
+        super().__init__(daemon=True)
+        self.directory = directory
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.asked: list[list[int]] = []
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                pooler, _ = self.listener.accept()
+                with pooler, socket.create_connection(("127.0.0.1", self.directory.port)) as slapd:
+                    self.asked.append([])
+                    self.carry(pooler, slapd)
+
+    def carry(self, pooler: socket.socket, slapd: socket.socket) -> None:
+        """One connection at a time, to its end."""
+        while True:
+            for ready in select.select([pooler, slapd], [], [])[0]:
+                data = ready.recv(1 << 16)
+                if not data:
+                    return
+                if ready is pooler:
+                    self.asked[-1] += requests(data)
+                (slapd if ready is pooler else pooler).sendall(data)
+
+
+def requests(data: bytes) -> list[int]:
+    """The tags of the requests in these messages, each of which is complete and shorter than 64 kB."""
+    tags = []
+    while data:
+        # SEQUENCE { messageID INTEGER, protocolOp }, in BER (RFC 4511, section 4.2).
+        head, length = (2, data[1]) if data[1] < 0x80 else (2 + data[1] - 0x80, int.from_bytes(data[2 : 2 + data[1] - 0x80]))
+        tags.append(data[head + 2 + data[head + 1]])
+        data = data[head + length :]
+    return tags

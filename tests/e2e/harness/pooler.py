@@ -95,7 +95,7 @@ class Pooler:
         self.arguments = arguments
         self.which = which
         self.process: subprocess.Popen | None = None
-        self._predecessors: list[subprocess.Popen] = []
+        self.predecessors: list[subprocess.Popen] = []
         self._stopped_by_test = False
         self._finished = False
         if databases is None:
@@ -211,7 +211,7 @@ class Pooler:
             return "process up: " in self.log()[offset:]
 
         eventually(has_taken_over, timeout=START_SECONDS_MAX, what=lambda: f"the take-over\n{self.log()[-4000:]}")
-        self._predecessors.append(old)
+        self.predecessors.append(old)
         return old
 
     def start(self) -> Pooler:
@@ -278,11 +278,11 @@ class Pooler:
             assert not died, f"the pooler ended by itself with {self.process.returncode}:\n{self.stderr()[-4000:]}"
             if not self._stopped_by_test:
                 assert self.process.returncode == 0, f"exit status {self.process.returncode}"
-            for old in self._predecessors:
+            for old in self.predecessors:
                 assert old.wait(STOP_SECONDS_MAX) == 0, f"the process whose place was taken ended with {old.returncode}"
         finally:
             self.stop_now()
-            for old in self._predecessors:
+            for old in self.predecessors:
                 if old.poll() is None:
                     old.kill()
                     old.wait()

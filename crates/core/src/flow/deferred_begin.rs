@@ -236,7 +236,7 @@ impl Pooler {
             expired: false,
         });
         if of_client {
-            self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Failed));
+            self.is_ready(id, pgweir_wire::TransactionStatus::Failed);
         }
         self.release_if_clean(now, server_id);
         match self.servers.get(server_id.0) {

@@ -298,9 +298,17 @@ impl Pooler {
         if ends {
             let server = client.link.and_then(|s| self.servers.get(s.0));
             let status = server.map_or_else(|| client.session.idle_status(), |s| s.conversation.status);
-            self.send(id, |w| w.ready_for_query(status));
+            self.is_ready(id, status);
         }
         step
+    }
+
+    /// A ReadyForQuery of our own, which counts as a query like a server's.
+    pub(crate) fn is_ready(&mut self, id: ClientId, status: pgweir_wire::TransactionStatus) {
+        self.send(id, |w| w.ready_for_query(status));
+        if let Some(pool) = self.client_mut(id).pool {
+            self.pool_mut(pool).stats.query_count += 1;
+        }
     }
 
     /// Answers a message that needs no server, where there is none. `None`: it needs one.
@@ -320,7 +328,7 @@ impl Pooler {
             FrontendTag::Sync => {
                 let status = client.session.idle_status();
                 let step = client.drop_message(message);
-                self.send(id, |w| w.ready_for_query(status));
+                self.is_ready(id, status);
                 Some(step)
             }
             _ => self.deferred(now, id, message, input),

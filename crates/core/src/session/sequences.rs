@@ -157,6 +157,7 @@ impl Exchange<'_> {
             if ends {
                 let status = self.server.conversation.status;
                 self.tell(|w| w.ready_for_query(status));
+                self.pool.stats.query_count += 1;
             }
             return Some(step);
         }

@@ -145,10 +145,15 @@ impl Channel {
 }
 
 impl Inherited {
-    /// A line for each socket: `tcp ADDRESS`, `unix PORT PATH` or `gate`.
+    /// A line for each socket: `tcp ADDRESS`, `unix PORT PATH` or `gate`; the first two behind `given` if a service manager has
+    /// opened the socket.
     fn take_listeners(&mut self, text: &[u8], sockets: Vec<OwnedFd>) -> io::Result<()> {
         let text = std::str::from_utf8(text).map_err(|_| damaged())?;
         for (line, socket) in text.lines().zip(sockets) {
+            let (is_given, line) = match line.strip_prefix("given ") {
+                Some(line) => (true, line),
+                None => (false, line),
+            };
             let mut words = line.splitn(3, ' ');
             let place = match (words.next(), words.next(), words.next()) {
                 (Some("tcp"), Some(address), None) => ListenPlace::Tcp(address.parse().map_err(|_| damaged())?),
@@ -162,7 +167,10 @@ impl Inherited {
                 }
                 _ => return Err(damaged()),
             };
-            self.listeners.push(Listener::inherited(socket, place));
+            self.listeners.push(match is_given {
+                true => Listener::given(socket, place),
+                false => Listener::inherited(socket, place),
+            });
         }
         Ok(())
     }

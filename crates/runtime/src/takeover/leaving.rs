@@ -5,7 +5,6 @@ use super::relay::Relay;
 use super::{BATCH, Clock, ConnectionRecord, HELLO, LAYOUT, monotonic_us};
 use crate::connection::Facts;
 use crate::event_loop::EventLoop;
-use crate::service_manager::Environment;
 use crate::token::Subject;
 use mio::Interest;
 use mio::unix::SourceFd;
@@ -302,12 +301,12 @@ impl EventLoop {
     }
 
     fn send_state(&mut self, channel: &mut Channel) -> io::Result<Vec<Kept>> {
-        let environment = Environment::read();
+        let (notify_socket, watchdog_us) = self.service_manager.for_successor.clone();
         let clock = Clock {
             now: self.now,
             monotonic_us: monotonic_us() - self.since_look_at_clock_us(),
-            notify_socket: environment.socket.and_then(|name| name.into_string().ok()),
-            watchdog_us: environment.watchdog_us,
+            notify_socket,
+            watchdog_us,
         };
         channel.send(Kind::Clock, &to_bytes(&clock), &[])?;
         channel.send(Kind::State, &self.pooler.freeze(), &[])?;
