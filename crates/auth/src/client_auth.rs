@@ -1,82 +1,24 @@
 //! Authentication of a client by the pooler.
 
+mod cleartext;
+
 use std::fmt;
 use std::sync::Arc;
 
-use subtle::ConstantTimeEq;
-
 use crate::auth_request::AuthRequest;
+use crate::client_auth_method::ClientAuthMethod;
+use crate::client_proof::{ScramEnd, judge_md5, judge_scram};
+use crate::client_step::{Accepted, ClientStep, Learned, Refused};
 use crate::error::{ClientAuthError, shown};
 use crate::md5::{MD5_SECRET_BYTES, Md5Secret};
 use crate::mock::{MockKey, MockSecret};
 use crate::password_message::{SaslInitialResponse, parse_password};
 use crate::scram::server::{AwaitClientFinal, AwaitClientFirst, Offer};
-use crate::scram::{
-    Derivation, ITERATIONS_MAX, NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramKeys,
-    ScramVerifier, nonce_text, sha256,
-};
+use crate::scram::{NONCE_RAW_BYTES, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramKeyCache, ScramVerifier, nonce_text};
 use crate::secret::{Password, Secret};
 
 /// Random bytes of an MD5 challenge; the protocol fixes the number.
 pub const MD5_SALT_BYTES: usize = 4;
-
-/// How a client must prove who it is; the names are those of `auth_type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
-pub enum ClientAuthMethod {
-    /// `any`: nothing is asked, and the user need not exist.
-    Any,
-    /// `trust`: nothing is asked, but the user must exist.
-    Trust,
-    /// `plain`: the password in clear text, whatever the form of the stored secret.
-    Plain,
-    /// `md5`: an MD5 challenge; but SCRAM if the stored secret is a SCRAM verifier, as in PostgreSQL and PgBouncer.
-    Md5,
-    /// `scram-sha-256`: SCRAM. A stored MD5 hash cannot be used for it.
-    ScramSha256,
-    /// `peer`: the operating system has said who the client is. Nothing is asked, but the user must exist.
-    Peer,
-    /// `cert`: a verified certificate has said who the client is. Nothing is asked, but the user must exist.
-    Cert,
-    /// `ldap`: the password in clear text, which a directory judges. The user need not exist.
-    Ldap,
-    /// `pam`: the password in clear text, which PAM modules judge. The user need not exist.
-    Pam,
-}
-
-impl ClientAuthMethod {
-    /// The name in `auth_type`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Any => "any",
-            Self::Trust => "trust",
-            Self::Plain => "plain",
-            Self::Md5 => "md5",
-            Self::ScramSha256 => "scram-sha-256",
-            Self::Peer => "peer",
-            Self::Cert => "cert",
-            Self::Ldap => "ldap",
-            Self::Pam => "pam",
-        }
-    }
-
-    /// Whether the user's secret plays no part: the user need not exist.
-    pub fn needs_no_user(self) -> bool {
-        matches!(self, Self::Any | Self::Ldap | Self::Pam)
-    }
-
-    /// What a client hears that fails.
-    fn told(self) -> &'static str {
-        match self {
-            Self::Any | Self::Trust => "\"trust\" authentication failed",
-            Self::Plain | Self::Md5 => "password authentication failed",
-            Self::ScramSha256 => "SASL authentication failed",
-            Self::Peer => "unix socket login rejected",
-            Self::Cert => "certificate authentication failed",
-            Self::Ldap => "LDAP authentication failed",
-            Self::Pam => "PAM authentication failed",
-        }
-    }
-}
 
 /// The random bytes of one exchange. They must be drawn anew for each, from a source that nobody can predict.
 #[derive(Clone, Copy, pgweir_freeze::Freeze)]
@@ -96,51 +38,6 @@ pub struct ClientAuthRules {
     pub mock_secret: MockSecret,
     /// The iteration count if no verifier gives one: setting `scram_iterations`.
     pub scram_iterations: u32,
-}
-
-/// What the caller does next.
-#[derive(Debug, PartialEq, Eq)]
-pub enum ClientStep {
-    /// Send this message, and give the answer (a message with tag `p`) to [`ClientAuth::handle_message`].
-    Ask(AuthRequest),
-    /// Have this password judged, and give the verdict to [`ClientAuth::handle_verdict`].
-    Judge(Password),
-    /// Have these keys derived, and give them to [`ClientAuth::handle_keys`].
-    Derive(Derivation),
-    /// The client has proved its identity. The exchange is over.
-    Accepted(Accepted),
-    /// The client has failed to prove its identity, or has broken the protocol. The exchange is over.
-    Refused(Refused),
-}
-
-/// A client that may log in. The caller sends AuthenticationOk, together with the messages that follow it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// AuthenticationSASLFinal, to be sent before AuthenticationOk.
-    pub closing: Option<AuthRequest>,
-    /// What the exchange has shown that helps to log in to servers as this user.
-    pub learned: Learned,
-}
-
-/// What the client's proof can be used for on a server connection.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Learned {
-    /// Nothing beyond the stored secret.
-    Nothing,
-    /// The password itself (methods `plain`, `ldap`, `pam`).
-    Password(Password),
-    /// Keys that log in to every server that has the same SCRAM verifier (SCRAM with a stored verifier).
-    ScramKeys(ScramKeys),
-}
-
-/// A client that may not log in.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// For the log.
-    pub reason: ClientAuthError,
-    /// The text for the client, and for the log line that monitoring matches. It depends only on the conversation,
-    /// never on the stored secret, so it does not show whether the user exists.
-    pub told: &'static str,
 }
 
 /// One client's exchange, from the first challenge to the verdict.
@@ -210,14 +107,6 @@ struct ScramSide {
     /// The client has chosen the mechanism with channel binding.
     binds: bool,
     end: ScramEnd,
-}
-
-#[derive(pgweir_freeze::Freeze)]
-struct ScramEnd {
-    doom: Option<ClientAuthError>,
-    /// The verifier is the stored one, so its keys can be used on servers. Not so for a verifier that the pooler has
-    /// made.
-    keys_pass_through: bool,
 }
 
 const TOLD_PASSWORD: &str = "password authentication failed";
@@ -336,35 +225,6 @@ impl ClientAuth {
         }
     }
 
-    /// The keys that somebody else derives for this client.
-    pub fn keys_being_derived(&self) -> Option<Derivation> {
-        match &self.state {
-            State::AwaitKeys { password, verifier, .. } => Some(Derivation {
-                password: password.clone(),
-                salt: verifier.salt.clone(),
-                iterations: verifier.iterations,
-            }),
-            _ => None,
-        }
-    }
-
-    /// Somebody else has derived the keys of [`ClientStep::Derive`].
-    pub fn handle_keys(&mut self, derived: ScramKeys, keys: &mut ScramKeyCache) -> ClientStep {
-        let State::AwaitKeys {
-            password,
-            verifier,
-            doom,
-        } = std::mem::replace(&mut self.state, State::Finished)
-        else {
-            return self.refuse(ClientAuthError::NotAsked, TOLD_PASSWORD);
-        };
-        let is_right = verifier.is_of(&derived);
-        if is_right && doom.is_none() {
-            keys.keep(password.as_bytes(), derived);
-        }
-        self.judged_cleartext(is_right, doom, password)
-    }
-
     fn ask(&mut self, secret: Secret, doom: Option<ClientAuthError>) -> ClientStep {
         let (state, request) = match (self.method, &secret) {
             (ClientAuthMethod::Plain, _) => (State::AwaitCleartext { secret, doom }, AuthRequest::CleartextPassword),
@@ -410,47 +270,6 @@ impl ClientAuth {
         let plus = self.end_point.is_some().then(|| SCRAM_SHA_256_PLUS.into());
         let mechanisms = plus.into_iter().chain([SCRAM_SHA_256.into()]).collect();
         (State::AwaitSaslInitial { side }, AuthRequest::Sasl { mechanisms })
-    }
-
-    fn judge_cleartext(
-        &mut self,
-        given: &[u8],
-        secret: Secret,
-        doom: Option<ClientAuthError>,
-        keys: &ScramKeyCache,
-    ) -> ClientStep {
-        let password = Password::from(given);
-        let is_right = match secret {
-            Secret::Plain(known) => bool::from(sha256(given).ct_eq(&sha256(known.as_bytes()))),
-            Secret::Md5(hash) => Md5Secret::derive(given, &self.user) == hash,
-            Secret::Scram(verifier) if verifier.iterations > ITERATIONS_MAX => false,
-            Secret::Scram(verifier) => match keys.known(given, &verifier) {
-                Some(keys) => verifier.is_of(keys),
-                None => return self.have_keys_derived(password, verifier, doom),
-            },
-        };
-        self.judged_cleartext(is_right, doom, password)
-    }
-
-    fn have_keys_derived(
-        &mut self,
-        password: Password,
-        verifier: ScramVerifier,
-        doom: Option<ClientAuthError>,
-    ) -> ClientStep {
-        self.state = State::AwaitKeys {
-            password,
-            verifier,
-            doom,
-        };
-        ClientStep::Derive(self.keys_being_derived().expect("set above"))
-    }
-
-    fn judged_cleartext(&mut self, is_right: bool, doom: Option<ClientAuthError>, password: Password) -> ClientStep {
-        match verdict(is_right, doom) {
-            Ok(()) => self.accept(None, Learned::Password(password)),
-            Err(reason) => self.refuse(reason, TOLD_PASSWORD),
-        }
     }
 
     fn choose_mechanism(
@@ -542,40 +361,6 @@ impl fmt::Debug for ClientAuth {
             .field("method", &method)
             .field("state", &state)
             .finish_non_exhaustive()
-    }
-}
-
-fn judge_md5(
-    payload: &[u8],
-    expected: &[u8; MD5_SECRET_BYTES],
-    doom: Option<ClientAuthError>,
-) -> Result<(), ClientAuthError> {
-    let given = parse_password(payload)?;
-    verdict(bool::from(given.ct_eq(expected)), doom)
-}
-
-fn judge_scram(
-    message: &[u8],
-    waiting: AwaitClientFinal,
-    end: ScramEnd,
-) -> Result<(AuthRequest, Learned), ClientAuthError> {
-    let proven = waiting.read(message)?;
-    verdict(proven.is_some(), end.doom)?;
-    let proven = proven.ok_or(ClientAuthError::WrongPassword)?;
-    let learned = if end.keys_pass_through {
-        Learned::ScramKeys(proven.keys)
-    } else {
-        Learned::Nothing
-    };
-    Ok((AuthRequest::SaslFinal(proven.server_final), learned))
-}
-
-/// A doomed exchange fails, and gives its own reason before any other.
-fn verdict(is_right: bool, doom: Option<ClientAuthError>) -> Result<(), ClientAuthError> {
-    match doom {
-        Some(reason) => Err(reason),
-        None if is_right => Ok(()),
-        None => Err(ClientAuthError::WrongPassword),
     }
 }
 

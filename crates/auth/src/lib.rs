@@ -30,6 +30,9 @@
 
 mod auth_request;
 mod client_auth;
+mod client_auth_method;
+mod client_proof;
+mod client_step;
 mod error;
 mod md5;
 mod mock;
@@ -40,10 +43,9 @@ mod secret;
 mod server_auth;
 
 pub use auth_request::{AUTH_REQUEST_BYTES_MAX, AuthRequest};
-pub use client_auth::{
-    Accepted, ClientAuth, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, ClientStep, Learned, MD5_SALT_BYTES,
-    Refused,
-};
+pub use client_auth::{ClientAuth, ClientAuthNonces, ClientAuthRules, MD5_SALT_BYTES};
+pub use client_auth_method::ClientAuthMethod;
+pub use client_step::{Accepted, ClientStep, Learned, Refused};
 pub use error::{Blame, ClientAuthError, ScramFault, SecretError, ServerAuthError};
 pub use md5::{MD5_SECRET_BYTES, Md5Secret};
 pub use mock::{MockKey, MockSecret};

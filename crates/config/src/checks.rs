@@ -2,18 +2,14 @@
 
 use crate::catalogue::{CATALOGUE, GlobalSettings};
 use crate::choices::{AuthType, PoolMode, SslMode};
-use crate::config::{CONSOLE_DATABASE, Config};
+use crate::config::Config;
 use crate::database::DatabaseSettings;
-use crate::host::{Host, ListenAddress, UnixSocketDir};
+use crate::host::{ListenAddress, UnixSocketDir};
 use crate::load::Places;
 use crate::login_rules;
-use crate::peer::PEER_ID_MAX;
 use crate::problem::{Place, Problem};
 use crate::secret::Secret;
 use crate::setting::Support;
-
-/// The longest name that PostgreSQL keeps (NAMEDATALEN - 1), in bytes. It cuts longer ones.
-const SERVER_NAME_BYTES_MAX: usize = 63;
 
 /// PostgreSQL's default number of SCRAM iterations, and RFC 7677's minimum.
 const SCRAM_ITERATIONS_MIN: u32 = 4096;
@@ -31,7 +27,9 @@ pub(crate) fn check(config: &Config, places: &Places, file: &Place, problems: &m
     checks.listening();
     checks.users_and_secrets();
     checks.access();
+    checks.sizes_of_databases();
     checks.sizes();
+    checks.reserve();
     checks.inherited_zeroes();
     checks.modes_and_queries();
     checks.databases();
@@ -76,33 +74,34 @@ fn unmet_by_tls(global: &GlobalSettings, demands: &mut Vec<(&'static str, String
     }
 }
 
-struct Checks<'a> {
-    config: &'a Config,
-    global: &'a GlobalSettings,
-    places: &'a Places,
-    file: &'a Place,
-    problems: &'a mut Vec<Problem>,
+/// A configuration that is being checked, with the places of its lines.
+pub(crate) struct Checks<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) global: &'a GlobalSettings,
+    pub(crate) places: &'a Places,
+    pub(crate) file: &'a Place,
+    pub(crate) problems: &'a mut Vec<Problem>,
 }
 
 impl<'a> Checks<'a> {
-    fn setting_place(&self, name: &str) -> &'a Place {
+    pub(crate) fn setting_place(&self, name: &str) -> &'a Place {
         self.places.settings.get(name).unwrap_or(self.file)
     }
 
-    fn database_place(&self, name: &str) -> &'a Place {
+    pub(crate) fn database_place(&self, name: &str) -> &'a Place {
         self.places.databases.get(name).unwrap_or(self.file)
     }
 
-    fn warn(&mut self, place: &Place, message: impl Into<String>, hint: impl Into<String>) {
+    pub(crate) fn warn(&mut self, place: &Place, message: impl Into<String>, hint: impl Into<String>) {
         self.problems.push(Problem::warning(place, message).hint(hint));
     }
 
-    fn warn_setting(&mut self, name: &str, message: impl Into<String>, hint: impl Into<String>) {
+    pub(crate) fn warn_setting(&mut self, name: &str, message: impl Into<String>, hint: impl Into<String>) {
         self.warn(self.setting_place(name), message, hint);
     }
 
     /// The entries of `[databases]`, including the one named `*`.
-    fn each_database(&self) -> impl Iterator<Item = &'a DatabaseSettings> + use<'a> {
+    pub(crate) fn each_database(&self) -> impl Iterator<Item = &'a DatabaseSettings> + use<'a> {
         self.config.databases.values().chain(&self.config.autodb)
     }
 
@@ -260,7 +259,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    fn sizes(&mut self) {
+    fn sizes_of_databases(&mut self) {
         let global = self.global;
         for database in self.each_database() {
             let place = self.database_place(&database.name);
@@ -283,6 +282,10 @@ impl<'a> Checks<'a> {
                 );
             }
         }
+    }
+
+    fn sizes(&mut self) {
+        let global = self.global;
         let size = global.default_pool_size;
         if size > 0 && global.min_pool_size > size {
             self.warn_setting(
@@ -306,6 +309,10 @@ impl<'a> Checks<'a> {
                 );
             }
         }
+    }
+
+    fn reserve(&mut self) {
+        let global = self.global;
         let reserve = global.reserve_pool_size > 0
             || self
                 .each_database()
@@ -377,108 +384,6 @@ impl<'a> Checks<'a> {
                 "server_lifetime = 0 uses each server connection once",
                 "set it to the seconds a connection may live",
             );
-        }
-    }
-
-    fn databases(&mut self) {
-        if self.config.databases.is_empty() && self.config.autodb.is_none() {
-            let message = "no databases are defined: only the admin console can be reached";
-            let (place, hint) = match &self.places.databases_section {
-                Some(place) => (place, "add a line such as: shop = host=10.0.0.5 port=5432 dbname=shop"),
-                None => (self.file, "add a section [databases]"),
-            };
-            self.warn(place, message, hint);
-        }
-        for database in self.each_database() {
-            let place = self.database_place(&database.name);
-            let name = &database.name;
-            if self.config.hosts(database).is_empty() {
-                self.warn(
-                    place,
-                    format!("database \"{name}\" has no host, and unix_socket_dir is empty"),
-                    "add host=",
-                );
-            }
-            if self.leads_back_here(database) {
-                self.warn(
-                    place,
-                    format!("database \"{name}\" connects to this pooler itself"),
-                    format!(
-                        "port={} is listen_port; PostgreSQL's port is usually 5432",
-                        database.port
-                    ),
-                );
-            }
-            if name != "*" && database.server_dbname().len() > SERVER_NAME_BYTES_MAX {
-                self.warn(
-                    place,
-                    format!("database name of more than {SERVER_NAME_BYTES_MAX} bytes"),
-                    "PostgreSQL cuts it off",
-                );
-            }
-            if let Some(auth_dbname) = &database.auth_dbname {
-                self.auth_dbname(auth_dbname, place);
-            }
-            if database.password.is_some() && database.user.is_none() {
-                self.warn(
-                    place,
-                    format!("database \"{name}\": password= is not used without user="),
-                    "add user=",
-                );
-            }
-        }
-        if let Some(auth_dbname) = &self.global.auth_dbname {
-            self.auth_dbname(auth_dbname, self.setting_place("auth_dbname"));
-        }
-    }
-
-    fn auth_dbname(&mut self, name: &str, place: &Place) {
-        if name == CONSOLE_DATABASE {
-            self.warn(
-                place,
-                format!("cannot use the reserved \"{CONSOLE_DATABASE}\" database as an auth_dbname"),
-                "name an entry of [databases]",
-            );
-        } else if self.config.database(name).is_none() {
-            self.warn(
-                place,
-                format!("authentication database \"{name}\" is not configured"),
-                "auth_dbname names an entry of [databases], not a database on the server",
-            );
-        }
-    }
-
-    fn leads_back_here(&self, database: &DatabaseSettings) -> bool {
-        let tcp = !self.global.listen_addr.addresses().is_empty();
-        database.port == self.global.listen_port
-            && self.config.hosts(database).iter().any(|host| match host {
-                Host::Address(address) => tcp && address.is_loopback(),
-                Host::Name(name) => tcp && name == "localhost",
-                unix => self.global.unix_socket_dir == UnixSocketDir::At(unix.clone()),
-            })
-    }
-
-    fn peers(&mut self) {
-        let id = self.global.peer_id;
-        if id > PEER_ID_MAX {
-            let message = format!("peer_id {id} is above {PEER_ID_MAX}");
-            self.problems
-                .push(Problem::error(self.setting_place("peer_id"), message));
-        } else if id > 0 && self.config.peers.keys().all(|peer| *peer == id) {
-            self.warn_setting(
-                "peer_id",
-                "peer_id is set, but there are no peers",
-                "list them in section [peers]",
-            );
-        }
-        for (id, place) in &self.places.peers {
-            if *id > PEER_ID_MAX {
-                self.warn(
-                    place,
-                    format!("peer id {id} is above {PEER_ID_MAX}"),
-                    "no process can have it",
-                );
-            }
         }
     }
 }

@@ -73,10 +73,32 @@ pub fn settings_markdown() -> String {
     let mut out = String::from("# Settings\n\n");
     out.push_str("<!-- Made by: cargo run -p pgweir-config --example settings_doc > docs/settings.md -->\n\n");
     out.push_str(INTRODUCTION);
+    contents(&mut out);
+    put(
+        &mut out,
+        format_args!("\n## The file\n\n{FILE_FORMAT}\n## Section [pgbouncer]\n"),
+    );
+    for group in Group::ALL {
+        settings_section(&mut out, group);
+    }
+    put(&mut out, format_args!("\n## Lines of the other sections\n\n{LINES}"));
+    for (title, text, keys) in line_sections() {
+        keys_section(&mut out, title, text, keys);
+    }
+    put(&mut out, format_args!("\n## The password file\n\n{PASSWORD_FILE}"));
+    put(
+        &mut out,
+        format_args!("\n## Host-based authentication\n\n{HBA}\n### LDAP\n\n{LDAP}"),
+    );
+    out
+}
+
+/// Links to all sections.
+fn contents(out: &mut String) {
     out.push_str("\n- [The file](#the-file)\n- [Section [pgbouncer]](#section-pgbouncer)\n");
     for group in Group::ALL {
         put(
-            &mut out,
+            out,
             format_args!("  - [{}](#{})\n", group.title(), anchor(group.title())),
         );
     }
@@ -85,61 +107,51 @@ pub fn settings_markdown() -> String {
          - [Section [users]](#section-users)\n  - [Section [peers]](#section-peers)\n- [The password file](#the-password-file)\n\
          - [Host-based authentication](#host-based-authentication)\n  - [LDAP](#ldap)\n",
     );
-    put(
-        &mut out,
-        format_args!("\n## The file\n\n{FILE_FORMAT}\n## Section [pgbouncer]\n"),
-    );
-    for group in Group::ALL {
-        put(&mut out, format_args!("\n### {}\n\n", group.title()));
-        out.push_str("| setting | default | |\n|---|---|---|\n");
-        for setting in settings_of(group) {
-            let name = setting.name;
-            put(
-                &mut out,
-                format_args!(
-                    "| [`{name}`](#{name}) | {} | {} |\n",
-                    default_cell(setting),
-                    setting.help()
-                ),
-            );
-        }
-        for setting in settings_of(group) {
-            put(
-                &mut out,
-                format_args!("\n#### {}\n\n{}\n\n", setting.name, setting.help()),
-            );
-            put(&mut out, format_args!("*{}*\n", facts(setting)));
-            if !setting.long_help.is_empty() {
-                put(&mut out, format_args!("\n{}\n", setting.long_help));
-            }
-            if let Some(note) = support_note(setting) {
-                put(&mut out, format_args!("\n**{note}.**\n"));
-            }
-        }
-    }
-    put(&mut out, format_args!("\n## Lines of the other sections\n\n{LINES}"));
-    for (title, text, keys) in line_sections() {
+}
+
+/// The settings of a group: a table of all, and each by itself.
+fn settings_section(out: &mut String, group: Group) {
+    put(out, format_args!("\n### {}\n\n", group.title()));
+    out.push_str("| setting | default | |\n|---|---|---|\n");
+    for setting in settings_of(group) {
+        let name = setting.name;
         put(
-            &mut out,
-            format_args!("\n### Section [{title}]\n\n{text}\n| key | value | without it | |\n|---|---|---|---|\n"),
+            out,
+            format_args!(
+                "| [`{name}`](#{name}) | {} | {} |\n",
+                default_cell(setting),
+                setting.help()
+            ),
         );
-        for key in keys {
-            let LineKey {
-                name, default, help, ..
-            } = key;
-            let value = kind_text(key.kind, key.unit);
-            put(
-                &mut out,
-                format_args!("| <a id=\"{title}-{name}\"></a>`{name}` | {value} | {default} | {help} |\n"),
-            );
+    }
+    for setting in settings_of(group) {
+        put(out, format_args!("\n#### {}\n\n{}\n\n", setting.name, setting.help()));
+        put(out, format_args!("*{}*\n", facts(setting)));
+        if !setting.long_help.is_empty() {
+            put(out, format_args!("\n{}\n", setting.long_help));
+        }
+        if let Some(note) = support_note(setting) {
+            put(out, format_args!("\n**{note}.**\n"));
         }
     }
-    put(&mut out, format_args!("\n## The password file\n\n{PASSWORD_FILE}"));
+}
+
+/// A section whose lines have keys of their own.
+fn keys_section(out: &mut String, title: &str, text: &str, keys: Vec<LineKey>) {
     put(
-        &mut out,
-        format_args!("\n## Host-based authentication\n\n{HBA}\n### LDAP\n\n{LDAP}"),
+        out,
+        format_args!("\n### Section [{title}]\n\n{text}\n| key | value | without it | |\n|---|---|---|---|\n"),
     );
-    out
+    for key in keys {
+        let LineKey {
+            name, default, help, ..
+        } = key;
+        let value = kind_text(key.kind, key.unit);
+        put(
+            out,
+            format_args!("| <a id=\"{title}-{name}\"></a>`{name}` | {value} | {default} | {help} |\n"),
+        );
+    }
 }
 
 /// A manual page for section 5, in roff; `man -l` can show it.

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use crate::conn_string;
+use crate::number::atoi;
 use crate::problem::{Place, Problem, nearest};
-use crate::value::{Kind, Mismatch, SettingValue, atoi};
+use crate::value::{Kind, Mismatch, SettingValue};
 
 /// A key of a line, for the documentation.
 #[derive(Clone, Copy, Debug)]

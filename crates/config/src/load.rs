@@ -15,7 +15,7 @@ use crate::problem::{Place, Problem, Severity};
 use crate::setting::Setting;
 use crate::user::{self, UserSettings};
 use crate::value::Kind;
-use crate::{checks, login_rules, value};
+use crate::{checks, login_rules, number};
 
 /// A configuration that can be used.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Loader {
         match (setting.set)(&mut self.config.global, &entry.value) {
             Ok(()) => {
                 self.config.named.insert(setting.name);
-                if setting.kind == Kind::Integer && value::integer(&entry.value).is_ok_and(|value| value < 0) {
+                if setting.kind == Kind::Integer && number::integer(&entry.value).is_ok_and(|value| value < 0) {
                     let message = format!("{}: a negative number is read as 0", entry.name);
                     self.problems.push(Problem::warning(&place, message));
                 }

@@ -50,9 +50,9 @@ macro_rules! parts {
 }
 
 parts! {
-    shapes: crate::state::shape::ShapeTable = shared.shapes;
-    statements: crate::statements::prepared::StatementTable = shared.statements;
-    own_statements: crate::statements::prepared::OwnStatements = shared.own_statements;
+    shapes: crate::state::shape_table::ShapeTable = shared.shapes;
+    statements: crate::statements::table::StatementTable = shared.statements;
+    own_statements: crate::statements::internal::OwnStatements = shared.own_statements;
     catalogs: crate::catalog::schedule::Catalogs = shared.catalogs;
     state_stats: crate::base::state_stats::StateStats = shared.state_stats;
     random: rand_chacha::ChaCha20Rng = random;

@@ -85,15 +85,10 @@ impl Options {
 
 /// The method `name` with its `options`, each `name=value`.
 pub(crate) fn parse(name: &str, options: &[String], is_tls_only: bool) -> Result<(Method, ClientCert), Fault> {
-    let mut given = Vec::new();
-    for option in options {
-        let Some((name, value)) = option.split_once('=') else {
-            return Err(Fault::new(format!(
-                "expected an option of the form name=value, got \"{option}\""
-            )));
-        };
-        given.push((name.to_owned(), value.to_owned()));
-    }
+    let given = options
+        .iter()
+        .map(|option| name_and_value(option))
+        .collect::<Result<_, _>>()?;
     let mut options = Options {
         given,
         method: name.into(),
@@ -146,6 +141,15 @@ pub(crate) fn parse(name: &str, options: &[String], is_tls_only: bool) -> Result
         }
     }
     Ok((method, cert))
+}
+
+fn name_and_value(option: &str) -> Result<(String, String), Fault> {
+    let Some((name, value)) = option.split_once('=') else {
+        return Err(Fault::new(format!(
+            "expected an option of the form name=value, got \"{option}\""
+        )));
+    };
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn unsupported(name: &str) -> Fault {

@@ -2,4 +2,5 @@
 
 pub(crate) mod code;
 pub(crate) mod known;
+mod runs;
 pub(crate) mod schedule;

@@ -5,6 +5,7 @@
 //! empty statement, `BEGIN` and its kin, `SET` of session settings, `RESET`, `DISCARD` and `DEALLOCATE`.
 
 use crate::console::refusal::Refusal;
+use crate::console::tokens::{Token, tokens};
 use pgweir_config::Setting;
 
 /// Bytes of a command that an error message repeats.
@@ -179,57 +180,14 @@ impl Command {
         };
         let rest = &tokens[1..];
         let verb = first.to_ascii_lowercase();
-        match &*verb {
-            "set" => return set(rest).ok_or_else(invalid),
-            "begin" | "start" => return Ok(Command::Begin),
-            "commit" | "end" => return Ok(Command::Commit),
-            "rollback" | "abort" => return Ok(Command::Rollback),
-            "reset" => return Ok(Command::Acknowledge("RESET")),
-            "discard" => return Ok(Command::Acknowledge("DISCARD ALL")),
-            "deallocate" => return Ok(Command::Acknowledge("DEALLOCATE")),
-            _ => {}
+        match (&*verb, rest) {
+            ("set", rest) => set(rest).ok_or_else(invalid),
+            ("show", [what, detail]) => show_detail(what, detail)?.ok_or_else(invalid),
+            _ => match of_drivers(&verb) {
+                Some(command) => Ok(command),
+                None => order(&verb, rest)?.ok_or_else(invalid),
+            },
         }
-        let word = |token: &Token| match token {
-            Token::Word(word) | Token::Quoted(word) => word.to_ascii_lowercase(),
-            _ => String::new(),
-        };
-        if let ("show", [what, detail]) = (&*verb, rest) {
-            return match (&*word(what), &*word(detail)) {
-                ("pools", "extended") => Ok(Command::Show(Show::PoolsExtended)),
-                ("session", id) => {
-                    let id = id.parse().map_err(|_| Refusal::bad_client_id())?;
-                    Ok(Command::Show(Show::Session(id)))
-                }
-                _ => Err(invalid()),
-            };
-        }
-        let argument = match rest {
-            [] => None,
-            [Token::Word(word) | Token::Quoted(word)] => Some(word.clone()),
-            _ => return Err(invalid()),
-        };
-        let required = |argument: Option<String>| argument.ok_or_else(Refusal::database_required);
-        Ok(match (&*verb, argument) {
-            ("show" | "select", Some(what)) => show(&what).ok_or_else(invalid)?,
-            ("pause", database) => Command::Pause(database),
-            ("resume", database) => Command::Resume(database),
-            ("disable", database) => Command::Disable(required(database)?),
-            ("enable", database) => Command::Enable(required(database)?),
-            ("reconnect", database) => Command::Reconnect(database),
-            ("kill", database) => Command::Kill(database),
-            ("kill_client", Some(id)) if id.starts_with('-') => return Err(invalid()),
-            ("kill_client", id) => Command::KillClient(id.unwrap_or_default()),
-            ("wait_close", database) => Command::WaitClose(database),
-            ("suspend", None) => Command::Suspend,
-            ("reload", None) => Command::Reload,
-            ("shutdown", None) => Command::Shutdown(Shutdown::Now),
-            ("shutdown", Some(how)) => Command::Shutdown(match &*how.to_ascii_lowercase() {
-                "wait_for_servers" => Shutdown::WaitForServers,
-                "wait_for_clients" => Shutdown::WaitForClients,
-                _ => return Err(invalid()),
-            }),
-            _ => return Err(invalid()),
-        })
     }
 
     /// Whether users of `stats_users` may give it.
@@ -247,6 +205,66 @@ impl Command {
                 | Command::Acknowledge(_)
         ) && *self != Command::Show(Show::Fds)
     }
+}
+
+/// What drivers send by themselves, whatever follows the verb.
+fn of_drivers(verb: &str) -> Option<Command> {
+    Some(match verb {
+        "begin" | "start" => Command::Begin,
+        "commit" | "end" => Command::Commit,
+        "rollback" | "abort" => Command::Rollback,
+        "reset" => Command::Acknowledge("RESET"),
+        "discard" => Command::Acknowledge("DISCARD ALL"),
+        "deallocate" => Command::Acknowledge("DEALLOCATE"),
+        _ => return None,
+    })
+}
+
+/// SHOW with two words behind it; `Ok(None)` where there is no such command.
+fn show_detail(what: &Token, detail: &Token) -> Result<Option<Command>, Refusal> {
+    let word = |token: &Token| match token {
+        Token::Word(word) | Token::Quoted(word) => word.to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    match (&*word(what), &*word(detail)) {
+        ("pools", "extended") => Ok(Some(Command::Show(Show::PoolsExtended))),
+        ("session", id) => {
+            let id = id.parse().map_err(|_| Refusal::bad_client_id())?;
+            Ok(Some(Command::Show(Show::Session(id))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A verb with at most one word behind it; `Ok(None)` where there is no such command.
+fn order(verb: &str, rest: &[Token]) -> Result<Option<Command>, Refusal> {
+    let argument = match rest {
+        [] => None,
+        [Token::Word(word) | Token::Quoted(word)] => Some(word.clone()),
+        _ => return Ok(None),
+    };
+    let required = |argument: Option<String>| argument.ok_or_else(Refusal::database_required);
+    Ok(Some(match (verb, argument) {
+        ("show" | "select", Some(what)) => return Ok(show(&what)),
+        ("pause", database) => Command::Pause(database),
+        ("resume", database) => Command::Resume(database),
+        ("disable", database) => Command::Disable(required(database)?),
+        ("enable", database) => Command::Enable(required(database)?),
+        ("reconnect", database) => Command::Reconnect(database),
+        ("kill", database) => Command::Kill(database),
+        ("kill_client", Some(id)) if id.starts_with('-') => return Ok(None),
+        ("kill_client", id) => Command::KillClient(id.unwrap_or_default()),
+        ("wait_close", database) => Command::WaitClose(database),
+        ("suspend", None) => Command::Suspend,
+        ("reload", None) => Command::Reload,
+        ("shutdown", None) => Command::Shutdown(Shutdown::Now),
+        ("shutdown", Some(how)) => Command::Shutdown(match &*how.to_ascii_lowercase() {
+            "wait_for_servers" => Shutdown::WaitForServers,
+            "wait_for_clients" => Shutdown::WaitForClients,
+            _ => return Ok(None),
+        }),
+        _ => return Ok(None),
+    }))
 }
 
 fn show(what: &str) -> Option<Command> {
@@ -322,194 +340,6 @@ fn shortened(text: &str) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
-    /// As written.
-    Word(String),
-    /// `"quoted"`, without its quotes.
-    Quoted(String),
-    /// `'text'`, without its quotes.
-    Text(String),
-    Equals,
-    Semicolon,
-}
-
-/// The tokens of a text; `None` where a quote or comment does not end.
-fn tokens(text: &str) -> Option<Vec<Token>> {
-    let mut tokens = Vec::new();
-    let mut rest = text;
-    loop {
-        rest = rest.trim_start();
-        let Some(first) = rest.chars().next() else {
-            return Some(tokens);
-        };
-        if rest.starts_with("--") {
-            rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
-            continue;
-        }
-        if let Some(comment) = rest.strip_prefix("/*") {
-            rest = comment.split_once("*/")?.1;
-            continue;
-        }
-        let (token, length) = match first {
-            ';' => (Token::Semicolon, 1),
-            '=' => (Token::Equals, 1),
-            '"' => quoted(rest, '"').map(|(text, length)| (Token::Quoted(text), length))?,
-            '\'' => quoted(rest, '\'').map(|(text, length)| (Token::Text(text), length))?,
-            _ => {
-                let end = |c: char| c.is_whitespace() || matches!(c, ';' | '=' | '"' | '\'');
-                let length = rest.find(end).unwrap_or(rest.len());
-                (Token::Word(rest[..length].to_string()), length)
-            }
-        };
-        tokens.push(token);
-        rest = &rest[length..];
-    }
-}
-
-/// A quoted text at the front, doubled quotes halved, and its bytes with the quotes.
-fn quoted(text: &str, quote: char) -> Option<(String, usize)> {
-    let mut inner = String::new();
-    let mut characters = text.char_indices().skip(1).peekable();
-    while let Some((at, c)) = characters.next() {
-        if c != quote {
-            inner.push(c);
-        } else if characters.next_if(|&(_, c)| c == quote).is_some() {
-            inner.push(quote);
-        } else {
-            return Some((inner, at + 1));
-        }
-    }
-    None
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Command {
-        Command::parse(text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"))
-    }
-
-    #[test]
-    fn words_in_any_case_with_or_without_a_semicolon() {
-        for text in [
-            "show pools",
-            "SHOW POOLS;",
-            " Show\n\"pools\" ; ",
-            "select pools",
-            "show pools -- all\n;",
-        ] {
-            assert_eq!(parse(text), Command::Show(Show::Pools), "{text}");
-        }
-        assert_eq!(parse("pause"), Command::Pause(None));
-        assert_eq!(
-            parse("PAUSE \"my \"\"db\"\"\";"),
-            Command::Pause(Some("my \"db\"".into()))
-        );
-        assert_eq!(parse("resume Shop-1"), Command::Resume(Some("Shop-1".into())));
-        assert_eq!(
-            parse("shutdown WAIT_FOR_CLIENTS"),
-            Command::Shutdown(Shutdown::WaitForClients)
-        );
-        assert_eq!(parse("SHOW Pools EXTENDED;"), Command::Show(Show::PoolsExtended));
-        assert_eq!(parse("show session 4098"), Command::Show(Show::Session(4098)));
-        assert_eq!(Command::parse("show session x").unwrap_err().sqlstate, "22023");
-        assert_eq!(parse("show help"), Command::Help);
-        assert_eq!(parse("kill_client 17"), Command::KillClient("17".into()));
-    }
-
-    #[test]
-    fn one_command_at_a_time_and_nothing_else() {
-        for text in [
-            "show version; show version",
-            "show",
-            "show foo",
-            "select 1",
-            "reload p0",
-            "shutdown soon",
-            "pause a b",
-            "show \"pools",
-            "'show' pools",
-            "set verbose",
-            "set verbose = 1 2",
-        ] {
-            let refusal = Command::parse(text).expect_err(text);
-            assert_eq!(refusal.message, format!("invalid command '{text}', use SHOW HELP;"));
-            assert_eq!(refusal.sqlstate, "42601");
-        }
-        assert_eq!(Command::parse("disable").unwrap_err().message, "a database is required");
-        let long = format!("show {}", "ä".repeat(500));
-        assert!(Command::parse(&long).unwrap_err().message.len() < 300);
-    }
-
-    #[test]
-    fn set_reaches_settings_and_lets_drivers_have_their_way() {
-        let set = |key: &str, value: &str| Command::Set {
-            key: key.into(),
-            value: value.into(),
-        };
-        assert_eq!(parse("set verbose=1"), set("verbose", "1"));
-        assert_eq!(parse("SET Admin_Users TO 'a,b'';c'"), set("admin_users", "a,b';c"));
-        assert_eq!(parse("set server_reset_query = ''"), set("server_reset_query", ""));
-        assert_eq!(
-            parse("SET application_name = 'x'"),
-            Command::SetApplicationName("x".into())
-        );
-        for text in [
-            "SET extra_float_digits = 3",
-            "set client_encoding to 'UTF8'",
-            "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
-            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            "set time zone 'UTC'",
-            "SET SESSION search_path = a, b",
-        ] {
-            assert_eq!(parse(text), Command::SetSession, "{text}");
-        }
-    }
-
-    #[test]
-    fn set_reaches_every_setting_of_the_pooler() {
-        for setting in pgweir_config::CATALOGUE {
-            let key = setting.name.to_string();
-            let value = "1".to_string();
-            assert_eq!(
-                parse(&format!("SET {key} = 1")),
-                Command::Set { key, value },
-                "{}",
-                setting.name
-            );
-        }
-        assert_eq!(parse("SET SESSION transaction_timeout = 1"), Command::SetSession);
-        assert_eq!(parse("SET LOCAL transaction_timeout TO '5s'"), Command::SetSession);
-    }
-
-    #[test]
-    fn what_drivers_ping_and_begin_with_is_understood() {
-        for text in ["", "  ", ";", "-- ping", "/* x */;"] {
-            assert_eq!(parse(text), Command::Empty, "{text}");
-        }
-        assert_eq!(parse("BEGIN"), Command::Begin);
-        assert_eq!(parse("begin isolation level read committed"), Command::Begin);
-        assert_eq!(parse("commit;"), Command::Commit);
-        assert_eq!(parse("ROLLBACK"), Command::Rollback);
-        assert_eq!(parse("DISCARD ALL"), Command::Acknowledge("DISCARD ALL"));
-    }
-
-    #[test]
-    fn only_looking_is_for_everyone() {
-        for text in ["show stats", "show help", "begin", "", "set timezone = 'x'"] {
-            assert!(parse(text).is_for_everyone(), "{text}");
-        }
-        for text in [
-            "pause",
-            "set verbose = 1",
-            "show fds",
-            "reload",
-            "kill_client 1",
-            "shutdown",
-        ] {
-            assert!(!parse(text).is_for_everyone(), "{text}");
-        }
-    }
-}
+#[path = "grammar_tests.rs"]
+mod tests;

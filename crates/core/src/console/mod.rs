@@ -7,4 +7,5 @@ pub(crate) mod portals;
 pub(crate) mod refusal;
 pub(crate) mod rows;
 pub(crate) mod state;
+mod tokens;
 pub(crate) mod waiting;

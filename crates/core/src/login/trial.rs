@@ -2,7 +2,9 @@
 //! yet, and what it makes of startup parameters with values that no server of the pool has accepted before.
 
 use crate::pools::pool::Pool;
-use crate::state::shape::{Change, Shape, ShapeTable, TEMP_BUFFERS, difference};
+use crate::state::difference::{Change, difference};
+use crate::state::shape::{Shape, TEMP_BUFFERS};
+use crate::state::shape_table::ShapeTable;
 use std::sync::Arc;
 
 /// What a role or a session authorization changes beside itself.

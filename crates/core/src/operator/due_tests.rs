@@ -6,7 +6,7 @@ use crate::base::pool_id::PoolKey;
 use crate::base::request::{Accepted, Address, Endpoint};
 use crate::base::settings::PoolSettings;
 use crate::state::deferred_begin::{By, DeferredBegin};
-use crate::state::shape::ShapeTable;
+use crate::state::shape_table::ShapeTable;
 use crate::upstream::entry::{Entry, Expect};
 use pgweir_auth::Credential;
 

@@ -119,7 +119,7 @@ impl IdleList {
 mod tests {
     use super::*;
     use crate::base::slab::Slab;
-    use crate::state::shape::ShapeTable;
+    use crate::state::shape_table::ShapeTable;
 
     #[test]
     fn a_server_that_looks_like_the_client_is_found_among_any_number() {

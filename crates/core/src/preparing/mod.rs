@@ -1,5 +1,6 @@
 //! Preparing again what a server does not hold, under whatever name it is needed.
 
+pub(crate) mod lending;
 pub(crate) mod own_names;
 pub(crate) mod prepare_again;
 pub(crate) mod replanning;

@@ -3,7 +3,7 @@
 //! Only `session_state = full` looks. The verdict on a prepared statement is kept with the statement; a Query is read each
 //! time. Text that is too long to be read whole counts as code of which nothing is known.
 
-use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
+use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::own_names::Mentioned;
@@ -12,8 +12,6 @@ use crate::statements::prepared::Statement;
 use crate::upstream::entry::{Entry, Ready};
 use pgweir_sql::Returns;
 use pgweir_sql::{Condensed, Effects};
-use pgweir_wire::frontend::BindNames;
-use pgweir_wire::{HEADER_BYTES, Reader};
 
 /// The longest name a custom setting may have to be looked for among parameters, bytes.
 const SETTING_NAME_BYTES_MAX: usize = 128;
@@ -37,7 +35,7 @@ const ONLY_ASKS: Effects = Effects::DRAWS
 impl ServerSide<'_> {
     /// Does what must be done before a text with these effects runs, and says which of them are left to ask about after
     /// it. `runs` is the statement that runs, where it is a prepared one.
-    fn prepare_for(&mut self, effects: Effects, runs: Option<u64>) -> Effects {
+    pub(super) fn prepare_for(&mut self, effects: Effects, runs: Option<u64>) -> Effects {
         if effects.intersects(Effects::STATEMENTS) {
             self.hide_statements(runs);
         }
@@ -217,7 +215,7 @@ impl Exchange<'_> {
     }
 
     /// See [`Exchange::uses_sequences`]. What the statements do that the text names counts as well.
-    fn minds_sequences(
+    pub(super) fn minds_sequences(
         &mut self,
         message: &Message<'_>,
         of_text: Effects,
@@ -232,7 +230,7 @@ impl Exchange<'_> {
     }
 
     /// What EXECUTE may do where nobody knows what it executes: what others than the client's PREPARE have made.
-    fn effects_of_unknown(&self, effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
+    pub(super) fn effects_of_unknown(&self, effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Execute, Prepare};
         if !effects.intersects(Effects::PREPARE) || !self.keeps_session() {
             return Effects::NONE;
@@ -252,7 +250,7 @@ impl Exchange<'_> {
     }
 
     /// Settings that a text with these effects may make and `pg_settings` does not show.
-    fn settings_named(&mut self, effects: Effects, text: &[u8]) -> Vec<Box<str>> {
+    pub(super) fn settings_named(&mut self, effects: Effects, text: &[u8]) -> Vec<Box<str>> {
         if !effects.intersects(Effects::SETTINGS | Effects::CODE) {
             return Vec::new();
         }
@@ -265,97 +263,6 @@ impl Exchange<'_> {
             names.extend(of_functions);
         }
         names
-    }
-
-    /// A Bind of a statement that may do something to the session.
-    pub(crate) fn suspect_bound(
-        &mut self,
-        statement: &Statement,
-        names: &BindNames<'_>,
-        message: &Message<'_>,
-    ) -> Option<Step> {
-        if !self.looks_at_texts() {
-            return None;
-        }
-        if !statement.effects.is_empty() {
-            let returns = Returns::of(&statement.verdict, &statement.query);
-            self.client.session.bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
-        }
-        let effects = self.effects_of_names_in(statement);
-        if effects.intersects(Effects::SEQUENCE) && self.keeps_session() && self.wants_own_server() {
-            return Some(self.wishes(Wish::OwnServer));
-        }
-        let (keeps, of_text, text) = (self.keeps_session(), statement.effects, &statement.query);
-        if keeps
-            && !ends_statements(&statement.verdict)
-            && let Some(step) = self.minds_sequences(message, of_text, effects, text)
-        {
-            return Some(step);
-        }
-        let uses_names = keeps && uses_names(&statement.verdict);
-        if uses_names && let Some(step) = self.waits_to_lend(effects, text) {
-            return Some(step);
-        }
-        if let pgweir_sql::Statement::Prepare(name) = &statement.verdict
-            && keeps
-            && self.client.statements.meaning_of(name).is_some()
-        {
-            self.take_name(name);
-        }
-        let mut mentioned = if uses_names {
-            self.lend_names(effects, text)
-        } else {
-            Mentioned::default()
-        };
-        mentioned.effects |= self.effects_of_unknown(effects, &statement.verdict);
-        let mut effects = self.to().prepare_for(effects | mentioned.effects, Some(statement.id));
-        if !self.keeps_session() || effects.is_empty() {
-            return None;
-        }
-        let mut named = mentioned.hidden;
-        let mut parameters = Vec::new();
-        if effects.intersects(Effects::PASSES) {
-            let passed = self.to().settings_passed(&statement.query);
-            effects = effects.without(Effects::PASSES);
-            if passed.untold {
-                effects |= Effects::UNTOLD;
-            }
-            named.extend(passed.names);
-            parameters = passed.parameters;
-        }
-        if effects.intersects(Effects::SETTINGS | Effects::CODE) && statement.query.contains(&b'$') {
-            if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
-                return Some(Step::NeedBytes);
-            }
-            parameters.extend(pgweir_sql::setting_parameters(&statement.query));
-            let given = Given::read(message.body(), names);
-            if !message.is_whole() && !parameters.is_empty() || parameters.iter().any(|n| !given.tells(*n)) {
-                effects |= Effects::UNTOLD;
-            }
-            named.extend(given.names());
-        }
-        named.extend(self.settings_named(effects, &statement.query));
-        let effects = without_mere_ends(effects, &statement.verdict);
-        self.suspect(effects, &statement.query, named);
-        None
-    }
-
-    /// Execute of what may be a portal that resets settings: the client's startup values are made again behind it.
-    pub(crate) fn execute_reset(&mut self, message: &Message<'_>) -> Step {
-        if !message.is_whole() {
-            return Step::NeedBytes;
-        }
-        let portal = Reader::new(message.body()).cstr().ok();
-        let client = &mut *self.client;
-        let returns = match &client.session.bound_reset {
-            Some(bound) if portal == Some(&*bound.0) => client.session.bound_reset.take().map(|b| b.1),
-            _ => None,
-        };
-        let step = self.execute_as_bound(message);
-        if let (Some(returns), Step::Progress(_)) = (returns, step) {
-            self.make_startup_values(&returns);
-        }
-        step
     }
 
     /// A Query that has been looked at, behind everything that must precede it.
@@ -380,17 +287,8 @@ impl Exchange<'_> {
     }
 }
 
-/// A DEALLOCATE alone makes no prepared statement that could tie the client to its server.
-fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
-    use pgweir_sql::Statement::{Deallocate, DeallocateAll};
-    match verdict {
-        Deallocate(_) | DeallocateAll => effects.without(Effects::PREPARE),
-        _ => effects,
-    }
-}
-
 /// Whether a text, as a whole, ends statements: it acts on the client's names without the server's knowing them.
-fn ends_statements(verdict: &pgweir_sql::Statement) -> bool {
+pub(super) fn ends_statements(verdict: &pgweir_sql::Statement) -> bool {
     use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
     matches!(verdict, Deallocate(_) | DeallocateAll | DiscardAll)
 }
@@ -405,44 +303,6 @@ pub(crate) fn uses_names(verdict: &pgweir_sql::Statement) -> bool {
 pub(crate) fn calls_large_objects(body: &[u8]) -> bool {
     let number = body.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
     number.is_some_and(|number| LARGE_OBJECTS.contains(&number))
-}
-
-/// The values of a Bind, as far as they have been read; `None` is NULL.
-struct Given<'a>(Vec<Option<&'a [u8]>>);
-
-impl<'a> Given<'a> {
-    fn read(body: &'a [u8], names: &BindNames<'_>) -> Self {
-        let mut values = Vec::new();
-        let mut read = || -> Option<()> {
-            let mut reader = Reader::new(&body[names.wire_bytes()..]);
-            let formats = usize::try_from(reader.i16().ok()?).ok()?;
-            reader.bytes(formats * 2).ok()?;
-            for _ in 0..reader.i16().ok()? {
-                values.push(match usize::try_from(reader.i32().ok()?) {
-                    Ok(length) => Some(reader.bytes(length).ok()?),
-                    Err(_) => None,
-                });
-            }
-            Some(())
-        };
-        debug_assert!(body.len() + HEADER_BYTES >= names.wire_bytes());
-        read();
-        Given(values)
-    }
-
-    /// Custom settings that any of them names, as in `select set_config($1, $2, false)`.
-    fn names(&self) -> impl Iterator<Item = Box<str>> {
-        self.0.iter().flatten().filter_map(|value| setting_name(value))
-    }
-
-    /// Whether the value of this parameter (`$1` is 1), taken for the name of a setting, is known, or in `pg_settings`.
-    fn tells(&self, number: u16) -> bool {
-        match self.0.get(usize::from(number).wrapping_sub(1)) {
-            Some(Some(value)) => !value.contains(&b'.') || setting_name(value).is_some(),
-            Some(None) => true,
-            None => false,
-        }
-    }
 }
 
 /// `app.tenant`, `role`: a name that pg_settings does not show.

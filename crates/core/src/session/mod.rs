@@ -1,11 +1,15 @@
 //! What belongs to a session: inspection of texts, restoration, probes, RESET, sequences, channels.
 
+pub(crate) mod bound;
 pub(crate) mod catalog_reading;
 pub(crate) mod channels;
 pub(crate) mod inspection;
 pub(crate) mod known_code;
 pub(crate) mod probe;
+pub(crate) mod probe_answer;
+pub(crate) mod probed_settings;
 pub(crate) mod resetting;
 pub(crate) mod restoration;
 pub(crate) mod sequences;
+pub(crate) mod suspicion;
 pub(crate) mod traces;

@@ -9,7 +9,7 @@
 use crate::base::reasons::Waiting;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
-use crate::state::shape::difference;
+use crate::state::difference::difference;
 use crate::statements::prepared;
 use crate::upstream::entry::{Entry, Expect, Ready, To};
 use pgweir_sql::Returns;

@@ -2,6 +2,7 @@
 
 pub(crate) mod client_session;
 pub(crate) mod deferred_begin;
+pub(crate) mod difference;
 pub(crate) mod followed;
 pub(crate) mod idle_limit;
 pub(crate) mod pins;
@@ -10,3 +11,4 @@ pub(crate) mod restoration;
 pub(crate) mod sequences;
 pub(crate) mod server_session;
 pub(crate) mod shape;
+pub(crate) mod shape_table;

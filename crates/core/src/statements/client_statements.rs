@@ -1,11 +1,21 @@
 //! What a client's names for prepared statements and portals mean.
 
+use crate::statements::client_names::{Names, StatementName};
 use crate::statements::ends::{BoundEnds, Ends};
-use crate::statements::prepared::{Bound, Names, Statement};
+use crate::statements::prepared::Statement;
 use std::sync::Arc;
 
 /// The most portals of a client that are followed which end prepared statements.
 const BOUND_ENDS_MAX: usize = 64;
+
+/// A portal that the client has not been told the rows of.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct Bound {
+    pub(crate) portal: Box<[u8]>,
+    /// The client's name for its statement, and the statement's id.
+    pub(crate) name: StatementName,
+    pub(crate) statement: u64,
+}
 
 /// A client's prepared statements, and what is known of its portals.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]

@@ -8,46 +8,15 @@
 use crate::base::ids::ClientId;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{OWN_ID_MAX, Statement};
+pub(crate) use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
-use foldhash::fast::{FixedState, RandomState};
-use pgweir_wire::{ReadError, Reader};
+use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// A moment of the logical clock; 0 is before everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) struct Moment(pub(crate) u64);
-
-/// The shape of a statement's rows, as a hash: names, types, sizes and modifiers of the columns. Which table a column comes
-/// from does not matter to PostgreSQL either: a table that was dropped and made again the same is no reason for 0A000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
-pub(crate) struct Rows(u64);
-
-impl Rows {
-    /// Of a statement that returns none: NoData.
-    pub(crate) const NONE: Rows = Rows(0);
-
-    /// Of a description that is too long to be read, or no description at all.
-    pub(crate) const UNREAD: Rows = Rows(1);
-
-    /// Reads the body of a RowDescription ("Message Formats").
-    pub(crate) fn read(body: &[u8]) -> Result<Rows, ReadError> {
-        let mut hasher = FixedState::default().build_hasher();
-        let mut reader = Reader::new(body);
-        for _ in 0..reader.i16()? {
-            reader.cstr()?.hash(&mut hasher);
-            // Its table and its number there.
-            reader.bytes(6)?;
-            // Type, size and modifier.
-            reader.bytes(10)?.hash(&mut hasher);
-            // Format.
-            reader.bytes(2)?;
-        }
-        reader.end()?;
-        Ok(Rows(hasher.finish().max(2)))
-    }
-}
 
 /// A statement on a server.
 #[derive(Debug, pgweir_freeze::Freeze)]
@@ -411,144 +380,5 @@ impl Held {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::statements::parse_settings::ParseSettings;
-    use crate::statements::prepared::StatementTable;
-    use pgweir_wire::Writer;
-    use pgweir_wire::write::Column;
-
-    fn statements(count: u8) -> Vec<Arc<Statement>> {
-        let mut table = StatementTable::new(crate::base::secret_names::SecretNames::new([0; 32]));
-        let text = |n: u8| table.intern(&[n], &[0, 0], &ParseSettings::default());
-        (0..count).map(text).collect()
-    }
-
-    /// One statement, prepared at moment 1 in a transaction that has lasted.
-    fn one_copy() -> (Held, u64) {
-        let s = statements(1);
-        let mut held = Held::new();
-        held.insert(s[0].clone(), Moment(1));
-        held.note_ready(Moment(1), true, false);
-        (held, s[0].id)
-    }
-
-    fn good(held: &mut Held, id: u64) -> u64 {
-        held.copy_mut(id).unwrap().good.0
-    }
-
-    #[test]
-    fn the_least_recently_used_statement_goes_first() {
-        let s = statements(3);
-        let mut held = Held::new();
-        held.insert(s[0].clone(), Moment(1));
-        held.insert(s[1].clone(), Moment(1));
-        assert!(held.touch(s[0].id));
-        assert!(held.evict_for(3).is_none());
-        assert_eq!(held.evict_for(2).unwrap().id, s[1].id);
-        assert!(!held.touch(s[1].id) && held.touch(s[0].id));
-    }
-
-    #[test]
-    fn a_name_of_the_client_is_not_evicted() {
-        let mut table = StatementTable::new(crate::base::secret_names::SecretNames::new([0; 32]));
-        let settings = ParseSettings::default();
-        let own = table.intern_own(
-            crate::statements::prepared::Kind::Own,
-            b"a",
-            b"select 1",
-            &[0, 0],
-            &settings,
-            false,
-        );
-        let shared = table.intern(b"select 2", &[0, 0], &settings);
-        let mut held = Held::new();
-        held.insert(own.clone(), Moment(1));
-        held.insert(shared.clone(), Moment(1));
-        assert_eq!(held.evict_for(1).unwrap().id, shared.id);
-        assert!(held.evict_for(1).is_none() && held.touch(own.id));
-    }
-
-    #[test]
-    fn a_use_that_went_well_shows_that_the_plan_was_good_then() {
-        let (mut held, id) = one_copy();
-        held.using(id, Moment(5));
-        held.using(id, Moment(6));
-        assert_eq!(good(&mut held, id), 1, "neither has been answered");
-        held.note_ready(Moment(7), true, false);
-        held.using(id, Moment(8));
-        assert_eq!(good(&mut held, id), 6);
-    }
-
-    #[test]
-    fn a_use_before_an_error_shows_nothing() {
-        let (mut held, id) = one_copy();
-        held.using(id, Moment(5));
-        held.note_error(Moment(6));
-        held.note_ready(Moment(7), true, false);
-        held.using(id, Moment(8));
-        assert_eq!(good(&mut held, id), 1);
-    }
-
-    #[test]
-    fn what_was_seen_in_a_transaction_counts_only_if_it_lasts() {
-        for (committed, rolled_back, expected) in
-            [(true, false, 5), (false, true, 0), (true, true, 0), (false, false, 0)]
-        {
-            let (mut held, id) = one_copy();
-            held.described(id, Moment(5), Rows::NONE);
-            held.note_ready(Moment(6), false, true);
-            assert_eq!(good(&mut held, id), 5, "within the transaction");
-            (held.committed, held.rolled_back) = (committed, rolled_back);
-            held.note_ready(Moment(7), true, true);
-            assert_eq!(good(&mut held, id), expected);
-        }
-    }
-
-    #[test]
-    fn what_was_prepared_beside_temporary_objects_is_prepared_again_without_them() {
-        let s = statements(3);
-        let (mut held, now) = (Held::new(), Moment(1));
-        held.insert(s[0].clone(), now);
-        held.temporary_objects(true);
-        held.insert(s[1].clone(), now);
-        assert!(held.usable(s[0].id) && !held.answers_parse(&s[0]));
-        held.temporary_objects(true);
-        assert!(held.usable(s[1].id));
-        held.temporary_objects(false);
-        held.insert(s[2].clone(), now);
-        let answers = s.iter().map(|s| held.answers_parse(s));
-        assert_eq!(answers.collect::<Vec<_>>(), [true, false, true]);
-    }
-
-    #[test]
-    fn an_error_does_not_make_old_plans_doubtful() {
-        let (mut held, id) = one_copy();
-        held.note_error(Moment(1));
-        held.note_ready(Moment(1), true, false);
-        assert_eq!(good(&mut held, id), 1);
-    }
-
-    #[test]
-    fn rows_are_the_same_by_names_and_types_only() {
-        let rows = |name: &str, oid: u32, change: &dyn Fn(&mut Vec<u8>)| {
-            let mut bytes = Vec::new();
-            let column = Column {
-                name,
-                type_oid: oid,
-                type_bytes: 4,
-            };
-            Writer::new(&mut bytes).row_description(&[column]);
-            let mut body = bytes.split_off(5);
-            change(&mut body);
-            Rows::read(&body).unwrap()
-        };
-        let a = rows("a", 23, &|_| {});
-        assert_eq!(a, rows("a", 23, &|b| b[4..10].fill(7)), "another table");
-        assert_eq!(a, rows("a", 23, &|b| *b.last_mut().unwrap() = 1), "binary");
-        assert_ne!(a, rows("b", 23, &|_| {}));
-        assert_ne!(a, rows("a", 20, &|_| {}));
-        assert!(Rows::read(&[0, 1, b'a']).is_err());
-        assert_ne!(Rows::read(&[0, 0]).unwrap(), Rows::NONE);
-    }
-}
+#[path = "held_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 //! | file | has |
 //! |---|---|
 //! | `session` | one connection's TLS: bytes of the socket to plain bytes and back, the handshake included |
+//! | `steps` | what rustls wants done, step by step |
 //! | `contexts` | the settings `client_tls_*` and `server_tls_*`, with the files that they name |
 //! | `names` | OpenSSL's names of what rustls calls otherwise |
 //! | `certificate` | what is read from a certificate: names, the hash for channel binding |
@@ -15,6 +16,7 @@ mod contexts;
 mod names;
 mod server_verifier;
 mod session;
+mod steps;
 mod trust;
 
 pub(crate) use contexts::TlsContexts;

@@ -1,0 +1,52 @@
+//! Whether a client's answer proves who it is.
+
+use crate::auth_request::AuthRequest;
+use crate::client_step::Learned;
+use crate::error::ClientAuthError;
+use crate::md5::MD5_SECRET_BYTES;
+use crate::password_message::parse_password;
+use crate::scram::server::AwaitClientFinal;
+use subtle::ConstantTimeEq;
+
+/// How a SCRAM exchange ends, whatever the client answers.
+#[derive(pgweir_freeze::Freeze)]
+pub(crate) struct ScramEnd {
+    pub(crate) doom: Option<ClientAuthError>,
+    /// The verifier is the stored one, so its keys can be used on servers. Not so for a verifier that the pooler has
+    /// made.
+    pub(crate) keys_pass_through: bool,
+}
+
+pub(crate) fn judge_md5(
+    payload: &[u8],
+    expected: &[u8; MD5_SECRET_BYTES],
+    doom: Option<ClientAuthError>,
+) -> Result<(), ClientAuthError> {
+    let given = parse_password(payload)?;
+    verdict(bool::from(given.ct_eq(expected)), doom)
+}
+
+pub(crate) fn judge_scram(
+    message: &[u8],
+    waiting: AwaitClientFinal,
+    end: ScramEnd,
+) -> Result<(AuthRequest, Learned), ClientAuthError> {
+    let proven = waiting.read(message)?;
+    verdict(proven.is_some(), end.doom)?;
+    let proven = proven.ok_or(ClientAuthError::WrongPassword)?;
+    let learned = if end.keys_pass_through {
+        Learned::ScramKeys(proven.keys)
+    } else {
+        Learned::Nothing
+    };
+    Ok((AuthRequest::SaslFinal(proven.server_final), learned))
+}
+
+/// A doomed exchange fails, and gives its own reason before any other.
+pub(crate) fn verdict(is_right: bool, doom: Option<ClientAuthError>) -> Result<(), ClientAuthError> {
+    match doom {
+        Some(reason) => Err(reason),
+        None if is_right => Ok(()),
+        None => Err(ClientAuthError::WrongPassword),
+    }
+}

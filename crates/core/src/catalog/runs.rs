@@ -1,0 +1,100 @@
+//! Who runs whom in a database: functions, and what calls them; tables, and their triggers. Whoever runs something has its
+//! effects.
+
+use pgweir_sql::Effects;
+
+/// Kinds of things that have names or run functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
+pub(super) enum Kind {
+    Routine,
+    /// Tables and views.
+    Relation,
+    Type,
+    /// A word of a text or a source: whatever has it in its name.
+    Word,
+    /// Operators, casts: what runs without a name of its own in the text.
+    Nameless,
+    /// Event triggers: any statement that changes the catalog.
+    Definition,
+}
+
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    pub(super) name: Box<[u8]>,
+    /// Effects of statements that mention it.
+    pub(super) read: Effects,
+    /// Further effects, of those that write.
+    pub(super) written: Effects,
+    /// The last body that mentioned it.
+    pub(super) mentioned_by: u32,
+    /// Of a routine: the arguments that it takes for names of settings, bit 0 is the first.
+    pub(super) passes: u64,
+    /// A routine in C.
+    pub(super) in_c: bool,
+}
+
+/// `who` runs `what`.
+#[derive(Debug, Clone, Copy, pgweir_freeze::Freeze)]
+pub(super) struct Run {
+    pub(super) who: u32,
+    pub(super) what: u32,
+    /// When it is written to: a trigger.
+    pub(super) on_write: bool,
+}
+
+/// Nobody's place in `nodes`.
+const NOBODY: u32 = u32::MAX;
+
+impl Node {
+    pub(super) fn new(kind: Kind) -> Self {
+        Node {
+            kind,
+            name: Box::default(),
+            read: Effects::NONE,
+            written: Effects::NONE,
+            mentioned_by: NOBODY,
+            passes: 0,
+            in_c: false,
+        }
+    }
+}
+
+/// Whoever runs something has its effects. Each of them is passed on once, so the time is that of reading all pairs.
+pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
+    runs.sort_unstable_by_key(|run| run.what);
+    let has_effects = |node: &Node| !(node.read | node.written).is_empty();
+    let mut news: Vec<u32> = (0..nodes.len() as u32)
+        .filter(|&place| has_effects(&nodes[place as usize]))
+        .collect();
+    while let Some(place) = news.pop() {
+        let what = &nodes[place as usize];
+        let (all, written, in_c) = (what.read, what.written, what.in_c);
+        // Only who calls a routine by its name in a text names the setting.
+        let read = if all.intersects(Effects::PASSES) {
+            all.without(Effects::PASSES) | Effects::UNTOLD
+        } else {
+            all
+        };
+        let from = runs.partition_point(|run| run.what < place);
+        for run in runs[from..].iter().take_while(|run| run.what == place) {
+            let who = &mut nodes[run.who as usize];
+            let (read, written) = match who.kind {
+                _ if run.on_write => (Effects::NONE, read | written),
+                Kind::Word => (all, written),
+                Kind::Relation => (read, written),
+                Kind::Routine => (read | written, Effects::NONE),
+                // Functions in C that read and print values are part of every type: they are not what pins are for.
+                Kind::Type | Kind::Nameless if in_c => (Effects::NONE, Effects::NONE),
+                Kind::Type | Kind::Nameless | Kind::Definition => {
+                    ((read | written).without(Effects::NATIVE), Effects::NONE)
+                }
+            };
+            if !who.read.contains(read) || !who.written.contains(written) {
+                who.read |= read;
+                who.written |= written;
+                news.push(run.who);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Prepared statements on their way to a server: what a Bind may do to the session, by the statement and its parameters.
+
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
+use crate::exchange::{Exchange, Wish};
+use crate::preparing::own_names::Mentioned;
+use crate::session::inspection::{ends_statements, setting_name, uses_names};
+use crate::statements::prepared::Statement;
+use pgweir_sql::Effects;
+use pgweir_sql::Returns;
+use pgweir_wire::frontend::BindNames;
+use pgweir_wire::{HEADER_BYTES, Reader};
+
+impl Exchange<'_> {
+    /// A Bind of a statement that may do something to the session. `Some`: it is not passed on now.
+    pub(crate) fn suspect_bound(
+        &mut self,
+        statement: &Statement,
+        names: &BindNames<'_>,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        if !self.looks_at_texts() {
+            return None;
+        }
+        if !statement.effects.is_empty() {
+            let returns = Returns::of(&statement.verdict, &statement.query);
+            self.client.session.bound_reset = returns.map(|r| Box::new((names.portal.into(), r)));
+        }
+        let effects = self.effects_of_names_in(statement);
+        if self.keeps_session()
+            && let Some(step) = self.bound_must_wait(statement, effects, message)
+        {
+            return Some(step);
+        }
+        let mut mentioned = self.lend_to_bound(statement, effects);
+        mentioned.effects |= self.effects_of_unknown(effects, &statement.verdict);
+        let effects = self.to().prepare_for(effects | mentioned.effects, Some(statement.id));
+        if !self.keeps_session() || effects.is_empty() {
+            return None;
+        }
+        self.suspect_values(statement, effects, mentioned.hidden, names, message)
+    }
+
+    /// Another server, or an answer, must come before this statement runs.
+    fn bound_must_wait(&mut self, statement: &Statement, effects: Effects, message: &Message<'_>) -> Option<Step> {
+        if effects.intersects(Effects::SEQUENCE) && self.wants_own_server() {
+            return Some(self.wishes(Wish::OwnServer));
+        }
+        let (of_text, text) = (statement.effects, &statement.query);
+        if !ends_statements(&statement.verdict)
+            && let Some(step) = self.minds_sequences(message, of_text, effects, text)
+        {
+            return Some(step);
+        }
+        if uses_names(&statement.verdict) {
+            return self.waits_to_lend(effects, text);
+        }
+        None
+    }
+
+    /// What the text of the statement names is made available under the client's own names.
+    fn lend_to_bound(&mut self, statement: &Statement, effects: Effects) -> Mentioned {
+        if !self.keeps_session() {
+            return Mentioned::default();
+        }
+        if let pgweir_sql::Statement::Prepare(name) = &statement.verdict
+            && self.client.statements.meaning_of(name).is_some()
+        {
+            self.take_name(name);
+        }
+        if uses_names(&statement.verdict) {
+            self.lend_names(effects, &statement.query)
+        } else {
+            Mentioned::default()
+        }
+    }
+
+    /// What the statement may do with the values that this Bind gives it. `hidden` are settings that are known already.
+    fn suspect_values(
+        &mut self,
+        statement: &Statement,
+        mut effects: Effects,
+        mut hidden: Vec<Box<str>>,
+        names: &BindNames<'_>,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        let mut parameters = Vec::new();
+        if effects.intersects(Effects::PASSES) {
+            let passed = self.to().settings_passed(&statement.query);
+            effects = effects.without(Effects::PASSES);
+            if passed.untold {
+                effects |= Effects::UNTOLD;
+            }
+            hidden.extend(passed.names);
+            parameters = passed.parameters;
+        }
+        if effects.intersects(Effects::SETTINGS | Effects::CODE) && statement.query.contains(&b'$') {
+            if !message.is_whole() && message.total <= INSPECT_BYTES_MAX {
+                return Some(Step::NeedBytes);
+            }
+            parameters.extend(pgweir_sql::setting_parameters(&statement.query));
+            let given = Given::read(message.body(), names);
+            if !message.is_whole() && !parameters.is_empty() || parameters.iter().any(|n| !given.tells(*n)) {
+                effects |= Effects::UNTOLD;
+            }
+            hidden.extend(given.names());
+        }
+        hidden.extend(self.settings_named(effects, &statement.query));
+        let effects = without_mere_ends(effects, &statement.verdict);
+        self.suspect(effects, &statement.query, hidden);
+        None
+    }
+
+    /// Execute of what may be a portal that resets settings: the client's startup values are made again behind it.
+    pub(crate) fn execute_reset(&mut self, message: &Message<'_>) -> Step {
+        if !message.is_whole() {
+            return Step::NeedBytes;
+        }
+        let portal = Reader::new(message.body()).cstr().ok();
+        let client = &mut *self.client;
+        let returns = match &client.session.bound_reset {
+            Some(bound) if portal == Some(&*bound.0) => client.session.bound_reset.take().map(|b| b.1),
+            _ => None,
+        };
+        let step = self.execute_as_bound(message);
+        if let (Some(returns), Step::Progress(_)) = (returns, step) {
+            self.make_startup_values(&returns);
+        }
+        step
+    }
+}
+
+/// A DEALLOCATE alone makes no prepared statement that could tie the client to its server.
+fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
+    use pgweir_sql::Statement::{Deallocate, DeallocateAll};
+    match verdict {
+        Deallocate(_) | DeallocateAll => effects.without(Effects::PREPARE),
+        _ => effects,
+    }
+}
+
+/// The values of a Bind, as far as they have been read; `None` is NULL.
+struct Given<'a>(Vec<Option<&'a [u8]>>);
+
+impl<'a> Given<'a> {
+    fn read(body: &'a [u8], names: &BindNames<'_>) -> Self {
+        let mut values = Vec::new();
+        let mut read = || -> Option<()> {
+            let mut reader = Reader::new(&body[names.wire_bytes()..]);
+            let formats = usize::try_from(reader.i16().ok()?).ok()?;
+            reader.bytes(formats * 2).ok()?;
+            for _ in 0..reader.i16().ok()? {
+                values.push(match usize::try_from(reader.i32().ok()?) {
+                    Ok(length) => Some(reader.bytes(length).ok()?),
+                    Err(_) => None,
+                });
+            }
+            Some(())
+        };
+        debug_assert!(body.len() + HEADER_BYTES >= names.wire_bytes());
+        read();
+        Given(values)
+    }
+
+    /// Custom settings that any of them names, as in `select set_config($1, $2, false)`.
+    fn names(&self) -> impl Iterator<Item = Box<str>> {
+        self.0.iter().flatten().filter_map(|value| setting_name(value))
+    }
+
+    /// Whether the value of this parameter (`$1` is 1), taken for the name of a setting, is known, or in `pg_settings`.
+    fn tells(&self, number: u16) -> bool {
+        match self.0.get(usize::from(number).wrapping_sub(1)) {
+            Some(Some(value)) => !value.contains(&b'.') || setting_name(value).is_some(),
+            Some(None) => true,
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The server's answer to a probe, and what follows from it for the client.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::deeds::Deed;
+use crate::base::pin_reason::PinReason;
+use crate::base::reasons::Waiting;
+use crate::base::request::{LogLevel, Request};
+use crate::base::weakness::Weakness;
+use crate::exchange::Exchange;
+use crate::reply::Reply;
+use crate::server_side::ServerSide;
+use crate::session::probed_settings::TRANSACTION_SETTINGS;
+use crate::session::suspicion::{NO_ROLE, ROLE};
+use crate::state::pins::PROBED;
+use crate::state::probe::{Probe, Suspicion};
+use crate::upstream::phase::{Introduction, ServerPhase};
+use pgweir_sql::Effects;
+use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
+
+/// Failed probes in a row before a client keeps its server, of whose state nothing is known, until it leaves.
+const PROBES_FAILED_MAX: u8 = 3;
+
+impl ServerSide<'_> {
+    /// The server refused a probe.
+    pub(crate) fn probe_failed(&mut self, fields: &ErrorFields<'_>) {
+        let server = &mut *self.server;
+        if let Some(probe) = &mut server.session.probe {
+            probe.failed = Some(String::from_utf8_lossy(fields.message).into());
+        } else if let Some(reading) = &mut server.reading {
+            reading.fails(fields.sqlstate, fields.message);
+        } else {
+            server.session.move_failed = true;
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// A whole row of a probe's answer.
+    pub(crate) fn probe_row(&mut self, message: &[u8]) {
+        if let Some(reading) = &mut self.server.reading {
+            return reading.row(message);
+        }
+        let Some(probe) = &mut self.server.session.probe else {
+            return self.channel_row(message);
+        };
+        if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
+            // A value too long to be kept.
+            probe.unreadable = true;
+            return;
+        }
+        let Ok(row) = backend::data_row(&message[HEADER_BYTES..]) else {
+            probe.failed = Some("malformed row".into());
+            return;
+        };
+        match row[..] {
+            [value] => {
+                probe.temporary_schema = value == Some(b"t");
+                let text = value.and_then(|v| std::str::from_utf8(v).ok());
+                probe.value = text.map(Box::from);
+            }
+            [name, value] => match (name.map(std::str::from_utf8), value.map(std::str::from_utf8)) {
+                (Some(Ok(name)), None) => probe.rows.push((name.into(), None)),
+                (Some(Ok(name)), Some(Ok(value))) => probe.rows.push((name.into(), Some(value.into()))),
+                _ => probe.unreadable = true,
+            },
+            [.., temporary_schema] if row.len() == PROBED.len() + 1 => {
+                probe.temporary_schema = temporary_schema == Some(b"t");
+                let mut held = [false; PROBED.len()];
+                for (held, value) in held.iter_mut().zip(&row) {
+                    *held = *value == Some(b"t");
+                }
+                probe.pins = Some(held);
+            }
+            [Some(name), Some(before), _] => match (std::str::from_utf8(name), std::str::from_utf8(before)) {
+                (Ok(name), Ok(before)) => probe.lifted.push((name.into(), Some(before.into()))),
+                _ => probe.unreadable = true,
+            },
+            _ => {}
+        }
+    }
+}
+
+impl Reply<'_> {
+    /// The server has answered a probe to the end.
+    pub(crate) fn probed(&mut self) {
+        let Some(probe) = self.server.session.probe.take() else {
+            return;
+        };
+        let Some(mut exchange) = self.exchange() else {
+            return self.to().told_without_client(&probe);
+        };
+        let tells_pins = probe.failed.is_none() && probe.pins.is_some();
+        exchange.probed(*probe);
+        if tells_pins {
+            self.deeds.push(Deed::ChannelsMayHaveChanged);
+        }
+    }
+}
+
+impl Exchange<'_> {
+    fn probed(&mut self, mut probe: Probe) {
+        if let Some(failed) = probe.failed.take() {
+            return self.probe_was_in_vain(probe.about, &failed);
+        }
+        self.goes_on_behind_probe();
+        if let Some(held) = probe.pins {
+            self.pins_found(&probe, held);
+        }
+        if probe.unreadable {
+            self.pin_by(PinReason::UnreadableSetting, probe.about.statement.as_bytes());
+        }
+        if probe.settings {
+            // The view told what the probe made of them.
+            let is_lifted = |name: &str| probe.lifted.iter().any(|(lifted, _)| **lifted == *name);
+            probe.rows.retain(|(name, _)| !is_lifted(name));
+            probe.rows.append(&mut probe.lifted);
+            self.settings_found(&probe.rows, &probe.about);
+        }
+    }
+
+    /// See [`Client::pin_by`].
+    pub(crate) fn pin_by(&mut self, reason: PinReason, statement: &[u8]) {
+        let stats = &mut self.shared.state_stats;
+        self.client.session.pin_by(self.now, reason, statement, stats);
+    }
+
+    fn goes_on_behind_probe(&mut self) {
+        if self.client.waiting == Waiting::ForProbe {
+            self.client.waiting = Waiting::No;
+            self.shared.requests.push_back(Request::Resume(self.id.into()));
+        }
+    }
+
+    /// What ties the session to its server, as the server tells it: one answer for each of [`PROBED`].
+    fn pins_found(&mut self, probe: &Probe, held: [bool; PROBED.len()]) {
+        let before = self.client.session.pins;
+        for (reason, held) in PROBED.into_iter().zip(held) {
+            if held {
+                self.pin_by(reason, probe.about.statement.as_bytes());
+            } else {
+                self.client.session.pins.set(reason, false);
+            }
+        }
+        let client = &mut *self.client;
+        if !client.session.pins.of_session() {
+            client.session.pinned = None;
+            self.shared.state_stats.unpinned += u64::from(before.of_session());
+        }
+        let has_objects = client.session.pins.contains(PinReason::TemporaryObjects);
+        let suspicion = client.session.suspicion.as_ref();
+        let may_make_more = suspicion.is_some_and(|s| s.effects.intersects(Effects::TEMPORARY));
+        self.server.held.temporary_objects(has_objects || may_make_more);
+        if probe.temporary_schema {
+            let another_s = self.server.session.temporary_schema;
+            client.session.had_temporary |= has_objects || probe.temporary || !another_s;
+            if !has_objects {
+                self.to().temporary_schema_stays();
+            }
+        }
+    }
+
+    /// A probe has failed, for a reason that need not be the session's: it is asked again. Where that is in vain as well, the
+    /// client keeps the server, which nobody else gets after it.
+    fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
+        let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
+        self.shared.log(LogLevel::Warning, text);
+        let forgets = self.shared.is_weak(Weakness::ForgetsFailedProbe);
+        about.probes_failed += 1;
+        if about.probes_failed < PROBES_FAILED_MAX && !forgets {
+            return self.suspect_again(about);
+        }
+        if !forgets {
+            self.pin_by(PinReason::UnknownState, about.statement.as_bytes());
+        }
+        self.goes_on_behind_probe();
+    }
+}
+
+impl ServerSide<'_> {
+    /// A server without a client has answered: a new one, or one that was reset.
+    fn told_without_client(&mut self, probe: &Probe) {
+        if self.server.introduction == Introduction::NatureAsked {
+            return self.nature_told(probe);
+        }
+        let server = &mut *self.server;
+        if !matches!(server.phase, ServerPhase::ConnectQuery) {
+            server.session.temporary_schema |= probe.temporary_schema || probe.failed.is_some();
+            return;
+        }
+        if probe.failed.is_some() || probe.unreadable {
+            server.close_reason.get_or_insert(CloseReason::StateUnknown);
+            return;
+        }
+        let shape = server.session.shape.clone();
+        let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
+        let made = |name: &str, value: &str| !reported(name) && (name, value) != (ROLE, NO_ROLE);
+        let rows = probe
+            .rows
+            .iter()
+            .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
+        let rows = rows.filter(|(name, value)| made(name, value) && !TRANSACTION_SETTINGS.contains(name));
+        let changes = rows.map(|(name, value)| (name, Some(value), false));
+        server.session.shape = self.shared.shapes.change(&shape, changes);
+    }
+}

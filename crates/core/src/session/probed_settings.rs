@@ -1,0 +1,116 @@
+//! What settings a client and its server have after a probe: the server has told all that the session has made.
+
+use crate::base::weakness::Weakness;
+use crate::exchange::Exchange;
+use crate::session::suspicion::{NO_ROLE, ROLE};
+use crate::state::difference::difference;
+use crate::state::probe::Suspicion;
+use crate::state::shape::Shape;
+use std::sync::Arc;
+
+/// Settings of the transaction, not of the session.
+pub(super) const TRANSACTION_SETTINGS: [&str; 3] = [
+    "transaction_deferrable",
+    "transaction_isolation",
+    "transaction_read_only",
+];
+
+/// Settings and their values as the server tells them; `None` is NULL.
+type Rows = [(Box<str>, Option<Box<str>>)];
+
+/// The rows of a probe, and whether a role of `none` in them is one that the session has made.
+struct Told<'a> {
+    rows: &'a Rows,
+    tells_none: bool,
+}
+
+impl Told<'_> {
+    /// The settings that the session has made, and their values.
+    fn made(&self) -> impl Iterator<Item = (&str, &str)> {
+        let rows = self
+            .rows
+            .iter()
+            .filter_map(|(name, value)| Some((&**name, value.as_deref()?)));
+        rows.filter(|row| self.tells_none || *row != (ROLE, NO_ROLE))
+    }
+
+    fn is_made(&self, name: &str) -> bool {
+        self.made().any(|(made, _)| made.eq_ignore_ascii_case(name))
+    }
+}
+
+impl Exchange<'_> {
+    /// The settings that the session has made, as the server tells them.
+    pub(super) fn settings_found(&mut self, rows: &Rows, about: &Suspicion) {
+        let before = about.before.as_ref().unwrap_or(&self.client.session.shape).clone();
+        let told = Told {
+            rows,
+            tells_none: self.tells_no_role(&before, about),
+        };
+        let server_shape = self.shape_of_server(&told);
+        let client_shape = self.shape_of_client(&before, &server_shape, &told);
+        self.tell_returned(&server_shape, &client_shape);
+        self.server.session.shape = server_shape;
+        self.client.session.shape = client_shape;
+    }
+
+    /// No role is the same as none set, unless the server has logged in with one, or the client has given up its own. A RESET
+    /// ROLE that was rolled back has made the role of the startup packet in between.
+    fn tells_no_role(&self, before: &Shape, about: &Suspicion) -> bool {
+        let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
+        let had_none = is_none(before) || is_none(&self.client.session.shape);
+        let gave_up_role = self.client.session.base.get(ROLE).is_some() && (about.sets_role == Some(true) || had_none);
+        let starts_with_role = self.server.session.base.get(ROLE).is_some();
+        (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole)
+    }
+
+    /// What is reported is known by its own words; the view would tell it in others.
+    fn shape_of_server(&mut self, told: &Told<'_>) -> Arc<Shape> {
+        let now = self.server.session.shape.clone();
+        let unreported = now.settings().iter().filter(|s| !s.reported);
+        let gone = unreported.filter(|s| !told.is_made(&s.name));
+        let mut changes: Vec<(&str, Option<&str>, bool)> = gone.map(|s| (&*s.name, None, false)).collect();
+        let differs = |(name, value): &(&str, &str)| {
+            !TRANSACTION_SETTINGS.contains(name) && now.get(name).is_none_or(|s| !s.reported && *s.value != **value)
+        };
+        let different = told.made().filter(differs);
+        changes.extend(different.map(|(name, value)| (name, Some(value), false)));
+        if changes.is_empty() {
+            now
+        } else {
+            self.shared.shapes.change(&now, changes)
+        }
+    }
+
+    /// A setting of the client's startup packet that the session no longer makes has been reset: the server went back to its
+    /// own startup value, and the client must go back to its. A value that was the server's own all along was never made
+    /// there.
+    fn shape_of_client(&mut self, before: &Shape, server_shape: &Arc<Shape>, told: &Told<'_>) -> Arc<Shape> {
+        let server_base = &self.server.session.base;
+        let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
+        let was_made = |name: &str| {
+            let value = value_in(before, name);
+            // What connect_query makes is the server's own, and somebody's RESET may have taken it away long ago.
+            value != value_in(server_base, name) && value != value_in(server_shape, name)
+        };
+        let at_startup = difference(server_base, &self.client.session.base);
+        let returned: Vec<(&str, Option<&str>, bool)> = at_startup
+            .iter()
+            .filter(|(name, value)| value.is_some() && !told.is_made(name) && was_made(name))
+            .map(|(name, value)| (&**name, value.as_deref(), false))
+            .collect();
+        if returned.is_empty() {
+            server_shape.clone()
+        } else {
+            self.shared.shapes.change(server_shape, returned)
+        }
+    }
+
+    /// Tells the client the values that its session has returned to, and that its server does not have.
+    fn tell_returned(&mut self, server_shape: &Shape, client_shape: &Shape) {
+        let reported = client_shape.settings().iter().filter(|s| s.reported);
+        for setting in reported.filter(|s| server_shape.get(&s.name).is_none_or(|r| r.value != s.value)) {
+            self.tell(|w| w.parameter_status(setting.name.as_bytes(), setting.value.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Suspicion: what a client's transactions may have done to its session, since the server was last asked.
+//!
+//! The text of a statement says what it *may* do ([`pgweir_sql::Effects`]). A probe asks the server what it has done; what no
+//! probe can see pins the client.
+
+use crate::base::pin_reason::{Cleanup, PinReason};
+use crate::base::weakness::Weakness;
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::reply::Reply;
+use crate::state::pins::{PROBED, Pins};
+use crate::state::probe::{Suspicion, beginning};
+use crate::upstream::entry::{Expect, To};
+use pgweir_sql::Effects;
+use pgweir_wire::ErrorFields;
+
+/// Settings that one client's session may have beyond those `pg_settings` shows; one that names more is pinned.
+pub(super) const HIDDEN_SETTINGS_MAX: usize = 256;
+
+/// The setting that SET ROLE makes, and its value where no role is taken.
+pub(super) const ROLE: &str = "role";
+
+pub(super) const NO_ROLE: &str = "none";
+
+/// What a probe must look at.
+pub(super) struct Asks {
+    pub(super) pins: bool,
+    pub(super) locks: bool,
+    pub(super) settings: bool,
+}
+
+impl Asks {
+    /// For a transaction that may have had these effects, of a client that is pinned so.
+    pub(super) fn of(effects: Effects, pins: Pins) -> Self {
+        let unknown_code = effects.intersects(Effects::CODE);
+        let may_have_ended = effects.intersects(Effects::ENDS) && pins.of_session();
+        let may_pin = MAY_PIN
+            .iter()
+            .any(|(effect, reason)| effects.intersects(*effect) && !pins.contains(*reason));
+        Asks {
+            pins: unknown_code || may_have_ended || may_pin,
+            locks: unknown_code || effects.intersects(Effects::LOCKS) || pins.contains(PinReason::AdvisoryLocks),
+            settings: unknown_code || effects.intersects(Effects::SETTINGS),
+        }
+    }
+}
+
+/// Which reason an effect may bring about.
+const MAY_PIN: [(Effects, PinReason); PROBED.len()] = [
+    (Effects::TEMPORARY, PinReason::TemporaryObjects),
+    (Effects::LOCKS, PinReason::AdvisoryLocks),
+    (Effects::CURSORS, PinReason::HeldCursors),
+    (Effects::LISTEN, PinReason::Listening),
+    (Effects::PREPARE, PinReason::PreparedStatements),
+];
+
+/// Effects that no probe can see: they pin until the client leaves.
+const PIN_FOR_GOOD: [(Effects, PinReason); 6] = [
+    (Effects::LOAD, PinReason::Library),
+    (Effects::SEED, PinReason::Seed),
+    (Effects::SERVER_BOUND, PinReason::ServerBound),
+    (Effects::SEQUENCE, PinReason::Sequences),
+    (Effects::NATIVE, PinReason::NativeCode),
+    (Effects::UNTOLD, PinReason::UntoldSetting),
+];
+
+impl Suspicion {
+    /// Names of the settings that no view shows and this client's session may have.
+    pub(super) fn hidden_settings(&self, client: &Client) -> Vec<Box<str>> {
+        let mut names = self.hidden.clone();
+        // What DISCARD ALL has returned to its startup value was made again behind it.
+        let made = client
+            .session
+            .shape
+            .settings()
+            .iter()
+            .chain(client.session.base.settings());
+        for setting in made.filter(|s| s.is_hidden()) {
+            if !names.iter().any(|n| n.eq_ignore_ascii_case(&setting.name)) {
+                names.push((&*setting.name).into());
+            }
+        }
+        // No report tells of a role, whatever has taken it.
+        if !names.iter().any(|n| &**n == ROLE) {
+            names.push(ROLE.into());
+        }
+        names
+    }
+
+    /// Reasons to keep the client on its server until it leaves.
+    pub(super) fn pins_for_good(&self) -> impl Iterator<Item = PinReason> {
+        let effects = self.effects;
+        PIN_FOR_GOOD
+            .into_iter()
+            .filter(move |(effect, _)| effects.intersects(*effect))
+            .map(|(_, reason)| reason)
+    }
+}
+
+impl Exchange<'_> {
+    /// A statement of the client's is on its way to its server.
+    pub(crate) fn suspect(&mut self, effects: Effects, text: &[u8], hidden: Vec<Box<str>>) {
+        if effects.is_empty() {
+            return;
+        }
+        if effects.intersects(Effects::DEFINES | Effects::TEMPORARY) {
+            let server = &mut *self.server;
+            server.session.defines |= effects.intersects(Effects::DEFINES);
+            if effects.intersects(Effects::TEMPORARY) {
+                server.held.temporary_objects(true);
+            }
+        }
+        for name in &hidden {
+            self.note_custom_setting(name);
+        }
+        let client = &mut *self.client;
+        let before_local = &self.server.session.before_local;
+        let suspicion = client.session.suspicion.get_or_insert_with(|| {
+            Box::new(Suspicion {
+                statement: beginning(text),
+                before: Some(before_local.as_ref().unwrap_or(&client.session.shape).clone()),
+                ..Suspicion::default()
+            })
+        });
+        suspicion.effects |= effects;
+        suspicion.texts += 1;
+        if hidden.iter().any(|name| &**name == ROLE) {
+            suspicion.sets_role = later_role(suspicion.sets_role, Some(!effects.intersects(Effects::RESETS)));
+        }
+        suspicion.single = text
+            .iter()
+            .position(|b| *b == b';')
+            .is_none_or(|at| text[at + 1..].trim_ascii().is_empty());
+        for name in hidden {
+            if !suspicion.hidden.contains(&name) {
+                suspicion.hidden.push(name);
+            }
+        }
+        if suspicion.hidden.len() > HIDDEN_SETTINGS_MAX {
+            suspicion.hidden.truncate(HIDDEN_SETTINGS_MAX);
+            self.pin_by(PinReason::UnreadableSetting, text);
+        }
+    }
+}
+
+/// See [`Suspicion::sets_role`]. Behind a RESET the pooler makes the role of the startup packet. If the server tells no role all
+/// the same, the RESET has been rolled back, and what an earlier text has set counts.
+fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
+    match earlier {
+        Some(true) => earlier,
+        _ => later.or(earlier),
+    }
+}
+
+impl Reply<'_> {
+    /// The server has refused a text before it ran anything of it: what no probe can see has not happened. Where other texts
+    /// are suspected as well, it is not known whose it would be.
+    #[cold]
+    pub(crate) fn text_refused(&mut self, fields: &ErrorFields<'_>) {
+        let front = self
+            .server
+            .conversation
+            .queue
+            .front()
+            .map(|e| (e.expect, e.to == To::Forward));
+        if !matches!(
+            front,
+            Some((Expect::Query | Expect::Parse | Expect::ParseUnnamed, true))
+        ) {
+            return;
+        }
+        let suspicion = self.client().and_then(|client| client.session.suspicion.as_mut());
+        if let Some(suspicion) = suspicion.filter(|s| s.texts == 1 && (s.single || fields.is_of_grammar())) {
+            suspicion.texts = 0;
+            for (effect, _) in PIN_FOR_GOOD {
+                suspicion.effects = suspicion.effects.without(effect);
+            }
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// What a failed probe was about, and what has come to it since.
+    pub(super) fn suspect_again(&mut self, mut about: Suspicion) {
+        if let Some(newer) = self.client.session.suspicion.take() {
+            about.effects |= newer.effects;
+            about.sets_role = later_role(about.sets_role, newer.sets_role);
+            let known = about.hidden.len();
+            let new = newer.hidden.into_iter().filter(|n| !about.hidden[..known].contains(n));
+            about.hidden.extend(new.collect::<Vec<_>>());
+        }
+        self.client.session.suspicion = Some(Box::new(about));
+    }
+
+    /// The client leaves: its server may have got a schema for temporary objects that no probe has told of.
+    pub(crate) fn note_temporary_schema(&mut self) {
+        let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
+        self.server.session.temporary_schema |= self.client.session.pins.contains(PinReason::TemporaryObjects)
+            || self.client.session.suspicion.as_ref().is_some_and(|s| may_make(s))
+            || self.server.session.probe.as_ref().is_some_and(|p| p.temporary);
+    }
+
+    /// What must be done to the server, whose client leaves, before anyone else gets it.
+    pub(crate) fn cleanup_after(&self) -> Cleanup {
+        let in_doubt = self.client.session.suspicion.is_some() || self.server.session.probe.is_some();
+        let in_doubt = in_doubt && !self.shared.is_weak(Weakness::TrustsUnanswered);
+        let least = if in_doubt { Cleanup::Discard } else { Cleanup::Nothing };
+        let suspected = self.client.session.suspicion.iter().flat_map(|s| s.pins_for_good());
+        let least = suspected.map(PinReason::cleanup).fold(least, Cleanup::max);
+        self.client.session.pins.cleanup().max(least)
+    }
+}

@@ -1,0 +1,190 @@
+//! All shapes in use, each once: whoever has the same settings shares one.
+
+use crate::state::shape::{Setting, Shape, WHO};
+use crate::statements::parse_settings::ParseSettings;
+use foldhash::fast::RandomState;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// Settings that change how the text of a statement is parsed (design, "Session state", identity of a statement).
+const CHANGE_PARSING: [&str; 11] = [
+    "array_nulls",
+    "backslash_quote",
+    "client_encoding",
+    "DateStyle",
+    "IntervalStyle",
+    "lc_monetary",
+    "search_path",
+    "standard_conforming_strings",
+    "TimeZone",
+    "transform_null_equals",
+    "xmloption",
+];
+
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
+struct ByContent(Arc<Shape>);
+
+impl Hash for ByContent {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.settings().hash(state);
+    }
+}
+
+impl PartialEq for ByContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.settings() == other.0.settings()
+    }
+}
+
+impl Eq for ByContent {}
+
+impl hashbrown::Equivalent<ByContent> for Vec<Setting> {
+    fn equivalent(&self, key: &ByContent) -> bool {
+        **self == *key.0.settings()
+    }
+}
+
+/// All shapes in use.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct ShapeTable {
+    shapes: hashbrown::HashSet<ByContent, RandomState>,
+    /// What changes parsing in them, each once.
+    parses: hashbrown::HashSet<ParseSettings, RandomState>,
+    sweep_at: usize,
+    empty: Arc<Shape>,
+}
+
+/// The table is not swept below this many shapes.
+const SWEEP_SHAPES_MIN: usize = 64;
+
+impl ShapeTable {
+    pub(crate) fn new() -> Self {
+        let empty = Arc::new(Shape::new(Vec::new(), ParseSettings::default()));
+        let mut shapes = hashbrown::HashSet::default();
+        shapes.insert(ByContent(empty.clone()));
+        ShapeTable {
+            shapes,
+            parses: hashbrown::HashSet::default(),
+            sweep_at: SWEEP_SHAPES_MIN,
+            empty,
+        }
+    }
+
+    /// The shape without settings.
+    pub(crate) fn empty(&self) -> Arc<Shape> {
+        self.empty.clone()
+    }
+
+    /// `base` with changes made: name, new value or `None` to remove it, whether the server reports it.
+    pub(crate) fn change<'c>(
+        &mut self,
+        base: &Arc<Shape>,
+        changes: impl IntoIterator<Item = (&'c str, Option<&'c str>, bool)>,
+    ) -> Arc<Shape> {
+        self.intern(base.changed(changes), base.parse_settings())
+    }
+
+    /// `likely` is shared where the settings that change parsing are the same; most changes touch none of them.
+    fn intern(&mut self, settings: Vec<Setting>, likely: &ParseSettings) -> Arc<Shape> {
+        if let Some(known) = self.shapes.get(&settings) {
+            return known.0.clone();
+        }
+        if self.shapes.len() >= self.sweep_at {
+            self.shapes.retain(|s| Arc::strong_count(&s.0) > 1);
+            self.sweep_at = (self.shapes.len() * 2).max(SWEEP_SHAPES_MIN);
+            self.shapes.shrink_to(self.sweep_at);
+            self.parses.retain(|p| Arc::strong_count(&p.0) > 1);
+            self.parses.shrink_to(self.sweep_at);
+        }
+        // "$user" is who acts. Where the path is not known, it is the default, which names it.
+        let path = settings.iter().find(|s| s.name.eq_ignore_ascii_case("search_path"));
+        let follows_role = path.is_none_or(|s| s.value.contains("$user"));
+        let changes_parsing = |s: &&Setting| {
+            let is_role = follows_role && s.name.eq_ignore_ascii_case(WHO[0]);
+            is_role || CHANGE_PARSING.iter().any(|n| n.eq_ignore_ascii_case(&s.name))
+        };
+        let parse: Arc<[_]> = settings
+            .iter()
+            .filter(changes_parsing)
+            .map(|s| (s.name.clone(), s.value.clone()))
+            .collect();
+        let parse = if *parse == *likely.0 {
+            likely.clone()
+        } else {
+            self.parses.get_or_insert(ParseSettings(parse)).clone()
+        };
+        let shape = Arc::new(Shape::new(settings, parse));
+        self.shapes.insert(ByContent(shape.clone()));
+        shape
+    }
+
+    /// With the shape of a server that reports three settings.
+    #[cfg(test)]
+    pub(super) fn with_base() -> (Self, Arc<Shape>) {
+        let mut table = ShapeTable::new();
+        let empty = table.empty();
+        let base = table.change(
+            &empty,
+            [
+                ("DateStyle", Some("ISO, MDY"), true),
+                ("application_name", Some(""), true),
+                ("server_version", Some("15.1"), true),
+            ],
+        );
+        (table, base)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shapes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_settings_are_one_shape_whatever_the_way_there() {
+        let (mut table, base) = ShapeTable::with_base();
+        let a = table.change(&base, [("datestyle", Some("SQL, DMY"), false)]);
+        let b = table.change(&a, [("DateStyle", Some("ISO, MDY"), true)]);
+        assert!(Shape::same(&base, &b) && !Shape::same(&base, &a));
+        assert_eq!(&*a.get("dAtEsTyLe").unwrap().name, "DateStyle");
+    }
+
+    #[test]
+    fn a_role_matters_where_the_path_names_it_and_constants_do_not_depend_on_either() {
+        let (mut table, base) = ShapeTable::with_base();
+        let bob = table.change(&base, [("role", Some("bob"), false)]);
+        assert_ne!(bob.parse_settings(), base.parse_settings());
+        assert!(bob.parse_settings().reads_alike(base.parse_settings()));
+        assert!(bob.parse_settings().pairs().all(|(name, _)| &**name != "role"));
+        let fixed = table.change(&base, [("search_path", Some("a"), false)]);
+        let fixed_bob = table.change(&fixed, [("role", Some("bob"), false)]);
+        assert_eq!(fixed_bob.parse_settings(), fixed.parse_settings());
+        let other_day = table.change(&base, [("DateStyle", Some("SQL, DMY"), true)]);
+        assert!(!other_day.parse_settings().reads_alike(base.parse_settings()));
+        // One object for all who read texts alike, however they came to.
+        let named = table.change(&base, [("application_name", Some("x"), true)]);
+        let again = table.change(&named, [("DateStyle", Some("SQL, DMY"), true)]);
+        assert!(!Shape::same(&again, &other_day) && again.parse_settings().is_surely(other_day.parse_settings()));
+    }
+
+    #[test]
+    fn parsing_differs_only_with_settings_that_change_it() {
+        let (mut table, base) = ShapeTable::with_base();
+        let named = table.change(&base, [("application_name", Some("x"), true)]);
+        let dated = table.change(&base, [("DateStyle", Some("SQL, DMY"), true)]);
+        assert_eq!(base.parse_settings(), named.parse_settings());
+        assert_ne!(base.parse_settings(), dated.parse_settings());
+    }
+
+    #[test]
+    fn a_flood_of_shapes_does_not_grow_the_table() {
+        let (mut table, base) = ShapeTable::with_base();
+        for n in 0..5_000 {
+            table.change(&base, [("application_name", Some(&*format!("app {n}")), true)]);
+        }
+        assert!(table.len() <= SWEEP_SHAPES_MIN);
+    }
+}

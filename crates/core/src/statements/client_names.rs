@@ -1,0 +1,218 @@
+//! A client's names for its prepared statements, and what each means.
+
+use crate::statements::held::Moment;
+use crate::statements::parameter_types::Types;
+use crate::statements::prepared::{Kind, Statement};
+use crate::statements::rows::Rows;
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A client's name for a statement, in the client's encoding.
+pub(crate) type StatementName = Box<[u8]>;
+
+/// What a client's name for a statement means.
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
+pub(crate) struct Meaning {
+    pub(crate) statement: Arc<Statement>,
+    /// When the client prepared it, or was told its rows last.
+    pub(crate) since: Moment,
+    /// When the client prepared it.
+    pub(crate) made: Moment,
+    /// The types of its parameters, where Parse left one open and the server has told them.
+    pub(crate) types: Option<Types>,
+    /// The rows that Describe has told the client.
+    pub(crate) told: Option<Rows>,
+    /// It was Describe of a portal that told them. Drivers differ in whether they describe each portal, or keep in mind what
+    /// the first was like.
+    pub(crate) told_by_portal: bool,
+    /// The same statement as servers know it by this name, once SQL has come to it.
+    pub(crate) own: Option<Arc<Statement>>,
+}
+
+impl Meaning {
+    pub(crate) fn new(statement: Arc<Statement>, since: Moment) -> Self {
+        Meaning {
+            statement,
+            since,
+            made: since,
+            types: None,
+            told: None,
+            told_by_portal: false,
+            own: None,
+        }
+    }
+
+    /// Parameter types with which it must be prepared again.
+    pub(crate) fn types(&self) -> &[u8] {
+        self.types.as_ref().map_or(&self.statement.types, Types::bytes)
+    }
+
+    /// The statement as servers know it by its client's name for it, if SQL has come to it.
+    pub(crate) fn as_own(&self) -> Option<&Arc<Statement>> {
+        Some(&self.statement).filter(|s| s.is_own()).or(self.own.as_ref())
+    }
+}
+
+/// A client's names for its statements.
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
+pub(crate) struct Names {
+    names: HashMap<Box<[u8]>, Meaning, RandomState>,
+    /// How many were made by SQL-level PREPARE.
+    by_sql: usize,
+    /// How many are of letters that a text may spell in other ways than it seems.
+    odd: usize,
+    /// How many begin a transaction block.
+    beginning: usize,
+}
+
+/// Bytes of a name that SQL knows: NAMEDATALEN - 1.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Whether a text that names a statement spells its name as it is, or in another case of ASCII letters.
+fn is_spelled_plainly(name: &[u8]) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(|b| b.is_ascii() && !matches!(b, b'"' | b'\\'))
+}
+
+impl Names {
+    #[inline]
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&Meaning> {
+        self.names.get(name)
+    }
+
+    /// Whether one of them begins a transaction block.
+    #[inline]
+    pub(crate) fn some_begin_block(&self) -> bool {
+        self.beginning > 0
+    }
+
+    /// Names and what they mean, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
+        self.names.iter().map(|(name, m)| (&**name, &m.statement))
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Meaning> {
+        self.names.get_mut(name)
+    }
+
+    /// A name for the statement with this id: the first in order where there are several, so that it is always the same.
+    pub(crate) fn name_of(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
+        let named = self.names.iter().filter(|(_, m)| m.statement.id == id);
+        named
+            .map(|(name, m)| (&**name, &m.statement))
+            .min_by_key(|(name, _)| *name)
+    }
+
+    /// Gives a name its meaning, or none; returns what it meant before.
+    pub(crate) fn set(&mut self, name: &[u8], meaning: Option<Meaning>) -> Option<Meaning> {
+        let odd = usize::from(!is_spelled_plainly(name));
+        let by_sql = |m: &Option<Meaning>| m.as_ref().map(|m| usize::from(m.statement.kind == Kind::Sql));
+        let begins = |m: &Option<Meaning>| usize::from(m.as_ref().is_some_and(|m| m.statement.begins_block()));
+        let gained = by_sql(&meaning);
+        let beginning = self.beginning + begins(&meaning);
+        let before = match meaning {
+            Some(meaning) => self.names.insert(name.into(), meaning),
+            None => self.names.remove(name),
+        };
+        let lost = by_sql(&before);
+        self.beginning = beginning - begins(&before);
+        self.by_sql = self.by_sql + gained.unwrap_or(0) - lost.unwrap_or(0);
+        self.odd = self.odd + gained.map_or(0, |_| odd) - lost.map_or(0, |_| odd);
+        before
+    }
+
+    /// The names that a text may mention: `false` only of those that it certainly does not. One pass over the text and one
+    /// look-up for each of its words, however many names there are.
+    pub(crate) fn mentioned_in(&self, text: &[u8]) -> Vec<Box<[u8]>> {
+        let mut found: HashSet<&[u8], RandomState> = HashSet::default();
+        if text.windows(2).any(|w| w.eq_ignore_ascii_case(b"u&")) {
+            // What an escape spells is not looked into.
+            return self.names.keys().cloned().collect();
+        }
+        let mut look_up = |word: &[u8]| {
+            let word = &word[..word.len().min(NAME_BYTES_MAX)];
+            found.extend(self.names.get_key_value(word).map(|(name, _)| &**name));
+            let folded = word.to_ascii_lowercase();
+            found.extend(self.names.get_key_value(&*folded).map(|(name, _)| &**name));
+        };
+        let is_word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || !b.is_ascii();
+        text.split(|b| !is_word(b))
+            .filter(|w| !w.is_empty())
+            .for_each(&mut look_up);
+        // An identifier in quotes stands between two of them that follow each other.
+        text.split(|&b| b == b'"')
+            .filter(|w| !w.is_empty())
+            .for_each(&mut look_up);
+        if self.odd > 0 {
+            let odd = self.names.keys().filter(|name| !is_spelled_plainly(name));
+            found.extend(odd.map(|name| &**name));
+        }
+        found.into_iter().map(Into::into).collect()
+    }
+
+    /// The names that SQL-level PREPARE has made.
+    pub(crate) fn made_by_sql(&self) -> Vec<Box<[u8]>> {
+        if self.by_sql == 0 {
+            return Vec::new();
+        }
+        let by_sql = self.names.iter().filter(|(_, m)| m.statement.kind == Kind::Sql);
+        by_sql.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// All names.
+    pub(crate) fn all(&self) -> Vec<Box<[u8]>> {
+        self.names.keys().cloned().collect()
+    }
+
+    /// The order in which the client prepared what these names mean.
+    pub(crate) fn in_order(&self, names: &mut [Box<[u8]>]) {
+        names.sort_by_cached_key(|name| self.names.get(name).map(|m| m.made));
+    }
+
+    /// Forgets all names but those in `names`.
+    pub(crate) fn keep_only(&mut self, names: &HashSet<Box<[u8]>>) {
+        for name in self.all() {
+            if !names.contains(&name) {
+                self.set(&name, None);
+            }
+        }
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<(Box<[u8]>, Meaning)> {
+        std::mem::take(self).names.into_iter().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::secret_names::SecretNames;
+    use crate::statements::parse_settings::ParseSettings;
+    use crate::statements::table::StatementTable;
+
+    #[test]
+    fn a_text_mentions_what_it_spells_in_any_case() {
+        let mentions = |text: &str, name: &[u8]| {
+            let mut names = Names::default();
+            let mut table = StatementTable::new(SecretNames::new([0; 32]));
+            let statement = table.intern(b"select 1", &[0, 0], &ParseSettings::default());
+            names.set(b"another", Some(Meaning::new(statement.clone(), Moment(1))));
+            names.set(name, Some(Meaning::new(statement, Moment(2))));
+            names.mentioned_in(text.as_bytes()) == [Box::from(name)]
+        };
+        assert!(mentions("execute S1 (2)", b"s1"));
+        assert!(mentions("execute \"Mixed Case\"", b"Mixed Case"));
+        assert!(mentions("execute \"a\"\"b\"", b"a\"b"));
+        assert!(mentions("execute é", "É".as_bytes()));
+        assert!(!mentions("execute s2", b"s1"));
+        assert!(!mentions("execute s11", b"s1"));
+        assert!(!mentions("execute _s1", b"s1"));
+        assert!(mentions("execute 'it\"s' \"x y\"", b"x y"));
+        let long = "x".repeat(80);
+        assert!(mentions(&format!("execute {}", &long[..63]), long.as_bytes()));
+    }
+}

@@ -1,0 +1,190 @@
+//! One table of prepared statements for all clients: those with the same content are one. A statement lives as long as a
+//! client names it or a server holds it.
+
+use crate::base::secret_names::SecretNames;
+use crate::statements::held::Moment;
+use crate::statements::parse_settings::ParseSettings;
+use crate::statements::prepared::{Kind, OWN_ID_MAX, Statement};
+use foldhash::fast::RandomState;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
+struct ByContent(Arc<Statement>);
+
+impl Hash for ByContent {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Content {
+            own: self.0.own(),
+            query: &self.0.query,
+            types: &self.0.types,
+            settings: &self.0.settings,
+        }
+        .hash(state);
+    }
+}
+
+impl PartialEq for ByContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.own() == other.0.own() && self.0.matches(&other.0.query, &other.0.types, &other.0.settings)
+    }
+}
+
+impl Eq for ByContent {}
+
+#[derive(Hash)]
+struct Content<'a> {
+    /// See [`Statement::own`].
+    own: Option<(Kind, &'a [u8])>,
+    query: &'a [u8],
+    types: &'a [u8],
+    settings: &'a ParseSettings,
+}
+
+impl hashbrown::Equivalent<ByContent> for Content<'_> {
+    fn equivalent(&self, key: &ByContent) -> bool {
+        key.0.own() == self.own && key.0.matches(self.query, self.types, self.settings)
+    }
+}
+
+/// Every statement that somebody still names or holds.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct StatementTable {
+    statements: hashbrown::HashSet<ByContent, RandomState>,
+    next_id: u64,
+    clock: Moment,
+    /// The table is swept for statements nobody uses when it has grown to this.
+    sweep_at: usize,
+    names: SecretNames,
+}
+
+/// The table is not swept below this many statements.
+const SWEEP_STATEMENTS_MIN: usize = 256;
+
+impl StatementTable {
+    pub(crate) fn new(names: SecretNames) -> Self {
+        StatementTable {
+            names,
+            statements: hashbrown::HashSet::default(),
+            next_id: OWN_ID_MAX + 1,
+            clock: Moment(1),
+            sweep_at: SWEEP_STATEMENTS_MIN,
+        }
+    }
+
+    /// The statement with this content.
+    pub(crate) fn intern(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
+        let content = Content {
+            own: None,
+            query,
+            types,
+            settings,
+        };
+        self.shared(&content, |table| table.make(query, types, settings, false))
+    }
+
+    fn shared(&mut self, content: &Content<'_>, make: impl FnOnce(&mut Self) -> Statement) -> Arc<Statement> {
+        if let Some(known) = self.statements.get(content) {
+            return known.0.clone();
+        }
+        self.sweep();
+        let statement = Arc::new(make(self));
+        self.statements.insert(ByContent(statement.clone()));
+        statement
+    }
+
+    fn sweep(&mut self) {
+        if self.statements.len() >= self.sweep_at {
+            self.statements.retain(|s| Arc::strong_count(&s.0) > 1);
+            self.sweep_at = (self.statements.len() * 2).max(SWEEP_STATEMENTS_MIN);
+            self.statements.shrink_to(self.sweep_at);
+        }
+    }
+
+    /// A statement with this content that nobody shares: what it was parsed under is not known for certain.
+    pub(crate) fn intern_for_one(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
+        Arc::new(self.make(query, types, settings, true))
+    }
+
+    fn make(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings, is_private: bool) -> Statement {
+        let id = self.next_id;
+        self.next_id += 1;
+        Statement::new(id, self.names.of_statement(id), query, types, settings, is_private)
+    }
+
+    /// The statement with this content that servers know by its clients' name for it: clients of one program give the same
+    /// names to the same statements. Nobody shares one that `is_private`.
+    pub(crate) fn intern_own(
+        &mut self,
+        kind: Kind,
+        name: &[u8],
+        query: &[u8],
+        types: &[u8],
+        settings: &ParseSettings,
+        is_private: bool,
+    ) -> Arc<Statement> {
+        if is_private {
+            return Arc::new(self.make(query, types, settings, true).known_as(kind, name));
+        }
+        let content = Content {
+            own: Some((kind, name)),
+            query,
+            types,
+            settings,
+        };
+        self.shared(&content, |table| {
+            table.make(query, types, settings, false).known_as(kind, name)
+        })
+    }
+
+    /// Now, for comparing what clients know of statements with what servers hold.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock
+    }
+
+    /// A client prepares or describes a statement: this comes after everything before.
+    pub(crate) fn tick(&mut self) -> Moment {
+        self.clock.0 += 1;
+        self.clock
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// Bytes of the texts, for SHOW MEM.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.statements.iter().map(|s| s.0.query.len() + s.0.types.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> ParseSettings {
+        ParseSettings::default()
+    }
+
+    #[test]
+    fn same_content_is_one_statement_and_any_difference_is_another() {
+        let mut table = StatementTable::new(SecretNames::new([0; 32]));
+        let a = table.intern(b"select $1", &[0, 0], &settings());
+        assert_eq!(table.intern(b"select $1", &[0, 0], &settings()).id, a.id);
+        assert_ne!(table.intern(b"select $1", &[0, 1, 0, 0, 0, 23], &settings()).id, a.id);
+        assert_ne!(table.intern(b"select $2", &[0, 0], &settings()).id, a.id);
+        let other = ParseSettings::new([("DateStyle", "SQL, DMY")]);
+        assert_ne!(table.intern(b"select $1", &[0, 0], &other).id, a.id);
+    }
+
+    #[test]
+    fn a_flood_of_unique_statements_does_not_grow_the_table() {
+        let mut table = StatementTable::new(SecretNames::new([0; 32]));
+        let kept = table.intern(b"kept", &[0, 0], &settings());
+        for n in 0..10_000 {
+            table.intern(format!("select {n}").as_bytes(), &[0, 0], &settings());
+        }
+        assert!(table.len() <= SWEEP_STATEMENTS_MIN);
+        assert_eq!(table.intern(b"kept", &[0, 0], &settings()).id, kept.id);
+    }
+}

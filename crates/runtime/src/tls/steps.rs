@@ -1,0 +1,89 @@
+//! One step of rustls at a time, on either side of a connection.
+
+use rustls::Error;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+
+/// What to do after a step of rustls.
+pub(super) enum Step {
+    Again,
+    NeedsInput,
+    Over,
+}
+
+/// Does what rustls asks for. Returns the bytes of the input that it is done with, too.
+pub(super) fn advance<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    into: &mut [u8],
+    filled: &mut usize,
+    out: &mut Vec<u8>,
+) -> (usize, Result<Step, Error>) {
+    let mut discard = status.discard;
+    let step = match status.state {
+        Err(e) => Err(e),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+            match traffic.next_record() {
+                None => break Ok(Step::Again),
+                Some(Err(e)) => break Err(e),
+                Some(Ok(record)) => {
+                    discard += record.discard;
+                    // Never more than the records that carried it, which had no more room.
+                    into[*filled..*filled + record.payload.len()].copy_from_slice(record.payload);
+                    *filled += record.payload.len();
+                }
+            }
+        },
+        Ok(state) => Ok(answer(state, out)),
+    };
+    (discard, step)
+}
+
+/// States of rustls that bring no plain bytes.
+fn answer<Data>(state: ConnectionState<'_, '_, Data>, out: &mut Vec<u8>) -> Step {
+    match state {
+        ConnectionState::EncodeTlsData(mut data) => {
+            if let Err(EncodeError::InsufficientSize(size)) = data.encode(&mut []) {
+                let start = out.len();
+                out.resize(start + size.required_size, 0);
+                let _ = data.encode(&mut out[start..]);
+            }
+            Step::Again
+        }
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Step::Again
+        }
+        ConnectionState::PeerClosed | ConnectionState::Closed => Step::Over,
+        _ => Step::NeedsInput,
+    }
+}
+
+/// Writes when rustls is ready to.
+pub(super) fn write<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    out: &mut Vec<u8>,
+    room: usize,
+    plain: Option<&[u8]>,
+) -> Step {
+    let Ok(state) = status.state else { return Step::Over };
+    let mut traffic = match state {
+        ConnectionState::WriteTraffic(traffic) => traffic,
+        // Its end does not end ours.
+        ConnectionState::PeerClosed => return Step::Again,
+        state => {
+            return match answer(state, out) {
+                Step::NeedsInput => Step::Over,
+                step => step,
+            };
+        }
+    };
+    let start = out.len();
+    out.resize(start + room, 0);
+    let room = &mut out[start..];
+    let written = match plain {
+        Some(plain) => traffic.encrypt(plain, room),
+        None => traffic.queue_close_notify(room),
+    };
+    debug_assert!(!matches!(written, Err(EncryptError::InsufficientSize(_))));
+    out.truncate(start + written.as_ref().map_or(0, |count| *count));
+    if written.is_ok() { Step::NeedsInput } else { Step::Over }
+}

@@ -1,0 +1,149 @@
+use super::*;
+
+fn check(language: Language, cases: &[(&str, Effects)]) {
+    for (body, expected) in cases {
+        assert_eq!(body_effects(language, body.as_bytes()), *expected, "{body}");
+    }
+}
+
+#[test]
+fn plpgsql_is_read_statement_by_statement() {
+    check(
+        Language::Plpgsql,
+        &[
+            ("begin return 1; end", Effects::NONE),
+            (
+                "declare x int := 1; begin if x = 1 then x := 2; else return; end if; end",
+                Effects::NONE,
+            ),
+            (
+                "begin update t set a = 1; insert into t values (1) on conflict do nothing; end",
+                Effects::NONE,
+            ),
+            (
+                "begin for r in select 1 loop raise notice 'set x = 1'; end loop; end",
+                Effects::NONE,
+            ),
+            ("begin set work_mem = '1MB'; end", Effects::SETTINGS),
+            ("begin set local work_mem = '1MB'; end", Effects::LOCAL),
+            (
+                "begin if true then set work_mem = '1MB'; end if; end",
+                Effects::SETTINGS,
+            ),
+            ("begin /* */ reset all; end", Effects::SETTINGS | Effects::RESETS),
+            (
+                "begin <<a>> begin create temp table t (a int); end; end",
+                Effects::TEMPORARY,
+            ),
+            (
+                "begin perform set_config('a.b', '1', false); return new; end",
+                Effects::SETTINGS,
+            ),
+            ("begin perform pg_advisory_lock(1); end", Effects::LOCKS),
+            ("begin listen x; end", Effects::LISTEN),
+            ("begin drop table if exists t; end", Effects::ENDS),
+            ("begin execute 'sel' || 'ect 1'; end", calls::UNREAD),
+            ("begin return query execute x; end", calls::UNREAD),
+            ("begin execute 'listen b'; end", Effects::CODE | Effects::LISTEN),
+            ("begin execute 'select f($1)' into x using y; end", Effects::CODE),
+            ("begin execute 'set ' || x; end", calls::UNREAD),
+            ("begin execute e'\\x73et a.b = 1'; end", calls::UNREAD),
+            ("begin execute 'slect 1'; end", calls::UNREAD),
+            ("begin x := query_to_xml(y, true, true, ''); end", calls::UNREAD),
+            (
+                "begin perform set_config('a.' || y, '1', false); end",
+                Effects::SETTINGS | Effects::UNTOLD,
+            ),
+            ("begin perform set_config(y, '1', true); end", Effects::SETTINGS),
+            ("begin perform f(1); x := g(y); end", Effects::NONE),
+            ("begin call p(); end", Effects::CODE),
+            ("begin select 1 into temp; end", Effects::TEMPORARY),
+            ("begin commit; rollback; close c; fetch c into x; end", Effects::NONE),
+            ("begin create table p partition of t default; end", Effects::NONE),
+            (
+                "begin execute format('create view %I', x); end",
+                calls::UNREAD | Effects::DEFINES,
+            ),
+            ("begin raise 'open", calls::UNREAD),
+        ],
+    );
+    // Guards against a running time that grows with the square of the body's length.
+    let body = format!("begin {} end", "then select 1 ".repeat(20_000));
+    assert_eq!(body_effects(Language::Plpgsql, body.as_bytes()), calls::UNREAD);
+}
+
+#[test]
+fn parameters_that_name_settings_are_found() {
+    let names: [&[u8]; 2] = [b"name", b"value"];
+    for (language, body, passes) in [
+        (Language::Sql, "select set_config(name, value, false)", 1),
+        (Language::Sql, "select set_config($2, $1, false)", 2),
+        (
+            Language::Plpgsql,
+            "begin perform set_config(Name, value, false); end",
+            1,
+        ),
+        (
+            Language::Plpgsql,
+            "begin perform set_config('a.b', value, false); end",
+            0,
+        ),
+    ] {
+        let judged = judge_body(language, body.as_bytes(), &names);
+        assert_eq!(judged.passes, passes, "{body}");
+        assert!(!judged.effects.intersects(Effects::UNTOLD), "{body}");
+        assert_eq!(judged.effects.intersects(Effects::PASSES), passes > 0, "{body}");
+    }
+    for (language, body) in [
+        (
+            Language::Plpgsql,
+            "begin name := 'a.' || name; perform set_config(name, value, false); end",
+        ),
+        (
+            Language::Plpgsql,
+            "declare name text; begin perform set_config(name, value, false); end",
+        ),
+        (
+            Language::Plpgsql,
+            "declare n alias for $1; begin perform set_config(n, value, false); end",
+        ),
+        (Language::Sql, "select set_config(name, value, false) from t"),
+        (Language::Sql, "select set_config('a.' || name, value, false)"),
+        (Language::Sql, "select set_config(other, value, false)"),
+    ] {
+        let judged = judge_body(language, body.as_bytes(), &names);
+        assert!(judged.effects.intersects(Effects::UNTOLD), "{body}");
+    }
+}
+
+#[test]
+fn sql_is_read_as_a_text_of_statements() {
+    check(
+        Language::Sql,
+        &[
+            ("select 1; select 2", Effects::NONE),
+            ("select $1 + set_limit(0.5)", Effects::SETTINGS),
+            ("select 1; set work_mem = '1MB'", Effects::SETTINGS),
+            ("create temp table t (a int); select 1", Effects::TEMPORARY),
+            ("frobnicate x", calls::UNREAD),
+        ],
+    );
+    check(
+        Language::SqlStandard,
+        &[
+            (
+                "CREATE OR REPLACE FUNCTION f() RETURNS void BEGIN ATOMIC SELECT set_config('a', 'b', false); END",
+                Effects::SETTINGS,
+            ),
+            ("CREATE OR REPLACE FUNCTION f() RETURNS int RETURN 1", Effects::NONE),
+        ],
+    );
+    check(
+        Language::Internal,
+        &[
+            ("set_config_by_name", Effects::SETTINGS | Effects::UNTOLD),
+            ("pg_advisory_lock_int8", Effects::LOCKS),
+            ("dsqrt", Effects::NONE),
+        ],
+    );
+}

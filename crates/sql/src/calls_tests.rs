@@ -1,0 +1,158 @@
+use super::*;
+use proptest::prelude::*;
+
+fn of(text: &str) -> Effects {
+    effects(text.as_bytes(), false)
+}
+
+#[test]
+fn what_calls_only_what_is_harmless_has_no_effects() {
+    for text in [
+        "select count(*), max(a), coalesce(b, now()) from t where a in (1, 2)",
+        "insert into pgbench_history (tid, bid) values (1, 2)",
+        "INSERT INTO \"public\".\"t\" (\"a\") VALUES (1)",
+        "with a (b, c) as (select 1, 2), d(e) as materialized (select 3) select b from a, d",
+        "with recursive r(n) as (values (1) union all select n + 1 from r) table r",
+        "select * from generate_series(1, 3) with ordinality t(a, b)",
+        "select * from (values (1)) v(a), unnest(array[1]) as w (b), pg_catalog.abs(1) x(c)",
+        "create table t (a numeric(10, 2), b geometry(point), check (length(a) > 1))",
+        "create index on t using hnsw (a vector_ops)",
+        "create index i on s.t (lower(a))",
+        "select a::geometry(point, 4326), cast(a as halfvec(3))",
+        "select 'foo(1)', $$bar(2)$$ /* baz(3) */ -- qux(4)",
+        "create function f(a int) returns int language sql as 'select 1'",
+        "alter table t add foreign key (a) references u (b)",
+        "copy t (a, b) from stdin",
+        "insert into t values (1) on conflict (a) do update set (a, b) = (1, 2)",
+        "select sum(a) filter (where b) over (partition by c), extract(year from d), trim(both from e)",
+        "select (select 1), (a).b, a[(1)], -(1), not (a and (b or (c)))",
+        "select \"count\"(*), information_schema._pg_expandarray(a)",
+    ] {
+        assert_eq!(of(text), Effects::NONE, "{text}");
+    }
+}
+
+/// Guards against a call that was taken for the list of columns after INTO.
+#[test]
+fn an_into_in_a_dollar_quoted_string_is_none() {
+    for text in ["$a$)into $a$query_to_xml(", "select $$ into $$query_to_xml('')"] {
+        assert!(!surely_harmless(text.as_bytes()), "{text}");
+        assert!(of(text).intersects(Effects::CODE), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_plain_name_behind_into_is_looked_at() {
+    for text in [
+        "into .query_to_xmlselect (",
+        "into 1f(",
+        "into s.1f(",
+        "into \"query_to_xml\"(",
+    ] {
+        assert!(!surely_harmless(text.as_bytes()), "{text}");
+    }
+    assert!(surely_harmless(b"insert into s.t ("));
+}
+
+#[test]
+fn what_nobody_has_reviewed_is_not_harmless() {
+    for text in [
+        "select f(1)",
+        "select s.count(1)",
+        "select \"COUNT\"(1)",
+        "select * from a, lateral g(a)",
+        "select 1 from t join f(1) on g(2)",
+        "select a, f(b) as x from t",
+        "select * from a, crosstab('x') as (a int)",
+        "delete from t using f(1)",
+        "perform f(1)",
+        "select f /* */ -- x\n (1)",
+        "select case when f(1) then 2 end",
+    ] {
+        assert_eq!(of(text), Effects::ROUTINES, "{text}");
+    }
+    for text in [
+        "select query_to_xml('select 1', true, true, '')",
+        "select pg_catalog.\"ts_stat\" ('select 1')",
+        "select public.ts_rewrite('a', 'select 1')",
+        "insert into table_to_xml (a) values (1)",
+        "select u&\"\\0061bs\"(1)",
+    ] {
+        assert!(of(text).contains(UNREAD), "{text}");
+    }
+}
+
+#[test]
+fn the_quick_look_knows_the_statements_that_are_sent_most() {
+    for text in [
+        "insert into pgbench_history (tid, bid) values (1, current_timestamp)",
+        "INSERT INTO \"public\".\"t\" (\"a\") VALUES ('a'), ('b')",
+        "insert into s.t(a) values (1)",
+        "select count(*) from t where a in (1, 2)\n and (b = 1)",
+        "select lower(a) from t where exists (select 1)",
+    ] {
+        assert!(surely_harmless(text.as_bytes()), "{text}");
+    }
+    for text in [
+        "select f(1)",
+        "select \"f\"(1)",
+        "select s.abs(1)",
+        "select s . abs (1)",
+        "select query_to_xml -- abs\n(1)",
+        "select query_to_xml/* */(1)",
+        "select query_to_xml\x0b(1)",
+        "-- insert into\n\"f\" (1)",
+        "select a into\n\"f\"(1) -- x",
+    ] {
+        assert!(!surely_harmless(text.as_bytes()), "{text}");
+    }
+}
+
+#[test]
+fn routines_are_named_as_the_catalog_holds_them() {
+    let named = called(b"select F(1), s.\"G\"(2), abs(3), f (4)");
+    assert_eq!(named, [b"f"[..].into(), b"G"[..].into()]);
+}
+
+/// White space, comments and quotes, wherever a call may contain them.
+fn between() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "",
+        " ",
+        "\n",
+        "\t ",
+        "/* abs */",
+        " -- abs\n",
+        "/* ( */ ",
+        "/* /* */ */",
+        "\r\n",
+    ])
+    .prop_map(String::from)
+}
+
+proptest! {
+    /// If a call is missed, its session state is lost.
+    #[test]
+    fn no_call_slips_through(
+        front in prop::sample::select(vec![
+            "select ", "select abs(1), ", "insert into t (a) values (", "select 'x(' || ", "select 1 + ",
+            "/* ( */ select ", "select \"a b\", ", "select $a$ ' $a$, ", "select e'\\'', ",
+        ]),
+        schema in prop::sample::select(vec!["", "public", "\"Odd one\"", "pg_catalog", "PG_CATALOG", "\"pg_catalog\""]),
+        name in prop::sample::select(vec!["query_to_xml", "ts_stat", "\"query_to_xml\"", "Schema_To_Xml", "set_tenant", "\"F\""]),
+        (one, two, three) in (between(), between(), between()),
+    ) {
+        let schema = if schema.is_empty() { String::new() } else { format!("{schema}{one}.{two}") };
+        let text = format!("{front}{schema}{name}{three}(1)");
+        prop_assert!(!surely_harmless(text.as_bytes()), "{}", text);
+        prop_assert!(of(&text).intersects(UNREAD | Effects::ROUTINES), "{}", text);
+    }
+
+    /// The quick look finds nothing harmless that the full reading does not.
+    #[test]
+    fn the_quick_look_lets_nothing_through(text in "(select |into |f|abs|\\(|\\)|\"|'| |\n|--|/\\*|\\*/|\\.|,|1|query_to_xml|\\$a\\$){0,16}") {
+        if surely_harmless(text.as_bytes()) {
+            prop_assert_eq!(of(&text), Effects::NONE, "{}", text);
+        }
+    }
+}
