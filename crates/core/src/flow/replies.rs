@@ -6,7 +6,7 @@ use crate::base::reasons::{Passed, Passing};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
-use crate::statements::held::Rows;
+use crate::statements::rows::Rows;
 use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};

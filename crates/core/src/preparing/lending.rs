@@ -5,9 +5,9 @@
 use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
 use crate::statements::prepared::Statement;
-use crate::upstream::entry::{Effect, Entry, Expect};
+use crate::upstream::entry::{Effect, To};
 use pgweir_sql::Effects;
-use pgweir_wire::{TransactionStatus, Writer};
+use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
@@ -56,40 +56,29 @@ impl ServerSide<'_> {
     /// Leaves the transaction as it was at the savepoint, whether the statement could be prepared or not: what is prepared
     /// stays, and its locks are released.
     fn end_savepoint(&mut self, own: &Statement) {
-        let sync = || Entry::skip(Expect::Sync).using(own.id);
-        self.server.conversation.queue.push(sync());
-        self.send(|w| w.sync());
+        self.asks(To::Skip, |r| r.using(own.id).sync());
         for verb in ["ROLLBACK TO ", "RELEASE "] {
             let text = [verb, &*self.shared.own_statements.names.savepoint].concat();
             self.run_text(text.as_bytes(), &[0, 0], Effect::default());
         }
-        let queue = &mut self.server.conversation.queue;
-        queue.push(sync());
-        self.server.conversation.guarded.end = queue.segments_sent();
-        self.send(|w| w.sync());
+        self.asks(To::Skip, |r| r.using(own.id).sync());
+        let conversation = &mut self.server.conversation;
+        conversation.guarded.end = conversation.queue.segments_sent();
     }
 
     /// Runs a text of our own, or a PREPARE of a client's, in a statement and a portal of our own.
     pub(crate) fn run_text(&mut self, text: &[u8], types: &[u8], effect: Effect) {
-        let queue = &mut self.server.conversation.queue;
-        queue.push(Entry::skip(Expect::Close));
-        queue.push(Entry::skip(Expect::Close));
-        queue.push(Entry::skip(Expect::Parse));
-        queue.push(Entry::skip(Expect::Bind));
-        queue.push(Entry::skip(Expect::Execute).with(effect));
-        queue.push(Entry::skip(Expect::Close));
-        queue.push(Entry::skip(Expect::Close));
         let preparing = &*self.shared.own_statements.names.preparing;
-        self.shared.outbox.insert(self.id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
+        let queue = &mut self.server.conversation.queue;
+        queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
             // One that failed may have left them there: the portal until its transaction or savepoint has ended.
-            writer.close(b'P', preparing);
-            writer.close(b'S', preparing);
-            writer.parse(preparing, text, types);
-            writer.bind_portal(preparing, preparing, &[]);
-            writer.execute_portal(preparing);
-            writer.close(b'P', preparing);
-            writer.close(b'S', preparing);
+            r.close(b'P', preparing);
+            r.close(b'S', preparing);
+            r.parse(preparing, text, types);
+            r.bind(preparing, preparing, &[]);
+            r.with(effect).execute(preparing);
+            r.close(b'P', preparing);
+            r.close(b'S', preparing);
         });
     }
 }

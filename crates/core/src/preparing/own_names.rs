@@ -19,7 +19,7 @@ use crate::server_side::ServerSide;
 use crate::statements::client_names::{Meaning, StatementName};
 use crate::statements::held::Moment;
 use crate::statements::prepared::{Kind, Statement};
-use crate::upstream::entry::{Effect, Entry, Expect};
+use crate::upstream::entry::{Effect, Entry, Expect, To};
 use crate::upstream::phase::Intake;
 use pgweir_sql::Effects;
 use pgweir_wire::TransactionStatus;
@@ -120,8 +120,7 @@ impl Exchange<'_> {
             return None;
         }
         if begins {
-            self.server.conversation.queue.push(Entry::skip(Expect::Sync));
-            self.ask(|w| w.sync());
+            self.to().asks(To::Skip, |r| r.sync());
         }
         Some(self.waits_for_replies())
     }

@@ -268,13 +268,11 @@ impl Exchange<'_> {
     /// A Query that has been looked at, behind everything that must precede it.
     pub(crate) fn send_query(&mut self, message: &Message<'_>, mut entry: Entry, returns: Option<Returns>) -> Step {
         let Some(returns) = returns.filter(|_| message.is_whole()) else {
-            self.server.conversation.queue.push(entry);
-            return self.forward(message);
+            return self.pass_request(message, entry);
         };
         let ready = self.return_to_startup(&returns);
         entry.ready = ready;
-        self.server.conversation.queue.push(entry);
-        let step = self.forward(message);
+        let step = self.pass_request(message, entry);
         match ready {
             Ready::Decides => {
                 let client = &mut *self.client;

@@ -16,10 +16,9 @@ use crate::server_side::ServerSide;
 use crate::session::suspicion::{Asks, HIDDEN_SETTINGS_MAX, ROLE};
 use crate::state::probe::{Probe, Suspicion};
 use crate::statements::prepared::Statement;
-use crate::upstream::entry::{Entry, Expect, To};
+use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use pgweir_sql::Effects;
-use pgweir_wire::Writer;
 use std::sync::Arc;
 
 /// Time limits that are lifted while a probe runs, with the major version of PostgreSQL that brought them.
@@ -74,8 +73,7 @@ impl ServerSide<'_> {
             // Many a server is never asked again.
             self.inject_close(&settings);
         }
-        self.server.conversation.queue.push(Entry::probe(Expect::Sync));
-        self.send(|w| w.sync());
+        self.asks(To::Probe, |r| r.sync());
         if deferrable {
             self.own_rollback();
         }
@@ -119,15 +117,10 @@ impl ServerSide<'_> {
     /// Runs one of the pooler's own statements as part of a probe.
     pub(crate) fn probe_with(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
-        let queue = &mut self.server.conversation.queue;
-        queue.preparing_is_probing();
-        queue.push(Entry::probe(Expect::Bind));
-        queue.push(Entry::probe(Expect::Execute));
-        let name = statement.server_name();
-        self.shared.outbox.insert(self.id.into(), |bytes| {
-            let mut writer = Writer::new(bytes);
-            writer.bind_text(name, values);
-            writer.execute();
+        self.server.conversation.queue.preparing_is_probing();
+        self.asks(To::Probe, |r| {
+            r.bind(b"", statement.server_name(), values);
+            r.execute(b"");
         });
     }
 
@@ -153,10 +146,8 @@ impl ServerSide<'_> {
 
     /// Sends a client's server a Query whose answer means nothing, an error neither.
     pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
-        let server = &mut *self.server;
-        server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
-        server.conversation.queue.push(Entry::probe(Expect::Query));
-        self.send(|w| w.query(text));
+        self.server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
+        self.asks(To::Probe, |r| r.query(text));
     }
 }
 

@@ -7,9 +7,7 @@
 //! A shape holds what the server has reported (ParameterStatus), what the startup packet has asked for, and what a probe has
 //! found.
 
-pub(crate) use crate::state::difference::{Change, difference, difference_on, unhurried};
 use crate::state::idle_limit::{self, IDLE_LIMIT};
-pub(crate) use crate::state::shape_table::ShapeTable;
 use crate::statements::parse_settings::ParseSettings;
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hash, Hasher};

@@ -8,7 +8,7 @@
 use crate::base::ids::ClientId;
 use crate::statements::parameter_types::Types;
 use crate::statements::prepared::{OWN_ID_MAX, Statement};
-pub(crate) use crate::statements::rows::Rows;
+use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};

@@ -4,13 +4,9 @@
 //! E12: a constant folded under one DateStyle stays folded). Clients keep their own names for statements; servers know
 //! them by a name of the pooler's.
 
-pub(crate) use crate::statements::client_names::{Meaning, StatementName};
-pub(crate) use crate::statements::client_statements::Bound;
 use crate::statements::ends::Ends;
-pub(crate) use crate::statements::internal::OwnStatements;
 use crate::statements::parameter_types;
 use crate::statements::parse_settings::ParseSettings;
-pub(crate) use crate::statements::table::StatementTable;
 
 /// Statements that return rows only by a RETURNING clause.
 const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];

@@ -1,7 +1,9 @@
 //! One request of those that a server has not answered: which reply ends it, who gets that, and what it changes.
 
-use crate::statements::held::{Moment, Rows};
-use crate::statements::prepared::{Meaning, Statement, StatementName};
+use crate::statements::client_names::{Meaning, StatementName};
+use crate::statements::held::Moment;
+use crate::statements::prepared::Statement;
+use crate::statements::rows::Rows;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -192,10 +194,6 @@ impl Entry {
     #[inline]
     pub(crate) fn skip(expect: Expect) -> Self {
         Entry::new(expect, To::Skip)
-    }
-
-    pub(crate) fn probe(expect: Expect) -> Self {
-        Entry::new(expect, To::Probe)
     }
 
     pub(crate) fn fake(expect: Expect) -> Self {

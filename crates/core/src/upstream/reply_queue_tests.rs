@@ -130,7 +130,7 @@ fn only_what_nobody_else_must_know_passes_plainly() {
     assert_eq!(passes(Entry::forward(Expect::Describe).using(20), b'T'), not);
     assert_eq!(passes(Entry::forward(Expect::Bind), b'1'), not);
     assert_eq!(passes(Entry::skip(Expect::Bind), b'2'), not);
-    assert_eq!(passes(Entry::probe(Expect::Query), b'D'), not);
+    assert_eq!(passes(Entry::skip(Expect::Query).answered_to(To::Probe), b'D'), not);
     assert_eq!(passes(Entry::fake(Expect::Parse), b'1'), not);
     let replaced = Entry::forward(Expect::Parse).replacing(*b"42P05", Instead::Error(Vec::new()));
     assert_eq!(passes(replaced, b'1'), not);
@@ -153,7 +153,7 @@ fn fakes_are_counted_in_and_out() {
 #[test]
 fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails() {
     let statement =
-        crate::statements::prepared::OwnStatements::new(&mut crate::base::secret_names::SecretNames::new([0; 32]))
+        crate::statements::internal::OwnStatements::new(&mut crate::base::secret_names::SecretNames::new([0; 32]))
             .set_config
             .clone();
     let lost = || Some(statement.clone());

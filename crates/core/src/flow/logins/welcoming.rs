@@ -13,7 +13,7 @@ use crate::login::lookups;
 use crate::login::trial::{Trial, Verdict, first_shape};
 use crate::login::welcome::Welcome;
 use crate::pooler::Pooler;
-use crate::state::shape::Change;
+use crate::state::difference::Change;
 use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::Writer;
 
