@@ -111,12 +111,15 @@ class Scene:
         return False
 
     def accepts(self) -> str:
-        """Whether somebody new is let in, as far as the port."""
-        try:
-            socket.create_connection((self.pooler.host, self.pooler.port), SETTLE_SECONDS).close()
-            return "accepts"
-        except OSError:
-            return "refuses"
+        """Whether somebody new is let in, as far as the port. It may be closed a moment after the order is answered."""
+        until = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < until:
+            try:
+                socket.create_connection((self.pooler.host, self.pooler.port), SETTLE_SECONDS).close()
+            except OSError:
+                return "refuses"
+            time.sleep(0.02)
+        return "accepts"
 
     def fares(self, c, *messages: bytes) -> str:
         """What becomes of a client that sends these."""

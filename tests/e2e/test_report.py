@@ -63,7 +63,7 @@ def test_idle_and_its_page(pg, tmp_path, browser):
     for words in (
         r"^standard, direct +[\d,]+ +[\d,]+ ",
         r"^scan, through pgweir +[\d,]+ +[\d,]+ ",
-        r"with\s+one\s+round\s+nothing\s+is\s+known\s+of\s+the\s+noise",
+        r"rounds\s+are\s+too\s+few\s+to\s+tell",
         r"^idle connections +12 +12$",
         r"Each\s+idle\s+connection\s+held\s+a\s+server\s+process\s+of\s+[\d.]+\s+MB:\s+12\s+of\s+them",
         r"The\s+memory\s+available\s+on\s+this\s+machine\s+went\s+from",
