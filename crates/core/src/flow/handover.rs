@@ -203,7 +203,7 @@ impl Pooler {
                     server.close_reason.get_or_insert(CloseReason::ChannelsUnknown);
                 }
                 // Its caller sees what becomes of the server.
-                self.moved(now, id);
+                self.moved(id);
             }
             _ => {}
         }
@@ -215,7 +215,7 @@ impl Pooler {
             return;
         };
         at.server_passed = true;
-        if self.moved(now, id)
+        if self.moved(id)
             && let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link)
         {
             self.release_if_clean(now, server_id);
@@ -258,7 +258,7 @@ impl Pooler {
                 }
             }
         }
-        if self.moved(now, id)
+        if self.moved(id)
             && let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link)
         {
             self.release_if_clean(now, server_id);
@@ -307,7 +307,7 @@ impl Pooler {
     }
 
     /// If both places have passed the mark and the server is done, the move is over.
-    fn moved(&mut self, _now: Time, id: ClientId) -> bool {
+    fn moved(&mut self, id: ClientId) -> bool {
         let Some(channels) = self.channels_mut(id) else {
             return false;
         };

@@ -226,7 +226,7 @@ impl Pooler {
     }
 
     /// Has it say when it has heard everything sent so far. `false`: there is none.
-    pub(crate) fn ask_barrier(&mut self, _now: Time, at: ListenerId, id: ClientId) -> bool {
+    pub(crate) fn ask_barrier(&mut self, at: ListenerId, id: ClientId) -> bool {
         self.listeners.is_up(Some(at)) && self.ask_listener(at, Asked::Barrier(id), b"")
     }
 

@@ -163,7 +163,7 @@ impl Pooler {
         let Some(listener) = channels.listener.filter(|_| !channels.heard.is_empty()) else {
             return false;
         };
-        if !self.ask_barrier(now, listener, id) {
+        if !self.ask_barrier(listener, id) {
             return false;
         }
         let client = self.client_mut(id);

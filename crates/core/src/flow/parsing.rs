@@ -114,7 +114,6 @@ impl Exchange<'_> {
     #[cold]
     pub(crate) fn parse_unnamed_naming(&mut self, message: &Message<'_>, parse: Parse<'_>, entry: Entry) -> Step {
         if self.keeps_session() {
-            let _now = self.server.conversation.request_time;
             self.lend_names(Effects::PREPARE, parse.query);
         }
         self.pass_request(message, entry)

@@ -242,9 +242,7 @@ impl ServerSide<'_> {
         let (name, portal) = (statement.server_name(), &*self.shared.own_statements.names.portal);
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
-            r.bind(portal, name, values);
-            r.execute(portal);
-            r.close(b'P', portal);
+            r.run_in(portal, name, values);
         });
     }
 

@@ -102,9 +102,7 @@ impl Exchange<'_> {
             for (setting, value) in &values {
                 // The unnamed portal may be the client's, to be executed once more.
                 let values = [Some(setting.as_bytes()), Some(value.as_bytes())];
-                r.bind(portal, name.server_name(), &values);
-                r.execute(portal);
-                r.close(b'P', portal);
+                r.run_in(portal, name.server_name(), &values);
             }
         });
     }

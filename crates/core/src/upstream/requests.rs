@@ -39,14 +39,14 @@ impl Requests<'_> {
 
     /// The next request does this if it succeeds.
     pub(crate) fn with(&mut self, effect: Effect) -> &mut Self {
-        let entry = Entry::skip(Expect::default()).answered_to(self.to);
-        self.special(entry.with(effect))
+        let entry = self.take_next().with(effect);
+        self.special(entry)
     }
 
     /// The next request uses the prepared statement with this id.
     pub(crate) fn using(&mut self, statement: u64) -> &mut Self {
-        let entry = Entry::skip(Expect::default()).answered_to(self.to);
-        self.special(entry.using(statement))
+        let entry = self.take_next().using(statement);
+        self.special(entry)
     }
 
     /// Who gets the replies of what follows.
@@ -55,9 +55,14 @@ impl Requests<'_> {
         self
     }
 
+    /// What is special about the next request, or the usual entry.
+    fn take_next(&mut self) -> Entry {
+        let usual = || Entry::skip(Expect::default()).answered_to(self.to);
+        self.next.take().unwrap_or_else(usual)
+    }
+
     fn push(&mut self, expect: Expect) {
-        let usual = || Entry::skip(expect).answered_to(self.to);
-        let mut entry = self.next.take().unwrap_or_else(usual);
+        let mut entry = self.take_next();
         entry.expect = expect;
         self.queue.push(entry);
     }
@@ -94,6 +99,13 @@ impl Requests<'_> {
     pub(crate) fn execute(&mut self, portal: &[u8]) {
         self.push(Expect::Execute);
         self.writer.execute_portal(portal);
+    }
+
+    /// Bind to a portal, Execute it to its end, and Close it.
+    pub(crate) fn run_in(&mut self, portal: &[u8], statement: &[u8], values: &[Option<&[u8]>]) {
+        self.bind(portal, statement, values);
+        self.execute(portal);
+        self.close(b'P', portal);
     }
 
     /// Close a statement (`b'S'`) or portal (`b'P'`).
