@@ -14,7 +14,7 @@ use crate::setting::Support::{AcceptedNoEffect, Full, NotYet};
 use crate::setting::{Group, Setting};
 use crate::tls_ciphers::{EcdhCurves, Tls13Ciphers, TlsCiphers};
 use crate::tls_protocols::TlsProtocols;
-use crate::value::{CheckQuery, CommaList, Flag, SettingValue};
+use crate::value::{CheckQuery, CommaList, Flag, PipelineDepth, SettingValue};
 
 macro_rules! catalogue {
     ($(
@@ -247,7 +247,7 @@ catalogue! {
     /// Which of several idle servers a client gets.
     link: LinkChoice {
         default: Some("matching"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. `matching`: one whose settings already equal the client's, if there is one. `adversarial` is for tests: the one whose settings differ most from the client's.",
+        help: "pgweir's own. `matching`: one whose settings already equal the client's, if there is one. `adversarial` is for tests: the one whose settings differ most from the client's; and every class of statements counts as short (see `pipeline_depth`).",
     }
     /// Addresses to listen on for TCP connections.
     listen_addr: ListenAddresses {
@@ -348,6 +348,11 @@ catalogue! {
     pin_idle_timeout: Duration {
         default: Some("0"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: Full,
         help: "pgweir's own. A client whose session cannot be moved to another server (because of temporary tables, advisory locks or another reason that SHOW PINS lists) keeps its server from other clients even while it is idle. After this time the client is disconnected. 0 is no limit.",
+    }
+    /// How many clients' short transactions one server may have outstanding.
+    pipeline_depth: PipelineDepth {
+        default: Some("1"), unit: "transactions", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own: see docs/flights.md. Where clients wait for a server, their short reading statements are sent to a server that still works for others, and are answered in turn, so that neither the server nor the pooler sleeps in between. `auto`: as many as keep the server from sleeping. `1`: one at a time, as with other poolers.",
     }
     /// PgBouncer's buffer size.
     pkt_buf: u32 {
@@ -670,6 +675,7 @@ mod tests {
                 crate::Kind::Text if setting.name.ends_with("tls13_ciphers") => "TLS_AES_128_GCM_SHA256".into(),
                 crate::Kind::Text if setting.name.ends_with("ciphers") => "fast".into(),
                 crate::Kind::Text if setting.name.ends_with("ecdhcurve") => "P-256".into(),
+                crate::Kind::Text if setting.name == "pipeline_depth" => "auto".into(),
                 crate::Kind::Text | crate::Kind::List => "other".into(),
                 crate::Kind::Integer | crate::Kind::Flag | crate::Kind::Seconds => "7".into(),
             };

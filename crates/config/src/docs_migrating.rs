@@ -88,6 +88,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
             "inspect_bytes_max",
             "link",
             "pin_idle_timeout",
+            "pipeline_depth",
             "server_down_wait",
             "session_state",
             "session_state_probe",

@@ -208,6 +208,42 @@ impl SettingValue for CheckQuery {
     }
 }
 
+/// How many clients' transactions one server may have outstanding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipelineDepth {
+    /// As many as keep the server from sleeping.
+    Auto,
+    /// At most this many.
+    AtMost(u32),
+}
+
+/// The most transactions that one server may have outstanding.
+pub const PIPELINE_DEPTH_MAX: u32 = 64;
+
+impl SettingValue for PipelineDepth {
+    const KIND: Kind = Kind::Text;
+
+    fn parse(text: &str) -> Result<PipelineDepth, Mismatch> {
+        if text.eq_ignore_ascii_case("auto") {
+            return Ok(PipelineDepth::Auto);
+        }
+        match integer_within(text, 1, PIPELINE_DEPTH_MAX.into()) {
+            Ok(depth) => Ok(PipelineDepth::AtMost(depth as u32)),
+            Err(mismatch) => Err(Mismatch {
+                expected: format!("auto, or {}", mismatch.expected),
+                hint: mismatch.hint,
+            }),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(match self {
+            PipelineDepth::Auto => "auto".into(),
+            PipelineDepth::AtMost(depth) => depth.to_string(),
+        })
+    }
+}
+
 /// Words separated by commas, kept as written for SHOW CONFIG, and as a list for use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommaList {

@@ -15,6 +15,7 @@ use crate::state::client_session::ClientSession;
 use crate::state::shape::Shape;
 use crate::statements::client_statements::ClientStatements;
 use crate::upstream::entry::Effect;
+use crate::upstream::flights::Flight;
 use pgweir_wire::FrontendTag;
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ pub(crate) struct Client {
     /// The linked server.
     pub(crate) link: Option<ServerId>,
     pub(crate) waiting: Waiting,
+    /// What it waits for a server with, where that is a flight.
+    pub(crate) flight: Option<Box<Flight>>,
     pub(crate) passing: Passing,
     pub(crate) dropping: Dropping,
     /// The text of a Query that is being passed on, without its constants.
@@ -81,6 +84,7 @@ impl Client {
             login_user: None,
             link: None,
             waiting: Waiting::No,
+            flight: None,
             passing: Passing::None,
             dropping: Dropping::Nothing,
             long_text: None,
@@ -117,6 +121,9 @@ impl Client {
     /// Drops a message that an error of our own has answered already. Whether it ends what is dropped, so that a
     /// ReadyForQuery is due.
     pub(crate) fn drop_answered(&mut self, message: &Message<'_>) -> (Step, bool) {
+        if self.dropping == Dropping::Everything {
+            return (self.drop_message(message), false);
+        }
         let ends = match message.tag {
             FrontendTag::Sync => true,
             FrontendTag::Query | FrontendTag::FunctionCall => self.dropping == Dropping::Request,

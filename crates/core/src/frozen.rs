@@ -199,7 +199,10 @@ impl Pooler {
             client.pool.is_none_or(has_pool) && client.link.is_none_or(|s| self.servers.get(s.0).is_some())
         };
         let server_ok = |(_, server): (_, &crate::server::Server)| {
-            has_pool(server.pool) && server.link.is_none_or(|c| self.clients.get(c.0).is_some())
+            let mut aboard = server.flights.iter().flat_map(|flights| flights.iter());
+            has_pool(server.pool)
+                && server.link.is_none_or(|c| self.clients.get(c.0).is_some())
+                && aboard.all(|a| a.client.is_none_or(|c| self.clients.get(c.0).is_some()))
         };
         self.clients.iter().all(client_ok)
             && self.servers.iter().all(server_ok)

@@ -42,6 +42,18 @@ impl Pooler {
                 format!("linked to {client}, which is linked to {link:?}")
             })?;
         }
+        for aboard in server.flights.iter().flat_map(|flights| flights.iter()) {
+            let waits = |client: &ClientId| self.clients.get(client.0).map(|c| c.waiting);
+            let flies = aboard.client.as_ref().map(waits);
+            must(
+                flies.is_none_or(|waits| waits == Some(Waiting::Flying { server: id })),
+                || format!("has a flight of {:?}, which waits so: {flies:?}", aboard.client),
+            )?;
+        }
+        let flights = server.flights.as_ref().map_or(0, |flights| flights.len());
+        must(flights == 0 || server.conversation.queue.ends_owed() >= flights, || {
+            format!("{flights} flights, and fewer segments are owed")
+        })?;
         let is_linked = matches!(server.phase, ServerPhase::Linked);
         must(is_linked == server.link.is_some(), || {
             format!("{:?} with the link {:?}", server.phase, server.link)
@@ -94,6 +106,23 @@ impl Pooler {
                     format!("its place in the queue is held by {holder:?}")
                 })?;
             }
+            Waiting::Flying { server: at } => {
+                let flights = self.servers.get(at.0).and_then(|s| s.flights.as_ref());
+                let flights = flights.ok_or("flies on a server without flights")?;
+                let places: Vec<_> = flights
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, a)| a.client == Some(id))
+                    .collect();
+                must(places.len() == 1, || format!("has {} flights on {at}", places.len()))?;
+                let linked = client.link == Some(at);
+                must(linked == (places[0].0 == 0), || {
+                    format!(
+                        "its flight stands at {}, and it is linked to {:?}",
+                        places[0].0, client.link
+                    )
+                })?;
+            }
             Waiting::ForRestoration => {
                 let server = server.ok_or("waits for settings without a server")?;
                 must(!server.conversation.queue.is_empty(), || {
@@ -121,6 +150,10 @@ impl Pooler {
                 })?;
             }
         }
+        let waits = matches!(client.waiting, Waiting::ForServer { .. });
+        must(waits || client.flight.is_none(), || {
+            format!("has a flight, and waits so: {:?}", client.waiting)
+        })?;
         let is_session = matches!(client.phase, ClientPhase::Session);
         must(!is_session || client.pool.is_some(), || {
             "a session without a pool".into()

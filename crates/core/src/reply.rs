@@ -118,6 +118,21 @@ impl Reply<'_> {
         Passed::Closed
     }
 
+    /// A ReadyForQuery has come: a client that has held back a message may look at it again. Whether the client's flight ends.
+    #[inline(always)]
+    pub(crate) fn note_waiting(&mut self) -> bool {
+        match &self.client {
+            Some((_, client)) if client.waiting != Waiting::No => self.note_why_it_waits(),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn note_why_it_waits(&mut self) -> bool {
+        self.replies_came();
+        matches!(self.client(), Some(client) if matches!(client.waiting, Waiting::Flying { .. }))
+    }
+
     /// A client that held back a message until it knew what the message means may look at it again.
     #[inline]
     pub(crate) fn replies_came(&mut self) {

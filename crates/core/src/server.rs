@@ -12,6 +12,7 @@ use crate::state::shape::Shape;
 use crate::statements::held::Held;
 use crate::upstream::cancels::Cancels;
 use crate::upstream::conversation::Conversation;
+use crate::upstream::flights::Flights;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::{Begin, Intake, Introduction, ServerPhase};
 use pgweir_wire::HEADER_BYTES;
@@ -32,6 +33,8 @@ pub(crate) struct Server {
     pub(crate) connect_time: Time,
     pub(crate) conversation: Conversation,
     pub(crate) cancels: Cancels,
+    /// What it has got of clients that share it at this moment; `None` as long as no flight has begun here.
+    pub(crate) flights: Option<Box<Flights>>,
     pub(crate) session: ServerSession,
     /// Set once TLS secures the connection.
     pub(crate) tls: Option<Box<TlsFacts>>,
@@ -64,6 +67,7 @@ impl Server {
             connect_time: now,
             conversation: Conversation::new(now),
             cancels: Cancels::default(),
+            flights: None,
             session: ServerSession::new(shape),
             tls: None,
             held: Held::new(),
@@ -80,6 +84,12 @@ impl Server {
     /// Nothing is owed and no transaction is open.
     pub(crate) fn is_clean(&self) -> bool {
         self.conversation.is_clean()
+    }
+
+    /// Whether it works on a flight.
+    #[inline]
+    pub(crate) fn flies(&self) -> bool {
+        self.flights.as_ref().is_some_and(|flights| !flights.is_empty())
     }
 
     /// Whether what its client sends next must wait for answers. A cancel that is meant for what was sent before could hit

@@ -25,6 +25,18 @@ impl Pooler {
         }
     }
 
+    /// Whether a server works on flights.
+    #[cfg(feature = "weaknesses")]
+    pub fn flies(&self, id: crate::ServerId) -> bool {
+        self.servers.get(id.0).is_some_and(|server| server.flies())
+    }
+
+    /// How many flights were sent to a server behind those of other clients.
+    #[cfg(feature = "weaknesses")]
+    pub fn flights_shared(&self) -> u64 {
+        self.shared.state_stats.flights_shared
+    }
+
     /// Whether a client keeps its server for a reason that no question to the server could end.
     #[cfg(feature = "weaknesses")]
     pub fn is_pinned_for_good(&self, id: crate::ClientId) -> bool {

@@ -8,9 +8,10 @@ use crate::base::ids::ConnectionId;
 use std::ops::Range;
 
 /// Where a part's bytes lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// In the bytes passed to the `handle_*_bytes` call that is being answered.
+    #[default]
     Input,
     /// In [`Outbox::arena`].
     Arena,
@@ -41,6 +42,10 @@ impl Part {
 pub struct Outbox {
     parts: Vec<Part>,
     arena: Vec<u8>,
+    /// Where the bytes lie that are forwarded: in the input, unless the pooler has kept them.
+    source: Source,
+    /// Where they begin there.
+    base: u32,
 }
 
 /// An arena that a burst has grown beyond this is given back, bytes.
@@ -80,10 +85,20 @@ impl Outbox {
     pub(crate) fn forward(&mut self, to: ConnectionId, range: Range<usize>) {
         self.push(Part {
             to,
-            source: Source::Input,
-            start: range.start as u32,
-            end: range.end as u32,
+            source: self.source,
+            start: self.base + range.start as u32,
+            end: self.base + range.end as u32,
         });
+    }
+
+    /// Until [`Outbox::ends_kept`], what is forwarded are ranges of these bytes and not of the input.
+    pub(crate) fn begins_kept(&mut self, bytes: &[u8]) {
+        (self.source, self.base) = (Source::Arena, self.arena.len() as u32);
+        self.arena.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn ends_kept(&mut self) {
+        (self.source, self.base) = (Source::Input, 0);
     }
 
     /// Sends bytes that `write` appends to the arena.

@@ -18,6 +18,11 @@ pub(crate) enum Waiting {
         /// Whether it has been told by the NOTICE of query_wait_notify.
         notified: bool,
     },
+    /// Its request has been sent to a server behind those of other clients, or is being answered there.
+    Flying {
+        /// The server.
+        server: ServerId,
+    },
     /// It has a server, whose answer to restored settings it awaits.
     ForRestoration,
     /// It has a server, whose answer to a probe decides what must be restored before the client goes on.
@@ -51,6 +56,8 @@ pub(crate) enum Dropping {
     Request,
     /// Everything up to Sync.
     ToSync,
+    /// All that comes: its server has said by a FATAL message that both connections end.
+    Everything,
 }
 
 /// What becomes of one message.
@@ -62,6 +69,8 @@ pub(crate) enum Passed {
     Skip,
     /// Forwarded, and then the server has nothing more to do for this client.
     ForwardAndRelease,
+    /// To the client, whose flight is over: it is the turn of the next one.
+    ForwardAndTurn,
     /// Swallowed, and then the server has nothing more to do.
     SkipAndRelease,
     /// More of it must come first.

@@ -3,7 +3,9 @@
 use crate::base::pool_id::PoolKind;
 use crate::base::request::Endpoint;
 use crate::base::time::Time;
-use pgweir_config::{CATALOGUE, Config, DatabaseSettings, Host, LoadBalanceHosts, SslMode, TargetSessionAttrs, off};
+use pgweir_config::{
+    CATALOGUE, Config, DatabaseSettings, Host, LoadBalanceHosts, PipelineDepth, SslMode, TargetSessionAttrs, off,
+};
 use std::time::Duration;
 
 /// When a server goes back to its pool.
@@ -118,6 +120,7 @@ pub(crate) struct Settings {
     /// `session_state_probe = always_locks`.
     pub(crate) probe_always_locks: bool,
     pub(crate) pin_idle_timeout: Option<Duration>,
+    pub(crate) pipeline_depth: PipelineDepth,
     /// `link = adversarial`: for tests.
     pub(crate) link_adversarial: bool,
 }
@@ -166,6 +169,7 @@ impl Settings {
             probe_always: g.session_state_probe != pgweir_config::SessionStateProbe::Suspected,
             probe_always_locks: g.session_state_probe == pgweir_config::SessionStateProbe::AlwaysLocks,
             pin_idle_timeout: off(g.pin_idle_timeout),
+            pipeline_depth: g.pipeline_depth,
             link_adversarial: g.link == pgweir_config::LinkChoice::Adversarial,
             ignore_startup_parameters: g
                 .ignore_startup_parameters

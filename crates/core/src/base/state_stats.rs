@@ -39,6 +39,12 @@ pub(crate) struct StateStats {
     pub(crate) catalog_reads: u64,
     /// Statements that mentioned a name known from a catalog.
     pub(crate) mentions: u64,
+    /// Flights sent to a server behind those of other clients.
+    pub(crate) flights_shared: u64,
+    /// Flights that were run again: their server was lost before they began, or a cancel of another client's hit them.
+    pub(crate) flights_run_again: u64,
+    /// Flights that took long although their class was known to be short, with others behind them.
+    pub(crate) flights_late: u64,
     /// Pins by reason, in the order of [`PinReason::ALL`].
     pub(crate) pins: [u64; PinReason::ALL.len()],
 }
@@ -68,6 +74,9 @@ impl StateStats {
             ("notifications", self.notifications),
             ("catalog_reads", self.catalog_reads),
             ("mentions", self.mentions),
+            ("flights_shared", self.flights_shared),
+            ("flights_run_again", self.flights_run_again),
+            ("flights_late", self.flights_late),
         ]
         .map(|(name, count)| (name.to_string(), count))
         .into();

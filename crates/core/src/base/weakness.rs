@@ -24,6 +24,12 @@ pub enum Weakness {
     TrustsUnanswered,
     /// Settings are made under the time limits of the session.
     HurriesRestorations,
+    /// A client is told that its transaction was cancelled, where another's cancel has hit it on the server that they share.
+    TellsWhatOthersCancel,
+    /// Whatever a Query does, it is sent to a server that works for others.
+    SharesAnything,
+    /// Who shares a server that is lost is forgotten.
+    ForgetsRiders,
 }
 
 /// What the pooler does with a server in its own name, for the simulation to disturb.
@@ -38,7 +44,7 @@ pub enum OwnWork {
 
 impl Weakness {
     /// All that the simulation must find.
-    pub const ALL: [Weakness; 9] = [
+    pub const ALL: [Weakness; 12] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,
         Weakness::CancelsQuestions,
@@ -48,5 +54,8 @@ impl Weakness {
         Weakness::ForgetsDefaultRole,
         Weakness::TrustsUnanswered,
         Weakness::HurriesRestorations,
+        Weakness::TellsWhatOthersCancel,
+        Weakness::SharesAnything,
+        Weakness::ForgetsRiders,
     ];
 }

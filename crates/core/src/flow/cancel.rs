@@ -42,6 +42,9 @@ impl ServerSide<'_> {
         }
         if let Some(key) = server.cancels.key.clone() {
             server.cancels.in_flight += 1;
+            if let Some(flights) = &mut server.flights {
+                flights.expose_riders();
+            }
             self.shared.requests.push_back(Request::Cancel { server: self.id, key });
         }
     }
@@ -134,7 +137,10 @@ impl Pooler {
         // Nothing has been asked for where the BEGIN goes to a server only because its time is up.
         let asks = client.session.deferred_begin.is_none_or(|begin| !begin.expired);
         match (client.link, client.waiting) {
-            (Some(server_id), Waiting::No | Waiting::ForReplies) => self.cancel_request_of(server_id),
+            (Some(server_id), Waiting::No | Waiting::ForReplies | Waiting::Flying { .. }) => {
+                self.cancel_request_of(server_id);
+            }
+            (None, Waiting::Flying { server }) => self.cancel_rider(id, server),
             (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
             (Some(server_id), Waiting::ForRestoration) if asks && client.session.pins.is_empty() => {
                 self.cancel_waiting(now, id);

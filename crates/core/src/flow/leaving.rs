@@ -53,6 +53,12 @@ impl Pooler {
         if server.is_clean() && !matches!(passing, Passing::Forward(_)) && server.session.restoration.is_none() {
             return self.release(now, id);
         }
+        if server.flies() && self.flies_on_alone(now, id) {
+            return;
+        }
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
         let pool = self.pools[server.pool as usize]
             .as_ref()
             .expect("a server's pool lives");

@@ -15,7 +15,6 @@ use crate::pooler::Pooler;
 use crate::pools::idle_list::Likeness;
 use crate::state::difference::difference;
 use crate::state::pins::Pins;
-use crate::state::sequences::Remembered;
 use crate::state::sequences::Sequences;
 use crate::state::shape::Shape;
 use crate::upstream::phase::ServerPhase;
@@ -48,16 +47,8 @@ impl Exchange<'_> {
         server.conversation.request_time = self.now;
         server.conversation.ready_time = self.now;
         client.link = Some(self.server_id);
-        server.session.visited_anew = !server.session.was_last_visited_by(self.id, client.session.visits);
-        if server.session.visited_anew {
-            client.session.visits = client.session.visits.wrapping_add(1);
-            server.session.last_visit = client.session.visits;
-            let before = server.session.last_client.replace(self.id);
-            if before.is_some() {
-                server.session.remembered = Remembered::OfStrangers;
-            }
-            self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
-        }
+        let before = server.session.visit(self.id, &mut client.session.visits);
+        self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
         if let Waiting::ForServer { since, .. } = client.waiting {
             pool.stats.wait_time += self.now.us_since(since);
         }
@@ -366,8 +357,13 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
+        if let (Waiting::Flying { server }, None) = (client.waiting, client.link) {
+            client.waiting = Waiting::No;
+            return self.rider_leaves(id, server);
+        }
         if let Waiting::ForServer { ticket, .. } = client.waiting {
             client.waiting = Waiting::No;
+            client.flight = None;
             if let Some(pool_id) = client.pool {
                 self.pool_mut(pool_id).waiting.remove(ticket);
             }

@@ -37,6 +37,7 @@ impl Pooler {
         if let Some(reading) = server.reading.take() {
             self.catalog_lost(now, server.pool, *reading);
         }
+        self.flights_lost(&mut server);
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);
         }

@@ -9,6 +9,7 @@ pub(crate) mod database_ddl;
 pub(crate) mod deferred_begin;
 pub(crate) mod disconnecting;
 pub(crate) mod extended_query;
+pub(crate) mod flights;
 pub(crate) mod handover;
 pub(crate) mod idle_limit;
 pub(crate) mod leaving;

@@ -51,7 +51,7 @@ impl Reply<'_> {
         if defined {
             self.note_definitions();
         }
-        self.replies_came();
+        let flies = self.note_waiting();
         if fails_next {
             self.absorb_failure();
         }
@@ -66,6 +66,9 @@ impl Reply<'_> {
             self.pool.stats.xact_time += xact_start.map_or(0, |start| self.now.us_since(start));
         } else if self.pool.settings.mode == PoolMode::Statement && self.is_linked() {
             return self.asks(Question::BlockInStatementMode);
+        }
+        if flies {
+            return self.flight_ends(status);
         }
         self.client_goes_on(status)
     }
@@ -93,6 +96,9 @@ impl Reply<'_> {
     #[inline]
     fn client_goes_on(&mut self, status: TransactionStatus) -> Passed {
         let Some((_, client)) = &self.client else {
+            if self.server.flies() {
+                return self.flight_ends(status);
+            }
             return Passed::skip_and_release_if(self.server.conversation.queue.is_empty());
         };
         let mut rest = Rest::of(self.server, client);

@@ -142,7 +142,10 @@ impl Reply<'_> {
         let text = error.text().into_owned();
         let hears = |(_, client): &(_, &mut crate::client::Client)| client.is_session() && !client.may_go_elsewhere();
         if error.whole && self.client.as_ref().is_some_and(hears) {
-            // The connection's end follows; it closes the client behind this message.
+            // The connection's end follows; it closes the client behind this message. Nothing is said behind it.
+            if let Some(client) = self.client() {
+                client.dropping = Dropping::Everything;
+            }
             self.server.conversation.fatal = Some(text.into());
             return Passed::Forward;
         }

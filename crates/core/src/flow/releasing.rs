@@ -174,12 +174,16 @@ impl Pooler {
         if traces && self.replaced_for_waiter(now, pool_id, server_id) {
             return true;
         }
-        while let Some((client_id, _)) = self.pool_mut(pool_id).waiting.pop() {
+        while let Some((client_id, since)) = self.pool_mut(pool_id).waiting.pop() {
             if self.clients.get(client_id.0).is_none() {
                 continue;
             }
-            if let Acquired::Server(_) = self.link(now, client_id, server_id) {
-                self.shared.requests.push_back(Request::Resume(client_id.into()));
+            let flight = self.client_mut(client_id).flight.take();
+            let linked = self.link(now, client_id, server_id);
+            match (linked, flight) {
+                (Acquired::Server(_), Some(flight)) => self.takes_off(now, client_id, server_id, flight, since),
+                (Acquired::Server(_), None) => self.shared.requests.push_back(Request::Resume(client_id.into())),
+                _ => {}
             }
             return true;
         }

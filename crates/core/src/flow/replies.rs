@@ -152,6 +152,9 @@ impl Reply<'_> {
             }
         }
         self.run.end = *at;
+        if self.server.flies() {
+            self.note_part_of_flight();
+        }
         self.flush();
         // What is answered now may have stood before a Flush.
         self.to().give_fakes();
@@ -203,7 +206,7 @@ impl Reply<'_> {
     #[inline(always)]
     pub(crate) fn settle(&mut self, passed: Passed, piece: &Piece) -> Passed {
         match passed {
-            Passed::Forward | Passed::ForwardAndRelease => {
+            Passed::Forward | Passed::ForwardAndRelease | Passed::ForwardAndTurn => {
                 if self.is_linked() {
                     self.run.end = piece.end;
                 } else {
@@ -215,6 +218,8 @@ impl Reply<'_> {
                 if passed == Passed::ForwardAndRelease {
                     // Bytes behind a final ReadyForQuery are asynchronous messages of this same client's time.
                     debug_assert!(self.server.conversation.queue.is_empty());
+                    self.flush();
+                } else if passed == Passed::ForwardAndTurn {
                     self.flush();
                 }
             }

@@ -5,7 +5,7 @@ use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::settings::PoolMode;
 use crate::exchange::{Exchange, Wish};
 use crate::flow::extended_query::write_bind;
-use crate::preparing::replanning::{Need, need_of};
+use crate::preparing::replanning::{Need, expected_rows, need_of};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::Expect;
 use pgweir_wire::frontend::BindNames;
@@ -195,9 +195,8 @@ impl Exchange<'_> {
         let is_plain = statement.effects.is_empty()
             && !statement.ends_some()
             && statement.settings.is_surely(self.client.session.shape.parse_settings());
-        let told = meaning.told.filter(|_| is_plain)?;
-        // Describe tells the client whatever the rows are.
-        let told = Some(told).filter(|_| !meaning.told_by_portal || message.describes_next(names.portal) != Some(true));
+        meaning.told.filter(|_| is_plain)?;
+        let told = expected_rows(meaning, message, names.portal);
         if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {
             return None;
         }

@@ -16,6 +16,7 @@ use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::flow::replies::Piece;
 use crate::pooler::Pooler;
+use crate::upstream::flights::Flights;
 use crate::upstream::phase::ServerPhase;
 use std::ops::Range;
 
@@ -41,6 +42,9 @@ impl Pooler {
         let Some(mut reply) = self.replying(now, id) else {
             return input.len();
         };
+        if reply.server.flies() {
+            return self.replies_in_flight(now, id, input);
+        }
         let mut at = 0;
         let Some((passed, piece)) = reply.pass(input, &mut at) else {
             return at;
@@ -54,12 +58,41 @@ impl Pooler {
             return at;
         }
         let (run, deeds) = (reply.run, reply.deeds);
-        let mut met = Some(Met { passed, piece, deeds });
-        let mut walk = Walk { input, at, run };
+        let met = Some(Met { passed, piece, deeds });
+        self.walk(now, id, Walk { input, at, run }, met)
+    }
+
+    /// The replies of a server that works on flights.
+    #[inline(never)]
+    fn replies_in_flight(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
+        let mut walk = Walk {
+            input,
+            at: 0,
+            run: 0..0,
+        };
+        let before = self.flights_of(id).map_or(0, Flights::input_begins);
+        let met = self.walk_on(now, id, &mut walk);
+        let consumed = self.walk(now, id, walk, met);
+        if let Some(flights) = self.flights_of(id) {
+            flights.input_ends(before);
+        }
+        consumed
+    }
+
+    fn flights_of(&mut self, id: ServerId) -> Option<&mut Flights> {
+        self.servers.get_mut(id.0)?.flights.as_deref_mut()
+    }
+
+    /// Goes on behind a message that means something for others.
+    fn walk(&mut self, now: Time, id: ServerId, mut walk: Walk<'_>, mut met: Option<Met>) -> usize {
         while let Some(message) = met {
             match self.means(now, id, message, &mut walk) {
-                Passed::Closed => return input.len(),
-                Passed::ForwardAndRelease | Passed::SkipAndRelease if walk.at == input.len() => break,
+                Passed::Closed => return walk.input.len(),
+                Passed::ForwardAndRelease | Passed::SkipAndRelease | Passed::ForwardAndTurn
+                    if walk.at == walk.input.len() =>
+                {
+                    break;
+                }
                 _ => met = self.walk_on(now, id, &mut walk),
             }
         }
@@ -78,6 +111,7 @@ impl Pooler {
         match passed {
             Passed::ForwardAndRelease => self.release(now, id),
             Passed::SkipAndRelease => self.server_finished(now, id),
+            Passed::ForwardAndTurn => self.turn(now, id),
             _ => {}
         }
         passed
@@ -86,6 +120,9 @@ impl Pooler {
     /// Goes to the next message that means something for others.
     #[inline(never)]
     fn walk_on(&mut self, now: Time, id: ServerId, walk: &mut Walk<'_>) -> Option<Met> {
+        if !self.exposed_reply_passes(now, id, &walk.input[walk.at..]) {
+            return None;
+        }
         let Some(mut reply) = self.replying(now, id) else {
             walk.at = walk.input.len();
             return None;

@@ -239,7 +239,10 @@ impl Pooler {
         }
         match self.acquire(now, id) {
             Acquired::Server(_) => Step::Progress(0),
-            Acquired::Wait => Step::Wait,
+            Acquired::Wait => {
+                self.waits_to_fly(now, id, &input[message.at..]);
+                Step::Wait
+            }
             Acquired::Closed => Step::Closed,
         }
     }

@@ -1,5 +1,6 @@
 //! Pools: idle servers, the queue of clients, limits.
 
+pub(crate) mod classes;
 pub(crate) mod databases;
 pub(crate) mod hosts;
 pub(crate) mod idle_list;

@@ -7,6 +7,7 @@ use crate::base::settings::{PoolMode, PoolSettings};
 use crate::base::stats::Stats;
 use crate::base::time::Time;
 use crate::catalog::known::Known;
+use crate::pools::classes::Classes;
 use crate::pools::hosts::Hosts;
 use crate::pools::idle_list::IdleList;
 use crate::pools::wait_queue::WaitQueue;
@@ -14,7 +15,7 @@ use crate::state::sequences::Sequences;
 use crate::state::shape::Shape;
 use crate::upstream::nature::Nature;
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -37,6 +38,10 @@ pub(crate) struct Pool {
     /// Idle servers, longest idle first.
     pub(crate) idle: IdleList,
     pub(crate) waiting: WaitQueue,
+    /// How short the flights of its clients are, by class; `None` while nobody waited with one.
+    pub(crate) classes: Option<Box<Classes>>,
+    /// Servers that had room for another flight when they were last looked at.
+    pub(crate) roomy: VecDeque<ServerId>,
     /// All its server connections, whatever their phase.
     pub(crate) servers: u32,
     /// Those that are connecting or logging in.
@@ -96,6 +101,8 @@ impl Pool {
             lends: false,
             idle: IdleList::default(),
             waiting: WaitQueue::default(),
+            classes: None,
+            roomy: VecDeque::new(),
             servers: 0,
             connecting: 0,
             soon_free: Vec::new(),

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct WaitQueue {
     queue: VecDeque<Option<(ClientId, Time)>>,
-    /// Number of the entry at the front; entry `n` is at `n - first`.
+    /// Number of the entry at the front; entry `n` is at `n - first`, also where numbers have passed zero.
     first: u64,
     waiting: usize,
 }
@@ -21,7 +21,15 @@ impl WaitQueue {
     pub(crate) fn push(&mut self, client: ClientId, now: Time) -> u64 {
         self.queue.push_back(Some((client, now)));
         self.waiting += 1;
-        self.first + self.queue.len() as u64 - 1
+        self.first.wrapping_add(self.queue.len() as u64 - 1)
+    }
+
+    /// Adds a client in front of all others.
+    pub(crate) fn push_front(&mut self, client: ClientId, since: Time) -> u64 {
+        self.queue.push_front(Some((client, since)));
+        self.waiting += 1;
+        self.first = self.first.wrapping_sub(1);
+        self.first
     }
 
     /// The client that is served next.
@@ -38,15 +46,13 @@ impl WaitQueue {
 
     /// Takes out the client with this ticket, which must still be in.
     pub(crate) fn remove(&mut self, ticket: u64) {
-        let place = ticket
-            .checked_sub(self.first)
-            .and_then(|at| self.queue.get_mut(at as usize));
+        let place = self.queue.get_mut(ticket.wrapping_sub(self.first) as usize);
         if place.and_then(Option::take).is_some() {
             self.waiting -= 1;
         }
         while matches!(self.queue.front(), Some(None)) {
             self.queue.pop_front();
-            self.first += 1;
+            self.first = self.first.wrapping_add(1);
         }
         if self.queue.is_empty() && self.queue.capacity() > 1024 {
             self.queue.shrink_to(64);
@@ -64,7 +70,7 @@ impl WaitQueue {
     /// Who holds the place with this ticket.
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn holder(&self, ticket: u64) -> Option<ClientId> {
-        let at = ticket.checked_sub(self.first)?;
+        let at = ticket.wrapping_sub(self.first);
         self.queue.get(at as usize)?.map(|(client, _)| client)
     }
 
@@ -97,5 +103,19 @@ mod tests {
         let ticket = q.push(client(9), Time(9));
         q.remove(ticket);
         assert!(q.is_empty());
+    }
+
+    #[test]
+    fn who_comes_back_stands_in_front() {
+        let mut q = WaitQueue::default();
+        let last = q.push(client(1), Time(1));
+        let tickets = [q.push_front(client(2), Time(0)), q.push_front(client(3), Time(0))];
+        assert_eq!(
+            (q.holder(tickets[1]), q.holder(last)),
+            (Some(client(3)), Some(client(1)))
+        );
+        q.remove(tickets[0]);
+        let order: Vec<_> = std::iter::from_fn(|| q.pop()).map(|(c, _)| c.0.index).collect();
+        assert_eq!(order, [3, 1]);
     }
 }

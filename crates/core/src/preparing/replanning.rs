@@ -144,6 +144,15 @@ impl ServerSide<'_> {
     }
 }
 
+/// The rows that a client expects of what a Bind binds: `None` if it asks for them behind it.
+#[inline]
+pub(crate) fn expected_rows(meaning: &Meaning, message: &Message<'_>, portal: &[u8]) -> Option<Rows> {
+    // Describe tells the client whatever the rows are.
+    meaning
+        .told
+        .filter(|_| !meaning.told_by_portal || message.describes_next(portal) != Some(true))
+}
+
 /// What must come before a client's use of a statement of its own; `told` is the rows that it expects.
 #[inline]
 pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>, now: Moment) -> Need {

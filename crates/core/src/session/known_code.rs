@@ -46,6 +46,18 @@ impl ServerSide<'_> {
         }
     }
 
+    /// Whether a text that does nothing by itself mentions nothing that does, as far as the catalog is known.
+    pub(crate) fn mentions_nothing(&mut self, text: &[u8]) -> bool {
+        let is_nothing = |known: &mut Known| known.holds && known.effects_of(text, Effects::NONE).is_empty();
+        !self.knows_names() || self.known_by().is_none_or(is_nothing)
+    }
+
+    /// The same of a prepared statement.
+    pub(crate) fn mentions_nothing_in(&mut self, statement: &Statement) -> bool {
+        let is_nothing = |known: &mut Known| known.holds && known.effects_of_prepared(statement).is_empty();
+        !self.knows_names() || self.known_by().is_none_or(is_nothing)
+    }
+
     /// Whether what is known of the server's database is as it is now.
     pub(crate) fn catalog_holds(&mut self) -> bool {
         self.known_by().is_none_or(|known| known.holds)

@@ -101,6 +101,22 @@ impl ServerSession {
         }
     }
 
+    /// A client gets it, whose number of visits this is. Who had it before, if that is not known to be the client.
+    #[inline(always)]
+    pub(crate) fn visit(&mut self, id: ClientId, visits: &mut u32) -> Option<ClientId> {
+        self.visited_anew = !self.was_last_visited_by(id, *visits);
+        if !self.visited_anew {
+            return None;
+        }
+        *visits = visits.wrapping_add(1);
+        self.last_visit = *visits;
+        let before = self.last_client.replace(id);
+        if before.is_some() {
+            self.remembered = Remembered::OfStrangers;
+        }
+        before
+    }
+
     /// Whether this client had it last and has had no other since.
     #[inline]
     pub(crate) fn was_last_visited_by(&self, id: ClientId, visits: u32) -> bool {

@@ -53,6 +53,8 @@ pub(crate) struct Statement {
     pub(crate) keeps: bool,
     /// Its text leaves it possible that it returns rows: others have no result that DDL could change.
     pub(crate) may_return_rows: bool,
+    /// It only reads rows, and locks none.
+    pub(crate) only_reads: bool,
 }
 
 impl Statement {
@@ -79,6 +81,7 @@ impl Statement {
             has_constants: has_constants(query),
             keeps: !parameter_types::may_name_types(query),
             may_return_rows: may_return_rows(query),
+            only_reads: pgweir_sql::class_of_read(query).is_some(),
         }
     }
 
@@ -117,6 +120,7 @@ impl Statement {
             has_constants: false,
             keeps: true,
             may_return_rows: true,
+            only_reads: false,
         }
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod cancels;
 pub(crate) mod conversation;
 pub(crate) mod entry;
 pub(crate) mod fifo;
+pub(crate) mod flights;
 pub(crate) mod nature;
 pub(crate) mod outstanding;
 pub(crate) mod phase;

@@ -110,6 +110,12 @@ impl ReplyQueue {
         self.changes_in_ended > 0
     }
 
+    /// How many ReadyForQuery are owed.
+    #[cfg(any(test, feature = "weaknesses"))]
+    pub(crate) fn ends_owed(&self) -> usize {
+        self.ready_owed as usize
+    }
+
     /// Compares what is counted with what there is.
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn check(&self) -> Result<(), String> {

@@ -140,6 +140,7 @@ fn many_seeds(order: &Order) -> ExitCode {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let (answered, steps, failures) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let shared = AtomicU64::new(0);
     // The same before and after a change that must not change behaviour.
     let traces = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -154,6 +155,7 @@ fn many_seeds(order: &Order) -> ExitCode {
                     if let Ok(outcome) = &result {
                         answered.fetch_add(outcome.answered, Ordering::Relaxed);
                         steps.fetch_add(outcome.steps, Ordering::Relaxed);
+                        shared.fetch_add(outcome.shared, Ordering::Relaxed);
                         traces.fetch_xor(outcome.trace, Ordering::Relaxed);
                     }
                     // A canary is caught where nothing is wrong without it.
@@ -177,11 +179,12 @@ fn many_seeds(order: &Order) -> ExitCode {
         }
     });
     println!(
-        "{} seeds from {}: {} failed; {} segments answered in {} steps; traces {:016x}; {:.1} s",
+        "{} seeds from {}: {} failed; {} segments answered, {} of them on shared servers, in {} steps; traces {:016x}; {:.1} s",
         seeds.len(),
         seeds.first().unwrap_or(&0),
         failures.load(Ordering::Relaxed),
         answered.load(Ordering::Relaxed),
+        shared.load(Ordering::Relaxed),
         steps.load(Ordering::Relaxed),
         traces.load(Ordering::Relaxed),
         started.elapsed().as_secs_f64()

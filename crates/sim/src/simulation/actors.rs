@@ -169,7 +169,9 @@ impl World {
             Wish::Think => {
                 let latency = self.latency_us_max();
                 let client = &mut self.clients[number as usize];
-                let at = self.now_us + client.random.below(latency * 10 + 100);
+                // Readers crowd, so that they wait for servers.
+                let thinks = if self.topology.reader_percent > 0 { 1 } else { 10 };
+                let at = self.now_us + client.random.below(latency * thinks + 100);
                 let flight = client.flights_sent;
                 // What the pooler asks behind the client's back is nothing that the client may cancel.
                 if client.random.below(100) < self.topology.cancel_percent {

@@ -26,6 +26,10 @@ pub struct Author {
     startup_settings: bool,
     /// It does what outlives its transactions.
     has_session: bool,
+    /// It only reads.
+    reads: bool,
+    /// It has prepared what it reads by.
+    has_prepared: bool,
     /// For now it does not.
     plain: bool,
     /// It has done so: it may be tied to its server.
@@ -99,7 +103,7 @@ const OF_THE_POOL: &str = "app.pool";
 
 impl Author {
     /// For session `session_number` of the whole run.
-    pub fn new(random: Random, topology: &Topology, session_number: u64) -> Self {
+    pub fn new(mut random: Random, topology: &Topology, session_number: u64) -> Self {
         let defaults: Vec<&str> = topology.role_defaults.iter().map(|d| d.name).collect();
         let begins_with = match session_number % 3 {
             0 if defaults.contains(&ROLE) => Some("set role none".into()),
@@ -108,20 +112,23 @@ impl Author {
             )),
             _ => None,
         };
+        let reads = topology.reader_percent > 0 && random.percent(topology.reader_percent);
         Author {
+            reads,
+            has_prepared: false,
             random,
             mode: topology.mode,
             tracked_statements: topology.max_prepared_statements > 0,
             resets_settings: topology.keeps_sessions || !topology.startup_settings,
             keeps_sessions: topology.keeps_sessions,
             startup_settings: topology.startup_settings,
-            has_session: topology.has_sessions(),
+            has_session: topology.has_sessions() && topology.reader_percent == 0,
             plain: false,
             may_be_tied: false,
             large_rows_max: topology.large_rows_max,
             reserved_names: topology.reserved_names,
             avoids_code: topology.reserved_names && !session_number.is_multiple_of(3),
-            begins_with: begins_with.filter(|_| topology.has_sessions()),
+            begins_with: begins_with.filter(|_| topology.has_sessions() && topology.reader_percent == 0),
             has_begun: false,
             connect_query: !topology.connect_settings.is_empty(),
             defaults,
@@ -673,6 +680,52 @@ impl Author {
         self.take_bytes()
     }
 
+    /// A segment that only reads, in one of the forms that clients send most.
+    fn read(&mut self) -> Vec<u8> {
+        let (key, value) = (self.key(), self.value());
+        match self.random.below(12) {
+            0..=2 => self.push(format!("Query \"select '{value}'\"")),
+            3 => self.push(format!("Query \"select k, v from kv where k = {key}\"")),
+            4 => self.push(format!(
+                "Query \"select '{value}', 10/(3-g) from generate_series(1,5) g\""
+            )),
+            5 => {
+                let ms = self.random.between(1, 50);
+                self.push(format!("Query \"select pg_sleep(0.{ms:03}), '{value}'\""));
+            }
+            6 => self.push(format!("Query \"selec '{value}'\"")),
+            7..=9 if self.tracked_statements => {
+                if !std::mem::replace(&mut self.has_prepared, true) {
+                    self.push("Parse \"r\" \"select $1\"");
+                    self.push("Describe S \"r\"");
+                    self.push("Sync");
+                    return self.take_bytes();
+                }
+                self.push(format!("Bind \"\" \"r\" values \"{value}\""));
+                self.described_at_times();
+            }
+            _ => {
+                let text = self.pick(&[
+                    "select $1::text",
+                    "select $1::text, 10/0",
+                    "select k, v from kv where v = $1",
+                ]);
+                self.push(format!("Parse \"\" \"{text}\""));
+                self.push(format!("Bind \"\" \"\" values \"{value}\""));
+                self.described_at_times();
+            }
+        }
+        self.take_bytes()
+    }
+
+    fn described_at_times(&mut self) {
+        if self.random.percent(50) {
+            self.push("Describe P \"\"");
+        }
+        self.push("Execute \"\" 0");
+        self.push("Sync");
+    }
+
     /// Messages of a copy that has ended or never was: servers ignore them.
     fn stray_copy(&mut self) {
         for _ in 0..self.random.between(1, 3) {
@@ -714,6 +767,10 @@ impl Author {
 
     /// The next flight.
     pub fn flight(&mut self) -> Flight {
+        if self.reads {
+            let count = *self.random.pick(&[1, 1, 1, 2, 4]);
+            return Flight::of((0..count).map(|_| self.read()).collect());
+        }
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         if is_first && let Some(text) = self.begins_with.take() {
             self.may_be_tied = true;

@@ -120,6 +120,10 @@ pub struct Topology {
     pub long_messages: bool,
     /// Clients now and then send messages of a copy where there is none.
     pub stray_copies: bool,
+    /// Sessions in a hundred that only read; the others of such a run leave nothing behind.
+    pub reader_percent: u64,
+    /// pipeline_depth.
+    pub pipeline_depth: &'static str,
 }
 
 /// What connect_query may make: none that clients give at startup has the same value there.
@@ -236,6 +240,8 @@ impl Topology {
             client_limits_s: 0,
             long_messages: false,
             stray_copies: false,
+            reader_percent: 0,
+            pipeline_depth: "1",
         };
         if topology.reserved_names {
             // One client's code must meet another's setting on one server of several.
@@ -288,6 +294,35 @@ impl Topology {
             (topology.lock_percent, topology.lock_us_max) = *added.pick(&CATALOG_LOCKS);
         }
         topology.stray_copies = added.percent(10);
+        if added.percent(40) {
+            topology.pipeline_depth = added.pick::<&str>(&["auto", "2", "5", "64"]);
+            if added.percent(60) {
+                // Many clients that look alike, and few servers.
+                topology.mode = Mode::Transaction;
+                topology.keeps_sessions = true;
+                topology.link = "adversarial";
+                topology.probe = "suspected";
+                topology.reset_always = false;
+                topology.max_prepared_statements = topology.max_prepared_statements.max(5);
+                topology.clients = topology.clients.max(6);
+                topology.max_client_conn = 100;
+                topology.flights = topology.flights.max(12);
+                topology.pool_size = topology.pool_size.min(2);
+                topology.reserve_pool_size = 0;
+                (topology.databases, topology.users) = (1, 1);
+                topology.reserved_names = false;
+                topology.reader_percent = *added.pick(&[60, 90, 100]);
+                if added.percent(60) {
+                    topology.cancel_percent = topology.cancel_percent.max(40);
+                    topology.latency_us_max = 20_000;
+                    // A signal overtakes the end of what it is meant for.
+                    (topology.slow_percent, topology.slow_us_max) = (30, 100_000);
+                }
+                if added.percent(30) {
+                    topology.server_faults = topology.server_faults.max(4);
+                }
+            }
+        }
         topology
     }
 
@@ -342,6 +377,7 @@ impl Topology {
             ),
             ("session_state_probe", self.probe.into()),
             ("link", self.link.into()),
+            ("pipeline_depth", self.pipeline_depth.into()),
             ("pin_idle_timeout", seconds(self.pin_idle_timeout_ms)),
             ("default_pool_size", self.pool_size.to_string()),
             ("min_pool_size", self.min_pool_size.min(self.pool_size).to_string()),

@@ -34,6 +34,9 @@ const LOCKS_AT_REST: u64 = 4;
 /// of a second.
 const RESTS_MAX: u32 = 8;
 
+/// The same without floods: a server that is closed at the very end of the rest has its Terminate on the way.
+const RESTS_FOR_GOODBYES: u32 = 1;
+
 /// Steps between two looks at who keeps a server.
 const PINS_CHECKED_EVERY: u64 = 64;
 
@@ -54,6 +57,8 @@ pub struct Outcome {
     pub trace: u64,
     /// Segments that were answered in full.
     pub answered: u64,
+    /// Flights that were sent to a server behind those of other clients.
+    pub shared: u64,
     /// Steps taken.
     pub steps: u64,
     /// Chances at which a canary broke something.
@@ -242,8 +247,11 @@ impl World {
                 break;
             };
             if rest_until.is_some_and(|end| next > end) {
-                let floods = self.topology.hostile_percent > 0;
-                if floods && rests < RESTS_MAX && !self.without_rest().is_empty() {
+                let rests_max = match self.topology.hostile_percent {
+                    0 => RESTS_FOR_GOODBYES,
+                    _ => RESTS_MAX,
+                };
+                if rests < rests_max && !self.without_rest().is_empty() {
                     rests += 1;
                     rest_until = Some(next + REST_FROM_FLOODS_US);
                 } else {
@@ -274,6 +282,7 @@ impl World {
         }
         Outcome {
             answered: self.clients.iter().map(|c| c.answered).sum(),
+            shared: self.pooler.flights_shared(),
             trace: self.trace.hash(),
             violation: self.violation,
             steps: self.steps,

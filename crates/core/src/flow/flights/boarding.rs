@@ -1,0 +1,278 @@
+//! Sending flights: to a server that is free, and to one that works for others.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::{Passing, Waiting};
+use crate::base::request::Request;
+use crate::base::settings::Settings;
+use crate::base::time::Time;
+use crate::exchange::Exchange;
+use crate::flow::extended_query::write_bind;
+use crate::flow::flights::recognizing::{first_message, may_fly};
+use crate::flow::requests::Stopped;
+use crate::pooler::Pooler;
+use crate::pools::pool::Pool;
+use crate::preparing::replanning::{Need, expected_rows, need_of};
+use crate::server::Server;
+use crate::state::shape::Shape;
+use crate::statements::prepared::Statement;
+use crate::statements::unnamed::Unnamed;
+use crate::upstream::entry::{Effect, Entry, Expect};
+use crate::upstream::flights::{DEPTH_MAX, Flight, Flights, Form, LATE_US};
+use crate::upstream::phase::{Begin, Intake, ServerPhase};
+use pgweir_config::PipelineDepth;
+use pgweir_wire::frontend::BindNames;
+use pgweir_wire::{HEADER_BYTES, TransactionStatus};
+use std::sync::Arc;
+
+impl Flights {
+    /// Whether one more is allowed.
+    fn are_below(&self, settings: &Settings) -> bool {
+        match settings.pipeline_depth {
+            PipelineDepth::AtMost(most) => self.len() < most as usize,
+            PipelineDepth::Auto => self.needs_more() || settings.link_adversarial && self.len() < DEPTH_MAX,
+        }
+    }
+}
+
+impl Server {
+    /// Whether it works on flights alone, nothing is unusual about it, and it is to go on so.
+    fn takes_flights(&self, now: Time) -> bool {
+        let (conversation, session) = (&self.conversation, &self.session);
+        matches!(self.phase, ServerPhase::Linked)
+            && self.cancels.in_flight == 0
+            && self.cancels.wanted.is_none()
+            && self.close_reason.is_none()
+            && !self.is_expired(now)
+            && conversation.begin == Begin::Settled
+            && conversation.intake == Intake::Requests
+            && conversation.status == TransactionStatus::Idle
+            && conversation.fatal.is_none()
+            && !conversation.queried_in_pipeline
+            && !conversation.queue.segment_open()
+            && session.restoration.is_none()
+            && session.probe.is_none()
+            && !session.settings_in_doubt
+            && !session.local_in_doubt
+            && !session.leaves_traces
+            && !session.has_traces()
+    }
+}
+
+/// Whether a flight is known to be short. For tests, all are.
+fn is_short(settings: &Settings, pool: &Pool, flight: &Flight) -> bool {
+    let is_known = || {
+        pool.classes
+            .as_ref()
+            .is_some_and(|classes| classes.is_short(flight.class))
+    };
+    settings.link_adversarial || is_known()
+}
+
+impl Exchange<'_> {
+    /// Sends a flight to a server that works for others. `false`: the server does not suit, and nothing was done.
+    fn boards(&mut self, flight: &Flight) -> bool {
+        let sent = match &flight.form {
+            Form::Query => self.boards_query(flight),
+            Form::Bind => self.boards_bind(flight),
+            Form::Parse(statement) => self.boards_parse(flight, statement),
+        };
+        if sent {
+            self.pool.stats.bytes_received += flight.bytes.len() as u64;
+            self.shared.state_stats.flights_shared += 1;
+        }
+        sent
+    }
+
+    fn send_kept(&mut self, bytes: &[u8]) {
+        self.shared
+            .outbox
+            .insert(self.server_id.into(), |to| to.extend_from_slice(bytes));
+    }
+
+    fn boards_query(&mut self, flight: &Flight) -> bool {
+        if !self.to().mentions_nothing(&flight.bytes[HEADER_BYTES..]) {
+            return false;
+        }
+        self.server.held.unnamed = Unnamed::Nothing;
+        self.server.conversation.queue.push_end(Expect::Query);
+        self.send_kept(&flight.bytes);
+        true
+    }
+
+    fn boards_bind(&mut self, flight: &Flight) -> bool {
+        let Some(bind) = first_message(&flight.bytes) else {
+            return false;
+        };
+        let Ok(names) = BindNames::read(bind.body()) else {
+            return false;
+        };
+        let known = self.client.statements.names.as_ref();
+        let Some(meaning) = known.and_then(|known| known.get(names.statement)) else {
+            return false;
+        };
+        let told = expected_rows(meaning, &bind, names.portal);
+        if need_of(meaning, self.server, told, self.shared.statements.now()) != Need::Nothing {
+            return false;
+        }
+        let statement = meaning.statement.clone();
+        if !self.to().mentions_nothing_in(&statement) {
+            return false;
+        }
+        write_bind(&mut self.shared.outbox, self.server_id, &bind, &names, &statement);
+        let uses = statement.id;
+        self.send_kept(&flight.bytes[HEADER_BYTES + names.wire_bytes()..]);
+        self.server.conversation.queue.push_part(Expect::Bind, uses);
+        self.expects_rest(bind.behind);
+        true
+    }
+
+    fn boards_parse(&mut self, flight: &Flight, statement: &Arc<Statement>) -> bool {
+        if !self.to().mentions_nothing_in(statement) {
+            return false;
+        }
+        let unnamed = &mut self.client.statements.unnamed;
+        let mut entry = Entry::forward(Expect::ParseUnnamed);
+        if unnamed.as_ref().is_none_or(|known| known.id != statement.id) {
+            entry = entry.with(Effect {
+                unnamed: Some(unnamed.replace(statement.clone())),
+                ..Effect::default()
+            });
+        }
+        self.server.held.unnamed = Unnamed::Statement(statement.id);
+        self.server.conversation.queue.push(entry);
+        self.server.conversation.queue.push_part(Expect::Bind, 0);
+        self.send_kept(&flight.bytes);
+        let behind_parse = first_message(&flight.bytes).map_or(&[][..], |parse| parse.behind);
+        self.expects_rest(first_message(behind_parse).map_or(&[], |bind| bind.behind));
+        true
+    }
+
+    /// Entries of what stands behind a Bind: Describe of its portal, if it is there, Execute and Sync.
+    fn expects_rest(&mut self, rest: &[u8]) {
+        let queue = &mut self.server.conversation.queue;
+        if rest.first() == Some(&b'D') {
+            queue.push_part(Expect::Describe, 0);
+        }
+        queue.push_part(Expect::Execute, 0);
+        queue.push_end(Expect::Sync);
+        self.client.statements.bound = None;
+        self.pool.stats.bind_count += 1;
+    }
+}
+
+impl Pooler {
+    /// Whether a server may get one more flight behind those that it has.
+    fn has_room(&self, now: Time, id: ServerId) -> bool {
+        let Some(server) = self.servers.get(id.0) else {
+            return false;
+        };
+        let Some(flights) = server.flights.as_ref() else {
+            return false;
+        };
+        let pool = self.pool(server.pool);
+        let settings = &self.shared.settings;
+        flights
+            .front()
+            .is_some_and(|front| is_short(settings, pool, &front.flight))
+            && flights.are_below(settings)
+            && (flights.at_work_us(now) <= LATE_US || settings.link_adversarial)
+            && !flights.has_exposed()
+            && server.takes_flights(now)
+            && pool.reading_due.is_none_or(|at| at > now)
+            && may_fly(settings, pool)
+            && !self.pool_takes_no_clients_now(server.pool)
+    }
+
+    /// Sends the flight of the first client that waits to this server. `false`: that client needs a server for itself.
+    fn boards_next(&mut self, now: Time, pool_id: PoolId, id: ServerId) -> bool {
+        let pool = self.pool(pool_id);
+        let Some((client_id, since)) = pool.waiting.front() else {
+            return false;
+        };
+        let (Some(client), Some(server)) = (self.clients.get_mut(client_id.0), self.servers.get(id.0)) else {
+            return false;
+        };
+        if !Shape::same(&client.session.shape, &server.session.shape) {
+            return false;
+        }
+        let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
+        let settings = &self.shared.settings;
+        let Some(flight) = client.flight.take_if(|flight| is_short(settings, pool, flight)) else {
+            return false;
+        };
+        let mut exchange = self.between(now, client_id, id);
+        if !exchange.boards(&flight) {
+            exchange.client.flight = Some(flight);
+            return false;
+        }
+        exchange.pool.waiting.pop();
+        exchange.client.waiting = Waiting::Flying { server: id };
+        if let Some(flights) = &mut exchange.server.flights {
+            flights.push(now, client_id, flight, since);
+        }
+        true
+    }
+
+    /// Sends flights of clients that wait to a server, as long as it has room.
+    pub(super) fn fill(&mut self, now: Time, pool_id: PoolId, id: ServerId) {
+        while self.has_room(now, id) {
+            if !self.boards_next(now, pool_id, id) {
+                return self.list_with_room(pool_id, id);
+            }
+        }
+    }
+
+    fn list_with_room(&mut self, pool_id: PoolId, id: ServerId) {
+        let flights = self.servers.get_mut(id.0).and_then(|s| s.flights.as_mut());
+        if let Some(flights) = flights.filter(|f| !f.is_listed) {
+            flights.is_listed = true;
+            self.pool_mut(pool_id).roomy.push_back(id);
+        }
+    }
+
+    /// Clients have begun to wait: sends their flights to servers that have room, to each in turn.
+    pub(super) fn board_waiters(&mut self, now: Time, pool_id: PoolId) {
+        while let Some(id) = self.pool_mut(pool_id).roomy.pop_front() {
+            if let Some(flights) = self.servers.get_mut(id.0).and_then(|s| s.flights.as_mut()) {
+                flights.is_listed = false;
+            }
+            if !self.has_room(now, id) {
+                continue;
+            }
+            let boarded = self.boards_next(now, pool_id, id);
+            if self.has_room(now, id) {
+                self.list_with_room(pool_id, id);
+            }
+            if !boarded {
+                return;
+            }
+        }
+    }
+
+    /// A client that has waited with a flight is linked to a server that looks like it: the flight begins. What of its messages
+    /// cannot be sent now the client's own bytes say again.
+    pub(crate) fn takes_off(&mut self, now: Time, id: ClientId, server_id: ServerId, flight: Box<Flight>, since: Time) {
+        self.shared.outbox.begins_kept(&flight.bytes);
+        let mut at = 0;
+        let stopped = self.between(now, id, server_id).pass(&flight.bytes, &mut at);
+        self.shared.outbox.ends_kept();
+        if let Stopped::CatalogTold { .. } = stopped {
+            self.tell_untold_pools();
+        }
+        let exchange = self.between(now, id, server_id);
+        let (client, server) = (exchange.client, exchange.server);
+        let pool_id = server.pool;
+        if at == flight.bytes.len() && client.waiting == Waiting::No && client.passing == Passing::None {
+            client.waiting = Waiting::Flying { server: server_id };
+            server.flights.get_or_insert_default().push(now, id, flight, since);
+            return self.fill(now, pool_id, server_id);
+        }
+        if at > 0 {
+            client.passing = Passing::Skip(at as u32);
+        }
+        if client.waiting == Waiting::No {
+            self.shared.requests.push_back(Request::Resume(id.into()));
+        }
+    }
+}

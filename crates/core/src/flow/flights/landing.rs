@@ -1,0 +1,119 @@
+//! The end of a flight: its client goes on, and the link moves to the client whose flight is next.
+
+use crate::base::ids::ServerId;
+use crate::base::reasons::{Passed, Passing, Waiting};
+use crate::base::request::Request;
+use crate::base::time::Time;
+use crate::exchange::Exchange;
+use crate::pooler::Pooler;
+use crate::reply::Reply;
+use crate::upstream::flights::LATE_US;
+use crate::upstream::flights::Landed;
+use crate::upstream::phase::ServerPhase;
+use pgweir_wire::TransactionStatus;
+
+impl Reply<'_> {
+    /// The ReadyForQuery of a flight.
+    #[cold]
+    pub(crate) fn flight_ends(&mut self, status: TransactionStatus) -> Passed {
+        if status != TransactionStatus::Idle {
+            // A flight opens no transaction block.
+            return self.misbehaves("a transaction block that nothing has begun".into());
+        }
+        let run_bytes = self.run.len();
+        if let Some(flights) = &mut self.server.flights {
+            flights.note_reply(run_bytes);
+        }
+        Passed::ForwardAndTurn
+    }
+
+    /// A part of the reply to a flight has come, and more follows.
+    #[cold]
+    pub(crate) fn note_part_of_flight(&mut self) {
+        let run_bytes = self.run.len();
+        if let Some(flights) = &mut self.server.flights {
+            flights.note_reply(run_bytes);
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// The server begins the flight of this client, which had been sent before.
+    fn flight_begins(&mut self, since: Time) {
+        let (client, server) = (&mut *self.client, &mut *self.server);
+        server.phase = ServerPhase::Linked;
+        server.link = Some(self.id);
+        client.link = Some(self.server_id);
+        client.xact_start = self.now;
+        let before = server.session.visit(self.id, &mut client.session.visits);
+        self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
+        self.pool.stats.wait_time += self.now.us_since(since);
+        self.pool.stats.server_assignment_count += 1;
+    }
+}
+
+impl Pooler {
+    /// The flight at the front has been answered: it is the turn of the next one, or the server is free.
+    pub(crate) fn turn(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        let pool_id = server.pool;
+        let Some(landed) = server.flights.as_mut().and_then(|flights| flights.land(now)) else {
+            return self.release_if_clean(now, id);
+        };
+        if let Some(client_id) = server.link.take()
+            && let Some(client) = self.clients.get_mut(client_id.0)
+        {
+            client.link = None;
+            client.waiting = Waiting::No;
+            client.request_time = now;
+            // It has been kept until now, as it might have had to be run again.
+            client.passing = Passing::Skip(landed.aboard.flight.bytes.len() as u32);
+            self.shared.requests.push_back(Request::Resume(client_id.into()));
+        }
+        let has_next = server.flies();
+        self.learn(pool_id, &landed, has_next);
+        if !has_next {
+            return self.release(now, id);
+        }
+        self.begin_next(now, id);
+        self.fill(now, pool_id, id);
+    }
+
+    fn learn(&mut self, pool_id: u32, landed: &Landed, has_next: bool) {
+        let classes = self.pool_mut(pool_id).classes.get_or_insert_default();
+        let (class, took_us) = (landed.aboard.flight.class, landed.took_us);
+        let is_late = has_next && took_us > LATE_US && classes.is_short(class);
+        // What a cancel has hit says nothing of its class.
+        if !landed.aboard.is_cancelled && !landed.aboard.is_exposed {
+            classes.learn(class, took_us, landed.reply_bytes as usize);
+        }
+        self.shared.state_stats.flights_late += u64::from(is_late);
+    }
+
+    /// The server begins the flight at the front.
+    pub(super) fn begin_next(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        let Some(front) = server.flights.as_ref().and_then(|flights| flights.front()) else {
+            return;
+        };
+        let (client, since, is_cancelled) = (front.client, front.since, front.is_cancelled);
+        server.since = now;
+        server.conversation.request_time = now;
+        server.conversation.ready_time = now;
+        match client {
+            Some(client) => self.between(now, client, id).flight_begins(since),
+            None => server.phase = ServerPhase::Draining,
+        }
+        if is_cancelled {
+            let server = self.server_mut(id);
+            server.cancels.wanted = Some(server.conversation.queue.segments_answered());
+            if self.at(id).cancel_what_was_wanted() {
+                self.end_cancelling(now, id);
+            }
+        }
+    }
+}

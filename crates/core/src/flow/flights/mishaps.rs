@@ -1,0 +1,201 @@
+//! What befalls flights: their clients leave or cancel, others' cancels hit them, their server is lost.
+
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::reasons::Waiting;
+use crate::base::time::Time;
+use crate::base::weakness::Weakness;
+use crate::pooler::Pooler;
+use crate::server::Server;
+use crate::upstream::flights::{Aboard, Flight};
+use crate::upstream::phase::ServerPhase;
+use pgweir_wire::{ErrorFields, HEADER_BYTES, Header};
+
+/// The longest reply that is held back because a cancel may have hit it, bytes. Of a longer one the client gets the beginning.
+const HELD_BYTES_MAX: usize = 256 * 1024;
+
+/// SQLSTATE of what a cancel has hit: query_canceled.
+const QUERY_CANCELED: &[u8] = b"57014";
+
+/// The reply of a flight that a cancel may have hit.
+enum Hit {
+    /// Its end has not come.
+    NotKnown,
+    Yes,
+    No,
+}
+
+/// Whether a cancel has hit the request whose reply this begins with.
+fn is_hit(mut reply: &[u8]) -> Hit {
+    let mut canceled = false;
+    while let Ok(Some(header)) = Header::read(reply) {
+        let Some((message, rest)) = reply.split_at_checked(header.message_bytes as usize) else {
+            break;
+        };
+        match header.tag {
+            b'E' => canceled = ErrorFields::read_prefix(&message[HEADER_BYTES..]).sqlstate == QUERY_CANCELED,
+            b'Z' if canceled => return Hit::Yes,
+            b'Z' => return Hit::No,
+            _ => {}
+        }
+        reply = rest;
+    }
+    Hit::NotKnown
+}
+
+impl Pooler {
+    /// Whether what a server has sent is dealt with now. The reply to a flight that another's cancel may have hit is held back
+    /// until all of it is there; if it was hit, its client never hears of it, and the flight is run again.
+    #[cold]
+    pub(crate) fn exposed_reply_passes(&mut self, now: Time, id: ServerId, input: &[u8]) -> bool {
+        let tells = self.is_weak(Weakness::TellsWhatOthersCancel);
+        let Some(flights) = self.servers.get_mut(id.0).and_then(|s| s.flights.as_mut()) else {
+            return true;
+        };
+        let has_begun = flights.reply_has_begun();
+        let Some(front) = flights.front_mut().filter(|front| front.is_exposed) else {
+            return true;
+        };
+        if front.is_cancelled || front.flight.runs_again || has_begun || tells {
+            return true;
+        }
+        match is_hit(input) {
+            Hit::NotKnown => return input.len() > HELD_BYTES_MAX,
+            Hit::No => front.is_exposed = false,
+            Hit::Yes => self.runs_again(now, id),
+        }
+        true
+    }
+
+    /// The flight at the front was hit by a cancel that was not meant for it: its reply is swallowed, and its client waits for
+    /// a server once more, in front of all others.
+    fn runs_again(&mut self, now: Time, id: ServerId) {
+        let server = self.server_mut(id);
+        let Some(client) = server.link.take() else { return };
+        server.phase = ServerPhase::Draining;
+        server.since = now;
+        let aboard = server.flights.as_mut().and_then(|flights| flights.front_mut());
+        let Some(aboard) = aboard else { return };
+        aboard.client = None;
+        let again = Flight::again(&aboard.flight);
+        let since = aboard.since;
+        self.client_mut(client).link = None;
+        self.wait_again(client, again, since);
+    }
+
+    /// A client waits for a server once more, with a flight that has not been answered.
+    fn wait_again(&mut self, id: ClientId, flight: Box<Flight>, since: Time) {
+        let Some(client) = self.clients.get_mut(id.0) else {
+            return;
+        };
+        let Some(pool_id) = client.pool else { return };
+        client.flight = Some(flight);
+        let ticket = self.pool_mut(pool_id).waiting.push_front(id, since);
+        self.client_mut(id).waiting = Waiting::ForServer {
+            ticket,
+            since,
+            notified: false,
+        };
+        self.shared.state_stats.flights_run_again += 1;
+    }
+
+    /// A server is lost. Flights that it had not begun run elsewhere: they only read, so that nobody can tell if it had, and
+    /// nothing of their replies has come.
+    pub(crate) fn flights_lost(&mut self, server: &mut Server) {
+        let forgets = self.is_weak(Weakness::ForgetsRiders);
+        let Some(flights) = &mut server.flights else { return };
+        let mut aboard = flights.take_all();
+        aboard.pop_front();
+        for Aboard {
+            client, flight, since, ..
+        } in aboard.into_iter().rev()
+        {
+            if let Some(client) = client.filter(|_| !forgets) {
+                self.wait_again(client, flight, since);
+            }
+        }
+    }
+
+    /// A client leaves whose flight stands behind others'.
+    pub(crate) fn rider_leaves(&mut self, id: ClientId, server_id: ServerId) {
+        if let Some(aboard) = self.flight_aboard(id, server_id) {
+            aboard.client = None;
+        }
+    }
+
+    /// A client wants its flight cancelled that stands behind others'. It is, when the server begins it.
+    pub(crate) fn cancel_rider(&mut self, id: ClientId, server_id: ServerId) {
+        if let Some(aboard) = self.flight_aboard(id, server_id) {
+            aboard.is_cancelled = true;
+        }
+    }
+
+    fn flight_aboard(&mut self, id: ClientId, server_id: ServerId) -> Option<&mut Aboard> {
+        self.servers.get_mut(server_id.0)?.flights.as_mut()?.of_client(id)
+    }
+
+    /// The linked client is gone, and others' flights stand behind its own: that is answered to nobody, and not cancelled, as it
+    /// is short. `false`: no others do.
+    pub(crate) fn flies_on_alone(&mut self, now: Time, id: ServerId) -> bool {
+        let server = self.server_mut(id);
+        let Some(flights) = &mut server.flights else {
+            return false;
+        };
+        if let Some(front) = flights.front_mut() {
+            front.client = None;
+        }
+        if !flights.has_riders() {
+            return false;
+        }
+        server.link = None;
+        server.cancels.wanted = None;
+        server.phase = ServerPhase::Draining;
+        server.since = now;
+        self.end_cancelling(now, id);
+        true
+    }
+}
+
+impl Flight {
+    /// The same, to be run once more.
+    fn again(&self) -> Box<Flight> {
+        Box::new(Flight {
+            bytes: self.bytes.clone(),
+            form: self.form.clone(),
+            class: self.class,
+            runs_again: true,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgweir_wire::write::ErrorText;
+    use pgweir_wire::{TransactionStatus, Writer};
+
+    #[test]
+    fn a_hit_is_known_at_ready_for_query() {
+        let mut hit = Vec::new();
+        let mut w = Writer::new(&mut hit);
+        w.empty(b'2');
+        w.error(&ErrorText {
+            severity: "ERROR",
+            sqlstate: "57014",
+            message: "canceling statement due to user request",
+            detail: "",
+            hint: "",
+        });
+        w.ready_for_query(TransactionStatus::Idle);
+        for end in 0..hit.len() {
+            assert!(matches!(is_hit(&hit[..end]), Hit::NotKnown));
+        }
+        assert!(matches!(is_hit(&hit), Hit::Yes));
+        let mut whole = Vec::new();
+        let mut w = Writer::new(&mut whole);
+        w.command_complete("SELECT 0");
+        w.ready_for_query(TransactionStatus::Idle);
+        // The next one is hit.
+        whole.extend_from_slice(&hit);
+        assert!(matches!(is_hit(&whole), Hit::No));
+    }
+}

@@ -1,0 +1,213 @@
+//! Several clients' transactions outstanding on one server.
+//!
+//! A *flight* is a client's segment that is a whole transaction, and that surely leaves nothing behind. Those of different
+//! clients stand one behind the other in the server's reply queue. The client at the front is the one that the server is
+//! linked to: everything else in the core knows only that one. At its ReadyForQuery the link moves to the next.
+
+use crate::base::ids::ClientId;
+use crate::base::time::Time;
+use crate::statements::prepared::Statement;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A flight that has been at work for so long, in microseconds, is late: no more are sent behind it.
+pub(crate) const LATE_US: u64 = 1_000;
+
+/// The most flights of one server that the pooler chooses by itself.
+pub(crate) const DEPTH_MAX: usize = 16;
+
+/// The most work that it chooses to send to one server, microseconds: who comes last waits that long.
+const BACKLOG_US_MAX: u64 = 2_000;
+
+/// Inputs in a row behind which the server still had enough to do: then one flight less will do.
+const AMPLE_INPUTS: u8 = 200;
+
+/// What messages a flight consists of.
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
+pub(crate) enum Form {
+    /// It is one Query.
+    Query,
+    /// Bind of a named statement, perhaps Describe of its portal, Execute, Sync.
+    Bind,
+    /// Parse of the unnamed statement, which is this one, in front of that.
+    Parse(Arc<Statement>),
+}
+
+/// One client's segment that is a whole transaction.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct Flight {
+    /// Its messages, as the client has sent them.
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) form: Form,
+    /// Flights of one class take similar time: see [`crate::pools::classes`].
+    pub(crate) class: u64,
+    /// It has been run before, and was hit by a cancel that was meant for another.
+    pub(crate) runs_again: bool,
+}
+
+/// A flight that a server has got.
+#[derive(Debug, pgweir_freeze::Freeze)]
+pub(crate) struct Aboard {
+    /// `None`: its client has left, and nobody gets its reply.
+    pub(crate) client: Option<ClientId>,
+    pub(crate) flight: Box<Flight>,
+    /// When its client began to wait.
+    pub(crate) since: Time,
+    /// Its client wants it cancelled, as soon as the server works on it.
+    pub(crate) is_cancelled: bool,
+    /// A cancel that is meant for one in front of it may hit it: its client gets nothing before its ReadyForQuery has come.
+    pub(crate) is_exposed: bool,
+}
+
+/// The flights that a server has got and not answered. At the front is that of the linked client.
+#[derive(Debug, Default, pgweir_freeze::Freeze)]
+pub(crate) struct Flights {
+    aboard: VecDeque<Aboard>,
+    /// When the server could begin the one at the front.
+    began: Time,
+    /// Bytes of the reply to the one at the front, in input that was dealt with before.
+    reply_bytes: u32,
+    /// Mean time between two ReadyForQuery, in sixteenths of a microsecond.
+    mean: u64,
+    /// So many keep the server from sleeping, as far as has been seen; less one.
+    depth: u8,
+    /// Inputs in a row behind which the server had more than enough to do.
+    ample: u8,
+    /// Flights answered in the present input.
+    answered: u32,
+    /// It stands in its pool's list of those that have room.
+    pub(crate) is_listed: bool,
+}
+
+/// What became of the flight at the front.
+pub(crate) struct Landed {
+    pub(crate) aboard: Aboard,
+    /// How long the server worked on it, or was thought to.
+    pub(crate) took_us: u64,
+    /// Bytes of its reply, but for those of the last input.
+    pub(crate) reply_bytes: u32,
+}
+
+impl Flights {
+    /// Its flights, the one that it works on at the front.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Aboard> {
+        self.aboard.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.aboard.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.aboard.is_empty()
+    }
+
+    /// Whether others stand behind the one at the front.
+    pub(crate) fn has_riders(&self) -> bool {
+        self.aboard.len() > 1
+    }
+
+    pub(crate) fn front(&self) -> Option<&Aboard> {
+        self.aboard.front()
+    }
+
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Aboard> {
+        self.aboard.front_mut()
+    }
+
+    /// The flight of a client.
+    pub(crate) fn of_client(&mut self, client: ClientId) -> Option<&mut Aboard> {
+        self.aboard.iter_mut().find(|a| a.client == Some(client))
+    }
+
+    /// A flight has been sent.
+    pub(crate) fn push(&mut self, now: Time, client: ClientId, flight: Box<Flight>, since: Time) {
+        if self.aboard.is_empty() {
+            (self.began, self.reply_bytes) = (now, 0);
+        }
+        self.aboard.push_back(Aboard {
+            client: Some(client),
+            flight,
+            since,
+            is_cancelled: false,
+            is_exposed: false,
+        });
+    }
+
+    /// The one at the front has been answered; the server begins the next.
+    pub(crate) fn land(&mut self, now: Time) -> Option<Landed> {
+        let aboard = self.aboard.pop_front()?;
+        let took_us = now.us_since(self.began);
+        self.mean = self.mean - self.mean / 16 + took_us;
+        self.answered += 1;
+        let reply_bytes = std::mem::take(&mut self.reply_bytes);
+        self.began = now;
+        Some(Landed {
+            aboard,
+            took_us,
+            reply_bytes,
+        })
+    }
+
+    /// A part of the reply to the one at the front has come.
+    pub(crate) fn note_reply(&mut self, bytes: usize) {
+        self.reply_bytes = self.reply_bytes.saturating_add(bytes as u32);
+    }
+
+    /// Whether a part of the reply to the one at the front has been dealt with.
+    pub(crate) fn reply_has_begun(&self) -> bool {
+        self.reply_bytes > 0
+    }
+
+    /// How long the one at the front has been at work, or was thought to be.
+    pub(crate) fn at_work_us(&self, now: Time) -> u64 {
+        now.us_since(self.began)
+    }
+
+    /// Whether the server would sleep, as far as is known, if it had no more flights than it has.
+    pub(crate) fn needs_more(&self) -> bool {
+        let flights = self.aboard.len();
+        flights <= usize::from(self.depth) && flights as u64 * self.mean / 16 < BACKLOG_US_MAX
+    }
+
+    /// The server has sent something: how many flights it had then.
+    pub(crate) fn input_begins(&mut self) -> usize {
+        self.answered = 0;
+        self.aboard.len()
+    }
+
+    /// All that the server has sent has been dealt with; it had so many flights before, and has others now if clients wait.
+    pub(crate) fn input_ends(&mut self, before: usize) {
+        let left = before.saturating_sub(self.answered as usize);
+        if self.answered == 0 || self.aboard.is_empty() {
+            return;
+        }
+        self.ample = match left {
+            // It has slept, or is about to.
+            0 => {
+                self.depth = (self.depth + 1).min(DEPTH_MAX as u8 - 1);
+                0
+            }
+            _ if left > before / 2 => self.ample + 1,
+            _ => 0,
+        };
+        if self.ample == AMPLE_INPUTS {
+            (self.ample, self.depth) = (0, self.depth.saturating_sub(1));
+        }
+    }
+
+    /// A cancel goes to the server: it is meant for the one at the front.
+    pub(crate) fn expose_riders(&mut self) {
+        self.aboard.iter_mut().skip(1).for_each(|a| a.is_exposed = true);
+    }
+
+    /// Whether a cancel may still hit one that it is not meant for.
+    pub(crate) fn has_exposed(&self) -> bool {
+        self.aboard.iter().any(|a| a.is_exposed)
+    }
+
+    /// Takes out all: the server is gone.
+    pub(crate) fn take_all(&mut self) -> VecDeque<Aboard> {
+        std::mem::take(&mut self.aboard)
+    }
+}

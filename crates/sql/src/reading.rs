@@ -1,0 +1,121 @@
+//! Statements that only read, and what class of them a text is of.
+//!
+//! Texts of one class differ in their constants alone: how long the statements of a class take, and how much they return,
+//! tells something of the next one.
+
+use crate::lexer::{Lexer, Token};
+
+/// What a statement that only reads begins with.
+const READING: [&[u8]; 4] = [b"select", b"values", b"table", b"with"];
+
+/// Words behind which a statement may write, lock rows, or make a table. Their other meanings (`substring(x for 3)`) do no
+/// harm: such a statement merely counts among the others.
+const WRITING: [&[u8]; 6] = [b"for", b"into", b"insert", b"update", b"delete", b"merge"];
+
+/// The class of a text that is one statement which only reads rows and locks none: SELECT, VALUES, TABLE, WITH. `None`: it may
+/// do more, or it cannot be told.
+///
+/// Functions that the text calls are not looked at: see [`crate::effects`].
+pub fn class_of_read(text: &[u8]) -> Option<u64> {
+    let mut lexer = Lexer::new(text);
+    let mut class = Hash::default();
+    match lexer.next()? {
+        Token::Word(word) if is_one_of(word, &READING) => class.word(word),
+        _ => return None,
+    }
+    while let Some(token) = lexer.next() {
+        match token {
+            Token::Word(word) if is_one_of(word, &WRITING) => return None,
+            Token::Word(word) => class.word(word),
+            Token::Quoted(name) => class.bytes(b'"', name),
+            Token::Text(_) | Token::Number => class.byte(b'?'),
+            Token::Parameter(number) => class.bytes(b'$', &number.to_be_bytes()),
+            Token::Byte(b';') => return ends_behind(lexer).then_some(class.0),
+            Token::Byte(byte) => class.byte(byte),
+            Token::UnicodeQuoted | Token::Unterminated => return None,
+        }
+    }
+    (!lexer.is_ambiguous()).then_some(class.0)
+}
+
+fn ends_behind(mut lexer: Lexer<'_>) -> bool {
+    lexer.next().is_none() && !lexer.is_ambiguous()
+}
+
+fn is_one_of(word: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|other| word.eq_ignore_ascii_case(other))
+}
+
+/// FNV-1a: who makes texts of one hash gets their classes mixed, and nothing else.
+struct Hash(u64);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Hash(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hash {
+    fn byte(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    fn bytes(&mut self, mark: u8, bytes: &[u8]) {
+        self.byte(mark);
+        bytes.iter().for_each(|byte| self.byte(*byte));
+        self.byte(0);
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        word.iter().for_each(|byte| self.byte(byte.to_ascii_lowercase()));
+        self.byte(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::class_of_read;
+
+    fn class(text: &str) -> Option<u64> {
+        class_of_read(text.as_bytes())
+    }
+
+    #[test]
+    fn a_class_does_not_depend_on_constants_nor_on_spelling() {
+        let one = class("select v from kv where k = 17 and n = 'a''b'");
+        assert!(one.is_some());
+        assert_eq!(one, class("SELECT v\n FROM kv /* x */ where k=3.5 and n = $$q$$;  "));
+        assert_ne!(one, class("select v from kv where k = 17 and m = 'a'"));
+        assert_ne!(one, class("select v from kv where k = $1 and n = 'a'"));
+        assert_ne!(class("select \"A\""), class("select \"a\""));
+        assert_ne!(class("select ab"), class("select a b"));
+    }
+
+    #[test]
+    fn what_may_write_or_lock_has_no_class() {
+        for text in [
+            "insert into t values (1)",
+            "with x as (delete from t returning *) select * from x",
+            "select 1 into t",
+            "select * from t for update",
+            "select * from t for key share",
+            "explain select 1",
+            "select 1; select 2",
+            "select 'open",
+            "begin",
+            "",
+        ] {
+            assert_eq!(class(text), None, "{text}");
+        }
+        // How long its constant is depends on a setting.
+        assert_eq!(class("select 'a\\', '; delete from t; --'"), None);
+        for text in [
+            "values (1), (2)",
+            "table t",
+            "with x as (select 1) select * from x",
+            "select 1;",
+        ] {
+            assert!(class(text).is_some(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+"""Flights: short transactions of several clients outstanding on one server.
+
+Every value that a client reads bears its own number, so that one which gets another's reply knows it. With
+`link = adversarial` every class of statements counts as short, so that all that may share a server does.
+"""
+
+import random
+import re
+import subprocess
+import threading
+import time
+
+import pytest
+from pgthrow import client_program
+
+from harness import wire
+from harness.waiting import eventually
+from harness.wire import Closed, ServerError, error_codes, rows_of
+
+CLIENTS = 12
+SHARED = {"default_pool_size": 1, "pipeline_depth": 16, "link": "adversarial"}
+# Where pgbench loads one server.
+AUTO = {"default_pool_size": 2, "pipeline_depth": "auto"}
+
+
+def shared(pooler) -> int:
+    """How many flights were sent to a server behind others'."""
+    counts = {row["name"]: int(row["count"]) for row in pooler.console("SHOW STATE_STATS")}
+    return counts["flights_shared"]
+
+
+def bound(statement, value) -> tuple[bytes, ...]:
+    return (wire.bind("", statement, (value,)), wire.execute(), wire.sync())
+
+
+def one_read(c, number, step, rng) -> None:
+    """A transaction that reads, in one of the forms that clients send; its reply is this client's own."""
+    mark = f"client{number}step{step}"
+    form = rng.randrange(5)
+    if form == 0:
+        c.send(wire.query(f"select '{mark}'"))
+    elif form == 1:
+        c.send(wire.parse("", "select $1::text"), *bound("", mark))
+    elif form == 2:
+        c.send(*bound("own", mark))
+    elif form == 3:
+        c.send(wire.query(f"select '{mark}', 1/0"))
+        assert error_codes(c.read_ready()) == ["22012"]
+        return
+    else:
+        c.send(wire.query(f"select '{mark}'"), wire.query(f"select '{mark}'"))
+        assert rows_of(c.read_ready()) == [(mark,)]
+    messages = c.read_ready()
+    assert rows_of(messages) == [(mark,)], messages
+
+
+def in_threads(work, count=CLIENTS) -> None:
+    """Runs `work(number)` in threads; the first failure is this one's."""
+    failures = []
+
+    def run(number):
+        try:
+            work(number)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def prepares(c) -> None:
+    """Prepares `own`, and is told what it returns."""
+    c.send(wire.parse("own", "select $1::text"), wire.describe("S", "own"), wire.sync())
+    assert error_codes(c.read_ready()) == []
+
+
+@pytest.mark.parametrize("mode", ("transaction", "statement"))
+def test_each_client_gets_its_own_replies(pg, make_pooler, mode):
+    """Simple, extended and prepared reads of many clients on one server, with errors among them."""
+    pooler = make_pooler(pg, mode=mode, settings=SHARED)
+
+    def work(number):
+        rng = random.Random(number)
+        with pooler.connect() as c:
+            prepares(c)
+            for step in range(150):
+                one_read(c, number, step, rng)
+
+    in_threads(work)
+    assert shared(pooler) > 100
+    assert pooler.pool()["cl_active"] == "0"
+
+
+def test_nobody_feels_the_cancels_of_others(pg, make_pooler):
+    """Half of the clients cancel at random and vanish at random; the others get all of their rows and no error."""
+    pooler = make_pooler(pg, settings=SHARED)
+    over = threading.Event()
+
+    def disturbs(number):
+        rng = random.Random(number)
+        while not over.is_set():
+            c = pooler.connect()
+            try:
+                for step in range(20):
+                    c.send(wire.query(f"select '{step}', count(*) from generate_series(1, {rng.choice((10, 200_000))})"))
+                    if rng.random() < 0.5:
+                        c.cancel()
+                    if rng.random() < 0.1:
+                        break
+                    assert set(error_codes(c.read_ready())) <= {"57014"}
+            finally:
+                c.drop()
+
+    def reads(number):
+        rng = random.Random(number)
+        with pooler.connect() as c:
+            prepares(c)
+            for step in range(150):
+                one_read(c, number, step, rng)
+
+    def work(number):
+        if number % 2 == 0:
+            return disturbs(number)
+        try:
+            reads(number)
+        finally:
+            finished.append(number)
+            if len(finished) == CLIENTS // 2:
+                over.set()
+
+    finished = []
+    in_threads(work)
+    assert shared(pooler) > 100
+    with pooler.connect() as c:
+        assert c.value("select 'after'") == "after"
+
+
+def test_a_terminated_server_costs_one_client(pg, make_pooler):
+    """pg_terminate_backend() while many share a server: who was being served hears of it, the others go on elsewhere."""
+    pooler = make_pooler(pg, settings=SHARED)
+    lost = []
+
+    def work(number):
+        rng = random.Random(number)
+        c = pooler.connect()
+        prepares(c)
+        for step in range(200):
+            try:
+                one_read(c, number, step, rng)
+            except (Closed, ServerError, ConnectionError, AssertionError) as failure:
+                if isinstance(failure, AssertionError) and "57P01" not in str(failure):
+                    raise
+                lost.append(number)
+                c.drop()
+                c = pooler.connect()
+                prepares(c)
+            if number == 0 and step % 50 == 25:
+                pg.psql(
+                    "select pg_terminate_backend(pid) from pg_stat_activity"
+                    " where backend_type = 'client backend' and pid <> pg_backend_pid()"
+                )
+        c.close()
+
+    in_threads(work)
+    assert shared(pooler) > 100
+    assert len(lost) <= 4, f"{len(lost)} clients were cut off by four terminated servers"
+
+
+def test_writers_among_readers_lose_nothing(pg15, make_pooler):
+    """Transactions of several statements beside flights: each sum is what its client has added."""
+    pg15.psql("drop table if exists sums; create table sums (client int primary key, total int)")
+    pooler = make_pooler(pg15, settings=SHARED)
+
+    def work(number):
+        rng = random.Random(number)
+        with pooler.connect() as c:
+            prepares(c)
+            c.query(f"insert into sums values ({number}, 0)")
+            for step in range(60):
+                if rng.random() < 0.3:
+                    c.query("begin")
+                    c.query(f"update sums set total = total + 1 where client = {number}")
+                    c.query(f"update sums set total = total + 1 where client = {number}")
+                    c.query("commit" if step % 2 else "rollback")
+                else:
+                    one_read(c, number, step, rng)
+                expected[number] = expected.get(number, 0)
+            expected[number] = int(c.value(f"select total from sums where client = {number}"))
+            assert expected[number] % 2 == 0
+
+    expected = {}
+    in_threads(work)
+    rows = pg15.psql("select client || ' ' || total from sums order by client").split("\n")
+    assert [row.split(" ") for row in rows] == [[str(n), str(expected[n])] for n in range(CLIENTS)]
+    assert shared(pooler) > 50
+
+
+@pytest.mark.parametrize("protocol", ("simple", "extended", "prepared"))
+def test_pgbench_shares_servers_by_itself(pg15, make_pooler, protocol):
+    """pipeline_depth = auto: the class of pgbench's statement is found to be short, and its clients share servers."""
+    pg15.psql("drop database if exists flights")
+    pg15.psql("create database flights")
+    pooler = make_pooler(pg15, settings=AUTO)
+    pgbench = [client_program("pgbench"), "-h", pooler.host, "-p", str(pooler.port), "-U", "postgres"]
+    subprocess.run([*pgbench, "-i", "-q", "flights"], check=True, capture_output=True)
+    began = time.monotonic()
+    while shared(pooler) == 0:
+        assert time.monotonic() - began < 60, "no two clients have shared a server"
+        done = subprocess.run(
+            [*pgbench, "-n", "-S", "-M", protocol, "-c", "24", "-t", "500", "flights"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert re.search(r"number of failed transactions: 0 ", done.stdout), done.stdout
+
+
+def test_reload_switches_it_off(pg15, make_pooler):
+    """pipeline_depth = 1 by RELOAD: what is under way ends, and nobody shares any more."""
+    pooler = make_pooler(pg15, settings=SHARED)
+
+    def work(number):
+        rng = random.Random(number)
+        with pooler.connect() as c:
+            prepares(c)
+            for step in range(60):
+                one_read(c, number, step, rng)
+
+    in_threads(work)
+    assert shared(pooler) > 0
+    pooler.console("SET pipeline_depth = 1")
+    eventually(lambda: pooler.pool()["cl_active"] == "0")
+    before = shared(pooler)
+    in_threads(work)
+    assert shared(pooler) == before
