@@ -42,6 +42,9 @@ LOAD_ROWS = (
     LoadRow("select-simple", "select by key, simple protocol, 16 clients", 16, ("-S", "-M", "simple"), 0.1),
     LoadRow("select-extended", "the same, extended protocol", 16, ("-S", "-M", "extended"), 0.1),
     LoadRow("select-prepared", "the same, prepared statements", 16, ("-S", "-M", "prepared"), 0.1),
+    LoadRow("simple-64", "select by key, simple protocol, 64 clients", 64, ("-S", "-M", "simple", "-j", "2"), 0.1),
+    LoadRow("extended-64", "the same, extended protocol", 64, ("-S", "-M", "extended", "-j", "2"), 0.1),
+    LoadRow("prepared-64", "the same, prepared statements", 64, ("-S", "-M", "prepared", "-j", "2"), 0.1),
     LoadRow("tpcb-prepared", "TPC-B-like, prepared, 16 clients", 16, ("-M", "prepared"), writes=True),
     LoadRow(
         "connect",

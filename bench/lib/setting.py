@@ -24,6 +24,7 @@ TARGET_NAMES = ("pgweir", "pgweir-plain", "pgbouncer", "relay", "direct")
 # when named.
 VARIANTS = {
     "pgweir-plain": "session_state = pgbouncer\n",
+    "pgweir-flights": "pipeline_depth = auto\n",
     "pgweir-probing": "session_state_probe = always\n",
     "pgweir-probing-locks": "session_state_probe = always_locks\n",
 }
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, default_only: str) -> None:
     parser.add_argument("--pgweir", metavar="PATH", help="binary to measure (default: target/release/pgweir)")
     parser.add_argument("--pgbouncer", metavar="PATH", help="PgBouncer to compare with (default: fetched, once)")
     parser.add_argument("--scale", type=int, default=20, help="pgbench scale (default: %(default)s)")
+    parser.add_argument("--pool-size", type=int, default=targets.POOL_SIZE, help="servers (default: %(default)s)")
     parser.add_argument("--port", type=int, default=54100, help="first of two ports used (default: %(default)s)")
 
 
@@ -69,7 +71,7 @@ def set_up(
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            yield cluster, targets.Bench(cluster.port, arguments.port + 1, work_dir, pooler_cpus), found
+            yield cluster, targets.Bench(cluster.port, arguments.port + 1, work_dir, arguments.pool_size, pooler_cpus), found
     finally:
         shutil.rmtree(work_dir, ignore_errors=True)
 

@@ -56,6 +56,8 @@ class Bench:
     server_port: int
     pooler_port: int
     work_dir: str
+    # default_pool_size of all poolers.
+    pool_size: int = POOL_SIZE
     # CPUs that a pooler may use; None leaves it to the scheduler.
     pooler_cpus: set[int] | None = None
 
@@ -180,7 +182,7 @@ def write_ini(bench: Bench, name: str, more: str = "") -> str:
                 server_port=bench.server_port,
                 port=bench.pooler_port,
                 userlist=userlist,
-                pool_size=POOL_SIZE,
+                pool_size=bench.pool_size,
             )
             + more
         )

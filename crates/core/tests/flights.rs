@@ -387,6 +387,43 @@ fn a_lost_server_costs_only_whom_it_worked_for() {
 }
 
 #[test]
+fn nobody_waits_long_behind_one_that_takes_long() {
+    let mut rig = Rig::new("default_pool_size = 2\npipeline_depth = 8\nlink = adversarial\nsession_state = full");
+    let busy = rig.client();
+    query(&mut rig, busy, "begin; select 'busy'");
+    let first = rig.client();
+    query(&mut rig, first, "select 'first'");
+    rig.servers_log_in();
+    let server = rig.server_of(first).expect("the second server");
+    let crowd = [rig.client(), rig.client(), rig.client()];
+    for client in crowd {
+        rig.told(client);
+        query(&mut rig, client, "select 'short'");
+    }
+    first_ends(&mut rig, server);
+    assert_eq!(rig.told(server).len(), 4, "the first, and the crowd");
+    let other = rig.server_of(busy).unwrap();
+    rig.told(other);
+    rig.completes(other, "SELECT 1");
+    assert!(rig.told(other).is_empty(), "nobody is left to be served");
+    rig.wait(Duration::from_secs(1));
+    assert_eq!(rig.told(other), ["Query select 'short'", "Query select 'short'"]);
+    rig.completes(other, "SELECT 1");
+    rig.completes(other, "SELECT 1");
+    for client in &crowd[1..] {
+        assert_eq!(rig.told(*client), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+    }
+    // What the slow server says of them at last is nobody's.
+    for _ in 0..3 {
+        rig.completes(server, "SELECT 2");
+    }
+    assert_eq!(rig.told(crowd[0]), ["CommandComplete SELECT 2", "ReadyForQuery I"]);
+    assert!(rig.told(crowd[1]).is_empty() && rig.told(crowd[2]).is_empty());
+    query(&mut rig, crowd[0], "select 'after'");
+    assert!(rig.server_of(crowd[0]).is_some());
+}
+
+#[test]
 fn reconnect_lets_flights_end_and_sends_no_more() {
     let mut rig = Rig::new(&format!("{SHARED}\nadmin_users = u"));
     let (server, crowd) = crowd(&mut rig, &["select 'a'", "select 'b'"]);

@@ -34,6 +34,8 @@ pub(super) enum ServerDue {
     Close(&'static str),
     /// It drains: what it works on is cancelled again.
     CancelAgain,
+    /// Clients wait behind another's flight that takes long.
+    LetRidersGo,
     /// What its client may do is limited: see [`limit_over`].
     LookAtClient(ClientId),
 }
@@ -55,6 +57,14 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
         ServerPhase::Idle => idle_server_ends(now, server, pool, settings).map_or(ServerDue::Nothing, ServerDue::Close),
         // See Pooler::time_listeners.
         ServerPhase::Listening => ServerDue::Nothing,
+        ServerPhase::Linked | ServerPhase::Draining
+            if server
+                .flights
+                .as_ref()
+                .is_some_and(|flights| flights.riders_wait_in_vain(now)) =>
+        {
+            ServerDue::LetRidersGo
+        }
         ServerPhase::Linked => server.link.map_or(ServerDue::Nothing, ServerDue::LookAtClient),
         ServerPhase::Draining
         | ServerPhase::Resetting

@@ -77,6 +77,7 @@ impl Pooler {
             ServerDue::OpensSlowly => self.note_slow_opening(id),
             ServerDue::Close(reason) => self.close_server(now, id, reason),
             ServerDue::CancelAgain => self.cancel_again(now, id),
+            ServerDue::LetRidersGo => self.let_riders_go(now, id),
             ServerDue::LookAtClient(client) => self.time_linked_client(now, client, id),
         }
     }

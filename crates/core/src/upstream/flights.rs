@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// A flight that has been at work for so long, in microseconds, is late: no more are sent behind it.
 pub(crate) const LATE_US: u64 = 1_000;
 
+/// After this time, in microseconds, those behind a flight go to another server.
+const IN_VAIN_US: u64 = 100_000;
+
 /// The most flights of one server that the pooler chooses by itself.
 pub(crate) const DEPTH_MAX: usize = 16;
 
@@ -43,6 +46,8 @@ pub(crate) struct Flight {
     pub(crate) class: u64,
     /// It has been run before, and was hit by a cancel that was meant for another.
     pub(crate) runs_again: bool,
+    /// It has left a server on which it had waited in vain. It does so once, or slow servers would get ever more to do.
+    pub(crate) has_moved: bool,
 }
 
 /// A flight that a server has got.
@@ -57,6 +62,24 @@ pub(crate) struct Aboard {
     pub(crate) is_cancelled: bool,
     /// A cancel that is meant for one in front of it may hit it: its client gets nothing before its ReadyForQuery has come.
     pub(crate) is_exposed: bool,
+}
+
+impl Aboard {
+    /// Whether its client waits for nothing but the flight.
+    fn may_go(&self) -> bool {
+        self.client.is_some() && !self.is_cancelled && !self.flight.has_moved && !self.flight.runs_again
+    }
+}
+
+impl Flight {
+    /// The same, to be run once more.
+    pub(crate) fn copy(&self) -> Flight {
+        Flight {
+            bytes: self.bytes.clone(),
+            form: self.form.clone(),
+            ..*self
+        }
+    }
 }
 
 /// The flights that a server has got and not answered. At the front is that of the linked client.
@@ -199,6 +222,22 @@ impl Flights {
     /// A cancel goes to the server: it is meant for the one at the front.
     pub(crate) fn expose_riders(&mut self) {
         self.aboard.iter_mut().skip(1).for_each(|a| a.is_exposed = true);
+    }
+
+    /// Whether the one at the front takes so long that those behind it are better served elsewhere.
+    pub(crate) fn riders_wait_in_vain(&self, now: Time) -> bool {
+        self.at_work_us(now) > IN_VAIN_US && self.aboard.iter().skip(1).any(Aboard::may_go)
+    }
+
+    /// Takes the clients of those behind the front off: they run elsewhere, and what this server makes of them is dropped.
+    pub(crate) fn let_riders_go(&mut self) -> Vec<(ClientId, Box<Flight>, Time)> {
+        let riders = self.aboard.iter_mut().skip(1).filter(|a| a.may_go());
+        let taken = riders.filter_map(|a| {
+            let mut copy = a.flight.copy();
+            copy.has_moved = true;
+            Some((a.client.take()?, Box::new(copy), a.since))
+        });
+        taken.collect()
     }
 
     /// Whether a cancel may still hit one that it is not meant for.

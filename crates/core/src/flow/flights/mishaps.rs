@@ -76,7 +76,8 @@ impl Pooler {
         let aboard = server.flights.as_mut().and_then(|flights| flights.front_mut());
         let Some(aboard) = aboard else { return };
         aboard.client = None;
-        let again = Flight::again(&aboard.flight);
+        let mut again = Box::new(aboard.flight.copy());
+        again.runs_again = true;
         let since = aboard.since;
         self.client_mut(client).link = None;
         self.wait_again(client, again, since);
@@ -96,6 +97,24 @@ impl Pooler {
             notified: false,
         };
         self.shared.state_stats.flights_run_again += 1;
+    }
+
+    /// The flight at the front takes long: those behind it are sent elsewhere.
+    pub(crate) fn let_riders_go(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        let pool_id = server.pool;
+        let riders = server
+            .flights
+            .as_mut()
+            .map_or_else(Vec::new, |flights| flights.let_riders_go());
+        for (client, flight, since) in riders.into_iter().rev() {
+            self.wait_again(client, flight, since);
+        }
+        self.wake_idle(now, pool_id);
+        self.open_servers_for_waiters(now, pool_id);
+        self.board_waiters(now, pool_id);
     }
 
     /// A server is lost. Flights that it had not begun run elsewhere: they only read, so that nobody can tell if it had, and
@@ -152,18 +171,6 @@ impl Pooler {
         server.since = now;
         self.end_cancelling(now, id);
         true
-    }
-}
-
-impl Flight {
-    /// The same, to be run once more.
-    fn again(&self) -> Box<Flight> {
-        Box::new(Flight {
-            bytes: self.bytes.clone(),
-            form: self.form.clone(),
-            class: self.class,
-            runs_again: true,
-        })
     }
 }
 
