@@ -1,7 +1,7 @@
 //! The pooler: clients, servers, pools, wait queue, reply queue, prepared statements, cancel, timers, console.
 //!
 //! **Bytes, time, settings and randomness in; bytes and requests out.** This crate opens no socket, reads no clock and
-//! starts no thread; `pgweir-runtime` and `pgweir-sim` drive the very same [`Pooler`].
+//! starts no thread. `pgweir-runtime` and `pgweir-sim` drive the same [`Pooler`].
 //!
 //! The methods of [`Pooler`] fall into families:
 //!

@@ -1,4 +1,5 @@
-//! Defects brought back, and what the simulation must know to disturb the pooler.
+//! Defects that are brought back on purpose, and what the simulation must know in order to
+//! disturb the pooler.
 
 #[cfg(feature = "weaknesses")]
 use crate::base::weakness::OwnWork;
@@ -12,7 +13,7 @@ impl Pooler {
         self.shared.weakness = Some(weakness);
     }
 
-    /// What a server does for the session of its client in the pooler's own name.
+    /// The internal work that a server does for the session of its client.
     #[cfg(feature = "weaknesses")]
     pub fn own_work(&self, id: crate::ServerId) -> Option<OwnWork> {
         let server = self.servers.get(id.0)?;
@@ -37,7 +38,7 @@ impl Pooler {
         self.shared.state_stats.flights_shared
     }
 
-    /// Whether a client keeps its server for a reason that no question to the server could end.
+    /// Whether a client is pinned by a reason that no probe can end.
     #[cfg(feature = "weaknesses")]
     pub fn is_pinned_for_good(&self, id: crate::ClientId) -> bool {
         self.clients.get(id.0).is_some_and(|c| c.session.pins.for_good())

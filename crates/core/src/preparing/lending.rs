@@ -1,6 +1,5 @@
-//! Lending: a statement is made once more on a server, under its client's own name for it.
-//!
-//! Why is told in [`crate::preparing::own_names`].
+//! Lending: a statement is prepared once more on a server, under the name that its client has given it.
+//! [`crate::preparing::own_names`] says why.
 
 use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
@@ -11,7 +10,8 @@ use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
-    /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
+    /// Prepares the statement on the server, unless the server holds a copy whose plan is not older than `since`.
+    /// `guarded`: behind a savepoint.
     pub(super) fn lend(&mut self, own: &Arc<Statement>, since: Moment, guarded: bool) {
         self.own_name_comes(own.server_name());
         let held = &mut self.server.held;
@@ -33,8 +33,8 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Whether what a text with these effects only may use is lent behind a savepoint: a statement that cannot be made again, as
-    /// its table is gone, must not fail the client's transaction.
+    /// Whether the statements that a text with these effects only may use are lent behind a savepoint. A statement
+    /// whose table is gone cannot be prepared again, and must not fail the client's transaction.
     pub(super) fn lends_behind_savepoint(&self, effects: Effects) -> bool {
         let server = &*self.server;
         only_may_use(effects)
@@ -53,8 +53,8 @@ impl ServerSide<'_> {
         self.run_text(text.as_bytes(), &[0, 0], Effect::default());
     }
 
-    /// Leaves the transaction as it was at the savepoint, whether the statement could be prepared or not: what is prepared
-    /// stays, and its locks are released.
+    /// Takes the transaction back to the savepoint, whether the statement could be prepared or not. The prepared
+    /// statement stays, and its locks are released.
     fn end_savepoint(&mut self, own: &Statement) {
         self.asks(To::Skip, |r| r.using(own.id).sync());
         for verb in ["ROLLBACK TO ", "RELEASE "] {
@@ -66,12 +66,12 @@ impl ServerSide<'_> {
         conversation.guarded.end = conversation.queue.segments_sent();
     }
 
-    /// Runs a text of our own, or a PREPARE of a client's, in a statement and a portal of our own.
+    /// Runs an internal text, or a client's PREPARE, in an internal statement and an internal portal.
     pub(crate) fn run_text(&mut self, text: &[u8], types: &[u8], effect: Effect) {
         let preparing = &*self.shared.own_statements.names.preparing;
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
-            // One that failed may have left them there: the portal until its transaction or savepoint has ended.
+            // If an earlier text failed, both may still exist: the portal until its transaction or savepoint ends.
             r.close(b'P', preparing);
             r.close(b'S', preparing);
             r.parse(preparing, text, types);
@@ -83,8 +83,8 @@ impl ServerSide<'_> {
     }
 }
 
-/// Whether a text with these effects may use names that it need not mention: what code executes, and what the view of all
-/// statements shows.
+/// Whether a text with these effects may use names that are not in it: code can execute statements, and
+/// `pg_prepared_statements` shows all of them.
 pub(super) fn only_may_use(effects: Effects) -> bool {
     effects.intersects(Effects::STATEMENTS) || !effects.intersects(Effects::PREPARE)
 }

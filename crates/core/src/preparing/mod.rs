@@ -1,4 +1,5 @@
-//! Preparing again what a server does not hold, under whatever name it is needed.
+//! Preparing on a server the statements that it does not hold, under internal or
+//! client-given names.
 
 pub(crate) mod lending;
 pub(crate) mod own_names;

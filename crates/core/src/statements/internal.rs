@@ -1,35 +1,36 @@
-//! The statements that the pooler makes for itself: what they ask servers, and what they set there.
+//! Internal statements: those by which the pooler asks a server something or sets a setting there.
 
 use crate::base::secret_names::{OwnNames, SecretNames};
 use crate::statements::prepared::Statement;
 use std::sync::Arc;
 
-/// The statements the pooler makes for itself.
+/// The internal statements.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct OwnStatements {
-    /// Names of what is none of these.
+    /// Other internal names.
     pub(crate) names: OwnNames,
-    /// Makes a setting; NULL resets it.
+    /// Sets a setting; NULL resets it.
     pub(crate) set_config: Arc<Statement>,
     /// Begins the transaction of a deferred BEGIN.
     pub(crate) begin: Arc<Statement>,
-    /// Keeps a setting's value in a custom setting (the third parameter) and makes the setting for this transaction.
+    /// Keeps a setting's value in a custom setting (the third parameter) and sets the setting for this transaction.
     pub(crate) set_for_parse: Arc<Statement>,
     /// Gives a setting the value that was kept.
     pub(crate) set_back: Arc<Statement>,
-    /// As `set_config`, for the transaction only; tells name and value from before.
+    /// Like `set_config`, for the transaction only; returns the name and the earlier value.
     pub(crate) set_config_local: Arc<Statement>,
-    /// Begins a transaction that no default of the session's can hold up.
+    /// Begins a transaction that the session's defaults cannot delay.
     pub(crate) begin_plain: Arc<Statement>,
-    /// Ends it.
+    /// Ends that transaction.
     pub(crate) commit: Arc<Statement>,
-    /// One row: what ties the session to its server, a column for each of [`crate::state::pins::PROBED`], and whether it has a
-    /// schema for temporary objects; the parameters say whether to look for locks, and which statements of SQL-level PREPARE
-    /// can be made again anywhere.
+    /// One row: the reasons for pins, a column for each of [`crate::state::pins::PROBED`], and whether the session has
+    /// a schema for temporary objects. The parameters say whether to look for locks, and which statements of SQL-level
+    /// PREPARE need no pin.
     pub(crate) probe_pins: Arc<Statement>,
-    /// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
+    /// Name and value of every setting that the session has set; the parameter names those that pg_settings does not
+    /// show.
     pub(crate) probe_settings: Arc<Statement>,
-    /// Forgets what the session has drawn from sequences.
+    /// Discards the session's values of sequences.
     pub(crate) discard_sequences: Arc<Statement>,
     /// Every channel that the session listens to.
     pub(crate) listening_channels: Arc<Statement>,
@@ -37,7 +38,7 @@ pub(crate) struct OwnStatements {
     pub(crate) catalog_objects: Arc<Statement>,
     /// The source of routines.
     pub(crate) catalog_sources: Arc<Statement>,
-    /// A name for what is used once: whatever it means is closed in front of each use. By itself, no statement at all.
+    /// The name for statements that are used once: it is closed before each use. It has no text of its own.
     pub(crate) scratch: Arc<Statement>,
 }
 
