@@ -8,11 +8,11 @@ use std::fmt::Write;
 /// How a setting compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It does what it does in PgBouncer.
+    /// It does the same as in PgBouncer.
     Same,
-    /// It does that, and more or more safely.
+    /// It does the same, and more, or more safely.
     Better,
-    /// It does something else, or nothing.
+    /// It does something different, or nothing.
     Different,
     /// PgBouncer does not have it.
     Own,
@@ -31,8 +31,8 @@ impl Verdict {
     }
 }
 
-/// What is not the same, and how: settings, verdict, what is to be said. Names of keys in other sections have the section in
-/// front.
+/// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
+/// section.
 const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["auth_file"],
@@ -164,7 +164,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     ),
 ];
 
-/// The verdict on a setting by its name, and what is to be said of it.
+/// The verdict on a setting, by its name, and the explanation.
 fn verdict(name: &str, support: Support) -> (Verdict, String) {
     let noted = NOTES.iter().find(|(names, _, _)| names.contains(&name));
     match (noted, support) {
