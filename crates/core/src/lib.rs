@@ -39,7 +39,7 @@ mod weaknesses;
 
 pub use base::dns::{DnsFacts, DnsHost, DnsZone};
 #[cfg(feature = "weaknesses")]
-pub use base::weakness::OwnWork;
+pub use base::weakness::InternalWork;
 pub use base::weakness::Weakness;
 pub use base::{errors, ids, outbox, request, settings, time, timers, tls, verification};
 pub use frozen::Predecessor;

@@ -2,7 +2,7 @@
 //! disturb the pooler.
 
 #[cfg(feature = "weaknesses")]
-use crate::base::weakness::OwnWork;
+use crate::base::weakness::InternalWork;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 
@@ -15,13 +15,13 @@ impl Pooler {
 
     /// The internal work that a server does for the session of its client.
     #[cfg(feature = "weaknesses")]
-    pub fn own_work(&self, id: crate::ServerId) -> Option<OwnWork> {
+    pub fn internal_work(&self, id: crate::ServerId) -> Option<InternalWork> {
         let server = self.servers.get(id.0)?;
         let client = self.clients.get(server.link?.0)?;
         match (server.session.restoration.is_some(), server.session.probe.is_some()) {
             _ if !client.is_session() => None,
-            (true, _) => Some(OwnWork::Restoration),
-            (_, true) => Some(OwnWork::Probe),
+            (true, _) => Some(InternalWork::Restoration),
+            (_, true) => Some(InternalWork::Probe),
             _ => None,
         }
     }

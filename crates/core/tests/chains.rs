@@ -64,7 +64,7 @@ fn a_server_that_tells_the_process_id_of_its_session_is_postgresql() {
 }
 
 #[test]
-fn another_pooler_gets_nothing_of_the_pooler_s_own() {
+fn another_pooler_gets_no_internal_message() {
     let mut rig = full("");
     let (client, server) = behind_pooler(&mut rig, &[]);
     assert_eq!(rig.told(server), [] as [&str; 0], "no catalog, no probe, no settings");

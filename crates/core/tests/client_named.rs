@@ -296,7 +296,7 @@ fn deallocate_among_other_statements_ends_the_name() {
 }
 
 #[test]
-fn the_view_shows_the_clients_own_names() {
+fn the_view_shows_the_clients_names() {
     let (mut rig, a, b) = one_server();
     prepares(&mut rig, b, b"other", b"select 'b'");
     prepares(&mut rig, a, b"s", b"select 1");
@@ -345,7 +345,7 @@ fn the_view_does_not_show_what_made_a_parse_fail() {
 
 /// Guards against two statements of one name: until it is known what a text has prepared, the server decides.
 #[test]
-fn a_parse_behind_a_prepare_in_other_company_goes_under_its_own_name() {
+fn a_parse_behind_a_prepare_among_other_statements_goes_under_the_clients_name() {
     let (mut rig, a, _) = one_server();
     rig.says(a, |w| w.query(b"select 1; prepare s as select 2"));
     let server = rig.server_of(a).unwrap();

@@ -611,12 +611,12 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
     let parse = asked.iter().position(|l| l == "Parse pgweir_11 select 1").unwrap();
-    let in_own_portal = |statement: &str| {
+    let in_internal_portal = |statement: &str| {
         let bind = format!("Bind pgweir_portal {statement}");
         [bind, "Execute".into(), "Close Ppgweir_portal".into()]
     };
-    assert_eq!(asked[parse - 3..parse], in_own_portal("pgweir_e"), "recording E12");
-    assert_eq!(asked[parse + 3..parse + 6], in_own_portal("pgweir_f"));
+    assert_eq!(asked[parse - 3..parse], in_internal_portal("pgweir_e"), "recording E12");
+    assert_eq!(asked[parse + 3..parse + 6], in_internal_portal("pgweir_f"));
     assert_eq!(asked[parse + 6..parse + 8], ["Sync", "Bind  pgweir_11"]);
 }
 

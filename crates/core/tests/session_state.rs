@@ -759,7 +759,7 @@ fn startup_values_are_made_in_a_portal_of_their_own() {
 
 /// Guards against the use of an internal statement that the client's DISCARD ALL has ended with all others.
 #[test]
-fn discard_all_in_session_pooling_ends_the_poolers_own_statements_too() {
+fn discard_all_in_session_pooling_ends_internal_statements_too() {
     let mut rig = full("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| w.query(b"discard all"));
@@ -905,7 +905,7 @@ fn startup_values_are_made_behind_a_deallocate_all_that_fails() {
 
 /// Guards against the use of an internal statement that an Execute of DEALLOCATE ALL has ended with the client's.
 #[test]
-fn deallocate_all_by_execute_in_session_pooling_ends_the_poolers_own_statements_too() {
+fn deallocate_all_by_execute_in_session_pooling_ends_internal_statements_too() {
     let mut rig = full("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     for text in [&b"deallocate all"[..], b"reset work_mem"] {

@@ -32,7 +32,7 @@ pub(crate) fn could_be_ours(name: &[u8]) -> bool {
 /// as code: it may run or replace an internal statement, or another client's.
 pub(crate) fn effects_of(text: &[u8]) -> Effects {
     let effects = pgweir_sql::effects(text);
-    if effects.intersects(Effects::PREPARE) && could_name_ours(text) {
+    if effects.intersects(Effects::PREPARE) && could_name_internal(text) {
         effects | Effects::CODE
     } else {
         effects
@@ -40,7 +40,7 @@ pub(crate) fn effects_of(text: &[u8]) -> Effects {
 }
 
 /// Whether a text contains the beginning of internal names, in any case of letters, or may contain it as escapes.
-fn could_name_ours(text: &[u8]) -> bool {
+fn could_name_internal(text: &[u8]) -> bool {
     let spells = |word: &[u8]| text.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
     spells(PREFIX.as_bytes()) || spells(b"u&")
 }
@@ -83,7 +83,7 @@ impl SecretNames {
 
 /// Internal names of other objects than statements; one set for each process.
 #[derive(Debug, pgweir_freeze::Freeze)]
-pub(crate) struct OwnNames {
+pub(crate) struct InternalNames {
     /// A name that no statement has on any server.
     pub(crate) nowhere: Arc<[u8]>,
     /// The statements that move channels.
@@ -98,10 +98,10 @@ pub(crate) struct OwnNames {
     pub(crate) savepoint: Arc<str>,
 }
 
-impl OwnNames {
+impl InternalNames {
     pub(crate) fn new(names: &mut SecretNames) -> Self {
         let mut bytes = |what| Arc::from(names.draw(what).into_bytes());
-        OwnNames {
+        InternalNames {
             nowhere: bytes("nowhere"),
             channels: bytes("channels"),
             preparing: bytes("preparing"),
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_names_what_could_be_ours_runs_code() {
+    fn a_text_with_a_name_that_could_be_internal_counts_as_code() {
         let code = |text: &str| effects_of(text.as_bytes()).intersects(Effects::CODE);
         assert!(code("deallocate \"pgweir_6_00\"") && code("begin; prepare PGWEIR_x as select 1"));
         assert!(code("execute U&\"\\0070gweir_1\"('a', 'b')"));
@@ -136,8 +136,8 @@ mod tests {
             "no secret is cut"
         );
         assert!(a.len() <= 63);
-        let own = OwnNames::new(&mut names);
-        let all = [&own.nowhere, &own.channels, &own.preparing, &own.portal];
+        let names = InternalNames::new(&mut names);
+        let all = [&names.nowhere, &names.channels, &names.preparing, &names.portal];
         assert!(all.iter().all(|n| n.len() <= 63 && could_be_ours(n)));
         let other = SecretNames::new([2; 32]).of_statement(1);
         assert_ne!(

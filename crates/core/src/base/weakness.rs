@@ -36,7 +36,7 @@ pub enum Weakness {
 /// Internal work on a server, which the simulation may disturb.
 #[cfg(feature = "weaknesses")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OwnWork {
+pub enum InternalWork {
     /// A client's settings are being restored.
     Restoration,
     /// A probe is being answered.

@@ -33,7 +33,7 @@ pub(crate) struct Pool {
     pub(crate) credential: pgweir_auth::Credential,
     /// How its clients use sequences.
     pub(crate) sequences: Sequences,
-    /// Its servers may hold client-named statements: see [`crate::preparing::own_names`].
+    /// Its servers may hold client-named statements: see [`crate::preparing::client_named`].
     pub(crate) lends: bool,
     /// Idle servers, longest idle first.
     pub(crate) idle: IdleList,

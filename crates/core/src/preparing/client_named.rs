@@ -36,14 +36,14 @@ pub(crate) struct Mentioned {
 }
 
 impl ServerSide<'_> {
-    /// Adds the settings that `text`, an EXECUTE, names by the arguments that it gives to the statement `own`.
-    fn names_given(&mut self, own: &Statement, text: &[u8], mentioned: &mut Mentioned) {
+    /// Adds the settings that `text`, an EXECUTE, names by the arguments that it gives to the statement `named`.
+    fn names_given(&mut self, named: &Statement, text: &[u8], mentioned: &mut Mentioned) {
         let mut given = false;
         if mentioned.effects.intersects(Effects::SETTINGS) {
-            given = !pgweir_sql::setting_parameters(&own.query).is_empty();
+            given = !pgweir_sql::setting_parameters(&named.query).is_empty();
         }
         if mentioned.effects.intersects(Effects::PASSES) {
-            let passed = self.settings_passed(&own.query);
+            let passed = self.settings_passed(&named.query);
             mentioned.effects = mentioned.effects.without(Effects::PASSES);
             given |= !passed.parameters.is_empty();
             if passed.untold {
@@ -69,16 +69,18 @@ impl ServerSide<'_> {
     /// Closes what the server holds under a client's name that has ended or has no meaning. It may be the empty
     /// statement of a DEALLOCATE that failed.
     pub(crate) fn close_own(&mut self, name: &[u8]) {
-        if let Some(own) = self.server.held.own_named(name) {
-            self.inject_close(&own);
+        if let Some(named) = self.server.held.client_named(name) {
+            self.inject_close(&named);
         }
     }
 
     /// The names of statements that a probe must not report as a reason for a pin. Names that are not ASCII stay
     /// reasons.
     pub(crate) fn names_by_sql(&mut self) -> Vec<Box<[u8]>> {
-        let own = self.server.held.own_names();
-        let by_sql = own.iter().filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
+        let named = self.server.held.all_client_named();
+        let by_sql = named
+            .iter()
+            .filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
         by_sql.map(|s| s.server_name().into()).collect()
     }
 }
@@ -88,12 +90,12 @@ impl Exchange<'_> {
     pub(crate) fn lend_names(&mut self, effects: Effects, text: &[u8]) -> Mentioned {
         let mut mentioned = Mentioned::default();
         let guarded = self.to().lends_behind_savepoint(effects);
-        for (own, since) in self.own_statements_in(effects, text) {
-            mentioned.effects |= self.effects_of_names_in(&own);
-            self.to().names_given(&own, text, &mut mentioned);
-            mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
-            self.to().lend(&own, since, guarded);
-            self.to().runs_names_in(&own);
+        for (named, since) in self.client_named_in(effects, text) {
+            mentioned.effects |= self.effects_of_names_in(&named);
+            self.to().names_given(&named, text, &mut mentioned);
+            mentioned.hidden.extend(pgweir_sql::hidden_settings(&named.query));
+            self.to().lend(&named, since, guarded);
+            self.to().runs_names_in(&named);
         }
         // The effects of these statements depend on settings, too.
         self.server.session.may_set(mentioned.effects);
@@ -115,9 +117,9 @@ impl Exchange<'_> {
         if !waits {
             return None;
         }
-        let names = self.own_statements_in(effects, text);
+        let names = self.client_named_in(effects, text);
         let held = &self.server.held;
-        if names.iter().all(|(own, since)| held.is_as_good_as(own.id, *since)) {
+        if names.iter().all(|(named, since)| held.is_as_good_as(named.id, *since)) {
             return None;
         }
         if begins {
@@ -126,10 +128,10 @@ impl Exchange<'_> {
         Some(self.waits_for_replies())
     }
 
-    /// The statements of [`Exchange::names_in`] under the client's names; see [`Exchange::own_statement`].
-    fn own_statements_in(&mut self, effects: Effects, text: &[u8]) -> Vec<(Arc<Statement>, Moment)> {
+    /// The statements of [`Exchange::names_in`] under the client's names; see [`Exchange::client_named`].
+    fn client_named_in(&mut self, effects: Effects, text: &[u8]) -> Vec<(Arc<Statement>, Moment)> {
         let names = self.names_in(effects, text);
-        names.iter().filter_map(|name| self.own_statement(name)).collect()
+        names.iter().filter_map(|name| self.client_named(name)).collect()
     }
 
     /// The statements that [`Exchange::lend_names`] would lend.
@@ -179,7 +181,7 @@ impl Exchange<'_> {
     /// The statement of this name, in the form that servers hold under the client's name, and since when the client has
     /// it. It is not shared with other clients if the client's present settings would give its constants another
     /// meaning.
-    fn own_statement(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
+    fn client_named(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
         let client = &mut *self.client;
         let meaning = client.statements.names.as_mut()?.get_mut(name)?;
         let since = meaning.since;
@@ -187,12 +189,12 @@ impl Exchange<'_> {
             .statement
             .settings
             .reads_alike(client.session.shape.parse_settings());
-        if let Some(known) = meaning.as_own().filter(|own| !alone || own.is_private) {
+        if let Some(known) = meaning.as_own().filter(|named| !alone || named.is_private) {
             return Some((known.clone(), since));
         }
         let of = &meaning.statement;
         let kind = if of.is_own() { of.kind } else { Kind::Own };
-        let own = self.shared.statements.intern_own(
+        let named = self.shared.statements.intern_own(
             kind,
             name,
             &of.query,
@@ -201,11 +203,11 @@ impl Exchange<'_> {
             alone || of.is_private,
         );
         if of.is_own() {
-            meaning.statement = own.clone();
+            meaning.statement = named.clone();
         } else {
-            meaning.own = Some(own.clone());
+            meaning.client_named = Some(named.clone());
         }
-        Some((own, since))
+        Some((named, since))
     }
 
     /// Whether the pooler itself follows what a Query does to statements, so that no probe has to ask.
@@ -272,7 +274,7 @@ impl Exchange<'_> {
     /// again.
     pub(crate) fn take_name(&mut self, name: &[u8]) {
         let held = &self.server.held;
-        let knows = held.own_named(name).is_some_and(|own| held.usable(own.id));
+        let knows = held.client_named(name).is_some_and(|named| held.usable(named.id));
         if !knows && self.server.conversation.intake != Intake::CopyIn {
             let empty = self.make_empty(name);
             let now = self.shared.statements.now();
@@ -296,7 +298,7 @@ impl Exchange<'_> {
         self.to().lends();
         // No transaction status makes the server refuse these two. But a cancel may hit them, or the server ignores
         // them.
-        self.to().close_whatever(name);
+        self.to().close_name(name);
         let made = Effect {
             server_gains: Some(empty.clone()),
             ..Effect::default()
@@ -318,16 +320,18 @@ impl Exchange<'_> {
     pub(crate) fn take_names_back(&mut self) {
         let client = &*self.client;
         let names = client.statements.names.as_ref();
-        let is_its_own = |own: &Statement| {
-            let meaning = names.and_then(|names| names.get(own.server_name()));
-            meaning.is_some_and(|m| m.statement.id == own.id || m.own.as_ref().is_some_and(|o| o.id == own.id))
+        let is_of_client = |named: &Statement| {
+            let meaning = names.and_then(|names| names.get(named.server_name()));
+            meaning.is_some_and(|m| {
+                m.statement.id == named.id || m.client_named.as_ref().is_some_and(|o| o.id == named.id)
+            })
         };
         let server = &mut *self.server;
-        let all = server.held.own_names();
-        let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|own| is_its_own(own));
+        let all = server.held.all_client_named();
+        let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|named| is_of_client(named));
         server.held.lends_to = (!kept.is_empty()).then_some(self.id);
-        for own in gone {
-            self.to().inject_close(&own);
+        for named in gone {
+            self.to().inject_close(&named);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Lending: a statement is prepared once more on a server, under the name that its client has given it.
-//! [`crate::preparing::own_names`] says why.
+//! [`crate::preparing::client_named`] says why.
 
 use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
@@ -12,24 +12,24 @@ use std::sync::Arc;
 impl ServerSide<'_> {
     /// Prepares the statement on the server, unless the server holds a copy whose plan is not older than `since`.
     /// `guarded`: behind a savepoint.
-    pub(super) fn lend(&mut self, own: &Arc<Statement>, since: Moment, guarded: bool) {
-        self.own_name_comes(own.server_name());
+    pub(super) fn lend(&mut self, named: &Arc<Statement>, since: Moment, guarded: bool) {
+        self.own_name_comes(named.server_name());
         let held = &mut self.server.held;
-        if held.is_as_good_as(own.id, since) {
-            held.touch(own.id);
+        if held.is_as_good_as(named.id, since) {
+            held.touch(named.id);
             return;
         }
-        let anew = held.copy_mut(own.id).is_some();
+        let anew = held.copy_mut(named.id).is_some();
         if guarded {
             self.make_savepoint();
         }
         if anew {
-            self.prepare_again(own);
+            self.prepare_again(named);
         } else {
-            self.prepare(own);
+            self.prepare(named);
         }
         if guarded {
-            self.end_savepoint(own);
+            self.end_savepoint(named);
         }
     }
 
@@ -55,13 +55,13 @@ impl ServerSide<'_> {
 
     /// Takes the transaction back to the savepoint, whether the statement could be prepared or not. The prepared
     /// statement stays, and its locks are released.
-    fn end_savepoint(&mut self, own: &Statement) {
-        self.asks(To::Skip, |r| r.using(own.id).sync());
+    fn end_savepoint(&mut self, named: &Statement) {
+        self.asks(To::Skip, |r| r.using(named.id).sync());
         for verb in ["ROLLBACK TO ", "RELEASE "] {
             let text = [verb, &*self.shared.own_statements.names.savepoint].concat();
             self.run_text(text.as_bytes(), &[0, 0], Effect::default());
         }
-        self.asks(To::Skip, |r| r.using(own.id).sync());
+        self.asks(To::Skip, |r| r.using(named.id).sync());
         let conversation = &mut self.server.conversation;
         conversation.guarded.end = conversation.queue.segments_sent();
     }

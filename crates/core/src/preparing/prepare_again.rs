@@ -48,7 +48,7 @@ impl ServerSide<'_> {
         }
         let open = self.server.conversation.queue.segment_open();
         if !sees_all {
-            self.close_whatever(statement.server_name());
+            self.close_name(statement.server_name());
         } else {
             self.close_strangers(statement);
         }
@@ -69,7 +69,7 @@ impl ServerSide<'_> {
     pub(crate) fn close_strangers(&mut self, statement: &Statement) {
         // A name of the client's is closed in any case.
         if !statement.is_own() && self.server.held.was_doubted() {
-            self.close_whatever(statement.server_name());
+            self.close_name(statement.server_name());
         }
     }
 
@@ -144,7 +144,7 @@ impl ServerSide<'_> {
         }
         self.set_for_parse(&then);
         if statement.is_own() {
-            self.close_whatever(statement.server_name());
+            self.close_name(statement.server_name());
         }
         if statement.kind == Kind::Sql {
             let effect = entry.take_effect().unwrap_or_default();
@@ -164,7 +164,7 @@ impl ServerSide<'_> {
     }
 
     /// Closes whatever the server may hold under this name, as an empty statement whose DEALLOCATE did not run.
-    pub(crate) fn close_whatever(&mut self, name: &[u8]) {
+    pub(crate) fn close_name(&mut self, name: &[u8]) {
         self.asks(To::Skip, |r| r.close(b'S', name));
     }
 
@@ -175,7 +175,7 @@ impl ServerSide<'_> {
         if self.server.held.touch(scratch.id) {
             self.inject_close(&scratch);
         } else {
-            self.close_whatever(scratch.server_name());
+            self.close_name(scratch.server_name());
         }
         let now = self.shared.statements.now();
         let effect = Effect {
@@ -220,7 +220,7 @@ impl ServerSide<'_> {
         for (name, value) in settings {
             let kept = self.kept_name(name);
             let values = [name.as_bytes(), value.as_bytes(), kept.as_bytes()];
-            self.run_in_own_portal(&statement, &values.map(Some));
+            self.run_in_internal_portal(&statement, &values.map(Some));
         }
     }
 
@@ -229,7 +229,7 @@ impl ServerSide<'_> {
         let statement = self.shared.own_statements.set_back.clone();
         for (name, _) in settings {
             let kept = self.kept_name(name);
-            self.run_in_own_portal(&statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
+            self.run_in_internal_portal(&statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
         }
     }
 
@@ -239,7 +239,7 @@ impl ServerSide<'_> {
     }
 
     /// Runs an internal statement in the midst of the client's segment.
-    pub(crate) fn run_in_own_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+    pub(crate) fn run_in_internal_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
         let (name, portal) = (statement.server_name(), &*self.shared.own_statements.names.portal);
         let queue = &mut self.server.conversation.queue;

@@ -71,12 +71,12 @@ impl ServerSide<'_> {
     /// Asks, in an internal segment, whether a plan can still be used.
     fn check_plan(&mut self, statement: &Arc<Statement>) {
         self.shared.state_stats.plan_checks += 1;
-        self.describe_for_us(statement, To::Check);
+        self.describe_internally(statement, To::Check);
         self.asks(To::Skip, |r| r.sync());
         self.server.conversation.queue.segment_goes_on();
     }
 
-    fn describe_for_us(&mut self, statement: &Arc<Statement>, to: To) {
+    fn describe_internally(&mut self, statement: &Arc<Statement>, to: To) {
         let asked = self.shared.statements.now();
         if let Some(copy) = self.server.held.copy_mut(statement.id) {
             copy.asked = true;
@@ -259,7 +259,7 @@ impl Exchange<'_> {
         if told.is_none() || pgweir_sql::belongs_to_session(&statement.query) {
             return Use::GoesOn;
         }
-        self.to().describe_for_us(statement, To::Skip);
+        self.to().describe_internally(statement, To::Skip);
         self.shared
             .outbox
             .insert(self.server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));

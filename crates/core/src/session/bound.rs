@@ -2,7 +2,7 @@
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};
-use crate::preparing::own_names::Mentioned;
+use crate::preparing::client_named::Mentioned;
 use crate::session::inspection::{ends_statements, setting_name, uses_names};
 use crate::statements::prepared::Statement;
 use pgweir_sql::Effects;
@@ -33,7 +33,7 @@ impl Exchange<'_> {
         }
         let mut mentioned = self.lend_to_bound(statement, effects);
         mentioned.effects |= self.effects_of_unknown(effects, &statement.verdict);
-        let effects = self.to().prepare_for(effects | mentioned.effects, Some(statement.id));
+        let effects = self.to().before_text(effects | mentioned.effects, Some(statement.id));
         if !self.keeps_session() || effects.is_empty() {
             return None;
         }

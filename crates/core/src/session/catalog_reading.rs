@@ -43,11 +43,11 @@ impl ServerSide<'_> {
 
     /// Sends a segment that reads the catalog. Its settings end with it.
     pub(crate) fn send_catalog_reading(&mut self, now: Time, version: u64) {
-        let own = &self.shared.own_statements;
+        let internal = &self.shared.own_statements;
         let (set, objects, sources) = (
-            own.set_config_local.clone(),
-            own.catalog_objects.clone(),
-            own.catalog_sources.clone(),
+            internal.set_config_local.clone(),
+            internal.catalog_objects.clone(),
+            internal.catalog_sources.clone(),
         );
         let server = &mut *self.server;
         server.phase = ServerPhase::Reading;

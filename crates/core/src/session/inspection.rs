@@ -6,7 +6,7 @@
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
 use crate::exchange::{Exchange, Wish};
-use crate::preparing::own_names::Mentioned;
+use crate::preparing::client_named::Mentioned;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
 use crate::upstream::entry::{Entry, Ready};
@@ -35,7 +35,7 @@ const ONLY_ASKS: Effects = Effects::DRAWS
 impl ServerSide<'_> {
     /// Does what must be done before a text with these effects runs, and returns the effects that a probe must ask
     /// about afterwards. `runs` is the statement, if it is a prepared one.
-    pub(super) fn prepare_for(&mut self, effects: Effects, runs: Option<u64>) -> Effects {
+    pub(super) fn before_text(&mut self, effects: Effects, runs: Option<u64>) -> Effects {
         if effects.intersects(Effects::STATEMENTS) {
             self.hide_statements(runs);
         }
@@ -45,7 +45,7 @@ impl ServerSide<'_> {
     /// The session is about to read `pg_prepared_statements`: statements under internal names are closed, and prepared
     /// again before their next use.
     fn hide_statements(&mut self, but: Option<u64>) {
-        for statement in self.server.held.all_under_our_names() {
+        for statement in self.server.held.all_under_internal_names() {
             if Some(statement.id) != but {
                 self.inject_close(&statement);
             }
@@ -53,7 +53,7 @@ impl ServerSide<'_> {
         if self.pool.lends {
             // A failed internal PREPARE may have left this statement.
             let preparing = self.shared.own_statements.names.preparing.clone();
-            self.close_whatever(&preparing);
+            self.close_name(&preparing);
         }
     }
 }
@@ -148,7 +148,7 @@ impl Exchange<'_> {
         let of_text = effects;
         let effects = self.effects_of_names(text, effects);
         if !self.keeps_session() {
-            self.to().prepare_for(effects, None);
+            self.to().before_text(effects, None);
             self.to().note_traces(effects);
             return None;
         }
@@ -170,7 +170,7 @@ impl Exchange<'_> {
             Mentioned::default()
         };
         mentioned.effects |= self.effects_of_unknown(effects, verdict);
-        let mut effects = self.to().prepare_for(effects | mentioned.effects, None);
+        let mut effects = self.to().before_text(effects | mentioned.effects, None);
         let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
         if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
             // The text contains a PREPARE among other statements. Nobody follows the values that an EXECUTE gives it.

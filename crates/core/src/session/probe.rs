@@ -38,7 +38,7 @@ impl ServerSide<'_> {
             self.shared.own_statements.set_config_local.clone(),
         );
         if about.probes_failed > 0 {
-            self.forget_own_statements();
+            self.forget_internal_statements();
         }
         let limits = self.time_limits(&about);
         let followed = self.names_by_sql();
@@ -105,8 +105,8 @@ impl ServerSide<'_> {
 
     /// Closes all internal statements, because the server may have lost one of them. Each is prepared again before its
     /// next use.
-    fn forget_own_statements(&mut self) {
-        for statement in self.server.held.all_own() {
+    fn forget_internal_statements(&mut self) {
+        for statement in self.server.held.all_internal() {
             self.inject_close(&statement);
             if let Some(close) = self.server.conversation.queue.back_mut() {
                 close.to = To::Probe;

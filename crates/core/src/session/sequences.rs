@@ -74,7 +74,7 @@ impl ServerSide<'_> {
         let statement = self.shared.own_statements.discard_sequences.clone();
         self.server.session.remembered = Remembered::Forgetting;
         // The unnamed portal may be the client's, which may execute it again.
-        self.run_in_own_portal(&statement, &[]);
+        self.run_in_internal_portal(&statement, &[]);
     }
 }
 

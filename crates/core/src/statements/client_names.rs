@@ -27,7 +27,7 @@ pub(crate) struct Meaning {
     /// description.
     pub(crate) told_by_portal: bool,
     /// The statement that servers hold under this name, if SQL has named it.
-    pub(crate) own: Option<Arc<Statement>>,
+    pub(crate) client_named: Option<Arc<Statement>>,
 }
 
 impl Meaning {
@@ -39,7 +39,7 @@ impl Meaning {
             types: None,
             told: None,
             told_by_portal: false,
-            own: None,
+            client_named: None,
         }
     }
 
@@ -50,7 +50,9 @@ impl Meaning {
 
     /// The statement that servers hold under the client's name, if SQL has named it.
     pub(crate) fn as_own(&self) -> Option<&Arc<Statement>> {
-        Some(&self.statement).filter(|s| s.is_own()).or(self.own.as_ref())
+        Some(&self.statement)
+            .filter(|s| s.is_own())
+            .or(self.client_named.as_ref())
     }
 }
 

@@ -55,10 +55,10 @@ impl HeldStatement {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Held {
     /// The internal statements, which are never evicted, and when each was prepared.
-    own: Vec<(Arc<Statement>, Moment)>,
+    internal: Vec<(Arc<Statement>, Moment)>,
     copies: lru::LruCache<u64, HeldStatement, RandomState>,
     /// The client-named copies, by name: at most one for each name.
-    own_names: HashMap<Box<[u8]>, u64, RandomState>,
+    client_named: HashMap<Box<[u8]>, u64, RandomState>,
     /// Everything that was sent before this moment has been answered.
     answered: Moment,
     /// The latest error.
@@ -89,9 +89,9 @@ pub(crate) struct Held {
 impl Held {
     pub(crate) fn new() -> Self {
         Held {
-            own: Vec::new(),
+            internal: Vec::new(),
             copies: lru::LruCache::unbounded_with_hasher(RandomState::default()),
-            own_names: HashMap::default(),
+            client_named: HashMap::default(),
             answered: Moment::default(),
             erred: Moment::default(),
             provisional: Vec::new(),
@@ -112,7 +112,7 @@ impl Held {
     #[inline]
     pub(crate) fn touch(&mut self, id: u64) -> bool {
         if id <= OWN_ID_MAX {
-            return self.own.iter().any(|(s, _)| s.id == id);
+            return self.internal.iter().any(|(s, _)| s.id == id);
         }
         self.copies.get(&id).is_some()
     }
@@ -120,7 +120,9 @@ impl Held {
     /// Whether the server holds this internal statement, and no client can have replaced it.
     #[inline]
     pub(crate) fn trusts(&self, id: u64) -> bool {
-        self.own.iter().any(|(s, good)| s.id == id && *good >= self.doubted)
+        self.internal
+            .iter()
+            .any(|(s, good)| s.id == id && *good >= self.doubted)
     }
 
     /// At this moment a client may have ended any statement on the server, and prepared another one under the same
@@ -213,8 +215,8 @@ impl Held {
     /// A statement that was prepared at this moment; 0 if the moment is not known.
     pub(crate) fn insert(&mut self, statement: Arc<Statement>, now: Moment) {
         if statement.id <= OWN_ID_MAX {
-            self.own.retain(|(s, _)| s.id != statement.id);
-            return self.own.push((statement, now));
+            self.internal.retain(|(s, _)| s.id != statement.id);
+            return self.internal.push((statement, now));
         }
         let copy = HeldStatement {
             good: now,
@@ -230,7 +232,7 @@ impl Held {
         self.provisional.push(copy.statement.id);
         if copy.statement.is_own() {
             let name = copy.statement.server_name().into();
-            let before = self.own_names.insert(name, copy.statement.id);
+            let before = self.client_named.insert(name, copy.statement.id);
             if let Some(before) = before.filter(|&id| id != copy.statement.id) {
                 self.copies.pop(&before);
             }
@@ -239,9 +241,9 @@ impl Held {
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
-        self.own.retain(|(s, _)| s.id != id);
+        self.internal.retain(|(s, _)| s.id != id);
         if let Some(copy) = self.copies.pop(&id) {
-            self.forget_own_name(&copy.statement);
+            self.forget_client_named(&copy.statement);
         }
     }
 
@@ -251,7 +253,7 @@ impl Held {
         if self.copies.len() < limit.max(1) {
             return None;
         }
-        for _ in 0..=self.own_names.len() {
+        for _ in 0..=self.client_named.len() {
             let (id, copy) = self.copies.pop_lru()?;
             if !copy.statement.is_own() {
                 return Some(copy.statement);
@@ -261,48 +263,48 @@ impl Held {
         None
     }
 
-    fn forget_own_name(&mut self, statement: &Statement) {
+    fn forget_client_named(&mut self, statement: &Statement) {
         if statement.is_own() {
-            self.own_names.remove(statement.server_name());
+            self.client_named.remove(statement.server_name());
         }
     }
 
     /// All statements under internal names.
-    pub(crate) fn all_under_our_names(&self) -> Vec<Arc<Statement>> {
+    pub(crate) fn all_under_internal_names(&self) -> Vec<Arc<Statement>> {
         let copies = self.copies.iter().map(|(_, c)| &c.statement).filter(|s| !s.is_own());
-        self.own.iter().map(|(s, _)| s).chain(copies).cloned().collect()
+        self.internal.iter().map(|(s, _)| s).chain(copies).cloned().collect()
     }
 
     /// The internal statements.
-    pub(crate) fn all_own(&self) -> Vec<Arc<Statement>> {
-        self.own.iter().map(|(s, _)| s.clone()).collect()
+    pub(crate) fn all_internal(&self) -> Vec<Arc<Statement>> {
+        self.internal.iter().map(|(s, _)| s.clone()).collect()
     }
 
     /// The statement that the server holds under this name of a client's.
-    pub(crate) fn own_named(&self, name: &[u8]) -> Option<Arc<Statement>> {
-        let copy = self.own_names.get(name).and_then(|id| self.copies.peek(id));
+    pub(crate) fn client_named(&self, name: &[u8]) -> Option<Arc<Statement>> {
+        let copy = self.client_named.get(name).and_then(|id| self.copies.peek(id));
         copy.map(|c| c.statement.clone())
     }
 
     /// The client-named statements, sorted by name, so that the order is always the same.
-    pub(crate) fn own_names(&self) -> Vec<Arc<Statement>> {
-        let own = self.own_names.values().filter_map(|id| self.copies.peek(id));
-        let mut own: Vec<_> = own.map(|c| c.statement.clone()).collect();
-        own.sort_unstable_by(|a, b| a.server_name().cmp(b.server_name()));
-        own
+    pub(crate) fn all_client_named(&self) -> Vec<Arc<Statement>> {
+        let named = self.client_named.values().filter_map(|id| self.copies.peek(id));
+        let mut named: Vec<_> = named.map(|c| c.statement.clone()).collect();
+        named.sort_unstable_by(|a, b| a.server_name().cmp(b.server_name()));
+        named
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
-        let mut all: Vec<_> = std::mem::take(&mut self.own).into_iter().map(|(s, _)| s).collect();
+        let mut all: Vec<_> = std::mem::take(&mut self.internal).into_iter().map(|(s, _)| s).collect();
         all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));
         self.copies.clear();
-        self.own_names.clear();
+        self.client_named.clear();
         all
     }
 
     /// Forgets all statements but those in `ids`.
     pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
-        self.own.retain(|(s, _)| ids.contains(&s.id));
+        self.internal.retain(|(s, _)| ids.contains(&s.id));
         let gone: Vec<u64> = self
             .copies
             .iter()
@@ -310,7 +312,7 @@ impl Held {
             .filter(|id| !ids.contains(id))
             .collect();
         gone.iter().for_each(|id| drop(self.copies.pop(id)));
-        self.own_names.retain(|_, id| ids.contains(id));
+        self.client_named.retain(|_, id| ids.contains(id));
     }
 
     pub(crate) fn len(&self) -> usize {

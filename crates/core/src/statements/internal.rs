@@ -1,6 +1,6 @@
 //! Internal statements: those by which the pooler asks a server something or sets a setting there.
 
-use crate::base::secret_names::{OwnNames, SecretNames};
+use crate::base::secret_names::{InternalNames, SecretNames};
 use crate::statements::prepared::Statement;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct OwnStatements {
     /// Other internal names.
-    pub(crate) names: OwnNames,
+    pub(crate) names: InternalNames,
     /// Sets a setting; NULL resets it.
     pub(crate) set_config: Arc<Statement>,
     /// Begins the transaction of a deferred BEGIN.
@@ -63,44 +63,44 @@ const PROBE_SETTINGS: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settin
 
 impl OwnStatements {
     pub(crate) fn new(names: &mut SecretNames) -> Self {
-        let own_names = OwnNames::new(names);
-        let mut own = |id, query: &[u8], types: &[u8]| {
+        let internal_names = InternalNames::new(names);
+        let mut internal = |id, query: &[u8], types: &[u8]| {
             let name = names.of_statement(id);
             Arc::new(Statement::internal(id, name, query, types))
         };
         // Two parameters of type text (OID 25).
         let texts = [0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
         OwnStatements {
-            names: own_names,
-            set_config: own(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
-            begin: own(2, b"BEGIN", &[0, 0]),
-            set_config_local: own(
+            names: internal_names,
+            set_config: internal(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
+            begin: internal(2, b"BEGIN", &[0, 0]),
+            set_config_local: internal(
                 3,
                 b"SELECT $1, pg_catalog.current_setting($1), pg_catalog.set_config($1, $2, true)",
                 &texts,
             ),
-            begin_plain: own(
+            begin_plain: internal(
                 4,
                 b"BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",
                 &[0, 0],
             ),
-            commit: own(5, b"COMMIT", &[0, 0]),
+            commit: internal(5, b"COMMIT", &[0, 0]),
             // Parameters of types bool (OID 16) and text[] (OID 1009).
-            probe_pins: own(6, PROBE_PINS.as_bytes(), &[0, 2, 0, 0, 0, 16, 0, 0, 3, 0xf1]),
+            probe_pins: internal(6, PROBE_PINS.as_bytes(), &[0, 2, 0, 0, 0, 16, 0, 0, 3, 0xf1]),
             // One parameter of type text[] (OID 1009).
-            probe_settings: own(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
-            discard_sequences: own(12, b"DISCARD SEQUENCES", &[0, 0]),
-            listening_channels: own(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
-            catalog_objects: own(9, crate::statements::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
-            catalog_sources: own(10, crate::statements::catalog_query::SOURCES.as_bytes(), &[0, 0]),
-            scratch: own(11, b"", &[0, 0]),
-            set_for_parse: own(
+            probe_settings: internal(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
+            discard_sequences: internal(12, b"DISCARD SEQUENCES", &[0, 0]),
+            listening_channels: internal(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
+            catalog_objects: internal(9, crate::statements::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
+            catalog_sources: internal(10, crate::statements::catalog_query::SOURCES.as_bytes(), &[0, 0]),
+            scratch: internal(11, b"", &[0, 0]),
+            set_for_parse: internal(
                 14,
                 b"SELECT pg_catalog.set_config($3, pg_catalog.current_setting($1), true), \
                   pg_catalog.set_config($1, $2, true)",
                 &[0, 3, 0, 0, 0, 25, 0, 0, 0, 25, 0, 0, 0, 25],
             ),
-            set_back: own(
+            set_back: internal(
                 15,
                 b"SELECT pg_catalog.set_config($1, pg_catalog.current_setting($2), true)",
                 &texts,

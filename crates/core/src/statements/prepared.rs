@@ -19,7 +19,7 @@ pub(crate) const OWN_ID_MAX: u64 = 15;
 pub(crate) enum Kind {
     /// Under an internal name, by Parse.
     Shared,
-    /// Under the client's name, by Parse, for SQL that names it (see [`crate::preparing::own_names`]).
+    /// Under the client's name, by Parse, for SQL that names it (see [`crate::preparing::client_named`]).
     Own,
     /// Under the client's name, by SQL-level PREPARE, which is its query text.
     Sql,
@@ -131,7 +131,7 @@ impl Statement {
     }
 
     /// How it is prepared, and its name, if it is client-named.
-    pub(crate) fn own(&self) -> Option<(Kind, &[u8])> {
+    pub(crate) fn client_name(&self) -> Option<(Kind, &[u8])> {
         self.is_own().then_some((self.kind, self.server_name()))
     }
 

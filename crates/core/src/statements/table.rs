@@ -15,7 +15,7 @@ struct ByContent(Arc<Statement>);
 impl Hash for ByContent {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Content {
-            own: self.0.own(),
+            client_name: self.0.client_name(),
             query: &self.0.query,
             types: &self.0.types,
             settings: &self.0.settings,
@@ -26,7 +26,8 @@ impl Hash for ByContent {
 
 impl PartialEq for ByContent {
     fn eq(&self, other: &Self) -> bool {
-        self.0.own() == other.0.own() && self.0.matches(&other.0.query, &other.0.types, &other.0.settings)
+        self.0.client_name() == other.0.client_name()
+            && self.0.matches(&other.0.query, &other.0.types, &other.0.settings)
     }
 }
 
@@ -34,8 +35,8 @@ impl Eq for ByContent {}
 
 #[derive(Hash)]
 struct Content<'a> {
-    /// See [`Statement::own`].
-    own: Option<(Kind, &'a [u8])>,
+    /// See [`Statement::client_name`].
+    client_name: Option<(Kind, &'a [u8])>,
     query: &'a [u8],
     types: &'a [u8],
     settings: &'a ParseSettings,
@@ -43,7 +44,7 @@ struct Content<'a> {
 
 impl hashbrown::Equivalent<ByContent> for Content<'_> {
     fn equivalent(&self, key: &ByContent) -> bool {
-        key.0.own() == self.own && key.0.matches(self.query, self.types, self.settings)
+        key.0.client_name() == self.client_name && key.0.matches(self.query, self.types, self.settings)
     }
 }
 
@@ -75,7 +76,7 @@ impl StatementTable {
     /// The statement with this content.
     pub(crate) fn intern(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
         let content = Content {
-            own: None,
+            client_name: None,
             query,
             types,
             settings,
@@ -128,7 +129,7 @@ impl StatementTable {
             return Arc::new(self.make(query, types, settings, true).known_as(kind, name));
         }
         let content = Content {
-            own: Some((kind, name)),
+            client_name: Some((kind, name)),
             query,
             types,
             settings,

@@ -3,7 +3,7 @@
 use super::canary::{Canary, with_bad_question, with_bad_setting, without_a_setting, without_cleanup};
 use super::network::Peer;
 use super::world::{Event, World};
-use pgweir_core::{ConnectionId, OwnWork, Request};
+use pgweir_core::{ConnectionId, InternalWork, Request};
 
 impl World {
     /// Reads a connection once, as the runtime does.
@@ -191,9 +191,9 @@ impl World {
         if self.now_us >= self.topology.calm_at_us || !self.random.percent(self.topology.refusal_percent) {
             return bytes;
         }
-        let refused = match self.pooler.own_work(server) {
-            Some(OwnWork::Restoration) => with_bad_setting(&bytes),
-            Some(OwnWork::Probe) => with_bad_question(&bytes),
+        let refused = match self.pooler.internal_work(server) {
+            Some(InternalWork::Restoration) => with_bad_setting(&bytes),
+            Some(InternalWork::Probe) => with_bad_question(&bytes),
             None => None,
         };
         refused.unwrap_or(bytes)
