@@ -70,7 +70,7 @@ fn the_first_rule_that_fits_decides() {
     assert_eq!(rig.told(stranger), ["Error 28000 no authentication method is found"]);
     assert!(logged(
         &rig,
-        "login failed: no rule of auth_hba_file fits host \"11.1.1.1\", user \"alice\""
+        "login failed: no rule of auth_hba_file matches host \"11.1.1.1\", user \"alice\""
     ));
     // A rule alone does not let a user in who does not exist.
     let nobody = tcp(&mut rig, "nobody", [10, 1, 1, 1]);

@@ -76,8 +76,9 @@ pub(crate) fn way(config: &Config, accepted: &Accepted, encryption: Encryption<'
             Some(rule) => by_rule(config, rule, accepted, encryption, wishes),
             None => {
                 let facts = facts(accepted, encryption, wishes);
-                let log = format!("no rule of auth_hba_file fits {facts}");
-                Way::Refused(Rejection::no_rule(log.clone()), log)
+                let detail = format!("No rule of auth_hba_file matches {facts}.");
+                let log = format!("no rule of auth_hba_file matches {facts}");
+                Way::Refused(Rejection::no_rule(detail), log)
             }
         },
     }
@@ -112,7 +113,10 @@ fn by_rule(config: &Config, rule: &Rule, accepted: &Accepted, encryption: Encryp
         Method::Md5 => Way::Exchange(ClientAuthMethod::Md5, None),
         Method::ScramSha256 => Way::Exchange(ClientAuthMethod::ScramSha256, None),
         Method::Reject => {
-            let told = format!("auth_hba_file rejects {}", facts(accepted, encryption, wishes));
+            let told = format!(
+                "A rule of auth_hba_file rejects {}.",
+                facts(accepted, encryption, wishes)
+            );
             Way::Refused(Rejection::login_rejected(told), format!("rejected by {}", rule.place))
         }
         Method::Cert { map } => by_certificate(config, encryption, map.as_deref(), &wishes.user),
@@ -140,7 +144,10 @@ fn by_ldap(options: Option<Arc<LdapOptions>>) -> Way {
         Some(options) => Way::Exchange(ClientAuthMethod::Ldap, Some(Judge::Ldap(options))),
         None => {
             let log = "auth_ldap_options is not set";
-            Way::Refused(Rejection::login_rejected("nobody can judge passwords"), log.into())
+            Way::Refused(
+                Rejection::login_rejected("The pooler knows no directory that could check passwords."),
+                log.into(),
+            )
         }
     }
 }

@@ -47,7 +47,7 @@ impl Rejection {
     /// `client_tls_sslmode` is `require` or more.
     pub(crate) fn needs_tls() -> Self {
         let hint = "Connect with sslmode=require, or allow plain connections by client_tls_sslmode.";
-        Self::new(Trouble::NotAllowed, "SSL required", hint).with_detail("the connection is not encrypted")
+        Self::new(Trouble::NotAllowed, "SSL required", hint).with_detail("The connection is not encrypted.")
     }
 
     /// A request for encryption on an encrypted connection.
@@ -131,7 +131,7 @@ impl Rejection {
     /// A database under DISABLE.
     pub(crate) fn database_disabled(database: &str) -> Self {
         let message = format!("database \"{database}\" is disabled");
-        Self::new(Trouble::DatabaseDisabled, message, "An administrator has disabled it.")
+        Self::new(Trouble::DatabaseDisabled, message, "").with_detail("An administrator has disabled it.")
     }
 
     /// With `auth_type = any` a name proves nothing, so the configuration must name the user for servers.
@@ -143,8 +143,8 @@ impl Rejection {
     /// See [`START_POOLS_MAX`].
     pub(crate) fn too_many_starts() -> Self {
         let message = "too many different values of settings that only a new connection can have";
-        let hint = "log_connections and post_auth_delay are such settings; they need not be given at startup.";
-        let detail = format!("expected at most {START_POOLS_MAX} for a database and user");
+        let hint = "Leave settings such as log_connections and post_auth_delay out of the startup packet.";
+        let detail = format!("At most {START_POOLS_MAX} combinations are allowed for a database and user.");
         Self::new(Trouble::BadStartupParameter, message, hint).with_detail(detail)
     }
 }
