@@ -1,6 +1,6 @@
-//! Guards against a configuration file, included file or password file that brings the loader down or sends it round in
-//! circles, against a configuration that is accepted with an error or refused without one, and against a SHOW CONFIG
-//! whose rows do not load again as what they say.
+//! Guards against a configuration file, included file or password file that makes the loader panic or loop, against a
+//! configuration that is accepted with an error or refused without one, and against rows of SHOW CONFIG that do not
+//! load again as the same configuration.
 //!
 //! The input is up to three files with `0xff` bytes between them: the configuration, a file `f` to include, a file `u`
 //! of passwords.
@@ -53,8 +53,8 @@ fn values(config: &Config) -> Vec<(&'static str, Option<String>)> {
     config.rows().map(|row| (row.key, row.value)).collect()
 }
 
-/// SHOW CONFIG, written into a file, is the same configuration. A value that cannot stand in a line of a file (no file
-/// of ours could have brought it in) would show here, too.
+/// The rows of SHOW CONFIG, written into a file, are the same configuration. This would also show a value that cannot
+/// be in a line of a file.
 fn rows_load_again(config: &Config, users: &[u8]) {
     let shown = values(config);
     let mut ini = String::from("[databases]\n* =\n[pgbouncer]\n");
@@ -69,7 +69,7 @@ fn rows_load_again(config: &Config, users: &[u8]) {
     }
 }
 
-/// SET takes back what SHOW CONFIG prints.
+/// SET accepts the values that SHOW CONFIG prints.
 fn rows_can_be_set(config: &mut Config) {
     let before = values(config);
     for row in config.rows().collect::<Vec<_>>() {

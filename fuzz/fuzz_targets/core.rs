@@ -1,6 +1,6 @@
-//! Guards against sequences of events that the pooler's core does not survive: a panic or failed assertion, words of
-//! its own in the middle of a message, bytes for the wrong or a dead connection, a request for one that is gone, more
-//! servers than a pool may have, a link with one end, a message that nobody will ever answer, and talk without end.
+//! Guards against sequences of events that the pooler's core cannot handle: a panic or failed assertion, an internal
+//! message in the middle of a forwarded one, bytes for a wrong or closed connection, a request for a closed one, more
+//! servers than a pool may have, a link with one end, a message that is never answered, and endless output.
 //!
 //! The input is a story that can be read and written as text: see `pgweir_fuzz::moves`.
 #![no_main]

@@ -1,6 +1,6 @@
-//! Guards against bytes of the network that bring down a reader of messages: lengths that lie, strings without their
-//! zero, counts beyond the body. Whatever a view accepts must write and read back the same, and a prefix of a body must
-//! never be read as more than the body holds.
+//! Guards against bytes of the network that make a reader of messages panic: wrong lengths, strings without their zero,
+//! counts beyond the body. Whatever a view accepts must be the same after writing and reading it again, and a prefix of
+//! a body must never be read as more than it contains.
 #![no_main]
 
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
@@ -42,7 +42,7 @@ fn stream(bytes: &[u8]) {
     }
 }
 
-/// One message: the tag and body that `write` makes.
+/// One message: its tag, and the body that `write` makes.
 fn written(write: impl FnOnce(&mut Writer<'_>)) -> (u8, Vec<u8>) {
     let mut message = Vec::new();
     write(&mut Writer::new(&mut message));
@@ -51,7 +51,7 @@ fn written(write: impl FnOnce(&mut Writer<'_>)) -> (u8, Vec<u8>) {
     (header.tag, message.split_off(HEADER_BYTES))
 }
 
-/// Every view on the same body.
+/// Every view of the same body.
 fn body(body: &[u8]) {
     if let Ok(parse) = Parse::read(body) {
         let (tag, again) = written(|w| w.parse(parse.name, parse.query, parse.types));
@@ -68,7 +68,7 @@ fn body(body: &[u8]) {
         assert_eq!(written(|w| w.close(what, named.name)), (b'C', body.to_vec()));
     }
     if let Ok(row) = backend::data_row(body) {
-        // A negative length is NULL; we write the one that PostgreSQL writes.
+        // Any negative length is NULL; the writer writes PostgreSQL's.
         let (_, again) = written(|w| w.data_row(row.len(), row.iter().copied()));
         assert_eq!(backend::data_row(&again), Ok(row));
         assert_eq!(again.len(), body.len());
@@ -97,7 +97,7 @@ fn body(body: &[u8]) {
     }
 }
 
-/// A reader, steered by the bytes it reads.
+/// A reader, driven by the bytes that it reads.
 fn reader(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     loop {
@@ -122,7 +122,8 @@ fn reader(bytes: &[u8]) {
     assert_eq!(reader.end().is_ok(), reader.rest().is_empty());
 }
 
-/// What we write ourselves is sound whatever text goes in: a zero byte ends a string and smuggles nothing in.
+/// The writer's messages are valid whatever text they contain: a zero byte ends a string, and nothing after it gets
+/// into the message.
 fn texts(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let error = ErrorText {

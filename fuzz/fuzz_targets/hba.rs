@@ -1,5 +1,5 @@
-//! Guards against an HBA file, ident file or LDAP option that brings the reader down or sends it round in circles, against
-//! files that are refused without an error or taken with one, and against rules that fit connections of another kind.
+//! Guards against an HBA file, ident file or LDAP option that makes the reader panic or loop, against files that are
+//! refused without an error or accepted with one, and against rules that match connections of another kind.
 //!
 //! The input is up to three files with `0xff` bytes between them: the HBA file, the ident file, a file `f` to include.
 #![no_main]

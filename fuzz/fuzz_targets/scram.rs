@@ -1,8 +1,8 @@
-//! Guards the logins, both sides: messages that were mutated on the way must bring nobody down, and nobody is let in, or
-//! believed, without the right proof.
+//! Guards the logins, both sides: a message that was changed on its way must cause no panic, and without the right
+//! proof no client is let in and no server is trusted.
 //!
-//! The first bytes choose who talks to whom; the rest are changes made to the messages between them. An honest exchange
-//! must succeed, one in which something other than the honest proof arrives must not.
+//! The first bytes choose the two sides; the others are changes to their messages. An exchange without changes must
+//! succeed. If anything other than the right proof arrives, it must fail.
 #![no_main]
 
 use pgweir_auth::{
@@ -12,7 +12,7 @@ use pgweir_auth::{
 };
 use pgweir_fuzz::story::Story;
 
-/// Iterations beyond which a derivation would only cost time: the pooler bounds them by [`ITERATIONS_MAX`].
+/// More iterations would only cost time: the pooler limits them to [`ITERATIONS_MAX`].
 const ITERATIONS_TRIED_MAX: u64 = 2_000;
 
 /// Messages from one side to the other, more than any exchange has.
@@ -28,7 +28,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     exchange(&mut story);
 });
 
-/// What a message looks like when it arrives.
+/// How a message is changed on its way.
 fn mutated(message: &[u8], story: &mut Story<'_>) -> Vec<u8> {
     let mut message = message.to_vec();
     let at = story.pick(message.len().max(1));
@@ -46,7 +46,7 @@ fn mutated(message: &[u8], story: &mut Story<'_>) -> Vec<u8> {
         4 => message = story.raw(200),
         5 => message.extend_from_within(at..),
         6 => {
-            // Far away from the front, where the proof stands.
+            // Near the end, where the proof is.
             let from_end = message.len() - message.len().min(1 + story.pick(60));
             if let Some(byte) = message.get_mut(from_end) {
                 *byte = byte.wrapping_add(1 + story.pick(250) as u8);
@@ -58,7 +58,7 @@ fn mutated(message: &[u8], story: &mut Story<'_>) -> Vec<u8> {
     message
 }
 
-/// Whether a server-first-message asks for so many iterations that only time is lost.
+/// Whether a server-first-message asks for so many iterations that they would only cost time.
 fn is_dear(message: &[u8]) -> bool {
     let asked = message
         .rsplit(|b| *b == b',')
@@ -125,7 +125,7 @@ fn exchange(story: &mut Story<'_>) {
             }
             ClientStep::Judge(_) => unreachable!("{method:?} asks nobody else"),
             ClientStep::Refused(_) => {
-                // Its end: whatever comes is refused.
+                // The exchange has ended: every further message is refused.
                 let late = doorkeeper.handle_message(&story.raw(20), &mut cache);
                 assert!(matches!(late, ClientStep::Refused(_)));
                 return;
@@ -161,7 +161,7 @@ fn exchange(story: &mut Story<'_>) {
                 assert!(!untouched, "the server has proved itself before it was asked to");
                 story.raw(60)
             }
-            // It would have closed; somebody else goes on in its place.
+            // A real client would have closed the connection; somebody else continues in its place.
             Err(_) => {
                 untouched = false;
                 story.raw(200)
@@ -174,7 +174,7 @@ fn exchange(story: &mut Story<'_>) {
     panic!("an exchange without end");
 }
 
-/// The client has been let in; does it believe the server?
+/// The client has been let in; does it trust the server?
 fn believe(
     closing: Option<AuthRequest>,
     mut visitor: ServerAuth,
@@ -198,7 +198,7 @@ fn believe(
         assert!(knows);
         assert_eq!((first, end), (Ok(ServerStep::Wait), Ok(ServerStep::Authenticated)));
     } else if untouched {
-        // The signature in the message is the only one there is.
+        // The message contains only this signature.
         assert!(
             first.is_err() && end.is_err(),
             "a server that has proved nothing was believed"

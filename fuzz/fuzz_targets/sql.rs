@@ -1,6 +1,6 @@
-//! Guards against text that brings down the lexer, against white space, semicolons and comments at the end of a text, or in
-//! front of it, that change what it is taken for (a COMMIT must not hide behind a comment), and against a statement whose
-//! effects are overlooked because of what stands around it.
+//! Guards against text that makes the lexer panic, against white space, semicolons and comments around a text that
+//! change its classification (a COMMIT must not hide behind a comment), and against effects of a statement that are
+//! overlooked because of the text around it.
 #![no_main]
 
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
@@ -18,7 +18,7 @@ const FOLLOWERS: [&[u8]; 8] = [
     b"/* /* */ \" */;",
 ];
 
-/// What may precede any statement; it moves the text out of sight of the look at the first letter.
+/// What may precede any statement without changing it. It hides the text from a look at its first letter.
 const LEADERS: [&[u8]; 3] = [b" ", b"-- begin\n", b"/* commit; */"];
 
 libfuzzer_sys::fuzz_target!(|text: &[u8]| {
@@ -34,8 +34,8 @@ libfuzzer_sys::fuzz_target!(|text: &[u8]| {
     if let Some(name) = name(&verdict) {
         assert!(!name.is_empty() && name.len() <= 63);
     }
-    // Text that ends within a comment or a quoted name swallows what follows: that must not make it a statement of ours,
-    // and where it was one, it must not be within anything.
+    // A text that ends within a comment or a quoted name swallows the following text. That must not turn the following
+    // text into a statement, and a statement must not end within anything.
     for follower in FOLLOWERS {
         let longer = [text, b"\n", follower].concat();
         if longer.len() <= STATEMENT_BYTES_MAX && verdict != Statement::Other {
@@ -58,19 +58,19 @@ libfuzzer_sys::fuzz_target!(|text: &[u8]| {
             );
         }
     }
-    // Key words know no case.
+    // Key words may be in upper or lower case.
     if name(&verdict).is_none() && !is_setting(&verdict) {
         let upper = classify(&text.to_ascii_uppercase());
         assert!(upper == verdict || verdict == Statement::Other, "{upper:?}");
     }
-    // A second statement makes it nobody's.
+    // With a second statement the text is no single statement.
     let two = [text, b"\n;select 1"].concat();
     if two.len() <= STATEMENT_BYTES_MAX {
         assert_eq!(classify(&two), Statement::Other);
     }
 });
 
-/// The name of anything but a setting: one identifier.
+/// A name that is not a setting's: one identifier.
 fn name(verdict: &Statement) -> Option<&[u8]> {
     use Statement::{Deallocate, Execute, Listen, Prepare, Release, RollbackTo, Savepoint, Unlisten};
     match verdict {
@@ -93,7 +93,7 @@ fn check_effects(text: &[u8]) {
     if hidden_settings(text).iter().any(|name| name.contains('.')) {
         assert!(!text.is_empty());
     }
-    // Whatever a text is, a statement in front of it keeps its effects, and so does the text.
+    // Both an arbitrary text and a statement before it keep their effects.
     let behind = [b"set a.b = 1; ", text].concat();
     let together = effects(&behind);
     assert!(
@@ -101,7 +101,7 @@ fn check_effects(text: &[u8]) {
         "{alone:?} behind a SET: {together:?}"
     );
     assert!(hidden_settings(&behind).iter().any(|name| **name == *"a.b"));
-    // What it is not taken for, it does not do.
+    // It has only the effects of its classification.
     match classify(text) {
         Statement::Set(_) | Statement::Reset(_) | Statement::ResetAll | Statement::DiscardAll => {
             assert!(alone.contains(Effects::SETTINGS));

@@ -1,8 +1,8 @@
-//! Guards against first packets that bring down their reader, and against a pooler that is impressed by how the bytes
-//! of a new connection are cut: whole or in pieces, it must say the same, and close or not close alike; but for what
-//! follows an encryption request at once.
+//! Guards against first packets that make their reader panic, and against a pooler whose answer depends on how the
+//! bytes of a new connection are cut: whole or in pieces, it must send the same messages, and close the connection or
+//! not. The one exception are bytes right behind an encryption request.
 //!
-//! The first byte says how to cut; what follows is what the client sends.
+//! The first byte determines the cuts; the others are what the client sends.
 #![no_main]
 
 use pgweir_core::{Accepted, Address, ClientId, ConnectionId, Pooler, Request, Source, Surroundings, Time, WallClock};
@@ -16,11 +16,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((&cut, bytes)) = bytes.split_first() else {
         return;
     };
-    // A configuration's eight choices; no login reaches a server that answers.
+    // The eight choices of a configuration; no login reaches a server that answers.
     let (choices, bytes) = bytes.split_at(bytes.len().min(8));
     let whole = conversation(choices, &[bytes]);
-    // What comes with an encryption request is refused (as PostgreSQL does, CVE-2021-23222) and what comes after the
-    // answer is not: the one place where a cut is meant to make a difference.
+    // Bytes that come together with an encryption request are refused (as by PostgreSQL, CVE-2021-23222); bytes that
+    // come after the answer are not. This is the one place where a cut makes a difference.
     if whole.0.windows(UNENCRYPTED.len()).any(|said| said == UNENCRYPTED) {
         return;
     }
@@ -68,7 +68,7 @@ fn packet(bytes: &[u8]) {
     }
 }
 
-/// What the client was sent, and whether it was closed.
+/// The messages that the client got, and whether it was closed.
 fn conversation(choices: &[u8], pieces: &[&[u8]]) -> (Vec<u8>, bool) {
     let surroundings = Surroundings {
         seed: [7; 32],
@@ -101,7 +101,7 @@ fn conversation(choices: &[u8], pieces: &[&[u8]]) -> (Vec<u8>, bool) {
 struct Side {
     pooler: Pooler,
     id: ClientId,
-    /// Sent by the client while it may not be read.
+    /// Bytes that the client sends while it may not be read.
     unread: Vec<u8>,
     kept: Vec<u8>,
     said: Vec<u8>,
@@ -126,7 +126,7 @@ impl Side {
         self.kept = input[consumed..].to_vec();
         while let Some(request) = self.pooler.poll_request() {
             match request {
-                // What a server answers is the target `core`'s affair; here none can be reached.
+                // Servers' answers are the subject of the target `core`; here no server can be reached.
                 Request::Connect { server, .. } => {
                     let why = "connection refused";
                     self.pooler.handle_server_connect_failed(Time(1), server, why);

@@ -1,4 +1,4 @@
-//! The peer at a client connection.
+//! The peer of a client connection.
 
 use crate::configuration::USERS;
 use crate::framing::{Framing, Message};
@@ -10,21 +10,22 @@ use pgweir_wire::{CancelKey, ProtocolVersion, StartupPacket, Writer};
 /// A client.
 pub struct Client {
     pub id: ClientId,
-    /// The driver may still name its id.
+    /// The driver may still use its id.
     pub alive: bool,
-    /// What the core has not consumed.
+    /// Bytes that the core has not consumed.
     pub kept: Vec<u8>,
-    /// What the client has sent and the driver has not read.
+    /// Bytes that the client has sent and the driver has not read.
     pub outgoing: Vec<u8>,
     pub framing: Framing,
-    /// It has sent nothing but whole, sound messages, so it can be said what the core owes it.
+    /// It has sent only complete, valid messages, so the answers that the core owes it are
+    /// known.
     pub sound: bool,
     pub key: Option<CancelKey>,
     pub logged_in: bool,
     auth: Option<ServerAuth>,
 }
 
-/// Texts of queries; what a server answers is decided by their beginning.
+/// Texts of queries. Their beginning decides what a server answers.
 pub const QUERIES: [&str; 16] = [
     "select 1",
     "begin",
@@ -91,7 +92,7 @@ impl Client {
         ));
     }
 
-    /// Appends an SSLRequest, where one may come.
+    /// Appends an SSLRequest, if one may come.
     pub fn ask_for_tls(&mut self) {
         if self.auth.is_some() || !self.sound {
             return;
@@ -120,7 +121,7 @@ impl Client {
             12 => w.terminate(),
             13 => w.password(b"pw\0"),
             14 => {
-                // Longer than what is inspected, and than what a statement may have to be kept.
+                // Longer than the text that is inspected, and than a statement that is kept.
                 let mut text = b"select ".to_vec();
                 text.resize(story.one_of(&[600, 3000, 20_000, 70_000]), b'x');
                 match story.pick(2) {
@@ -163,14 +164,14 @@ impl Client {
         }
     }
 
-    /// Appends bytes that need not be anything.
+    /// Appends any bytes.
     pub fn say_nonsense(&mut self, story: &mut Story<'_>) {
         self.sound = false;
         let bytes = story.raw(60);
         self.outgoing.extend(bytes);
     }
 
-    /// Appends a header whose length is a lie, and some of what it promises.
+    /// Appends a header with a wrong length, and some of the bytes that it promises.
     pub fn lie(&mut self, story: &mut Story<'_>) {
         self.sound = false;
         self.outgoing.push(story.one_of(b"QPBDECSHdcfFXp"));
@@ -180,7 +181,7 @@ impl Client {
         self.outgoing.extend(bytes);
     }
 
-    /// Spoils the last byte that has not been read yet.
+    /// Changes the last byte that has not been read.
     pub fn spoil(&mut self, story: &mut Story<'_>) {
         if let Some(last) = self.outgoing.last_mut() {
             *last = last.wrapping_add(1 + story.pick(255) as u8);
@@ -188,7 +189,7 @@ impl Client {
         }
     }
 
-    /// What the pooler said; answers what it asks for the login.
+    /// Reads the pooler's messages; answers its questions during the login.
     pub fn hear(&mut self, messages: Vec<Message>, cache: &mut ScramKeyCache) {
         for (tag, body) in messages {
             match tag {

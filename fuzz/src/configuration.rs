@@ -1,4 +1,4 @@
-//! Configurations, each named by a few choices at the beginning of a story.
+//! Configurations, each described by a few choices at the beginning of a story.
 
 use crate::story::Story;
 use pgweir_config::Config;
@@ -7,20 +7,21 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// Ports of the databases' servers; a connection's port tells its database.
+/// Ports of the databases' servers; the port of a connection identifies its database.
 pub const PORT_FORCED_USER: u16 = 5001;
 pub const PORT_LIMITED: u16 = 5002;
 
-/// Most servers that one pool may have, reserve included.
+/// The most servers of one pool, including the reserve.
 pub const POOL_SERVERS_MAX: usize = 3;
 
 /// `max_db_connections` of the database at [`PORT_LIMITED`].
 pub const LIMITED_SERVERS_MAX: usize = 2;
 
-/// Who can log in, by name and password; `eve` is known to auth_query alone.
+/// Names and passwords of users; only auth_query knows `eve`.
 pub const USERS: [(&str, &str); 4] = [("alice", "pw"), ("bob", "pw"), ("carol", "pw"), ("eve", "pw")];
 
-/// The `auth_file`: a plain text password, a SCRAM verifier of one iteration, an MD5 hash, and who runs auth_query.
+/// The `auth_file`: a plain text password, a SCRAM verifier of one iteration, an MD5 hash, and the user that runs
+/// auth_query.
 fn auth_file() -> String {
     let keys = pgweir_auth::ScramKeys::derive(b"pw", b"salt", 1);
     let verifier = pgweir_auth::ScramVerifier::from(&keys).to_stored_text();

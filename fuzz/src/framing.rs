@@ -1,26 +1,26 @@
-//! Watches a stream that the pooler writes.
+//! Checks a stream that the pooler writes.
 
 use pgweir_core::{ConnectionId, Source};
 use pgweir_wire::{BackendTag, FrontendTag, Header, StartupPacket, TransactionStatus};
 
-/// A message that the pooler has written in full: its tag and its body.
+/// A complete message from the pooler: its tag and its body.
 pub type Message = (u8, Vec<u8>);
 
-/// Cuts a stream into messages and fails where it is not a sequence of them.
+/// Splits a stream into messages, and fails if it is not a sequence of messages.
 ///
-/// What the pooler makes itself (in the outbox's arena) must begin between two messages, and the rest of a message that
-/// is passed on must come from whom its beginning came from: otherwise an error of ours would be read as part of
-/// somebody's data.
+/// Bytes that the pooler makes itself (in the outbox's arena) must begin between two messages. The rest of a forwarded
+/// message must come from the same connection as its beginning. Otherwise an error of the pooler's would be read as
+/// part of another connection's data.
 #[derive(Debug, Default)]
 pub struct Framing {
     rest: Vec<u8>,
-    /// Where the message that `rest` begins came from.
+    /// The source of the message whose rest is `rest`.
     from: Option<ConnectionId>,
-    /// Single bytes that still answer an SSLRequest or GSSENCRequest, or the startup packet that is still to come.
+    /// Single bytes that must still answer an SSLRequest or GSSENCRequest, or the startup packet that has not come.
     pub unframed: usize,
 }
 
-/// Which way a stream runs.
+/// The direction of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     ToClient,
@@ -64,7 +64,7 @@ impl Framing {
                         at += 1;
                         continue;
                     }
-                    // The pooler closes instead.
+                    // In this case the pooler closes the connection.
                     Direction::ToClient => self.unframed = 0,
                     Direction::ToServer => {
                         let Some(total) = StartupPacket::packet_bytes(rest).expect("our own startup packet") else {

@@ -1,9 +1,9 @@
-//! What the fuzz targets share: a driver of the pooler's core whose every move is spelled out by a byte string, and the
-//! checks it makes on the way.
+//! The code that the fuzz targets share: a driver of the pooler's core whose moves are determined by a byte string, and
+//! its checks.
 //!
-//! [`world`] keeps the contract of `pgweir_core` (outbox written, requests done in order, `may_read` asked, dead ids
-//! left alone) and plays the network; [`client`] and [`server`] are the peers at its two ends; [`framing`] watches what
-//! the pooler writes to them. [`story`] reads the byte string.
+//! [`world`] keeps the contract of `pgweir_core` (the outbox is written, requests are carried out in order, `may_read`
+//! is asked, dead ids are not used) and plays the network; [`client`] and [`server`] are the peers at its two ends;
+//! [`framing`] checks what the pooler writes to them. [`story`] reads the byte string.
 
 pub mod client;
 pub mod configuration;

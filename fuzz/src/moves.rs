@@ -26,16 +26,16 @@ use std::time::Duration;
 
 const MOVES: &[u8] = b"alsmeghxdknZcrARDKvzTCL";
 
-/// Moves of one story.
+/// The most moves of one story.
 const MOVES_MAX: usize = 250;
 
-/// Connections of one story.
+/// The most connections of one story.
 const CONNECTIONS_MAX: usize = 24;
 
-/// Bytes read at once.
+/// The most bytes read together.
 const CHUNKS: [usize; 10] = [usize::MAX, 1, 2, 3, 4, 5, 6, 9, 30, 200];
 
-/// Tells a story: a configuration, then moves.
+/// Runs a story: a configuration, then moves.
 pub fn tell(bytes: &[u8]) {
     let mut story = Story::new(bytes);
     let mut world = World::new(configuration::read(&mut story));
@@ -105,7 +105,7 @@ fn make_move(letter: u8, world: &mut World, story: &mut Story<'_>) {
             if world.servers.is_empty() {
                 return;
             }
-            // The youngest first: the others are mostly gone.
+            // The latest ones first: most of the others are gone.
             let place = world.servers.len() - 1 - story.pick(world.servers.len());
             if !world.servers[place].connected {
                 return;

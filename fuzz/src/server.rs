@@ -1,4 +1,4 @@
-//! The peer at a server connection: answers as PostgreSQL would, or almost.
+//! The peer of a server connection: it answers as PostgreSQL would, or nearly so.
 
 use crate::client::QUERIES;
 use crate::framing::{Framing, Message};
@@ -12,7 +12,7 @@ use pgweir_wire::write::{Column, ErrorText};
 use pgweir_wire::{CancelKey, StartupPacket, TransactionStatus, Writer};
 use std::collections::VecDeque;
 
-/// What every server tells as its process id. New servers are asked for it.
+/// The process id of every server. New servers are asked for it.
 const PROCESS_ID: u32 = 4711;
 
 /// How a request is answered; the digits of a story.
@@ -20,14 +20,14 @@ const PROCESS_ID: u32 = 4711;
 pub enum Answer {
     Good,
     Error,
-    /// ParameterStatus, a notice and a notification in front.
+    /// ParameterStatus, a notice and a notification before the answer.
     Chatty,
     ManyRows,
     Fatal,
     CopyIn,
     CopyOut,
     CopyBoth,
-    /// ReadyForQuery with a status that makes no sense.
+    /// ReadyForQuery with an invalid status.
     WrongStatus,
     Empty,
 }
@@ -45,32 +45,32 @@ const ANSWERS: [Answer; 10] = [
     Answer::Empty,
 ];
 
-/// A copy-in: whether a simple query began it.
+/// A copy-in; whether a simple query has begun it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CopyIn {
     Simple,
     Extended,
 }
 
-/// Whom a server connection is for: its user, and its `replication` parameter.
+/// The purpose of a server connection: its user, and its `replication` parameter.
 pub type Purpose = (Vec<u8>, Vec<u8>);
 
 /// A server.
 pub struct Server {
     pub id: ServerId,
     pub endpoint: Endpoint,
-    /// The driver may still name its id.
+    /// The driver may still use its id.
     pub alive: bool,
     /// Its socket is open.
     pub connected: bool,
     pub kept: Vec<u8>,
-    /// What the server has sent and the driver has not read.
+    /// Bytes that the server has sent and the driver has not read.
     pub outgoing: Vec<u8>,
     pub framing: Framing,
     /// Known from its startup packet on.
     pub purpose: Option<Purpose>,
     pub key: Option<CancelKey>,
-    /// It has said nothing that PostgreSQL would not say.
+    /// It has sent only messages that PostgreSQL would send.
     pub sound: bool,
     requests: VecDeque<Message>,
     auth: Option<ClientAuth>,
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// What the pooler sent.
+    /// Reads the pooler's messages.
     pub fn hear(&mut self, messages: Vec<Message>) {
         for (tag, body) in &messages {
             if *tag == 0
@@ -132,13 +132,13 @@ impl Server {
         !self.requests.is_empty()
     }
 
-    /// Answers the oldest request as the story says.
+    /// Answers the oldest request as the story demands.
     pub fn answer(&mut self, story: &mut Story<'_>, cache: &mut ScramKeyCache) {
         let answer = story.one_of(&ANSWERS);
         self.answer_by(answer, cache);
     }
 
-    /// Answers the oldest request as PostgreSQL would where nothing is wrong.
+    /// Answers the oldest request as PostgreSQL would if nothing is wrong.
     pub fn answer_well(&mut self, cache: &mut ScramKeyCache) {
         self.answer_by(Answer::Good, cache);
     }
@@ -208,7 +208,7 @@ impl Server {
         w.message(b'A', |b| b.extend(b"\0\0\0\x01channel\0payload\0"));
     }
 
-    /// Something that nobody asked for.
+    /// A message that was not asked for.
     pub fn speak_unasked(&mut self, story: &mut Story<'_>) {
         match story.pick(3) {
             0 => self.chat(),
@@ -223,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Bytes that need not be anything, or a message of any kind at any time.
+    /// Any bytes, or any message at any time.
     pub fn speak_nonsense(&mut self, story: &mut Story<'_>) {
         self.sound = false;
         match story.pick(3) {
@@ -359,7 +359,7 @@ impl Server {
         self.ready(answer);
     }
 
-    /// What a statement sends before ReadyForQuery.
+    /// The messages of a statement before ReadyForQuery.
     fn run(&mut self, text: &[u8], answer: Answer, describes: bool) {
         if answer == Answer::Empty || text.is_empty() {
             return self.w().empty(b'I');
@@ -408,7 +408,7 @@ impl Server {
                     w.row_description(&[column("a"), column("b")]);
                 }
                 for _ in 0..rows {
-                    // What auth_query would answer for eve.
+                    // The answer of auth_query for eve.
                     w.data_row(2, [Some(&b"eve"[..]), Some(b"pw")]);
                 }
                 "SELECT 1"
@@ -459,7 +459,7 @@ impl Server {
                     self.ready(Answer::Good);
                 }
             }
-            // CopyFail, and what may not come here.
+            // CopyFail, and messages that may not come here.
             _ => {
                 self.error("ERROR");
                 match self.copy_in.take() {

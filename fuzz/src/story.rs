@@ -2,10 +2,10 @@
 
 use arbitrary::Unstructured;
 
-/// Choices, read off the front of the fuzzer's input.
+/// Choices, read from the front of the fuzzer's input.
 ///
-/// Every byte means something, so that no mutation is lost; digits mean themselves and letters are the names of moves,
-/// so that a seed can be written and read as text.
+/// Every byte has a meaning, so no mutation is lost. Digits mean their value, and letters are the names of moves, so a
+/// seed can be written and read as text.
 pub struct Story<'a> {
     bytes: Unstructured<'a>,
 }
@@ -25,7 +25,7 @@ impl<'a> Story<'a> {
         self.bytes.arbitrary().ok()
     }
 
-    /// One of `count` things; the first of them at the end of the story.
+    /// One of `count` alternatives; the first one at the end of the story.
     pub fn pick(&mut self, count: usize) -> usize {
         usize::from(self.byte().unwrap_or(b'0').wrapping_sub(b'0')) % count.max(1)
     }
@@ -35,7 +35,7 @@ impl<'a> Story<'a> {
         things[self.pick(things.len())]
     }
 
-    /// Raw bytes: as many as the next byte says, at most `most`.
+    /// Raw bytes: their number is the next byte, at most `most`.
     pub fn raw(&mut self, most: usize) -> Vec<u8> {
         let count = self.pick(most + 1).min(self.bytes.len());
         self.bytes.bytes(count).map(<[u8]>::to_vec).unwrap_or_default()

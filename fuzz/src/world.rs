@@ -1,13 +1,13 @@
 //! A driver of the core, and the network around it.
 //!
-//! It keeps the contract of `pgweir_core::Pooler` to the letter, as the runtime does, and fails where the core does not
-//! keep its side. What is checked:
+//! It keeps the contract of `pgweir_core::Pooler` exactly, as the runtime does, and fails if the core does not keep its
+//! side. The checks:
 //!
-//! - after every `handle_*` call: parts lie within their source, what came from a client goes to a server and the
-//!   other way round, nobody is written to whose connection is over, and what is written is a sequence of messages
-//!   ([`crate::framing`]); requests name living connections, and come to an end;
-//! - after every move: links are the same from both ends and join the living, no pool has more servers than its size
-//!   and reserve, no database more than its limit, and nobody's whole message lies around without a reason;
+//! - after every `handle_*` call: parts are within their source; bytes of a client go to a server, and bytes of a
+//!   server to a client; nothing is written to a closed connection; what is written is a sequence of messages
+//!   ([`crate::framing`]); requests name open connections, and come to an end;
+//! - after every move: links are the same from both ends and join open connections; no pool has more servers than its
+//!   size and reserve, no database more than its limit; no complete message is left unread without a reason;
 //! - at the end: without clients there are no links, and no more servers are asked for.
 
 use crate::client::Client;
@@ -26,17 +26,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Our own user id; a Unix-domain peer of the same id may be an administrator.
+/// The pooler's user id; a Unix-domain peer with the same id may be an administrator.
 const OWN_UID: u32 = 1000;
 
-/// More requests than any one move can lead to.
+/// More requests than any single move can cause.
 const REQUESTS_PER_MOVE_MAX: usize = 20_000;
 
-/// The longest message that the core may want to see whole, and the most that is kept for a connection.
+/// The longest message that the core may ask for completely, and the most bytes that are kept for a connection.
 const KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Rounds after which everybody has said everything. A new server takes five of them, and each segment of a long pipeline may
-/// need one.
+/// After this many rounds all answers have come. A new server takes five of them, and each segment of a long pipeline
+/// may take one.
 const ROUNDS_MAX: usize = 1000;
 
 /// The core, its driver and the peers.
@@ -45,23 +45,23 @@ pub struct World {
     now: Time,
     pub clients: Vec<Client>,
     pub servers: Vec<Server>,
-    /// Connects and cancels that have not ended yet.
+    /// Connects and cancels that have not ended.
     pub connects: Vec<ServerId>,
     pub cancels: Vec<ServerId>,
     pub reloads: Vec<Option<ClientId>>,
     pub listening: bool,
-    /// The core asked for the end of the process.
+    /// The core has asked for the end of the process.
     pub exited: bool,
     requests: VecDeque<Request>,
     places: HashMap<ConnectionId, usize>,
-    /// A Close has been requested and not been done yet.
+    /// A Close has been requested and not been carried out.
     closing: HashSet<ConnectionId>,
     pub cache: ScramKeyCache,
-    /// Tell what happens on standard error.
+    /// Print what happens to standard error.
     talks: bool,
 }
 
-/// Set to have a story told while it happens, for a look at a failure.
+/// If it is set, a story is printed while it happens, to examine a failure.
 const TALK_VARIABLE: &str = "PGWEIR_FUZZ_TELL";
 
 impl World {
@@ -92,7 +92,7 @@ impl World {
         world
     }
 
-    /// A client connects; `unix`: as our own user over a Unix-domain socket. Gives its place among `clients`.
+    /// A client connects; `unix`: as the pooler's user over a Unix-domain socket. Returns its place among `clients`.
     pub fn accept(&mut self, unix: bool) -> usize {
         let accepted = if unix {
             let address = Address::Unix { port: 6432 };
@@ -196,7 +196,7 @@ impl World {
         self.settle();
     }
 
-    /// Time passes, and the core is told, whether or not it asked to be.
+    /// Time passes, and the core is called, whether it has asked for that or not.
     pub fn pass_time(&mut self, time: Duration) {
         self.now = self.now + time;
         assert!(
@@ -207,7 +207,7 @@ impl World {
         self.settle();
     }
 
-    /// Everything on its way arrives and servers answer well, until nothing happens any more.
+    /// Everything on its way arrives, and servers answer well, until nothing happens any more.
     pub fn come_to_rest(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
@@ -239,14 +239,15 @@ impl World {
         panic!("the pooler and its peers talk for ever");
     }
 
-    /// A line of the story, if it is to be told.
+    /// Prints a line of the story, if that is wanted.
     pub fn say(&self, line: impl FnOnce() -> String) {
         if self.talks {
             eprintln!("{}", line());
         }
     }
 
-    /// The driver hands the core what it kept for a connection and what it read, and keeps what was not consumed.
+    /// The driver passes to the core the bytes that it has kept for a connection and those that it has read, and keeps
+    /// those that are not consumed.
     fn pass(&mut self, id: ConnectionId, read: &[u8]) {
         let place = self.places[&id];
         let mut input = match id {
@@ -278,14 +279,14 @@ impl World {
         self.take_requests();
     }
 
-    /// What follows a `handle_*` call without input.
+    /// Follows every `handle_*` call without input.
     fn settle(&mut self) {
         self.write_outbox(None, &[]);
         self.take_requests();
         self.do_requests();
     }
 
-    /// Writes what the core wants written; `from` is whose bytes `input` are.
+    /// Writes the core's output; `from` is the connection that `input` comes from.
     fn write_outbox(&mut self, from: Option<ConnectionId>, input: &[u8]) {
         let parts: Vec<Part> = self.pooler.outbox().parts().to_vec();
         for part in parts {
@@ -332,7 +333,7 @@ impl World {
         self.pooler.outbox().clear();
     }
 
-    /// Takes over what the core requests; doing it in this order, after what was there before, is the contract.
+    /// Takes over the core's requests. The contract is to carry them out in this order, after earlier ones.
     fn take_requests(&mut self) {
         while let Some(request) = self.pooler.poll_request() {
             self.say(|| format!("  {request:?}"));
@@ -450,7 +451,7 @@ impl World {
         let mut limited = 0;
         for server in self.servers.iter().filter(|s| s.alive) {
             limited += usize::from(server.port() == PORT_LIMITED);
-            // Which pool it belongs to is known from its startup packet; auth_query has pools of its own.
+            // The startup packet shows to which pool it belongs; auth_query has pools of its own.
             if let Some(purpose) = &server.purpose {
                 *pools.entry((server.port(), purpose)).or_default() += 1;
             }
@@ -464,8 +465,8 @@ impl World {
         }
     }
 
-    /// A driver passes what it kept again only when more comes or at a Resume: a whole message that is kept while its
-    /// connection may be read is one that nobody will ever answer.
+    /// A driver passes kept bytes again only when more bytes come or at a Resume. So a complete message that is kept
+    /// although its connection may be read will never be answered.
     fn check_nobody_is_stuck(&self) {
         for client in self.clients.iter().filter(|c| c.alive && c.sound && !c.kept.is_empty()) {
             if self.pooler.may_read(client.id.into()) {
@@ -484,7 +485,7 @@ impl World {
         }
     }
 
-    /// Everybody leaves; what the core still holds must go with them.
+    /// All clients leave; what the core keeps for them must go, too.
     pub fn end(&mut self) {
         for place in 0..self.clients.len() {
             self.client_closes(place);

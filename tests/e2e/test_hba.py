@@ -76,7 +76,7 @@ def test_the_first_rule_decides(pg15, make_pooler):
     assert login(pooler, user="postgres", database="postgres") == [0]
     assert login(pooler, user="bob", password="bob-pw", database="warehouse") == [10, 11, 12, 0]
     error = refused(pooler, user="bob", database="other", host=pooler.dir)
-    assert "no rule of auth_hba_file fits local connection" in error.fields["D"]
+    assert "No rule of auth_hba_file matches local connection" in error.fields["D"]
     assert pooler.console("show version")
 
 

@@ -43,7 +43,7 @@ def test_every_setting_has_pgbouncers_default_and_rule_of_change(make_pooler):
 
 
 def test_every_situation_is_in_the_table():
-    said = {row[0]: row[1] for row in section("What clients hear")}
+    said = {row[0]: row[1] for row in section("Errors that clients get")}
     tested = {name.replace("_", " "): "same" if meant is None else "better" for name, (_, _, meant, _) in SITUATIONS.items()}
     assert said == tested
 
@@ -59,11 +59,11 @@ def test_every_table_of_the_console_is_compared():
 
 
 def test_every_way_to_log_in_is_compared():
-    named = " ".join(row[0] for row in section("Who gets in"))
+    named = " ".join(row[0] for row in section("Logins"))
     assert {way for way in WAYS if " " not in way} <= set(re.findall(r"`([^`]+)`", named))
 
 
-@pytest.mark.parametrize("title", ["Settings", "Files", "Command line and signals", "Who gets in", "Behaviour"])
+@pytest.mark.parametrize("title", ["Settings", "Files", "Command line and signals", "Logins", "Behaviour"])
 def test_what_is_not_the_same_says_how(title):
     for row in section(title):
         if row[-2] in ("better", "different"):

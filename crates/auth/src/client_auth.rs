@@ -59,7 +59,7 @@ pub struct ClientAuth {
     user: Vec<u8>,
     nonces: ClientAuthNonces,
     rules: ClientAuthRules,
-    /// Hash of the certificate that the client has seen, where it can be bound to.
+    /// Hash of the certificate that the client has seen, if channel binding is offered.
     end_point: Option<Arc<[u8]>>,
     state: State,
 }
@@ -72,12 +72,12 @@ enum State {
         secret: Secret,
         doom: Option<ClientAuthError>,
     },
-    /// Somebody else judges the password that will come.
+    /// The client has been asked for a password that the caller will check.
     AwaitPassword,
     AwaitVerdict {
         password: Password,
     },
-    /// Somebody else derives the keys of the password that has come, which are compared with the verifier.
+    /// The client has sent its password. The caller derives the keys, which are then compared with the verifier.
     AwaitKeys {
         password: Password,
         verifier: ScramVerifier,
@@ -90,7 +90,7 @@ enum State {
     AwaitSaslInitial {
         side: ScramSide,
     },
-    /// The client has chosen its mechanism without sending the first SCRAM message, and was asked for it.
+    /// The client has chosen its mechanism without sending the first SCRAM message, and has been asked for it.
     AwaitScramFirst {
         side: ScramSide,
     },
@@ -111,7 +111,7 @@ struct ScramSide {
 
 const TOLD_PASSWORD: &str = "password authentication failed";
 
-/// What a client hears that has sent an empty password in clear text, whoever it is.
+/// The text for a client that has sent an empty password in clear text; it is the same for every user.
 const TOLD_EMPTY: &str = "empty password returned by client";
 const TOLD_SASL: &str = "SASL authentication failed";
 
@@ -206,7 +206,7 @@ impl ClientAuth {
         }
     }
 
-    /// The password that somebody else judges.
+    /// The password that the caller is checking.
     pub fn password_being_judged(&self) -> Option<&Password> {
         match &self.state {
             State::AwaitVerdict { password } => Some(password),
@@ -214,7 +214,8 @@ impl ClientAuth {
         }
     }
 
-    /// Somebody else has judged the password of [`ClientStep::Judge`], or could not derive the keys of [`ClientStep::Derive`].
+    /// The caller has checked the password of [`ClientStep::Judge`], or could not derive the keys of
+    /// [`ClientStep::Derive`].
     pub fn handle_verdict(&mut self, verdict: Result<(), String>) -> ClientStep {
         match (std::mem::replace(&mut self.state, State::Finished), verdict) {
             (State::AwaitVerdict { password }, Ok(())) => self.accept(None, Learned::Password(password)),

@@ -30,7 +30,7 @@ proptest! {
         }
     }
 
-    /// A message changed on its way, in any byte of any message, never panics us and never gets anybody in.
+    /// A message that was changed on its way, in any byte, causes no panic and is never accepted.
     #[test]
     fn a_changed_message_is_never_accepted(
         method in methods(),
@@ -67,7 +67,7 @@ proptest! {
     }
 }
 
-/// As [`converse`], with a client that may be confused by what we answer to its changed messages.
+/// Like [`converse`], with a client that may be confused by the answers to its changed messages.
 fn converse_with_mutant(
     user: &str,
     method: ClientAuthMethod,

@@ -3,7 +3,8 @@
 use super::*;
 use crate::error::ScramFault;
 
-/// What a client whose TLS ends at `theirs` achieves at a pooler whose certificate has the hash `ours`.
+/// The outcome for a client whose TLS connection ends at the certificate `theirs`, and a pooler whose
+/// certificate has the hash `ours`.
 fn log_in_over_tls(ours: &[u8], theirs: Option<&[u8]>, change_offer: impl Fn(&mut Vec<Vec<u8>>)) -> ClientStep {
     let keys = &mut ScramKeyCache::new(4);
     let mut auth = ClientAuth::new(

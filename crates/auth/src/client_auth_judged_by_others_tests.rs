@@ -1,8 +1,8 @@
-//! Exchanges whose verdict comes from somebody else: the operating system, a certificate, a directory, PAM.
+//! Exchanges that others decide: the operating system, a certificate, a directory, PAM.
 
 use super::*;
 
-/// What the operating system or a certificate proves about a client does not make a user of it.
+/// A client whose identity others have proven may still be a user who does not exist.
 #[test]
 fn proven_by_others_and_unknown() {
     for (method, told) in [
@@ -38,7 +38,7 @@ fn somebody_else_judges_the_password() {
             panic!("expected a refusal")
         };
         assert_eq!((wrong.reason.to_string().as_str(), wrong.told), ("no", told));
-        // A second password while the first is being judged, and a verdict nobody waits for.
+        // A second password while the first is being checked, and an answer that was not asked for.
         let mut twice = asked();
         assert!(matches!(
             twice.handle_message(b"other\0", &mut cache),

@@ -1,6 +1,6 @@
-//! The ways in which clients may have to prove who they are.
+//! The methods of client authentication.
 
-/// How a client must prove who it is; the names are those of `auth_type`.
+/// A method of client authentication; the names are those of `auth_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum ClientAuthMethod {
     /// `any`: nothing is asked, and the user need not exist.
@@ -17,9 +17,9 @@ pub enum ClientAuthMethod {
     Peer,
     /// `cert`: a verified certificate has said who the client is. Nothing is asked, but the user must exist.
     Cert,
-    /// `ldap`: the password in clear text, which a directory judges. The user need not exist.
+    /// `ldap`: the password in clear text, which a directory checks. The user need not exist.
     Ldap,
-    /// `pam`: the password in clear text, which PAM modules judge. The user need not exist.
+    /// `pam`: the password in clear text, which PAM modules check. The user need not exist.
     Pam,
 }
 
@@ -39,12 +39,12 @@ impl ClientAuthMethod {
         }
     }
 
-    /// Whether the user's secret plays no part: the user need not exist.
+    /// Whether the user's secret is not needed, so that the user need not exist.
     pub fn needs_no_user(self) -> bool {
         matches!(self, Self::Any | Self::Ldap | Self::Pam)
     }
 
-    /// What a client hears that fails.
+    /// The text for a client that fails.
     pub(crate) fn told(self) -> &'static str {
         match self {
             Self::Any | Self::Trust => "\"trust\" authentication failed",

@@ -1,8 +1,9 @@
-//! Conversations with somebody who does not know the password: they look alike, whoever exists.
+//! Conversations with a client that does not know the password: they must look alike whether the user
+//! exists or not.
 
 use super::*;
 
-/// Lengths of all that we said, and what the client was told: all that a stranger can see.
+/// All that such a client sees: the lengths of the messages, and the error.
 fn outside_view(conversation: &Conversation) -> (Vec<(&'static str, usize)>, Vec<usize>, &'static str) {
     let ours = conversation
         .ours
@@ -72,7 +73,7 @@ fn a_stranger_sees_the_same_salt_each_time_and_another_for_each_name() {
     );
 }
 
-/// Whatever the answer: even one computed from the very mock secret. (A doom is not a matter of luck.)
+/// The right answer does not help, even if it is computed from the mock secret itself.
 #[test]
 fn an_unknown_user_fails_even_with_the_right_answer() {
     let mut cache = ScramKeyCache::new(0);

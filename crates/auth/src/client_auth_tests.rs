@@ -1,4 +1,4 @@
-//! Conversations of clients with us; the client's part is played by [`ServerAuth`], our own other side.
+//! Conversations of clients with the pooler; [`ServerAuth`], the pooler's other side, plays the client.
 
 use super::*;
 use crate::password_message::password_payload;
@@ -17,7 +17,7 @@ mod judged_by_others;
 #[path = "client_auth_strangers_tests.rs"]
 mod strangers;
 
-/// Few, so that tests take milliseconds; nothing here depends on the number.
+/// A low number, so that tests take milliseconds; no test depends on it.
 const ITERATIONS: u32 = 3;
 
 const NONCES: ClientAuthNonces = ClientAuthNonces {
@@ -64,7 +64,7 @@ fn start_as(
     (auth, step)
 }
 
-/// What follows from a message, with the keys that somebody else derives.
+/// The next step after a message; keys are derived at once.
 fn hears(auth: &mut ClientAuth, message: &[u8], cache: &mut ScramKeyCache) -> ClientStep {
     match auth.handle_message(message, cache) {
         ClientStep::Derive(derivation) => auth.handle_keys(derivation.derive(), cache),
@@ -72,14 +72,14 @@ fn hears(auth: &mut ClientAuth, message: &[u8], cache: &mut ScramKeyCache) -> Cl
     }
 }
 
-/// What was said, us first, until the verdict.
+/// The messages, the pooler's first, until the end.
 struct Conversation {
     ours: Vec<AuthRequest>,
     theirs: Vec<Vec<u8>>,
     verdict: ClientStep,
 }
 
-/// A whole log-in. `alter` may change each message of the client before we get it.
+/// A whole login. `alter` may change each message of the client on its way.
 fn converse(
     user: &str,
     method: ClientAuthMethod,
@@ -201,14 +201,14 @@ fn plain_teaches_us_the_password_and_scram_the_keys() {
     let expected = ScramKeys::derive(b"sesame", b"a salt of sixteen", ITERATIONS);
     assert_eq!(assert_accepted(&step).learned, Learned::ScramKeys(expected));
 
-    // A verifier that we made ourselves exists nowhere else: its keys are worth nothing.
+    // The pooler has made this verifier, and no server has it: its keys cannot be used.
     let step = login(ClientAuthMethod::ScramSha256, Some(plain("sesame")), "sesame");
     assert_eq!(assert_accepted(&step).learned, Learned::Nothing);
     let step = login(ClientAuthMethod::Md5, Some(md5("sesame")), "sesame");
     assert_eq!(assert_accepted(&step).learned, Learned::Nothing);
 }
 
-/// The whole way of a client that logs in by SCRAM: its proof opens the server that has the same verifier.
+/// A client that logs in by SCRAM: its proof is enough to log in to a server with the same verifier.
 #[test]
 fn keys_from_a_clients_proof_log_in_to_the_server() {
     let step = login(ClientAuthMethod::ScramSha256, Some(scram("sesame")), "sesame");

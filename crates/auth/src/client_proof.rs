@@ -1,4 +1,4 @@
-//! Whether a client's answer proves who it is.
+//! The check of a client's answer.
 
 use crate::auth_request::AuthRequest;
 use crate::client_step::Learned;
@@ -8,12 +8,12 @@ use crate::password_message::parse_password;
 use crate::scram::server::AwaitClientFinal;
 use subtle::ConstantTimeEq;
 
-/// How a SCRAM exchange ends, whatever the client answers.
+/// The outcome of a SCRAM exchange that is already known before the client's answer.
 #[derive(pgweir_freeze::Freeze)]
 pub(crate) struct ScramEnd {
     pub(crate) doom: Option<ClientAuthError>,
-    /// The verifier is the stored one, so its keys can be used on servers. Not so for a verifier that the pooler has
-    /// made.
+    /// The verifier is the stored one, so its keys can be used on servers. The keys of a verifier that the pooler
+    /// has made cannot.
     pub(crate) keys_pass_through: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn judge_scram(
     Ok((AuthRequest::SaslFinal(proven.server_final), learned))
 }
 
-/// A doomed exchange fails, and gives its own reason before any other.
+/// An exchange that is bound to fail reports that reason before any other.
 pub(crate) fn verdict(is_right: bool, doom: Option<ClientAuthError>) -> Result<(), ClientAuthError> {
     match doom {
         Some(reason) => Err(reason),

@@ -1,4 +1,4 @@
-//! What comes of one step of a client's exchange.
+//! The outcome of one step of a client's exchange.
 
 use crate::auth_request::AuthRequest;
 use crate::error::ClientAuthError;
@@ -10,9 +10,9 @@ use crate::secret::Password;
 pub enum ClientStep {
     /// Send this message, and give the answer (a message with tag `p`) to [`crate::ClientAuth::handle_message`].
     Ask(AuthRequest),
-    /// Have this password judged, and give the verdict to [`crate::ClientAuth::handle_verdict`].
+    /// Check this password, and give the answer to [`crate::ClientAuth::handle_verdict`].
     Judge(Password),
-    /// Have these keys derived, and give them to [`crate::ClientAuth::handle_keys`].
+    /// Derive these keys, and give them to [`crate::ClientAuth::handle_keys`].
     Derive(Derivation),
     /// The client has proved its identity. The exchange is over.
     Accepted(Accepted),

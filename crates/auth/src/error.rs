@@ -136,7 +136,7 @@ pub enum ClientAuthError {
     /// The answer was well-formed, but wrong.
     #[error("wrong password")]
     WrongPassword,
-    /// Somebody else has judged the password, and says no.
+    /// A directory or PAM has refused the password.
     #[error("{why}")]
     JudgedWrong {
         /// Why.
@@ -200,7 +200,7 @@ pub enum ServerAuthError {
         /// Code of the Authentication message.
         code: i32,
     },
-    /// The server offers SASL mechanisms, and none that we speak.
+    /// The server offers SASL mechanisms, none of which is supported.
     #[error(
         "server offers SASL mechanisms {offered}, expected {} among them",
         crate::SCRAM_SHA_256
@@ -241,10 +241,10 @@ pub enum ServerAuthError {
         /// The server's word, shortened and escaped.
         error: String,
     },
-    /// The server's signature is wrong: whoever answered does not know the secret.
+    /// The server's signature is wrong: the server does not know the secret.
     #[error("server's SCRAM signature is wrong: it does not know the user's secret")]
     ServerSignature,
-    /// The question needs another kind of credential.
+    /// The server's method needs another kind of credential.
     #[error("server asks for {asked}, which needs {need}; the user has {have}")]
     CredentialCannotAnswer {
         /// The server's method.
@@ -276,10 +276,10 @@ impl ServerAuthError {
     }
 }
 
-/// Bytes of a peer that [`shown`] lets into a log line.
+/// The most bytes of a peer's text that [`shown`] puts into a log line.
 const SHOWN_BYTES_MAX: usize = 64;
 
-/// A peer's bytes for a log line: escaped, and no longer than a line can bear.
+/// A peer's bytes for a log line: escaped and shortened.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut text = bytes[..bytes.len().min(SHOWN_BYTES_MAX)].escape_ascii().to_string();
     if bytes.len() > SHOWN_BYTES_MAX {

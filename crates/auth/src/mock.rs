@@ -56,7 +56,6 @@ impl fmt::Debug for MockKey {
 /// The kind of secret that a user who does not exist seems to have. It decides whether `auth_type = md5` asks for MD5
 /// or SCRAM. So the kinds must be as frequent as among real users (plain text counts as MD5); [`MockKey::lot`] chooses
 /// the kind for a name.
-/// which it is for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum MockSecret {
     /// An MD5 hash, or plain text.

@@ -1,5 +1,5 @@
-//! Prints the documentation of the settings: markdown, with `--man` a manual page, with `--migrating` how they compare with
-//! PgBouncer's.
+//! Prints the documentation of the settings: Markdown; with `--man` a manual page; with `--migrating` the comparison
+//! with PgBouncer.
 
 use pgweir_config::{docs, docs_migrating};
 

@@ -117,7 +117,7 @@ catalogue! {
     auth_type: AuthType {
         default: Some("md5"), unit: "", group: Authentication, scopes: [Global], change: Reload,
         support: Full,
-        help: "`scram-sha-256`: SCRAM; the file holds SCRAM verifiers or passwords.\n\n`md5`: an MD5 challenge, or SCRAM for users whose secret is a SCRAM verifier.\n\n`plain`: the password crosses the network in clear text.\n\n`trust`: no check, but the user must be known.\n\n`any`: no check, and the user name is ignored. Each database needs `user=`, and every client is an administrator of the console.\n\n`cert`: the client needs a verified TLS certificate whose common name is the user's name. It requires `client_tls_sslmode = verify-full`.\n\n`hba`: the rules of `auth_hba_file` choose the method for each connection.\n\n`pam`: the PAM modules of service `pgbouncer` judge the password. Users need not be in `auth_file`.\n\n`ldap`: a directory judges the password, by `auth_ldap_options`. Users need not be in `auth_file`.\n\nWith `plain`, `pam` and `ldap` the password crosses the network in clear text, unless the connection is encrypted.\n\nA RELOAD of a file that no longer names this setting keeps the running value.",
+        help: "`scram-sha-256`: SCRAM; the file holds SCRAM verifiers or passwords.\n\n`md5`: an MD5 challenge, or SCRAM for users whose secret is a SCRAM verifier.\n\n`plain`: the password crosses the network in clear text.\n\n`trust`: no check, but the user must be known.\n\n`any`: no check, and the user name is ignored. Each database needs `user=`, and every client is an administrator of the console.\n\n`cert`: the client needs a verified TLS certificate whose common name is the user's name. It requires `client_tls_sslmode = verify-full`.\n\n`hba`: the rules of `auth_hba_file` choose the method for each connection.\n\n`pam`: the PAM modules of service `pgbouncer` check the password. Users need not be in `auth_file`.\n\n`ldap`: a directory checks the password, according to `auth_ldap_options`. Users need not be in `auth_file`.\n\nWith `plain`, `pam` and `ldap` the password crosses the network in clear text, unless the connection is encrypted.\n\nA RELOAD of a file that no longer names this setting keeps the running value.",
     }
     /// The role that runs auth_query.
     auth_user: Option<String> {
@@ -157,12 +157,12 @@ catalogue! {
     /// The pooler's certificate towards clients.
     client_tls_cert_file: String {
         default: Some(""), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "A PEM file: the certificate, followed by those of intermediate authorities. RELOAD reads it again; connections that there are stay as they are. A file that cannot be read or used is an error: at the start, and of RELOAD, which then changes nothing.",
+        help: "A PEM file: the certificate, followed by those of intermediate authorities. RELOAD reads it again; existing connections keep the old one. If it cannot be read or used, the process does not start, or RELOAD fails and changes nothing.",
     }
     /// Cipher suites for clients with TLS 1.2 and older.
     client_tls_ciphers: TlsCiphers {
         default: Some("default"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "A cipher list as OpenSSL writes it, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`, which all mean the same: the six suites of TLS 1.2 that have forward secrecy and authenticated encryption (`ECDHE-ECDSA-` or `ECDHE-RSA-` with `AES256-GCM-SHA384`, `AES128-GCM-SHA256` or `CHACHA20-POLY1305`). There are no others: as with OpenSSL, words of a list that name none of them add nothing, and a list without any of them is an error.",
+        help: "A cipher list as OpenSSL writes it, or one of the words `default`, `secure`, `compat`, `legacy`, `insecure`, `all`, `normal`, `fast`, which all mean the same: the six suites of TLS 1.2 that have forward secrecy and authenticated encryption (`ECDHE-ECDSA-` or `ECDHE-RSA-` with `AES256-GCM-SHA384`, `AES128-GCM-SHA256` or `CHACHA20-POLY1305`). There are no others. As with OpenSSL, a word that names none of them adds nothing; a list without any of them is an error.",
     }
     /// Diffie-Hellman parameters for clients with TLS 1.2 and older.
     client_tls_dheparams: String {
@@ -212,7 +212,7 @@ catalogue! {
     /// How long DNS answers are kept.
     dns_max_ttl: Duration {
         default: Some("15"), unit: "seconds", group: Dns, scopes: [Global], change: Reload, support: Full,
-        help: "The time to live of the DNS records counts where it is shorter. Names in /etc/hosts, and names that only the system's resolver knows, are kept for this time. When a name has other addresses, servers at the old ones are replaced as they become free.",
+        help: "The time to live of the DNS records counts where it is shorter. Names in /etc/hosts, and names that only the system's resolver knows, are kept for this time. When the addresses of a name change, servers at the old ones are replaced when they become free.",
     }
     /// How long failures to find a name are kept.
     dns_nxdomain_ttl: Duration {
@@ -427,7 +427,7 @@ catalogue! {
     /// Whether clients wait while no server can be reached.
     server_down_wait: Flag {
         default: Some("1"), unit: "", group: Servers, scopes: [Global], change: Reload, support: Full,
-        help: "pgweir's own. While a server that has served before cannot be reached, clients that are logged in wait for it, `query_wait_timeout` at most. The pooler tries again at least once a second, as long as a client waits. 0: they get the error at once and are disconnected, as in PgBouncer. Clients that log in get the error in either case, unless the pooler knows all that it must tell them, and so do all clients if the server refuses the login.",
+        help: "pgweir's own. While a server that has served before cannot be reached, clients that are logged in wait for it, `query_wait_timeout` at most. The pooler tries again at least once a second, as long as a client waits. 0: they get the error at once and are disconnected, as in PgBouncer. In either case clients that are logging in get the error if the pooler needs an answer of the server to welcome them. If the server refuses the login, all clients get the error.",
     }
     /// Whether RECONNECT and changed settings end sessions early.
     server_fast_close: Flag {
@@ -497,7 +497,7 @@ catalogue! {
     /// Whether server connections may or must use TLS.
     server_tls_sslmode: SslMode {
         default: Some("prefer"), unit: "", group: Tls, scopes: [Global], change: Reload, support: Full,
-        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: the certificate must also carry the name or address of the host as the database's line has it.\n\nUnix-domain sockets never use TLS. Cancel requests use TLS where the server's connection does. SCRAM-SHA-256-PLUS is used where the server offers it. When a setting of TLS for servers changes, servers are replaced when they become free; when only the content of a file changes, new connections use it after RELOAD, and those that there are stay.",
+        help: "`disable`: never. `allow` and `prefer`: if the server can. `require`: always, without checking its certificate. `verify-ca`: its certificate must come from `server_tls_ca_file`. `verify-full`: the certificate must also carry the name or address of the host as the database's line has it.\n\nUnix-domain sockets never use TLS. Cancel requests use TLS where the server's connection does. SCRAM-SHA-256-PLUS is used where the server offers it. When a TLS setting for servers changes, servers are replaced when they become free. When only the content of a file changes, new connections use it after RELOAD, and existing ones stay.",
     }
     /// A name for the Windows service.
     service_name: String {
@@ -531,7 +531,7 @@ catalogue! {
     }
     /// How long SUSPEND waits for buffers to empty.
     suspend_timeout: Duration {
-        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: AcceptedNoEffect("nobody is dropped: SUSPEND goes on writing, and -R takes along what is not written yet"),
+        default: Some("10"), unit: "seconds", group: Timeouts, scopes: [Global], change: Reload, support: AcceptedNoEffect("no connection is dropped: after SUSPEND output is still written, and -R hands over the rest"),
         help: "Connections whose buffers are not empty by then are dropped.",
     }
     /// Whether to log to syslog.

@@ -38,7 +38,7 @@ pub struct Config {
     pub auth_users: BTreeMap<String, Secret>,
     /// Files that settings name and that could not be read. The pooler starts without them, but a RELOAD is refused.
     pub unread_files: Vec<Problem>,
-    /// The rules of `auth_hba_file` and its kin.
+    /// The rules of `auth_hba_file`, `auth_ident_file` and `auth_ldap_options`.
     pub login_rules: LoginRules,
     /// The settings of `[pgbouncer]` that the file names.
     pub(crate) named: BTreeSet<&'static str>,

@@ -21,7 +21,8 @@ pub struct ConfigRow {
     pub changeable: bool,
 }
 
-/// Settings that SET cannot change: a name without its file's content would say what is not so.
+/// Settings that SET cannot change: the pooler would show the new file name while it uses the
+/// content of the old file.
 const READ_BY_RELOAD: [&str; 2] = ["auth_hba_file", "auth_ident_file"];
 
 /// The file name of problems with console commands.

@@ -219,7 +219,7 @@ line_keys! { DatabaseSettings;
     }
     target_session_attrs -> target_session_attrs: |value: &str, _: &mut Notes| TargetSessionAttrs::parse(value), {
         kind: TargetSessionAttrs::KIND, unit: "", without: "any",
-        help: "Which servers are used, as in libpq: `any`; `read-write` and `read-only` go by `default_transaction_read_only`, and a standby is always read-only; `primary`, `standby`; `prefer-standby` takes a primary only while no standby can be reached. Each new connection is checked. With `read-write` or `primary` and both servers in `host`, a fail-over needs nothing but a new primary: clients without a transaction wait for it. pgweir's own.",
+        help: "Which servers are used, as in libpq: `any`; `read-write` and `read-only` go by `default_transaction_read_only`, and a standby is always read-only; `primary`, `standby`; `prefer-standby` takes a primary only while no standby can be reached. Each new connection is checked. With `read-write` or `primary` and both servers in `host`, a fail-over needs only a new primary: clients without a transaction wait for it. pgweir's own.",
     }
     pool_mode -> pool_mode: word, {
         kind: PoolMode::KIND, unit: "", without: "`pool_mode`",

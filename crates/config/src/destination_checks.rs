@@ -1,4 +1,4 @@
-//! Where clients are led: whether the databases and the peers of a configuration fit together.
+//! Checks of databases and peers: whether the lines of a configuration fit together.
 
 use crate::checks::Checks;
 use crate::config::CONSOLE_DATABASE;

@@ -51,8 +51,8 @@ Settings for one user. Users need no line here to log in: they come from `auth_f
 
 const PEERS: &str = "\
 Other processes behind the same load balancer, of pgweir or PgBouncer; the name is the `peer_id`, from 1 to 16383. A cancel \
-request for a client of theirs is passed on to them. They are spoken to as servers are: `server_tls_sslmode`, which is plain for \
-`allow`. Each process needs an address of its own for this; where all share a port by `so_reuseport`, that is a `unix_socket_dir`.
+request for one of their clients is passed on to them. `server_tls_sslmode` applies to these connections, too; `allow` means no \
+TLS. Each process needs an address of its own for this. If all share a port by `so_reuseport`, each needs a `unix_socket_dir`.
 ";
 
 const PASSWORD_FILE: &str = "\

@@ -2,32 +2,31 @@
 
 /// Host-based authentication.
 pub(crate) const HBA: &str = "\
-With `auth_type = hba`, the first line of `auth_hba_file` that fits a connection says how its client must prove who it is. \
-Without such a line the client hears `no authentication method is found`. The format is that of PostgreSQL 16's pg_hba.conf:
+With `auth_type = hba`, the first line of `auth_hba_file` that matches a connection says how its client must authenticate. \
+If no line matches, the client gets the error `no authentication method is found`. The format is that of PostgreSQL 16's pg_hba.conf:
 
 - Each line is a type (`local` for Unix sockets, `host` for TCP, `hostssl` for TCP with TLS, `hostnossl` for TCP without), \
 databases, users, for TCP an address, a method, and the method's options.
 - Databases and users are lists separated by commas. `all` means all, `sameuser` the database with the user's name, \
-`replication` physical replication connections, and `@file` the words of a file next to this one. Quotes make a name of a \
-keyword. A word that begins with a slash is a regular expression. `+group`, `samerole` and `samegroup` match nobody, because \
-only servers know who is in a role: `pgweir check` warns of them, and refuses them in a line that rejects.
+`replication` physical replication connections, and `@file` the words of a file next to this one. A keyword in quotes is a name. A word that begins with a slash is a regular expression. `+group`, `samerole` and `samegroup` match no client, because \
+only servers know the members of a role: `pgweir check` warns of them, and in a line that rejects they are an error.
 - An address is `all`, `samehost`, `samenet`, a network such as `10.0.0.0/8` or `2001:db8::/32`, or an address and a mask. \
 Addresses of the machine are read at the start and by RELOAD.
 - `include FILE` and `include_if_exists FILE` read other files at that point. A backslash at the end of a line continues it.
 
 The methods are:
 
-- `trust`, which asks nothing (but the user must be in `auth_file` or found by `auth_query`), and `reject`;
+- `trust`, without a question (but the user must be in `auth_file` or found by `auth_query`), and `reject`;
 - `scram-sha-256`, `md5` and `password` (in clear text), as the values of `auth_type`;
 - `peer`, for `local`: the system user at the other end of the socket must have the user's name, or be mapped to it by `map=`;
 - `cert`, for `hostssl`: the common name of the client's verified certificate must be the user's name, or be mapped to it;
 - `ldap`, with the options below;
 - `pam`, with `pamservice=` for another service than `pgbouncer`.
 
-On `hostssl` lines `clientcert=verify-ca` wants a verified certificate beside the method, and `clientcert=verify-full` one of \
-the user's name.
+On `hostssl` lines `clientcert=verify-ca` demands a verified certificate in addition to the method, and `clientcert=verify-full` \
+one with the user's name.
 
-A file with a bad line is refused as a whole. PgBouncer leaves bad lines out, which may let somebody in.
+A file with a bad line is refused as a whole. PgBouncer ignores bad lines, which may let in a client that the line was to reject.
 ";
 
 /// LDAP.
@@ -37,11 +36,11 @@ The options of method `ldap` are PostgreSQL's, in HBA files and in `auth_ldap_op
 - `ldapserver` (several are separated by blanks, and tried in turn), `ldapport`, `ldapscheme` (`ldap` or `ldaps`), `ldaptls=1` \
 for StartTLS. Certificates are checked against those of the system, of `LDAPTLS_CACERT` in the environment, and of \
 `TLS_CACERT` in `/etc/ldap/ldap.conf`.
-- Simple bind: `ldapprefix` and `ldapsuffix` stand around the user's name.
+- Simple bind: the name is `ldapprefix`, the user's name, `ldapsuffix`.
 - Search and bind: `ldapbasedn`, and `ldapsearchattribute` (`uid` if it is not given) or `ldapsearchfilter`, in which \
 `$username` stands for the user's name; `ldapbinddn` and `ldapbindpasswd` for the search.
-- `ldapurl=ldap[s]://host[:port]/basedn[?attribute[?scope[?filter]]]` says the same in one text.
+- `ldapurl=ldap[s]://host[:port]/basedn[?attribute[?scope[?filter]]]` gives the same options in one text.
 
-The user's name is escaped wherever it goes. Empty passwords are refused: a directory would take them for an anonymous bind. \
-A password that the directory has taken also logs in to servers that ask for one.
+The user's name is always escaped. Empty passwords are refused, because a directory would take them for an anonymous bind. \
+A password that the directory has accepted is also used to log in to servers that ask for one.
 ";

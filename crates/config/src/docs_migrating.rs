@@ -8,11 +8,11 @@ use std::fmt::Write;
 /// How a setting compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It does what it does in PgBouncer.
+    /// It does the same as in PgBouncer.
     Same,
-    /// It does that, and more or more safely.
+    /// It does the same, and more, or more safely.
     Better,
-    /// It does something else, or nothing.
+    /// It does something different, or nothing.
     Different,
     /// PgBouncer does not have it.
     Own,
@@ -31,8 +31,8 @@ impl Verdict {
     }
 }
 
-/// What is not the same, and how: settings, verdict, what is to be said. Names of keys in other sections have the section in
-/// front.
+/// The settings that are not the same: names, verdict, explanation. Names of keys in other sections begin with the
+/// section.
 const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["auth_file"],
@@ -42,23 +42,23 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["auth_hba_file"],
         Better,
-        "the format of PostgreSQL 16; a bad line refuses the file, where PgBouncer leaves it out",
+        "the format of PostgreSQL 16; a file with a bad line is refused; PgBouncer ignores bad lines",
     ),
     (
         &["auth_ident_file"],
         Better,
-        "regular expressions, as in PostgreSQL 16; a bad line refuses the file",
+        "regular expressions, as in PostgreSQL 16; a file with a bad line is refused",
     ),
     (&["auth_ldap_options"], Better, "names are escaped; sixteen threads"),
     (
         &["auth_query"],
         Better,
-        "a client's startup parameters never reach its connection; while it cannot run, nobody can tell which users exist",
+        "a client's startup parameters never reach its connection; while it cannot run, errors do not reveal which users exist",
     ),
     (
         &["auth_type"],
         Better,
-        "SCRAM-SHA-256-PLUS where the client uses TLS; empty passwords let nobody in",
+        "SCRAM-SHA-256-PLUS for clients with TLS; an empty password is always refused",
     ),
     (
         &[
@@ -100,7 +100,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["idle_transaction_timeout", "transaction_timeout"],
         Better,
-        "counts from the client's BEGIN, whether a server has seen it or not",
+        "counts from the client's BEGIN, also while the BEGIN waits for a server",
     ),
     (
         &["ignore_startup_parameters"],
@@ -120,7 +120,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["server_check_query"],
         Better,
-        "the client waits for a checked server; it is not sent to a console",
+        "a client gets only a server that has answered it; it is not sent to a console",
     ),
     (
         &["server_login_retry"],
@@ -130,7 +130,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     (
         &["server_reset_query"],
         Better,
-        "traces that it leaves are looked for; it is not sent to a console",
+        "the pooler also looks for traces that it does not remove; it is not sent to a console",
     ),
     (&["service_name"], Same, "in PgBouncer, too, only on Windows"),
     (
@@ -164,7 +164,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
     ),
 ];
 
-/// The verdict on a setting by its name, and what is to be said of it.
+/// The verdict on a setting, by its name, and the explanation.
 fn verdict(name: &str, support: Support) -> (Verdict, String) {
     let noted = NOTES.iter().find(|(names, _, _)| names.contains(&name));
     match (noted, support) {

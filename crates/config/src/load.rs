@@ -49,8 +49,7 @@ pub fn load(path: &str, files: &dyn FileSource) -> Result<Loaded, Vec<Problem>> 
     loader.auth_file(files);
     login_rules::read(&mut loader.config, files, &loader.places, &mut loader.problems);
     sort(&mut loader.problems, path);
-    // What is wrong with the configuration as a whole may follow from a line that could not be read, so it comes after
-    // the lines.
+    // Problems of the configuration as a whole come last, because they may be caused by a line that could not be read.
     let causes = loader.problems.len();
     checks::check(&loader.config, &loader.places, &Place::file(path), &mut loader.problems);
     sort(&mut loader.problems[causes..], path);

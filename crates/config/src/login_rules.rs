@@ -1,4 +1,4 @@
-//! What `auth_hba_file`, `auth_ident_file` and `auth_ldap_options` say.
+//! Reading `auth_hba_file`, `auth_ident_file` and `auth_ldap_options`.
 
 use crate::choices::{AuthType, SslMode};
 use crate::config::Config;
@@ -8,10 +8,10 @@ use crate::problem::{Place, Problem};
 use pgweir_hba::{IdentMaps, LdapOptions, Level, Machine, Rules};
 use std::sync::Arc;
 
-/// The rules for logins that stand outside section `[pgbouncer]`.
+/// The rules for logins that are not in section `[pgbouncer]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoginRules {
-    /// `auth_hba_file`; `None` if no file is named or it cannot be used. Then `auth_type = hba` lets nobody in.
+    /// `auth_hba_file`; `None` if no file is named or it cannot be used. Then `auth_type = hba` refuses every client.
     pub hba: Option<Arc<Rules>>,
     /// `auth_ident_file`.
     pub ident: Arc<IdentMaps>,
@@ -21,8 +21,8 @@ pub struct LoginRules {
     pub machine: Machine,
 }
 
-/// Reads the files that `config` names. While `auth_type` is not `hba`, the problems of its files are warnings: nobody
-/// depends on them.
+/// Reads the files that `config` names. Unless `auth_type` is `hba`, the problems of its files are warnings, because
+/// the files are not used.
 pub(crate) fn read(config: &mut Config, files: &dyn FileSource, places: &Places, problems: &mut Vec<Problem>) {
     let mut found = Vec::new();
     let source = |name: &str| files.read(name);
@@ -64,7 +64,7 @@ pub(crate) fn read(config: &mut Config, files: &dyn FileSource, places: &Places,
     }
 }
 
-/// Reads `auth_ldap_options` again. `None`: there are none.
+/// Reads `auth_ldap_options` again; `None` if there are none.
 pub(crate) fn ldap(config: &mut Config) -> Option<Result<(), String>> {
     config.login_rules.ldap = None;
     let text = config
@@ -80,7 +80,7 @@ pub(crate) fn bad_ldap(place: &Place, why: &str) -> Problem {
     Problem::error(place, format!("auth_ldap_options: {why}")).hint(hint)
 }
 
-/// What `auth_type` needs and does not have: setting, message, hint.
+/// What `auth_type` needs and the configuration lacks: setting, message, hint.
 pub(crate) fn unmet(config: &Config) -> Option<(&'static str, String, &'static str)> {
     let global = &config.global;
     match global.auth_type {

@@ -25,7 +25,7 @@ impl Severity {
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The name by which the file was asked for.
+    /// The name by which the file was opened.
     pub file: Arc<str>,
     /// Line, from 1; `None` when the problem is about the file as a whole.
     pub line: Option<u32>,
@@ -34,7 +34,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The whole of a file.
+    /// The file as a whole.
     pub fn file(file: &str) -> Place {
         Place {
             file: file.into(),
@@ -156,8 +156,8 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// The only candidate that begins with `word`, if it has at least three characters: what somebody meant who stopped
-/// writing.
+/// The only candidate that begins with `word`, if the word has at least three characters: probably the rest was
+/// forgotten.
 pub(crate) fn completed<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const WORD_BYTES_MIN: usize = 3;
     let begins = |candidate: &&str| {

@@ -110,9 +110,9 @@ impl DatabaseChange {
 }
 
 impl Config {
-    /// Changes to `new`, which was just loaded. Refuses it if it has lost what the running pooler has: a file that a
-    /// setting names cannot be read, or `auth_file` has no user any more. Either would lock everybody out, administrators
-    /// included.
+    /// Changes to `new`, which was just loaded. Refuses it if a file that a setting names cannot be read, or if
+    /// `auth_file` has no user any more although the running configuration has some: either would lock out all users,
+    /// administrators included.
     ///
     /// A setting that needs a restart keeps its running value, with a warning
     /// if the file has another one. `auth_type` keeps its running value if the file no longer names it. Changes by SET
@@ -136,7 +136,7 @@ impl Config {
             (setting.copy)(&mut new.global, &self.global);
         }
         if new.global.auth_type == AuthType::Hba && new.login_rules.hba.is_none() {
-            // The file does not ask for rules, but the running process does.
+            // The new file does not use `auth_type = hba`, but the running process does.
             new.login_rules.hba.clone_from(&self.login_rules.hba);
             new.login_rules.ident.clone_from(&self.login_rules.ident);
         }

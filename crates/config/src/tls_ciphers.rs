@@ -73,7 +73,7 @@ impl TlsCiphers {
 impl SettingValue for TlsCiphers {
     const KIND: Kind = Kind::Text;
 
-    /// Reads a cipher list as OpenSSL does (ciphers(1)): words that name no suite of ours add nothing.
+    /// Reads a cipher list as OpenSSL does (ciphers(1)): a word that names none of [`SUITES`] adds nothing.
     fn parse(text: &str) -> Result<TlsCiphers, Mismatch> {
         let mut suites: Vec<&'static str> = Vec::new();
         let mut killed: Vec<&'static str> = Vec::new();
@@ -161,7 +161,7 @@ impl SettingValue for Tls13Ciphers {
         }
     }
 
-    /// Unset where it is empty.
+    /// An empty text counts as unset.
     fn show(&self) -> Option<String> {
         Some(self.text.clone()).filter(|text| !text.is_empty())
     }

@@ -1,4 +1,4 @@
-//! What a message is dealt with in: the connections that it concerns, looked up once.
+//! Looking up, once for each message, the connections that it concerns.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
@@ -8,7 +8,7 @@ use crate::reply::Reply;
 use crate::server_side::ServerSide;
 
 impl Pooler {
-    /// The side of a server that lives.
+    /// The server with this id, which must exist, and its pool.
     #[inline]
     pub(crate) fn at(&mut self, id: ServerId) -> ServerSide<'_> {
         let server = self.servers.get_mut(id.0).expect("a linked server lives");
@@ -21,7 +21,7 @@ impl Pooler {
         }
     }
 
-    /// A client and a server that is linked to it.
+    /// A client and the server that is linked to it.
     #[inline(always)]
     pub(crate) fn between(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Exchange<'_> {
         let server = self.servers.get_mut(server_id.0).expect("a linked server lives");
@@ -39,7 +39,7 @@ impl Pooler {
         }
     }
 
-    /// A server that lives, and its client.
+    /// A server, if it exists, and its client.
     #[inline(always)]
     pub(crate) fn replying(&mut self, now: Time, id: ServerId) -> Option<Reply<'_>> {
         let server = self.servers.get_mut(id.0)?;

@@ -1,8 +1,8 @@
-//! The state of a pooler as bytes: another process goes on where this one has stopped.
+//! The state of a pooler as bytes, with which another process goes on.
 //!
-//! A thawed pooler does what the frozen one would have done, to the byte: the simulation proves it, by freezing and thawing in
-//! the middle of its stories. What the operating system holds (sockets, lookups under way, questions to directories) is
-//! the driver's business: see [`Pooler::handle_taken_over`].
+//! A thawed pooler does exactly what the frozen one would have done: the simulation proves it, by freezing and thawing
+//! in the middle of its stories. Sockets, look-ups under way and questions to directories belong to the driver: see
+//! [`Pooler::handle_taken_over`].
 
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::pool_id::PoolId;
@@ -19,15 +19,15 @@ use pgweir_freeze::{Damaged, Freeze, Reader, Writer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What a process that takes over must know of the one before, beside its state.
+/// What a process that takes over must know of the earlier one, beside its state.
 #[derive(Debug)]
 pub struct Predecessor {
-    /// The credential that the configuration had for the servers of each pool.
+    /// The credentials that the configuration had for the servers of each pool.
     credentials: Vec<(PoolId, Credential)>,
 }
 
-/// Names all parts of the state once, with the place in a [`Pooler`] where each is found. What refers to shapes by their
-/// addresses (idle lists) comes behind the table of shapes.
+/// Names each part of the state once, with its place in a [`Pooler`]. Parts that refer to shapes by address (idle
+/// lists) come after the table of shapes.
 macro_rules! parts {
     ($($part:ident: $type:ty = $first:ident $(. $rest:ident)?;)+) => {
         #[derive(Freeze)]
@@ -36,7 +36,7 @@ macro_rules! parts {
         }
 
         impl Pooler {
-            /// The whole state as bytes. Its outbox must have been written and its requests polled to the last.
+            /// The whole state as bytes. Before the call, the outbox must have been written and all requests polled.
             pub fn freeze(&self) -> Vec<u8> {
                 debug_assert!(self.shared.requests.is_empty() && self.shared.outbox.parts().is_empty());
                 let mut out = Writer::default();
@@ -84,11 +84,11 @@ parts! {
 }
 
 impl Pooler {
-    /// A hash of the form of the state: bytes of another form cannot be thawed.
+    /// A hash of the layout of the state. Bytes of another layout cannot be thawed.
     pub const STATE_LAYOUT: u64 = Parts::LAYOUT;
 
-    /// The pooler that [`Pooler::freeze`] has turned into `bytes`, and what [`Pooler::handle_taken_over`] must know. Until then
-    /// `config` is taken for the one that it has run under. Time goes on where it stood.
+    /// The pooler that [`Pooler::freeze`] has turned into `bytes`, and what [`Pooler::handle_taken_over`] must know.
+    /// Until then it uses `config` as its configuration. Its time continues where it stopped.
     pub fn thaw(
         bytes: &[u8],
         config: Arc<Config>,
@@ -151,7 +151,7 @@ impl Pooler {
         }
     }
 
-    /// All connections: those that the driver must have.
+    /// All connections, which the driver must have.
     pub fn connections(&self) -> Vec<ConnectionId> {
         let clients = self.clients.slots().into_iter().map(|slot| ClientId(slot).into());
         let servers = self.servers.slots().into_iter().map(|slot| ServerId(slot).into());
@@ -163,9 +163,9 @@ impl Pooler {
         self.admin.ending != Ending::No
     }
 
-    /// The first call after [`Pooler::thaw`] in another process. `has` says which connections it has got from the one before;
-    /// a server that was still being connected is connected once more, other connections are gone. Who was asked about a
-    /// client is asked again. Its own configuration is used as a RELOAD would use it.
+    /// The first call after [`Pooler::thaw`] in another process. `has` says which connections the driver has got from
+    /// the earlier process. A server that was being connected is connected again; other missing connections are closed.
+    /// Questions about clients are asked again. The process's own configuration is applied like a RELOAD.
     pub fn handle_taken_over(&mut self, now: Time, predecessor: Predecessor, has: impl Fn(ConnectionId) -> bool) {
         for id in self.connections().into_iter().filter(|id| !has(*id)) {
             match id {
@@ -192,7 +192,7 @@ impl Pooler {
         }
     }
 
-    /// Whether what names something else names something that is there.
+    /// Whether all references between clients, servers and pools are valid.
     fn is_whole(&self) -> bool {
         let has_pool = |id| self.pools.get(id as usize).is_some_and(Option::is_some);
         let client_ok = |(_, client): (_, &crate::client::Client)| {

@@ -1,7 +1,7 @@
 //! What always holds between the calls of a driver, whatever clients and servers do.
 //!
 //! State that is kept twice, for speed, is compared here: links with links, phases with lists, tickets with the queue,
-//! counters with a recount. The simulation and the fuzzer ask after their steps.
+//! counters with a recount. The simulation and the fuzzer call this after their steps.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Pooler {
-    /// What is wrong, if anything is. Requests must have been polled to the last.
+    /// The first violation found, if any. All requests must have been polled.
     pub fn check_invariants(&self) -> Result<(), String> {
         for (slot, server) in self.servers.iter() {
             let id = ServerId(slot);
@@ -138,7 +138,7 @@ impl Pooler {
             }
             Waiting::ForReplies => {
                 let server = server.ok_or("waits for replies without a server")?;
-                // That sequences are forgotten is the server's to say, in words that only a sound one finds.
+                // Only the server ends a DISCARD SEQUENCES; one that breaks the protocol may never confirm it.
                 let said =
                     server.conversation.intake == Intake::ToSync || server.session.remembered == Remembered::Forgetting;
                 let owed = !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 || said;

@@ -1,7 +1,7 @@
 //! The pooler: clients, servers, pools, wait queue, reply queue, prepared statements, cancel, timers, console.
 //!
 //! **Bytes, time, settings and randomness in; bytes and requests out.** This crate opens no socket, reads no clock and
-//! starts no thread; `pgweir-runtime` and `pgweir-sim` drive the very same [`Pooler`].
+//! starts no thread. `pgweir-runtime` and `pgweir-sim` drive the same [`Pooler`].
 //!
 //! The methods of [`Pooler`] fall into families:
 //!
@@ -39,7 +39,7 @@ mod weaknesses;
 
 pub use base::dns::{DnsFacts, DnsHost, DnsZone};
 #[cfg(feature = "weaknesses")]
-pub use base::weakness::OwnWork;
+pub use base::weakness::InternalWork;
 pub use base::weakness::Weakness;
 pub use base::{errors, ids, outbox, request, settings, time, timers, tls, verification};
 pub use frozen::Predecessor;

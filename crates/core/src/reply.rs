@@ -1,4 +1,4 @@
-//! A server's message, the server and the client that is linked to it, looked up once.
+//! A server's message is handled in a `Reply`: the server and the client that is linked to it, looked up once.
 
 use crate::base::deeds::{Deed, Question};
 use crate::base::ids::{ClientId, ServerId};
@@ -13,8 +13,8 @@ use crate::shared::Shared;
 use pgweir_wire::Writer;
 use std::ops::Range;
 
-/// What a server's message does to the server, to the linked client, and to what all share. What it means for other
-/// connections is a [`Deed`].
+/// What a server's message changes on the server, the linked client, and what all connections share. What it means
+/// for other connections is returned as a [`Deed`].
 pub(crate) struct Reply<'a> {
     pub(crate) now: Time,
     pub(crate) id: ServerId,
@@ -23,9 +23,9 @@ pub(crate) struct Reply<'a> {
     pub(crate) client: Option<(ClientId, &'a mut Client)>,
     pub(crate) pool: &'a mut Pool,
     pub(crate) shared: &'a mut Shared,
-    /// What the pooler must do behind the message, in order.
+    /// What the pooler must do after the message, in order.
     pub(crate) deeds: Vec<Deed>,
-    /// The bytes of the input that go to the client and have not been handed to the outbox.
+    /// The bytes of the input that go to the client and are not in the outbox yet.
     pub(crate) run: Range<usize>,
 }
 
@@ -74,13 +74,13 @@ impl Reply<'_> {
         self.client.as_ref().is_some_and(|(_, client)| client.is_session())
     }
 
-    /// Whether the server works for a login: it runs auth_query, or makes startup values.
+    /// Whether the server works for a login: it runs auth_query, or tries startup parameters.
     pub(crate) fn is_of_login(&self) -> bool {
         let phase = self.client.as_ref().map(|(_, client)| &client.phase);
         matches!(phase, Some(ClientPhase::Login(_)))
     }
 
-    /// Hands the run to the outbox; it is empty afterwards.
+    /// Puts the run into the outbox and empties it.
     #[inline(always)]
     pub(crate) fn flush(&mut self) {
         let end = self.run.end;
@@ -91,7 +91,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Writes to the client, behind what has been forwarded.
+    /// Writes to the client, after the bytes that have been forwarded.
     pub(crate) fn tell(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.flush();
         if let Some((client, _)) = &self.client {
@@ -104,13 +104,13 @@ impl Reply<'_> {
         self.tell(|bytes| write(&mut Writer::new(bytes)));
     }
 
-    /// The pooler answers a question about the message, behind what has been forwarded.
+    /// Asks the pooler about the message, after the forwarded bytes are in the outbox.
     pub(crate) fn asks(&mut self, question: Question) -> Passed {
         self.flush();
         Passed::Asks(question)
     }
 
-    /// The server has sent what no PostgreSQL sends.
+    /// The server has sent bytes that PostgreSQL never sends.
     #[cold]
     pub(crate) fn misbehaves(&mut self, what: String) -> Passed {
         self.flush();
@@ -133,7 +133,7 @@ impl Reply<'_> {
         matches!(self.client(), Some(client) if matches!(client.waiting, Waiting::Flying { .. }))
     }
 
-    /// A client that held back a message until it knew what the message means may look at it again.
+    /// The client may look again at a message that waited for the server's replies.
     #[inline]
     pub(crate) fn replies_came(&mut self) {
         if let Some((_, client)) = &self.client

@@ -1,4 +1,4 @@
-//! A server, its pool and what all share: what is enough to say something to the server.
+//! A server, its pool and what all connections share: enough to send something to the server.
 
 use crate::base::ids::ServerId;
 use crate::pools::pool::Pool;
@@ -8,7 +8,7 @@ use crate::upstream::entry::To;
 use crate::upstream::requests::Requests;
 use pgweir_wire::Writer;
 
-/// One server, looked up once. What is sent to it and what its reply queue says belong together; methods of this send both.
+/// One server, looked up once. Its methods write a request and the entry in the reply queue together.
 pub(crate) struct ServerSide<'a> {
     pub(crate) id: ServerId,
     pub(crate) server: &'a mut Server,
@@ -17,13 +17,13 @@ pub(crate) struct ServerSide<'a> {
 }
 
 impl ServerSide<'_> {
-    /// Writes requests of our own, whose replies go to `to`.
+    /// Writes internal requests, whose replies go to `to`.
     pub(crate) fn asks(&mut self, to: To, write: impl FnOnce(&mut Requests<'_>)) {
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.id, &mut self.shared.outbox, to, write);
     }
 
-    /// Writes messages of our own to the server that nothing answers.
+    /// Writes internal messages that the server does not answer.
     pub(crate) fn send(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.shared
             .outbox

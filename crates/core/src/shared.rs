@@ -16,14 +16,14 @@ use pgweir_sql::Effects;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What all connections share: what they write to, ask for, and know.
+/// What all connections share: the outbox, requests to the driver, settings, tables.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Arc<Config>,
     pub(crate) settings: Settings,
     /// What is to be written to connections.
     pub(crate) outbox: Outbox,
-    /// What the driver is to do.
+    /// Requests to the driver.
     pub(crate) requests: VecDeque<Request>,
     /// Clients' prepared statements, by content.
     pub(crate) statements: StatementTable,
@@ -31,13 +31,13 @@ pub(crate) struct Shared {
     pub(crate) shapes: ShapeTable,
     pub(crate) catalogs: Catalogs,
     pub(crate) state_stats: StateStats,
-    /// The defect that was brought back.
+    /// The defect that has been brought back.
     #[cfg(feature = "weaknesses")]
     pub(crate) weakness: Option<crate::base::weakness::Weakness>,
 }
 
 impl Shared {
-    /// Whether this defect was brought back.
+    /// Whether this defect has been brought back.
     #[inline(always)]
     pub(crate) fn is_weak(&self, weakness: Weakness) -> bool {
         #[cfg(feature = "weaknesses")]
@@ -53,16 +53,17 @@ impl Shared {
         self.requests.push_back(Request::Log { level, text });
     }
 
-    /// What a text with these effects may do by the names that it mentions.
+    /// What a text with these effects may do because of the names in it.
     pub(crate) fn mentioned(&mut self, found: Effects, effects: Effects) -> Effects {
-        // EXECUTE mentions nothing that its statement does.
+        // An EXECUTE does not contain the names that its statement contains.
         let executes = effects.intersects(Effects::PREPARE);
         let found = if executes { found | Effects::CODE } else { found };
         self.state_stats.mentions += u64::from(!found.is_empty());
         found
     }
 
-    /// A shape with settings made; what becomes of the reported ones the server says itself.
+    /// A shape after these changes. Reported settings are left out, because the server
+    /// itself reports their new values.
     pub(crate) fn shape_with(&mut self, shape: &Arc<Shape>, set: &[Change]) -> Arc<Shape> {
         let reported = |name: &str| shape.get(name).is_some_and(|s| s.reported);
         let changes = set.iter().filter(|(name, _)| !reported(name));

@@ -1,7 +1,8 @@
-//! Defects brought back, and what the simulation must know to disturb the pooler.
+//! Defects that are brought back on purpose, and what the simulation must know in order to
+//! disturb the pooler.
 
 #[cfg(feature = "weaknesses")]
-use crate::base::weakness::OwnWork;
+use crate::base::weakness::InternalWork;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 
@@ -12,15 +13,15 @@ impl Pooler {
         self.shared.weakness = Some(weakness);
     }
 
-    /// What a server does for the session of its client in the pooler's own name.
+    /// The internal work that a server does for the session of its client.
     #[cfg(feature = "weaknesses")]
-    pub fn own_work(&self, id: crate::ServerId) -> Option<OwnWork> {
+    pub fn internal_work(&self, id: crate::ServerId) -> Option<InternalWork> {
         let server = self.servers.get(id.0)?;
         let client = self.clients.get(server.link?.0)?;
         match (server.session.restoration.is_some(), server.session.probe.is_some()) {
             _ if !client.is_session() => None,
-            (true, _) => Some(OwnWork::Restoration),
-            (_, true) => Some(OwnWork::Probe),
+            (true, _) => Some(InternalWork::Restoration),
+            (_, true) => Some(InternalWork::Probe),
             _ => None,
         }
     }
@@ -37,7 +38,7 @@ impl Pooler {
         self.shared.state_stats.flights_shared
     }
 
-    /// Whether a client keeps its server for a reason that no question to the server could end.
+    /// Whether a client is pinned by a reason that no probe can end.
     #[cfg(feature = "weaknesses")]
     pub fn is_pinned_for_good(&self, id: crate::ClientId) -> bool {
         self.clients.get(id.0).is_some_and(|c| c.session.pins.for_good())

@@ -11,7 +11,7 @@ use rig::Rig;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts what a thread allocates while it is told to.
+/// Counts the allocations of a thread while counting is switched on.
 struct Counting;
 
 thread_local! {
@@ -79,7 +79,7 @@ impl Transaction {
         assert!(rig.pooler.poll_request().is_none());
     }
 
-    /// Allocations of a hundred of them.
+    /// The number of allocations in [`COUNTED_TRANSACTIONS`] transactions.
     fn allocations(&self, rig: &mut Rig, client: ClientId, server: ServerId) -> u64 {
         for _ in 0..WARM_UP {
             self.runs(rig, client, server);
@@ -92,7 +92,7 @@ impl Transaction {
     }
 }
 
-/// A client that has a server of its pool to itself, for the time being.
+/// A client, and a server of its pool that no other client uses.
 fn client_and_server() -> (Rig, ClientId, ServerId) {
     let mut rig = Rig::new("default_pool_size = 1\nsession_state = full\nserver_check_query = select 1");
     let client = rig.client();
@@ -125,7 +125,7 @@ fn a_prepared_statement_allocates_nothing() {
         w.parse(b"s", b"select abalance from pgbench_accounts where aid = $1", &[0, 0]);
         w.sync();
     });
-    // The pooler describes it behind the Parse, for the types.
+    // The pooler describes the statement after the Parse, to learn its types.
     let asked = rig.told(server);
     assert_eq!(asked[asked.len() - 2..], ["Describe Spgweir_10", "Sync"]);
     rig.says(server, |w| {

@@ -1,4 +1,4 @@
-//! What functions do to sessions: when the catalog is read, and what follows for statements that mention a name.
+//! The catalog: when it is read, and how it changes the treatment of statements that mention a name from it.
 
 mod rig;
 
@@ -36,7 +36,7 @@ fn start(rig: &mut Rig, objects: &[[&str; 4]], sources: &[[&str; 3]]) -> (Client
     (client, server)
 }
 
-/// Longer than the pause between two readings, and than clients that wait may put one off.
+/// Longer than the pause between two readings, and longer than waiting clients may delay one.
 const PAUSE: Duration = Duration::from_millis(1001);
 
 fn asks(rig: &mut Rig, client: ClientId, text: &str) -> ServerId {
@@ -65,7 +65,7 @@ fn nothing_found(rig: &mut Rig, server: ServerId) -> Vec<String> {
     told
 }
 
-/// Whether a server has been asked what became of the session since the last look.
+/// Whether a server has got a probe since the last look.
 fn is_probed(rig: &mut Rig, server: ServerId) -> bool {
     let probes = ["Bind  pgweir_6", "Bind  pgweir_7"];
     rig.told(server).iter().any(|m| probes.contains(&&**m))
@@ -83,7 +83,7 @@ fn the_first_server_reads_the_catalog_before_any_client_gets_it() {
     assert_eq!(rig.connects.len(), 0, "one server is enough for one client");
 }
 
-/// A storm: every server of a pool that fills reads the catalog.
+/// Guards against a storm of readings: every server of a growing pool read the catalog.
 #[test]
 fn servers_that_log_in_while_another_reads_serve_and_are_probed() {
     let mut rig = rig(SIZE_2);
@@ -118,7 +118,7 @@ fn a_statement_that_mentions_a_function_is_followed_by_a_probe_and_others_are_no
     assert_eq!(rig.server_of(client), None);
 }
 
-/// The verdict on a prepared statement is kept, and made anew when more is known.
+/// The verdict on a prepared statement is kept until the catalog has been read again.
 #[test]
 fn a_prepared_statement_is_judged_again_when_the_catalog_has_been_read_again() {
     let mut rig = rig(SIZE_2);
@@ -159,7 +159,7 @@ fn a_prepared_statement_is_judged_again_when_the_catalog_has_been_read_again() {
     assert!(run(&mut rig));
 }
 
-/// Between the end of a definition and the answer of the catalog, anything may run what was defined.
+/// Between the end of a definition and the next reading, any statement may run what was defined.
 #[test]
 fn until_the_catalog_has_been_read_again_every_statement_is_code() {
     let mut rig = rig(SIZE_2);
@@ -183,7 +183,7 @@ fn until_the_catalog_has_been_read_again_every_statement_is_code() {
     assert_eq!(rig.server_of(maker), None, "known again");
 }
 
-/// The answer to a reading whose messages have been looked at, on a server that has read before.
+/// Answers a reading whose messages have been looked at, on a server that has read before.
 fn catalog_is_empty(rig: &mut Rig, server: ServerId) {
     rig.says(server, |w| {
         for statement in ["set", "set", "set", "set", "set", "objects", "sources"] {
@@ -199,7 +199,7 @@ fn catalog_is_empty(rig: &mut Rig, server: ServerId) {
     });
 }
 
-/// A migration makes its functions one by one; reading the catalog behind each costs more than the migration.
+/// Guards against a reading after each function that a migration makes: they cost more than the migration.
 #[test]
 fn many_definitions_make_few_readings() {
     let mut rig = rig(SIZE_2);
@@ -224,12 +224,12 @@ fn many_definitions_make_few_readings() {
     rig.wait(PAUSE);
     let readings = run(&mut rig, "select 1");
     assert!((30..=45).contains(&readings), "{readings} in eleven seconds");
-    // The last of them was not forgotten.
+    // The last definition was not forgotten.
     asks(&mut rig, client, "select 1");
     assert_eq!(rig.server_of(client), None);
 }
 
-/// A definition that commits while a server reads may have come too late for it.
+/// A definition that commits while a server reads may be missing in that reading.
 #[test]
 fn a_definition_during_a_reading_makes_another_necessary() {
     let mut rig = rig(SIZE_2);
@@ -253,7 +253,7 @@ fn a_definition_during_a_reading_makes_another_necessary() {
     assert!(is_asked(&mut rig, server));
 }
 
-/// Clients that wait for a server must not wait for a reading that they can do without.
+/// Guards against clients that wait for a server because of a reading that can wait.
 #[test]
 fn a_later_reading_lets_waiting_clients_go_first_for_a_while() {
     let mut rig = rig("default_pool_size = 1\n");
@@ -311,7 +311,7 @@ fn what_must_not_be_read_is_logged_and_keeps_nobody_waiting() {
     assert_eq!(rig.server_of(client), Some(server), "nor whose settings it makes");
 }
 
-/// A time limit or a conflict on a standby: the next try may succeed, and until then anything may be code.
+/// After a time limit or a conflict on a standby the next attempt may succeed. Until then anything may be code.
 #[test]
 fn a_reading_that_fails_is_tried_again_some_times() {
     let mut rig = rig(SIZE_2);
@@ -330,7 +330,7 @@ fn a_reading_that_fails_is_tried_again_some_times() {
     asks(&mut rig, client, "select 1");
     assert_eq!(rig.server_of(client), None, "given up");
     assert_eq!(warnings(&rig), 1, "told once");
-    // What the segments that failed would have prepared is not there, and what they would have closed is.
+    // The failed segments have prepared nothing, and have closed nothing.
     rig.wait(PAUSE);
     asks(&mut rig, client, "create extension x");
     let told = rig.told(server);
@@ -353,7 +353,7 @@ fn a_reading_that_fails_is_tried_again_some_times() {
     assert_eq!(rig.server_of(client), None, "known");
 }
 
-/// A reading that the server does not survive would keep every client from ever getting one.
+/// Guards against a server crash caused by the reading, which would keep every client from ever getting a server.
 #[test]
 fn a_server_that_is_lost_while_it_reads_is_followed_by_one_that_serves() {
     let mut rig = rig(SIZE_2);
@@ -389,7 +389,7 @@ fn another_server_reads_it_again_only_when_what_is_known_is_old() {
     assert!(is_asked(&mut rig, third));
 }
 
-/// What functions do may be another matter on the servers that follow.
+/// On the next servers the functions may do something else.
 #[test]
 fn after_reconnect_and_the_loss_of_a_server_everything_is_code_until_it_has_been_read() {
     let mut rig = rig(SIZE_2);
@@ -409,7 +409,7 @@ fn after_reconnect_and_the_loss_of_a_server_everything_is_code_until_it_has_been
     assert!(is_probed(&mut rig, next));
 }
 
-/// A client that leaves at once behind its definition must not take the news along.
+/// Guards against a definition that is forgotten because its client leaves at once.
 #[test]
 fn a_client_that_leaves_behind_its_definition_leaves_a_catalog_that_is_read() {
     let mut rig = rig("default_pool_size = 1\n");
@@ -435,7 +435,7 @@ fn a_client_that_leaves_behind_its_definition_leaves_a_catalog_that_is_read() {
     assert!(is_probed(&mut rig, server), "known by then");
 }
 
-/// Where sessions are not kept, nothing is read: PgBouncer does not either.
+/// Where sessions are not kept the catalog is not read, as in PgBouncer.
 #[test]
 fn without_kept_sessions_and_in_session_pooling_nothing_is_read() {
     for settings in [
@@ -450,7 +450,8 @@ fn without_kept_sessions_and_in_session_pooling_nothing_is_read() {
     }
 }
 
-/// Guards against a warning about functions in the middle of an incident: a server that is gone says nothing about them.
+/// Guards against a warning about functions in the middle of an incident: the server was lost, which says nothing about
+/// functions.
 #[test]
 fn a_server_that_is_lost_while_it_reads_is_not_worth_a_warning() {
     let mut rig = rig(SIZE_2);

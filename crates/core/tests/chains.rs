@@ -1,4 +1,4 @@
-//! Servers that are no PostgreSQL: other poolers, their consoles, and servers that lie about what they are.
+//! Servers that are not PostgreSQL: other poolers, their consoles, and servers that answer wrongly.
 
 mod rig;
 
@@ -6,12 +6,12 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::Idle;
 use rig::{NATURE_QUESTION, REPORTED, Rig, error, process_id};
 
-/// Clients keep their sessions, as far as the servers let them; one server.
+/// A pool with one server and `session_state = full`.
 fn full(settings: &str) -> Rig {
     Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{settings}"))
 }
 
-/// A client begins to log in; the server that it needs lets us in with this process id, and is asked what it is.
+/// A client begins to log in; the server that it needs logs in with this process id, and is asked for its process id.
 fn asked(rig: &mut Rig, parameters: &[(&str, &str)], told_at_login: u32) -> (ClientId, ServerId) {
     let mut all = vec![("user", "u"), ("database", "db")];
     all.extend(parameters);
@@ -64,7 +64,7 @@ fn a_server_that_tells_the_process_id_of_its_session_is_postgresql() {
 }
 
 #[test]
-fn another_pooler_gets_nothing_of_the_pooler_s_own() {
+fn another_pooler_gets_no_internal_message() {
     let mut rig = full("");
     let (client, server) = behind_pooler(&mut rig, &[]);
     assert_eq!(rig.told(server), [] as [&str; 0], "no catalog, no probe, no settings");
@@ -87,7 +87,7 @@ fn a_pooler_that_looks_like_postgresql_is_found_out() {
     assert_eq!(logged(&rig, "the server is another pooler"), 1);
 }
 
-/// Whatever a server says that is not the number it told, it is not trusted with sessions.
+/// A server that answers anything but the process id of its login does not keep sessions.
 #[test]
 fn a_server_that_says_nothing_sensible_is_no_postgresql() {
     for value in [&b"many"[..], b"", b"-1", b"99999999999"] {
@@ -103,7 +103,7 @@ fn a_server_that_says_nothing_sensible_is_no_postgresql() {
     }
 }
 
-/// Names that a server was given in one transaction may mean nothing in the next: they are given again.
+/// A statement that was prepared in one transaction may not exist in the next: it is prepared again.
 #[test]
 fn a_statement_is_prepared_in_each_transaction_that_uses_it() {
     let mut rig = full("");
@@ -126,7 +126,7 @@ fn a_statement_is_prepared_in_each_transaction_that_uses_it() {
     }
 }
 
-/// The unnamed statement, too, may be another's in the next transaction.
+/// The unnamed statement, too, may be another client's in the next transaction.
 #[test]
 fn the_unnamed_statement_is_prepared_in_each_transaction_that_uses_it() {
     let mut rig = full("");
@@ -146,7 +146,8 @@ fn the_unnamed_statement_is_prepared_in_each_transaction_that_uses_it() {
     assert_eq!(told[0], "Parse  select 1", "{told:?}");
 }
 
-/// The settings that every pooler keeps follow the client; any other would reach other clients of the pooler below.
+/// The settings that every pooler keeps follow the client. Any other setting would reach other clients of the pooler
+/// below.
 #[test]
 fn startup_parameters_that_poolers_do_not_keep_are_refused() {
     let mut rig = full("");
@@ -163,7 +164,7 @@ fn startup_parameters_that_poolers_do_not_keep_are_refused() {
     assert!(rig.told(next).ends_with(&["ReadyForQuery I".into()]));
 }
 
-/// A client with a setting of its own, while PostgreSQL gives way to a pooler: it runs in its own session or not at all.
+/// A client has a setting of its own when PostgreSQL is replaced by a pooler: it runs in its own session or not at all.
 #[test]
 fn a_session_that_a_pooler_cannot_keep_ends() {
     let mut rig = full("");
@@ -186,7 +187,7 @@ fn a_session_that_a_pooler_cannot_keep_ends() {
     assert_eq!(told, ["Error 55000 cannot restore the session's settings"]);
 }
 
-/// PostgreSQL in place of the pooler is found out by the next server; what was opened before serves nobody any more.
+/// When the pooler is replaced by PostgreSQL, the next server shows it. Servers opened before serve no client any more.
 #[test]
 fn sessions_are_kept_again_when_the_server_is_postgresql_again() {
     let mut rig = Rig::new("session_state = full\ndefault_pool_size = 2");
@@ -204,7 +205,7 @@ fn sessions_are_kept_again_when_the_server_is_postgresql_again() {
     rig.client_leaves(client);
 }
 
-/// A console answers the question with an error. Nothing but its client's commands reaches it.
+/// A console answers the question with an error. It gets only its client's commands.
 #[test]
 fn a_console_hears_its_client_s_commands_only() {
     let settings = "server_reset_query_always = 1\nserver_reset_query = DISCARD ALL";
@@ -232,7 +233,7 @@ fn a_console_hears_its_client_s_commands_only() {
     assert_eq!(logged(&rig, "the console of a pooler"), 1);
 }
 
-/// With session_state = pgbouncer PostgreSQL is not asked anything; what cannot be PostgreSQL is.
+/// With session_state = pgbouncer a server is asked only if its process id cannot be PostgreSQL's.
 #[test]
 fn only_suspicious_servers_are_asked_where_sessions_are_not_kept() {
     let mut rig = Rig::new("");
@@ -243,7 +244,7 @@ fn only_suspicious_servers_are_asked_where_sessions_are_not_kept() {
     assert_eq!(rig.told(server), [] as [&str; 0]);
 }
 
-/// A server that says what it is will soon serve the client that waits: none is opened beside it.
+/// A server that is being asked for its process id will soon serve the waiting client: no other is opened meanwhile.
 #[test]
 fn no_second_server_is_opened_while_the_first_says_what_it_is() {
     let mut rig = Rig::new("session_state = full\ndefault_pool_size = 5");

@@ -1,4 +1,4 @@
-//! The admin console as drivers and exporters see it.
+//! The admin console as drivers and exporters use it.
 
 mod rig;
 
@@ -27,7 +27,7 @@ fn console(rig: &mut Rig) -> ClientId {
 /// Rows of text.
 type Table = Vec<Vec<Option<String>>>;
 
-/// What a Query is answered: columns with their types, and rows.
+/// The answer to a Query: columns with their types, and rows.
 fn query(rig: &mut Rig, id: ClientId, text: &str) -> (Vec<(String, u32)>, Table) {
     rig.says(id, |w| w.query(text.as_bytes()));
     let heard = rig.hears(id);
@@ -293,7 +293,8 @@ fn statistics_count_and_average_and_are_logged() {
     assert!(line.is_some(), "{:?}", rig.log);
 }
 
-/// As PgBouncer counts: each ReadyForQuery that a client got, whoever has sent it.
+/// As in PgBouncer, each ReadyForQuery that a client got counts, also those from the
+/// pooler.
 #[test]
 fn queries_that_no_server_has_answered_count() {
     let mut rig = Rig::new("default_pool_size = 1");
@@ -533,7 +534,7 @@ fn bytes_that_are_no_messages_end_the_connection() {
         assert!(rig.closed.contains(&id.into()), "{bytes:?}");
         assert!(rig.told(id)[0].starts_with("Error 08P01 "));
     }
-    // A message of the right kind with a wrong body is an ERROR.
+    // A message of the right kind with a malformed body gets an ERROR.
     for (tag, body) in [
         (b'Q', &b"show version"[..]),
         (b'P', b"x"),

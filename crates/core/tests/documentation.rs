@@ -1,4 +1,4 @@
-//! The documentation is current: what is generated, the paths and names it cites, and the index of recordings.
+//! The documentation is up to date: generated files, cited paths and names, and the index of recordings.
 #![expect(
     clippy::disallowed_methods,
     reason = "the documentation and the source are what is tested"
@@ -53,7 +53,7 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// The parts of a text that stand between `before` and `after`, on one line each.
+/// The parts of a text between `before` and `after`, each within one line.
 fn between<'t>(text: &'t str, before: &'t str, after: &'t str) -> impl Iterator<Item = &'t str> {
     let parts = text.lines().flat_map(move |line| line.split(before).skip(1));
     parts.filter_map(move |part| part.split_once(after).map(|(inside, _)| inside))
@@ -82,7 +82,7 @@ fn links_lead_to_files() {
 /// Folders of the repository; a text in backticks that begins with one of them is a path.
 const TOP: [&str; 7] = ["bench/", "crates/", "docs/", "examples/", "fuzz/", "scripts/", "tests/"];
 
-/// Folders that are made when something runs.
+/// Folders that only exist after something has run.
 const MADE: [&str; 3] = ["bench/results", "fuzz/artifacts", "fuzz/corpus"];
 
 #[test]

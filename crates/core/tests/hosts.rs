@@ -1,4 +1,4 @@
-//! Several hosts for one database: which of them connections go to, and what a fail-over means for clients.
+//! Several hosts for one database: which of them get connections, and what a fail-over means for clients.
 
 mod rig;
 
@@ -7,12 +7,12 @@ use rig::{Rig, error, fatal};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a host is at the moment.
+/// The state of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Host {
     /// Connections are refused.
     Down,
-    /// Nothing is ever heard of a connection.
+    /// Connection attempts get no answer.
     Silent,
     Primary,
     Standby,
@@ -20,7 +20,7 @@ enum Host {
     Frozen,
 }
 
-/// The hosts by name.
+/// The hosts, by name.
 struct Hosts(BTreeMap<&'static str, Host>);
 
 impl Hosts {
@@ -28,7 +28,7 @@ impl Hosts {
         self.0.insert(name, host);
     }
 
-    /// Every connection that is wanted is opened, or not. Returns the hosts that were tried.
+    /// Opens or refuses every connection that the pooler has asked for. Returns the hosts.
     fn answer(&self, rig: &mut Rig) -> Vec<String> {
         let mut tried = Vec::new();
         while let Some(id) = rig.connects.pop_front() {
@@ -54,7 +54,7 @@ impl Hosts {
         tried
     }
 
-    /// The same for as long as this.
+    /// Does so for this long.
     fn answer_for(&self, rig: &mut Rig, seconds: u64) -> Vec<String> {
         let mut tried = self.answer(rig);
         for _ in 0..seconds * 10 {
@@ -81,7 +81,7 @@ fn begins(rig: &mut Rig) -> ClientId {
     rig.client_begins(&[("user", "u"), ("database", "db")])
 }
 
-/// A client asks, and gets its answer; the host that gave it.
+/// A client sends a Query and gets its answer; returns the host.
 fn asks(rig: &mut Rig, hosts: &Hosts, client: ClientId) -> String {
     rig.says(client, |w| w.query(b"select 1"));
     hosts.answer(rig);
@@ -91,7 +91,7 @@ fn asks(rig: &mut Rig, hosts: &Hosts, client: ClientId) -> String {
     host_of(rig, server)
 }
 
-/// Every server of a host ends, with the last words of a PostgreSQL that is shut down.
+/// All servers of a host end with the last message of a PostgreSQL that is shut down.
 fn host_dies(rig: &mut Rig, name: &str) {
     let ids: Vec<ServerId> = rig.endpoints.keys().copied().collect();
     for id in ids {
@@ -136,7 +136,7 @@ fn only_the_wanted_host_serves() {
     }
 }
 
-/// A standby that comes back takes over from the primary, which served only because there was none.
+/// A standby that comes back replaces the primary, which served only because there was no standby.
 #[test]
 fn a_second_choice_gives_way() {
     let (mut rig, mut hosts) = rig("target_session_attrs=prefer-standby", [Host::Primary, Host::Down]);
@@ -158,7 +158,7 @@ fn a_second_choice_gives_way() {
     assert!(rig.closed.contains(&server.into()));
 }
 
-/// The attack: nothing fits. No statement reaches a server that is not wanted, and clients that log in are told why.
+/// An attack: no host fits. No statement reaches a server of the wrong kind, and clients that log in are told why.
 #[test]
 fn where_no_host_fits_nobody_is_served() {
     let (mut rig, hosts) = rig("target_session_attrs=read-write", [Host::Standby, Host::Frozen]);
@@ -195,7 +195,7 @@ fn a_fail_over_needs_nothing_but_a_new_primary() {
     rig.completes(server, "INSERT 0 1");
     assert!(rig.told(client).contains(&"CommandComplete INSERT 0 1".into()));
 
-    // The old one comes back as a standby: it is not used.
+    // The old primary comes back as a standby: it is not used.
     hosts.set("a", Host::Standby);
     for _ in 0..3 {
         let more = begins(&mut rig);
@@ -205,7 +205,7 @@ fn a_fail_over_needs_nothing_but_a_new_primary() {
     }
 }
 
-/// A host that swallows packets does not keep clients from the other one for longer than a second.
+/// Guards against a long fail-over: a host that swallows packets delays clients by at most a second.
 #[test]
 fn a_silent_host_does_not_delay_the_fail_over() {
     let (mut rig, mut hosts) = rig("load_balance_hosts=disable", [Host::Primary, Host::Primary]);
@@ -260,7 +260,7 @@ fn a_dead_host_is_used_again_when_it_is_back() {
     assert_eq!(host_of(&rig, rig.server_of(more).unwrap()), "a");
 }
 
-/// A primary is made read-only while it runs: its servers tell by 25006, and none of them serves any longer.
+/// A primary is made read-only while it runs: its servers report 25006, and none of them serves any longer.
 #[test]
 fn servers_that_turn_read_only_are_replaced() {
     let (mut rig, mut hosts) = rig("target_session_attrs=read-write", [Host::Primary, Host::Standby]);
@@ -284,7 +284,7 @@ fn servers_that_turn_read_only_are_replaced() {
     let told = rig.told(clients[0]);
     assert_eq!(told, [&format!("Error 25006 {refused}"), "ReadyForQuery I"]);
 
-    // Clients come back, and the new connection shows that the host has turned.
+    // When clients send their next queries, the new connection shows that the host has changed.
     for &client in &clients {
         rig.says(client, |w| w.query(b"insert into t values (1)"));
     }
@@ -307,7 +307,8 @@ fn servers_that_turn_read_only_are_replaced() {
     }
 }
 
-/// The attack: a client that asks for read-only transactions and writes in them. It must not cost the others their servers.
+/// An attack: a client asks for read-only transactions and writes in them. Other clients must not lose their servers by
+/// it.
 #[test]
 fn errors_of_a_clients_own_making_replace_one_server_a_second() {
     let (mut rig, hosts) = rig("target_session_attrs=primary", [Host::Primary, Host::Down]);

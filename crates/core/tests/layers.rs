@@ -1,13 +1,13 @@
 //! Each layer of the core imports only layers below it.
 //!
-//! What still breaks the rule is listed in `layers-to-untie.txt`; the list may only become shorter.
+//! Files that still break the rule are listed in `layers-to-untie.txt`; the list may only become shorter.
 #![expect(clippy::disallowed_methods, reason = "the source is what is tested")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// From the lowest to the highest. `client` and `server` are compositions of what the layers below them define.
+/// From the lowest to the highest. `client` and `server` are composed of structs of the layers below them.
 const LAYERS: [&[&str]; 14] = [
     &["base"],
     &["statements"],
@@ -52,7 +52,7 @@ fn named(text: &str) -> BTreeSet<&str> {
     modules.filter(|module| rank(module).is_some()).collect()
 }
 
-/// Imports against the order, as lines `file module`.
+/// Imports that break the rule, as lines `file module`.
 fn against_the_order() -> BTreeSet<String> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What holds a server, and which time limit ends it: conversations in virtual time.
+//! What keeps a server linked, and which time limit ends that: conversations in virtual time.
 
 mod rig;
 
@@ -8,7 +8,7 @@ use pgweir_wire::{HEADER_BYTES, Writer};
 use rig::Rig;
 use std::time::Duration;
 
-/// All three limits on what a client may keep a server for.
+/// All three limits on how long a client may keep a server.
 const LIMITS: &str = "query_timeout = 2\ntransaction_timeout = 2\nidle_transaction_timeout = 2";
 
 fn bytes(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
@@ -147,7 +147,7 @@ fn the_time_of_a_query_does_not_begin_before_its_client_got_the_server() {
     });
     rig.told(client);
     let other = rig.client();
-    // The server has been idle for long; settings are restored on it first, and their answer is late.
+    // The server has long been idle; settings are restored on it first, and its answer is late.
     rig.wait(Duration::from_secs(30));
     rig.says(other, |w| w.query(b"select 1"));
     assert!(rig.server_of(other).is_some());
@@ -167,7 +167,7 @@ fn a_login_that_waits_for_what_a_server_makes_of_its_settings_is_under_client_lo
     assert_eq!(ending(&mut rig, client), "Error 57014 client_login_timeout");
 }
 
-/// Answers what a server was told to do with settings, and a Query behind it.
+/// Answers a restoration and the Query after it.
 fn settings_made(rig: &mut Rig, server: pgweir_core::ServerId) {
     let mut answer = Vec::new();
     let mut w = Writer::new(&mut answer);

@@ -1,4 +1,4 @@
-//! LISTEN through listener connections: conversations in which servers answer what the pooler asks of them.
+//! LISTEN through listener connections: conversations with servers that answer the pooler's requests.
 
 mod rig;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const SETTINGS: &str = "session_state = full\ndefault_pool_size = 1";
 
-/// Servers that listen and answer; what they notify is up to the test.
+/// Servers that listen and answer; the test decides which notifications they send.
 struct Servers {
     rig: Rig,
     channels: HashMap<ServerId, BTreeSet<String>>,
@@ -33,7 +33,7 @@ impl Servers {
         }
     }
 
-    /// A server answers everything that was written to it. A mark is noted, not told to anybody.
+    /// A server answers everything that was written to it. A mark is recorded, and delivered to no connection.
     fn answer(&mut self, server: ServerId) {
         loop {
             let asked = self.rig.hears(server);
@@ -56,7 +56,7 @@ impl Servers {
                     }
                     b'B' => {
                         let name = cstrs(&body)[1].to_vec();
-                        // What was prepared before the test began makes settings.
+                        // A statement that was prepared before the test began is `set_config`.
                         bound = self.statements.get(&(server, name)).cloned().unwrap_or_default();
                         self.rig.says(server, |w| w.empty(b'2'));
                     }
@@ -120,12 +120,12 @@ impl Servers {
 
     fn mark(&mut self, server: ServerId) {
         let (channel, payload, process_id) = self.marks.last().expect("a mark").clone();
-        // From another process it is none.
+        // From another process it is not a mark.
         self.notifies(server, &channel, &payload);
         self.notifies_from(process_id, server, &channel, &payload);
     }
 
-    /// Payloads of the notifications a client was sent, and the tags of everything else.
+    /// Payloads of the notifications that a client has got, and the tags of all other messages.
     fn heard(&mut self, client: ClientId) -> Vec<String> {
         let told = self.rig.hears(client);
         let line = |(tag, body): &(u8, Vec<u8>)| match tag {
@@ -135,8 +135,8 @@ impl Servers {
         told.iter().map(line).collect()
     }
 
-    /// A client that has sent LISTEN a, and its server, which has answered that and everything up to the wish for a
-    /// listener; and that listener, which listens.
+    /// A client that has sent LISTEN a; its server, which has answered up to the request for a listener; and the
+    /// listener, which listens.
     fn listening(&mut self) -> (ClientId, ServerId, ServerId) {
         let client = self.rig.client();
         self.rig.says(client, |w| w.query(b"listen a"));
@@ -150,21 +150,21 @@ impl Servers {
             Some(server),
             "it listens until somebody else does"
         );
-        // It is time to ask again for the channels, and to tell the listener.
+        // After this time the pooler asks for the channels again, and sends them to the listener.
         self.rig.wait(Duration::from_millis(200));
         self.answer(server);
         self.answer(listener);
         (client, server, listener)
     }
 
-    /// The next server that is wanted is connected, and has not logged in.
+    /// The next server that the pooler asks for is connected, and has not logged in.
     fn next_connects(&mut self) -> ServerId {
         let server = self.rig.connects.pop_front().expect("a server is wanted");
         self.rig.server_connects(server);
         server
     }
 
-    /// The same, with the channels moved to the listener.
+    /// The same, after the channels have moved to the listener.
     fn moved(&mut self) -> (ClientId, ServerId, ServerId) {
         let (client, server, listener) = self.listening();
         self.answer(server);
@@ -301,8 +301,8 @@ fn a_client_that_hears_more_than_it_may_is_closed() {
     assert_eq!(s.heard(client), ["E"]);
 }
 
-/// Guards against a loss under load: what the server heard in front of the mark was taken for the listener's, because the
-/// listener had passed the mark already.
+/// Guards against a loss under load: notifications that the server received before the mark were expected from the
+/// listener, because the listener had passed the mark already.
 #[test]
 fn on_the_way_there_the_slower_server_still_tells_what_it_heard_before_the_mark() {
     let mut s = Servers::new();
@@ -321,7 +321,7 @@ fn on_the_way_there_the_slower_server_still_tells_what_it_heard_before_the_mark(
     assert_eq!(s.rig.server_of(client), None);
 }
 
-/// The same on the way back, where it was told twice.
+/// The same on the way back, where they were delivered twice.
 #[test]
 fn on_the_way_back_the_slower_server_does_not_repeat_what_it_heard_before_the_mark() {
     let mut s = Servers::new();
@@ -348,7 +348,7 @@ fn a_listen_behind_the_question_for_channels_counts() {
     let listener = s.rig.servers_log_in()[0];
     s.answer(listener);
     s.rig.wait(Duration::from_millis(200));
-    // The question is on its way to the server.
+    // The server has been sent the question.
     s.rig.says(client, |w| w.query(b"listen b"));
     for _ in 0..4 {
         s.answer(server);
@@ -372,7 +372,7 @@ fn a_listener_lost_before_the_mark_leaves_its_client_with_the_server() {
     s.mark(listener);
     s.notifies(listener, "a", "1");
     s.rig.server_dies(listener);
-    // The server was told to stop and has not said that it got that far: it is asked again later.
+    // The server has been sent UNLISTEN and has not confirmed it: it is asked again later.
     s.notifies(server, "a", "1");
     s.answer(server);
     assert_eq!(s.heard(client), ["1"], "told by the server alone");
@@ -473,7 +473,7 @@ fn unlisten_inside_a_transaction_counts_when_that_commits() {
     }
 }
 
-/// Recording E17, in a pipeline: what follows a NOTIFY waits until its own notifications are told.
+/// Recording E17, in a pipeline: the messages after a NOTIFY wait until its own notifications have been delivered.
 #[test]
 fn own_notifications_come_before_the_own_ready_for_query_in_a_pipeline() {
     let mut s = Servers::new();
@@ -492,7 +492,7 @@ fn own_notifications_come_before_the_own_ready_for_query_in_a_pipeline() {
     assert_eq!(s.heard(client), ["3", "Z"]);
 }
 
-/// Guards against a ReadyForQuery of an earlier request that takes the mark of a NOTIFY behind it.
+/// Guards against a ReadyForQuery of an earlier request that is taken for that of the NOTIFY after it.
 #[test]
 fn own_notifications_behind_another_request_in_a_pipeline_come_before_their_ready_for_query() {
     let mut s = Servers::new();
@@ -511,8 +511,8 @@ fn own_notifications_behind_another_request_in_a_pipeline_come_before_their_read
     assert_eq!(s.heard(client), ["own", "Z"]);
 }
 
-/// Guards against notifications that were told twice, because the listener of another user or encoding had passed the mark
-/// first.
+/// Guards against notifications that were delivered twice, because the listener of another user or encoding had passed
+/// the mark first.
 #[test]
 fn a_mark_counts_where_the_client_is_told() {
     let databases = "db = host=127.0.0.1 user=u\nother = host=127.0.0.1 dbname=db user=v";
@@ -555,7 +555,7 @@ fn a_listener_that_does_not_answer_is_given_up() {
     assert_eq!(s.heard(client), ["Z"]);
 }
 
-/// Guards against listeners that were closed, one after the other, because a server kept its own client waiting.
+/// Guards against listeners that are closed one after the other, because a server keeps its own client waiting.
 #[test]
 fn a_server_that_does_not_answer_is_not_the_listeners_fault() {
     let mut s = Servers::new();

@@ -1,4 +1,4 @@
-//! Names of servers that get other addresses.
+//! Host names of servers whose addresses change.
 
 mod rig;
 
@@ -6,7 +6,7 @@ use pgweir_core::{DnsFacts, DnsHost, Time};
 use rig::Rig;
 use std::net::IpAddr;
 
-/// Servers of the tests are at 127.0.0.1.
+/// The servers of these tests are at 127.0.0.1.
 fn looked_up(rig: &mut Rig, name: &str, gone: &[&str]) {
     let gone: Vec<IpAddr> = gone.iter().map(|address| address.parse().unwrap()).collect();
     let facts = DnsFacts {

@@ -433,7 +433,7 @@ fn a_bad_configuration_changes_nothing_and_every_problem_is_told() {
     rig.client();
 }
 
-/// Guards against locking everybody out, administrators included, when the file of passwords cannot be read for a moment.
+/// Guards against locking out all users, administrators included, when the password file cannot be read for a moment.
 #[test]
 fn a_reload_that_has_lost_its_users_is_refused() {
     let mut rig = Rig::new("");
@@ -525,7 +525,7 @@ fn another_forced_user_sends_clients_away() {
     }
 }
 
-/// The next server asks for a password in clear text: what it is given. Then it is up.
+/// The next server asks for a password in clear text. Returns the password that it gets; then it is up.
 fn password_given(rig: &mut Rig) -> Option<(ServerId, String)> {
     let server = rig.connects.pop_front().expect("a server is wanted");
     rig.server_connects(server);
@@ -645,8 +645,8 @@ fn waiting_commands_work_by_the_extended_protocol_too() {
     assert!(told[0].starts_with("Error F0000 ") && told[1] == "ReadyForQuery I");
 }
 
-/// Guards against a panic: the end of the last connection that counts may end the process, in the midst of the loss of a server
-/// whose client still seems linked to it.
+/// Guards against a panic: the end of the last connection may end the process while a lost server still seems linked to
+/// its client.
 #[test]
 fn the_last_cancel_of_a_lost_server_may_end_the_process() {
     for by in [Command::ShutdownWaitForClients, Command::ShutdownWaitForServers] {

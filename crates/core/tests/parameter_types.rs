@@ -1,4 +1,4 @@
-//! Statements are prepared again with the parameter types that their client was told.
+//! Statements are prepared again with the parameter types that their client got.
 
 mod rig;
 
@@ -11,7 +11,7 @@ const TEXT: &[u8] = b"insert into t values ($1)";
 const INT4: &[u8] = &[0, 1, 0, 0, 0, 23];
 const FLOAT8: &[u8] = &[0, 1, 0, 0, 2, 0xbd];
 
-/// A client prepares, and the server tells these types to whoever asks.
+/// A client prepares, and the server reports these types if it is asked.
 fn prepares(rig: &mut Rig, client: ClientId, types: &[u8], describes: bool) -> Vec<String> {
     rig.says(client, |w| {
         w.parse(b"s", TEXT, NO_TYPES);
@@ -35,7 +35,7 @@ fn prepares(rig: &mut Rig, client: ClientId, types: &[u8], describes: bool) -> V
     told
 }
 
-/// What a server that a client now binds on is told.
+/// The server on which a client binds, and the messages that it gets.
 fn binds(rig: &mut Rig, client: ClientId) -> (ServerId, Vec<(u8, Vec<u8>)>) {
     rig.says(client, |w| {
         w.bind_text(b"s", &[Some(b"1")]);
@@ -68,8 +68,8 @@ fn parsed_types(told: &[(u8, Vec<u8>)]) -> Option<&[u8]> {
     Some(&body[at..])
 }
 
-/// Guards against binary values that are read as another type: the column's type has changed between two Parses of one
-/// statement.
+/// Guards against binary values that are read as another type, because the column's type has changed between two
+/// Parses of one statement.
 #[test]
 fn a_statement_is_prepared_again_with_the_types_that_its_client_was_told() {
     for describes in [true, false] {
@@ -94,7 +94,8 @@ fn a_statement_is_prepared_again_with_the_types_that_its_client_was_told() {
     }
 }
 
-/// Guards against one client's types for another: both have prepared the same text, one of them behind ALTER TABLE.
+/// Guards against one client's types for another client: both have prepared the same text, one of them after ALTER
+/// TABLE.
 #[test]
 fn clients_that_were_told_other_types_share_no_statement() {
     let mut rig = Rig::new("default_pool_size = 1");

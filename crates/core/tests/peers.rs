@@ -1,4 +1,4 @@
-//! Cancel requests of several processes behind one port: which of them are passed on, to whom, and how many.
+//! Cancel requests of several processes on one port: which of them are passed on, to whom, and how many.
 
 mod rig;
 
@@ -17,7 +17,7 @@ fn rig() -> Rig {
     Rig::with(DATABASES, PEERS)
 }
 
-/// A client of this process and the key that it was told.
+/// A client of this process and its cancel key.
 fn client_with_key(rig: &mut Rig) -> (ClientId, CancelKey) {
     let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
     rig.servers_log_in();
@@ -26,7 +26,7 @@ fn client_with_key(rig: &mut Rig) -> (ClientId, CancelKey) {
     (id, key)
 }
 
-/// A key that process `peer` may have told a client of its own.
+/// A key that process `peer` may have given to one of its clients.
 fn key_of(peer: u8, hops: u8) -> CancelKey {
     CancelKey::read(&[5, peer, 0, 9, 1, 2, 3, 0xf0 | hops]).unwrap()
 }
@@ -77,7 +77,7 @@ fn our_own_clients_are_told_keys_that_name_us_and_can_use_them_after_any_way_rou
     assert!(rig.passed_on.is_empty());
 }
 
-/// The secrets of two clients with the same process id tell them apart; a wrong one is nobody's.
+/// The secrets of two clients with the same process id tell them apart; a wrong secret belongs to neither.
 #[test]
 fn a_guessed_key_of_our_own_cancels_nothing_and_goes_nowhere() {
     let mut rig = rig();
@@ -111,7 +111,8 @@ fn without_a_peer_id_nothing_is_passed_on() {
     assert!(is_closed(&rig, asked) && rig.passed_on.is_empty());
 }
 
-/// A peer that does not answer, and a flood for it: as many as pool_size at a time; who waits too long, or leaves, is gone.
+/// A flood for a peer that does not answer: at most pool_size requests at a time. Requests are dropped when they have
+/// waited too long or their connection has left.
 #[test]
 fn a_flood_for_one_peer_is_held_back_and_hinders_no_other() {
     let mut rig = rig();
@@ -143,7 +144,7 @@ fn a_reload_changes_the_peers() {
     let mut rig = rig();
     let (client, key) = client_with_key(&mut rig);
     let asked: Vec<ClientId> = (0..3).map(|_| rig.cancel_request(&key_of(2, 3))).collect();
-    // Process 2 is gone, we are 7 now, and there is a process 4.
+    // Process 2 is removed, this process becomes 7, and process 4 is added.
     rig.reloads(configuration(DATABASES, "peer_id = 7\n[peers]\n4 = host=10.0.0.4"));
     assert!(is_closed(&rig, asked[2]), "its peer is not there any more");
     assert!(!is_closed(&rig, asked[0]), "this one is on its way");
@@ -153,7 +154,7 @@ fn a_reload_changes_the_peers() {
     rig.cancel_request(&key_of(4, 3));
     assert_eq!(rig.passed_on.back().map(|(peer, ..)| *peer), Some(4));
 
-    // A client from before the RELOAD can still cancel.
+    // A client that connected before the RELOAD can still cancel.
     rig.says(client, |w| w.query(b"select pg_sleep(9)"));
     rig.cancel_request(&key);
     assert_eq!(rig.cancels.len(), 1);

@@ -1,4 +1,4 @@
-//! What clients pipeline, and the pooler's own messages among it.
+//! Clients' pipelines, and the pooler's own messages in them.
 
 mod rig;
 
@@ -11,8 +11,8 @@ fn has(told: &[String], begin: &str) -> bool {
     told.iter().any(|line| line.starts_with(begin))
 }
 
-/// Guards against a Sync of the pooler's own that commits what PostgreSQL 18 leaves open behind a Query between an Execute
-/// and its Sync: the client's statement stays although what follows in its pipeline fails.
+/// Guards against an internal Sync that commits what PostgreSQL 18 leaves open behind a Query between an Execute and
+/// its Sync: the client's statement would stay although a later message of its pipeline fails.
 #[test]
 fn nothing_of_ours_ends_the_block_that_a_query_in_a_pipeline_leaves_open() {
     let mut rig = Rig::new("default_pool_size = 2");
@@ -27,7 +27,7 @@ fn nothing_of_ours_ends_the_block_that_a_query_in_a_pipeline_leaves_open() {
         w.ready_for_query(Idle);
     });
     rig.says(b, |w| w.query(b"select pg_sleep(60)"));
-    // Another server, which does not hold the statement, under settings that it was not parsed under.
+    // Another server, which does not hold the statement, and settings that it was not parsed under.
     rig.says(a, |w| w.query(b"set datestyle = 'ISO, DMY'"));
     let second = rig.servers_log_in()[0];
     assert_ne!(first, second);
@@ -60,8 +60,8 @@ fn nothing_of_ours_ends_the_block_that_a_query_in_a_pipeline_leaves_open() {
     assert!(!has(&told, "Sync"), "{told:?}");
 }
 
-/// Guards against a client that keeps its server for good: a server that reads the data of a copy takes a request for a breach
-/// of protocol and answers it with nothing else.
+/// Guards against a client that keeps its server for ever: a server that reads data of a COPY takes a request for a
+/// breach of the protocol, and sends nothing but that error.
 #[test]
 fn a_request_among_the_data_of_a_copy_ends_its_client() {
     type Sends = fn(&mut pgweir_wire::Writer<'_>);

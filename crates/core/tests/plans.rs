@@ -1,4 +1,4 @@
-//! Shared statements and DDL: who gets "cached plan must not change result type", and who must not.
+//! Shared statements and DDL: which clients get "cached plan must not change result type", and which must not.
 
 mod rig;
 
@@ -12,7 +12,7 @@ const TEXT: &[u8] = b"select * from t";
 const NO_TYPES: &[u8] = &[0, 0];
 const CHANGED: &str = "cached plan must not change result type";
 
-/// What Describe says of a table with these columns.
+/// The description of a table with these columns.
 fn rows(w: &mut Writer<'_>, names: &[&str]) {
     let column = |name| Column {
         name,
@@ -43,7 +43,8 @@ fn binds(rig: &mut Rig, client: ClientId) {
     });
 }
 
-/// `a` has prepared the statement on the only server, and `b` after it, so that `b` was not asked for it by the server.
+/// `a` has prepared the statement on the only server, and `b` after it, so that the server did not see the Parse of
+/// `b`.
 fn shared() -> (Rig, ClientId, ClientId, ServerId) {
     let mut rig = Rig::new("default_pool_size = 1");
     let (a, b) = (rig.client(), rig.client());
@@ -108,7 +109,7 @@ fn a_plan_that_is_still_good_is_looked_at_once() {
     }
 }
 
-/// The use by another client shows as well as a question of ours that the plan is good.
+/// Another client's successful use proves, as a Describe would, that the plan is good.
 #[test]
 fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
     let (mut rig, a, b, server) = shared();
@@ -118,7 +119,7 @@ fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
         ["Bind  pgweir_10", "Execute", "Sync"],
         "as old as the plan"
     );
-    // Time goes on only where somebody prepares something.
+    // The logical clock ticks only when a client prepares something.
     rig.says(a, |w| {
         w.parse(b"other", b"select 2", NO_TYPES);
         w.sync();
@@ -128,7 +129,7 @@ fn a_plan_that_somebody_has_used_since_the_parse_is_not_looked_at() {
     assert_eq!(rig.serves(server, "SELECT 1"), ["Bind  pgweir_10", "Execute", "Sync"]);
 }
 
-/// As PostgreSQL: the client's own Parse came before the DDL.
+/// As in PostgreSQL: the client's own Parse came before the DDL.
 #[test]
 fn a_client_that_prepared_before_the_ddl_gets_the_error_and_its_next_use_goes_on() {
     let (mut rig, a, _, server) = shared();
@@ -147,7 +148,7 @@ fn a_client_that_prepared_before_the_ddl_gets_the_error_and_its_next_use_goes_on
     assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
 }
 
-/// An error there would fail the client's transaction, so nothing is asked.
+/// An error would fail the client's transaction, so the server is not asked.
 #[test]
 fn in_a_transaction_a_plan_that_may_be_too_old_is_made_again_without_asking() {
     let (mut rig, _, b, server) = shared();
@@ -170,7 +171,7 @@ fn in_a_transaction_a_plan_that_may_be_too_old_is_made_again_without_asking() {
     );
 }
 
-/// Recording F4: what has been executed in the same implicit transaction would be undone.
+/// Recording F4: an error would undo what has been executed in the same implicit transaction.
 #[test]
 fn behind_an_execute_in_the_same_segment_nothing_is_asked_either() {
     let (mut rig, _, b, server) = shared();
@@ -188,7 +189,7 @@ fn behind_an_execute_in_the_same_segment_nothing_is_asked_either() {
     );
 }
 
-/// A client keeps what Describe told it of a statement: rows of another shape would be misread.
+/// A client relies on the rows that Describe has told it: it would misread other columns.
 #[test]
 fn a_client_is_not_sent_other_rows_than_it_was_told() {
     let mut rig = Rig::new("default_pool_size = 2");
@@ -232,7 +233,7 @@ fn a_client_is_not_sent_other_rows_than_it_was_told() {
     let has = |field: &str| refusal.split(|b| *b == 0).any(|f| f == field.as_bytes());
     assert!(has("C0A000") && has(&format!("M{CHANGED}")));
     assert!(has("RRevalidateCachedQuery"), "drivers that prepare again look at this");
-    // Whoever describes it again may go on.
+    // A client that describes the statement again may go on.
     rig.says(a, |w| {
         w.describe(b'S', b"s");
         w.bind_text(b"s", &[]);
@@ -250,8 +251,8 @@ fn a_client_is_not_sent_other_rows_than_it_was_told() {
     );
 }
 
-/// A client that has prepared the statement on one server and described its first portal there, and another server that
-/// does not hold it; the first is busy.
+/// A client has prepared the statement on one server and described its first portal there. Returns also another server
+/// that does not hold the statement; the first is busy.
 fn portal_described_elsewhere(describes: impl Fn(&mut Rig, ClientId)) -> (Rig, ClientId, ServerId) {
     let mut rig = Rig::new("default_pool_size = 2");
     let (a, b) = (rig.client(), rig.client());
@@ -286,7 +287,7 @@ fn binds_and_describes(rig: &mut Rig, client: ClientId) {
     });
 }
 
-/// Guards against rows of a shape that the JDBC driver does not know: it describes the first portal of a statement alone.
+/// Guards against columns that the JDBC driver does not know: it describes only the first portal of a statement.
 #[test]
 fn a_client_that_has_described_a_portal_is_not_sent_other_rows_through_the_next() {
     let one_by_one = |rig: &mut Rig, client: ClientId| {
@@ -309,7 +310,7 @@ fn a_client_that_has_described_a_portal_is_not_sent_other_rows_through_the_next(
             rig.told(a),
             [format!("Error 0A000 {CHANGED}"), "ReadyForQuery I".into()]
         );
-        // It prepares again and is told what the rows are now.
+        // It prepares the statement again and gets the description of the new rows.
         rig.says(a, |w| {
             w.close(b'S', b"s");
             w.parse(b"s", TEXT, NO_TYPES);
@@ -334,7 +335,7 @@ fn describes_rows_and_refuses(rig: &mut Rig, server: ServerId) {
     });
 }
 
-/// libpq describes each portal: whatever the rows are, it is told, so nobody need ask.
+/// libpq describes each portal, so it is told whatever the rows are.
 #[test]
 fn whoever_describes_each_portal_waits_for_no_description_of_ours() {
     let mut rig = Rig::new("default_pool_size = 2");
@@ -403,7 +404,7 @@ fn a_client_that_was_told_the_same_rows_goes_on() {
     );
 }
 
-/// DDL that is rolled back: plans made after it within the transaction are too new for everybody else.
+/// DDL is rolled back: plans made after it in the same transaction are wrong for all other clients.
 #[test]
 fn a_plan_made_in_a_transaction_that_was_rolled_back_is_looked_at() {
     let (mut rig, a, b, server) = shared();
@@ -431,8 +432,8 @@ fn a_plan_made_in_a_transaction_that_was_rolled_back_is_looked_at() {
     assert_eq!(rig.told(server), ["Describe Spgweir_10", "Sync"]);
 }
 
-/// Guards against 26000 with a name of ours, and against another statement under it: what dynamic SQL in a DO block does shows
-/// in no tag. A statement that a client has put there describes itself like the one that it replaces.
+/// Guards against 26000 with an internal name, and against another statement under that name: no command tag shows what
+/// dynamic SQL in a DO block does. A client's replacement may describe itself like the original.
 #[test]
 fn statements_that_code_may_have_replaced_are_prepared_again_before_their_next_use() {
     let (mut rig, a, b, server) = shared();
@@ -478,7 +479,7 @@ fn statements_that_a_function_has_deallocated_unseen_are_prepared_again_for_the_
     );
 }
 
-/// A server that cannot even be asked (the table is gone) is not asked again and again.
+/// If the server refuses even the Describe (the table is gone), it is not asked again and again.
 #[test]
 fn a_question_that_fails_otherwise_leaves_the_error_to_the_client() {
     let (mut rig, _, b, server) = shared();
@@ -503,7 +504,7 @@ fn a_question_that_fails_otherwise_leaves_the_error_to_the_client() {
     );
 }
 
-/// A client that leaves while its server is asked leaves a clean server behind.
+/// A client that leaves while its server is asked leaves a clean server.
 #[test]
 fn a_client_may_leave_while_its_server_is_asked() {
     let (mut rig, a, b, server) = shared();
@@ -523,7 +524,7 @@ fn a_client_may_leave_while_its_server_is_asked() {
     assert_eq!(rig.told(a).last().unwrap(), "ReadyForQuery I");
 }
 
-/// In a failed transaction nothing can be prepared: the server says 25P02 for whatever it is sent.
+/// In a failed transaction the server refuses everything with 25P02.
 #[test]
 fn in_a_failed_transaction_everything_is_left_to_the_server() {
     let (mut rig, _, b, server) = shared();

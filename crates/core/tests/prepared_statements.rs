@@ -1,4 +1,4 @@
-//! Prepared statements over shared servers: one conversation for each way other poolers got it wrong.
+//! Prepared statements on shared servers: one conversation for each way in which other poolers got it wrong.
 
 mod rig;
 
@@ -340,7 +340,7 @@ fn deallocate_of_a_protocol_level_name_ends_that_name_only() {
     );
 }
 
-/// Guards against a Query that goes unanswered: a server that passes over it says ReadyForQuery for the Sync only.
+/// Guards against a Query without an answer: a server that ignores it sends ReadyForQuery for the Sync only.
 #[test]
 fn a_cancel_in_front_of_deallocate_does_not_take_the_query_along() {
     let mut rig = Rig::new("");
@@ -611,16 +611,17 @@ fn a_statement_is_prepared_again_under_the_settings_it_was_parsed_under() {
     binds(&mut rig, a, b"s");
     let asked = rig.told(second);
     let parse = asked.iter().position(|l| l == "Parse pgweir_11 select 1").unwrap();
-    let in_own_portal = |statement: &str| {
+    let in_internal_portal = |statement: &str| {
         let bind = format!("Bind pgweir_portal {statement}");
         [bind, "Execute".into(), "Close Ppgweir_portal".into()]
     };
-    assert_eq!(asked[parse - 3..parse], in_own_portal("pgweir_e"), "recording E12");
-    assert_eq!(asked[parse + 3..parse + 6], in_own_portal("pgweir_f"));
+    assert_eq!(asked[parse - 3..parse], in_internal_portal("pgweir_e"), "recording E12");
+    assert_eq!(asked[parse + 3..parse + 6], in_internal_portal("pgweir_f"));
     assert_eq!(asked[parse + 6..parse + 8], ["Sync", "Bind  pgweir_11"]);
 }
 
-/// Guards against constants that DDL makes PostgreSQL read again under the settings of one client, and others get so.
+/// Guards against constants with another meaning: DDL makes PostgreSQL read them again under the settings of one
+/// client, and other clients share the result.
 #[test]
 fn a_statement_that_is_used_under_other_settings_is_shared_no_longer() {
     let settings = [
@@ -646,8 +647,8 @@ fn a_statement_that_is_used_under_other_settings_is_shared_no_longer() {
     }
 }
 
-/// A copy in the pipeline is no reason not to wait: either CopyInResponse comes, and the Sync in front of it is swallowed,
-/// or a ReadyForQuery.
+/// A message must wait although a COPY is in the pipeline: the server either sends CopyInResponse and swallows the Sync
+/// before it, or sends ReadyForQuery.
 #[test]
 fn a_message_behind_a_copy_is_held_back_until_what_it_means_is_certain() {
     let mut rig = Rig::new("");
@@ -685,7 +686,7 @@ fn a_message_behind_a_copy_is_held_back_until_what_it_means_is_certain() {
     assert_eq!(rig.told(server)[0], "Bind  s", "its Parse was ignored with the rest");
 }
 
-/// Which statements are left is known only by the tag in the reply, so nothing is decided before it has come.
+/// Only the tag in the reply shows which statements are left, so the next message waits for it.
 #[test]
 fn deallocate_all_among_other_statements_holds_back_what_uses_statements() {
     let mut rig = Rig::new("");
@@ -774,7 +775,7 @@ fn an_answer_of_ours_comes_before_what_the_server_reports_at_the_end_of_the_segm
     assert!(told[4].starts_with("ParameterStatus application_name"), "{told:?}");
 }
 
-/// Its data and its end are strays then: they must not stand in the way of later answers.
+/// Then its data and its end are ignored: they must not delay later answers.
 #[test]
 fn the_end_of_a_copy_that_was_none_is_answered_by_nothing() {
     let mut rig = Rig::new("");
@@ -844,7 +845,7 @@ fn a_parse_under_other_settings_is_a_segment_of_its_own_whose_error_is_the_clien
     );
 }
 
-/// What the client has set in this very segment is reported only at its end: the server itself must remember it.
+/// Settings that the client has set in this segment are reported only at its end: the server itself must keep them.
 #[test]
 fn a_parse_behind_a_set_of_the_same_segment_gives_back_what_was_set() {
     let (mut rig, a, _, _) = prepared_elsewhere("default_pool_size = 2");
@@ -880,8 +881,8 @@ fn a_parse_behind_a_set_of_the_same_segment_gives_back_what_was_set() {
     );
 }
 
-/// PostgreSQL crashes when a FETCH that was prepared beside a cursor is described without it: nobody gets the statement
-/// of another client.
+/// PostgreSQL crashes when a FETCH that was prepared beside a cursor is described without it: no client gets another
+/// client's statement.
 #[test]
 fn a_fetch_is_prepared_by_each_client() {
     let mut rig = Rig::new("");

@@ -17,7 +17,7 @@ fn walker(rig: &mut Rig, name: &str) -> ClientId {
     ])
 }
 
-/// A client for replication with its server, which it is linked to when it is welcomed.
+/// A replication client and its server, which are linked when the client is welcomed.
 fn walker_with_server(rig: &mut Rig, name: &str) -> (ClientId, ServerId) {
     let client = walker(rig, name);
     let servers = rig.servers_log_in();
@@ -46,7 +46,7 @@ fn each_client_has_a_server_of_its_own_from_its_login_on_and_nothing_else_is_sai
     }
 }
 
-/// A client leaves while its server logs in: the server serves the next one or nobody.
+/// A client leaves while its server logs in: the server serves no other client.
 #[test]
 fn a_server_whose_client_has_left_is_closed() {
     let mut rig = Rig::new("");
@@ -84,7 +84,7 @@ fn they_count_for_pool_size_and_idle_servers_give_way() {
     let servers = rig.servers_log_in();
     assert_eq!(servers.len(), 1);
     assert_eq!(rig.server_of(client), Some(servers[0]));
-    // The other way round, a stream fills the pool.
+    // The other way round, a replication stream takes the place in the pool.
     rig.says(plain, |w| w.query(b"select 2"));
     rig.wait(Duration::from_secs(1));
     assert!(rig.connects.is_empty(), "the stream has the only place");

@@ -1,4 +1,4 @@
-//! What a session has drawn from sequences: conversations in virtual time, each naming what it guards against.
+//! currval() and lastval(): conversations in virtual time, each naming what it guards against.
 
 mod rig;
 
@@ -7,12 +7,12 @@ use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
 use pgweir_wire::Writer;
 use rig::{Rig, error};
 
-/// One server, and nobody has asked for what was drawn.
+/// A pool with one server, in which no client has called currval().
 fn full() -> Rig {
     Rig::new("session_state = full\ndefault_pool_size = 1\ndeferred_begin = 1")
 }
 
-/// A client on a server that another one has used.
+/// A client on a server that another client has used.
 fn on_used_server(rig: &mut Rig) -> (ClientId, ServerId) {
     let (other, client) = (rig.client(), rig.client());
     let server = does(rig, other, "insert into t values (1)", Idle);
@@ -27,7 +27,7 @@ fn unnamed(w: &mut Writer<'_>, text: &[u8]) {
     w.execute();
 }
 
-/// A client's Query, which reaches the server at once and is done.
+/// A client's Query, which reaches the server at once and is answered.
 fn does(rig: &mut Rig, client: ClientId, text: &str, status: TransactionStatus) -> ServerId {
     rig.says(client, |w| w.query(text.as_bytes()));
     let server = rig.server_of(client).expect("linked");
@@ -35,7 +35,7 @@ fn does(rig: &mut Rig, client: ClientId, text: &str, status: TransactionStatus) 
     server
 }
 
-/// The server was sent a Query, maybe behind a BEGIN, and does it.
+/// The server was sent a Query, maybe after a BEGIN, and answers it.
 fn runs(rig: &mut Rig, server: ServerId, text: &str, status: TransactionStatus) {
     let told = rig.told(server);
     assert_eq!(told.last(), Some(&format!("Query {text}")), "{told:?}");
@@ -54,7 +54,7 @@ fn runs(rig: &mut Rig, server: ServerId, text: &str, status: TransactionStatus) 
     });
 }
 
-/// The server is told to forget, and nothing of a client's behind it; it answers as it should.
+/// The server was sent DISCARD SEQUENCES, and no message of a client's after it; it confirms.
 fn forgets(rig: &mut Rig, server: ServerId, status: TransactionStatus) -> Vec<String> {
     let told = rig.told(server);
     let is_asked = told.iter().any(|line| line == "Bind pgweir_portal pgweir_c");
@@ -82,8 +82,8 @@ fn forgets(rig: &mut Rig, server: ServerId, status: TransactionStatus) -> Vec<St
     told
 }
 
-/// Guards against a client's first question in a pool that was answered with 55000 though the client had drawn by name in
-/// the same transaction.
+/// Guards against 55000 for a client's first currval() in a pool, although the client called nextval() in the same
+/// transaction.
 #[test]
 fn what_others_have_drawn_is_forgotten_before_the_client_draws_and_not_between() {
     let mut rig = full();
@@ -115,7 +115,7 @@ fn nothing_of_a_question_is_sent_before_the_server_has_forgotten() {
     }
 }
 
-/// The same behind other messages of a segment that the client has not ended: a Flush brings the server's word.
+/// The same after other messages of a segment that the client has not ended: a Flush brings the confirmation.
 #[test]
 fn in_a_pipeline_the_question_waits_for_a_flush() {
     let mut rig = full();
@@ -156,8 +156,8 @@ fn in_a_pipeline_the_question_waits_for_a_flush() {
     assert_eq!(rig.told(server), ["Bind  pgweir_11", "Execute", "Sync"]);
 }
 
-/// Guards against a DISCARD that the server has ignored behind an error, and that was taken for one under way: the next
-/// question would have been answered with another client's value.
+/// Guards against a DISCARD that the server has ignored after an error, and that was believed to be under way: the next
+/// currval() would have returned another client's value.
 #[test]
 fn what_was_ignored_behind_an_error_is_sent_again() {
     let mut rig = full();
@@ -207,7 +207,7 @@ fn a_server_that_does_not_forget_in_a_transaction_fails_the_question() {
     does(&mut rig, client, "rollback", Idle);
 }
 
-/// Guards against a Query that ends a failed transaction, in which nothing can be forgotten, and asks behind that.
+/// Guards against a Query that ends a failed transaction, which refuses DISCARD SEQUENCES, and then calls currval().
 #[test]
 fn a_query_that_ends_a_failed_transaction_and_asks_is_refused() {
     let mut rig = full();
@@ -226,7 +226,7 @@ fn a_query_that_ends_a_failed_transaction_and_asks_is_refused() {
     does(&mut rig, client, "rollback", Idle);
 }
 
-/// The same in the extended protocol, where the end of the transaction has been answered to a Flush only.
+/// The same in the extended protocol, where the end of the transaction is answered only to a Flush.
 #[test]
 fn a_pipeline_that_ends_a_failed_transaction_and_asks_forgets_between() {
     let mut rig = full();
@@ -253,7 +253,7 @@ fn a_pipeline_that_ends_a_failed_transaction_and_asks_forgets_between() {
     assert_eq!(told.last().map(String::as_str), Some("Flush"));
 }
 
-/// A deferred BEGIN that the server refuses in front of it leaves the client in a failed transaction.
+/// A deferred BEGIN that the server refuses before it leaves the client in a failed transaction.
 #[test]
 fn a_refused_begin_before_it_fails_the_transaction() {
     let mut rig = full();

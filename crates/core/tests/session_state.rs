@@ -7,11 +7,11 @@ use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
 use rig::{Rig, error};
 use std::time::Duration;
 
-/// What a server says of its session when it is probed.
+/// The answer of a server to a probe.
 #[derive(Clone, Copy, Default)]
 struct Session {
     temporary: bool,
-    /// There is a schema for temporary objects, as there is where there are some.
+    /// There is a schema for temporary objects, as on every server that has had some.
     schema: bool,
     locks: bool,
     settings: &'static [(&'static str, &'static str)],
@@ -41,7 +41,7 @@ fn full(more: &str) -> Rig {
     Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{more}"))
 }
 
-/// The server answers a Query; what it was sent before.
+/// The server answers a Query; returns what it was sent before.
 fn answers_to_query(rig: &mut Rig, server: ServerId, fails: bool, status: TransactionStatus) -> Vec<String> {
     let told = rig.told(server);
     rig.says(server, |w| {
@@ -55,7 +55,7 @@ fn answers_to_query(rig: &mut Rig, server: ServerId, fails: bool, status: Transa
     told
 }
 
-/// The server answers all that it was sent; what that was.
+/// The server answers everything that it was sent; returns that.
 fn answers(rig: &mut Rig, server: ServerId, session: Session) -> Vec<String> {
     let told = rig.told(server);
     let mut bound = "";
@@ -97,7 +97,7 @@ fn answers(rig: &mut Rig, server: ServerId, session: Session) -> Vec<String> {
     told
 }
 
-/// The server answers all that it is sent, until there is nothing more.
+/// The server answers until it is sent nothing more.
 fn answers_all(rig: &mut Rig, server: ServerId, session: Session) -> Vec<String> {
     let mut all = Vec::new();
     loop {
@@ -109,7 +109,7 @@ fn answers_all(rig: &mut Rig, server: ServerId, session: Session) -> Vec<String>
     }
 }
 
-/// A client asks something, and its server does it.
+/// A client sends a Query, and its server answers it.
 fn does(rig: &mut Rig, client: ClientId, text: &str) -> ServerId {
     rig.says(client, |w| w.query(text.as_bytes()));
     let server = rig.server_of(client).expect("linked");
@@ -118,7 +118,7 @@ fn does(rig: &mut Rig, client: ClientId, text: &str) -> ServerId {
     server
 }
 
-/// A server is cleaned behind its client.
+/// A server is cleaned after its client has left.
 fn is_discarded(rig: &mut Rig, server: ServerId) {
     assert_eq!(rig.told(server), ["Query DISCARD ALL", QUESTION]);
     rig.completes(server, "DISCARD ALL");
@@ -129,10 +129,10 @@ fn is_discarded(rig: &mut Rig, server: ServerId) {
     });
 }
 
-/// What is asked behind DISCARD ALL.
+/// The question after DISCARD ALL.
 const QUESTION: &str = "Query SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
-/// Whether what was sent holds a probe of pins.
+/// Whether these messages contain a probe of pins.
 fn probes(told: &[String]) -> bool {
     told.iter()
         .any(|line| line.starts_with("Bind") && line.ends_with("pgweir_6"))
@@ -172,8 +172,9 @@ fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
     assert_eq!(told.last().map(String::as_str), Some("Query select 2"));
 }
 
-/// Guards against a statement that was parsed under one search_path and shared under another: its settings must be known,
-/// whether the SET has been answered but not asked about, or not even answered; and whatever the client has prepared so far.
+/// Guards against a statement that is parsed under one search_path and shared under another. The settings must be
+/// known, whether the SET has been answered but not probed, or not even answered, and whatever the client has prepared
+/// before.
 #[test]
 fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
     const TENANT: Session = Session {
@@ -224,8 +225,8 @@ fn a_parse_behind_a_set_waits_until_it_is_known_what_it_is_parsed_under() {
     }
 }
 
-/// Guards against constants read under the wrong TimeZone: with a server's first temporary object its search path changes,
-/// and PostgreSQL analyses again what was prepared before, under the settings of whoever uses it next.
+/// Guards against constants read under the wrong TimeZone. A server's first temporary object changes its search path,
+/// and PostgreSQL analyses older statements again, under the settings of the client that uses them next.
 #[test]
 fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() {
     let mut rig = full("");
@@ -258,7 +259,7 @@ fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() 
     does(&mut rig, b, "drop table t");
     answers_all(&mut rig, server, EMPTIED);
     assert_eq!(uses(&mut rig), prepared_again);
-    // Its schema is there to stay.
+    // The server keeps the schema.
     does(&mut rig, b, "create temp table t (a int); drop table t");
     answers_all(&mut rig, server, EMPTIED);
     assert_eq!(uses(&mut rig), bound);
@@ -268,7 +269,7 @@ fn statements_from_before_a_servers_first_temporary_object_are_prepared_again() 
 fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again() {
     let mut rig = full("");
     let client = client_with_startup_value(&mut rig);
-    // Only the probe tells what code has done.
+    // Only the probe shows what code has done.
     let server = does(&mut rig, client, "do $$begin reset all; end$$");
     rig.says(client, |w| w.query(b"select 2"));
     let told = answers(&mut rig, server, NOTHING);
@@ -289,7 +290,7 @@ fn a_query_behind_an_unseen_reset_waits_until_the_startup_values_are_made_again(
     assert!(set.is_some_and(|set| set < query), "{told:?}");
 }
 
-/// A server whose client has left it with transactions deferrable by default, and a client that has other settings.
+/// A server whose last client has made transactions deferrable by default, and a client with other settings.
 fn deferrable_server(rig: &mut Rig) -> (ServerId, ClientId) {
     let (a, b) = (rig.client(), rig.client());
     rig.says(a, |w| w.query(b"set default_transaction_deferrable = on"));
@@ -302,8 +303,8 @@ fn deferrable_server(rig: &mut Rig) -> (ServerId, ClientId) {
     (server, b)
 }
 
-/// Guards against settings that were neither made nor missed: a Parse of the pooler's own took a snapshot, behind which
-/// PostgreSQL refuses `BEGIN .. NOT DEFERRABLE`.
+/// Guards against settings that were lost without an error: an internal Parse took a snapshot, after which PostgreSQL
+/// refuses `BEGIN .. NOT DEFERRABLE`.
 #[test]
 fn nothing_comes_before_the_begin_of_restored_settings() {
     let mut rig = full("");
@@ -316,7 +317,7 @@ fn nothing_comes_before_the_begin_of_restored_settings() {
     assert_eq!(told.last().unwrap(), "Query select 1");
 }
 
-/// The same with what is made clean for a pool that asks for current values of sequences.
+/// The same for DISCARD SEQUENCES.
 #[test]
 fn nothing_comes_before_the_begin_of_discarded_sequences() {
     let mut rig = full("");
@@ -413,7 +414,7 @@ fn a_probe_that_fails_is_asked_again_and_the_client_hears_nothing() {
     let client = rig.client();
     let server = does(&mut rig, client, "create temp table t (a int)");
     rig.told(client);
-    // Guards against an error of the Parse in front of the probe being taken for the client's.
+    // Guards against an error of the internal Parse before the probe that is taken for the client's.
     probe_fails(&mut rig, server);
     assert_eq!(rig.told(client), Vec::<String>::new());
     answers(&mut rig, server, NOTHING);
@@ -421,7 +422,7 @@ fn a_probe_that_fails_is_asked_again_and_the_client_hears_nothing() {
     assert!(!rig.closed.contains(&server.into()));
 }
 
-/// Guards against state that is lost, or met by others, because the server could not tell of it.
+/// Guards against state that is lost, or that other clients notice, because the server could not report it.
 #[test]
 fn a_client_whose_session_cannot_be_told_keeps_its_server_which_nobody_gets_after_it() {
     let mut rig = full("");
@@ -440,7 +441,7 @@ fn a_client_whose_session_cannot_be_told_keeps_its_server_which_nobody_gets_afte
     assert!(rig.closed.contains(&server.into()), "what it looks like is not known");
 }
 
-/// A server refuses a probe, whose statements it is sent anew.
+/// A server refuses a probe, whose statements are prepared again.
 fn probe_fails(rig: &mut Rig, server: ServerId) {
     let told = rig.told(server);
     assert!(told.iter().any(|l| l.starts_with("Parse pgweir_6")), "{told:?}");
@@ -475,9 +476,8 @@ fn pin_idle_timeout_ends_who_holds_a_pin_and_does_nothing() {
     assert_eq!(rig.told(server), ["Query DISCARD ALL", QUESTION]);
 }
 
-/// A client whose work_mem is its own, and the server it logged in with.
-/// Guards against startup settings that were judged, and remembered for everybody, under the role of whoever had the server
-/// last.
+/// Guards against startup settings that were tried, and remembered for all clients, under the role of the server's last
+/// client.
 #[test]
 fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
     let mut rig = full("");
@@ -516,7 +516,8 @@ fn startup_settings_are_judged_on_a_server_as_it_is_after_its_login() {
     );
 }
 
-/// Guards against a login that is refused because its server's user has a time limit by default, and somebody holds a lock.
+/// Guards against a login that is refused because the server's user has a default time limit, and another session holds
+/// a lock.
 #[test]
 fn a_time_limit_does_not_judge_startup_settings() {
     let mut rig = full("");
@@ -595,7 +596,7 @@ const WITHOUT_ROLE: Session = Session {
     ..NOTHING
 };
 
-/// Guards against SET ROLE NONE being taken for RESET ROLE where the startup packet names a role.
+/// Guards against SET ROLE NONE that is taken for RESET ROLE, if the startup packet names a role.
 #[test]
 fn who_gives_up_the_role_of_its_startup_packet_does_not_get_it_back() {
     let mut rig = full("");
@@ -608,7 +609,7 @@ fn who_gives_up_the_role_of_its_startup_packet_does_not_get_it_back() {
     assert_eq!(told.iter().filter(makes).count(), 1, "{told:?}");
 }
 
-/// Guards against the role of the startup packet being made again behind RESET ALL, which leaves the role as it is.
+/// Guards against setting the role of the startup packet again behind RESET ALL, which does not change the role.
 #[test]
 fn reset_all_leaves_the_role() {
     let mut rig = full("");
@@ -622,8 +623,8 @@ fn reset_all_leaves_the_role() {
     assert_eq!(told.iter().filter(makes).count(), 2, "the role, too: {told:?}");
 }
 
-/// Guards against the server's own value being told to the client, and against a setting that the client had made equal to
-/// the server's own being taken for one that was never made.
+/// Guards against reporting the server's startup value to the client, and against a client's setting that is overlooked
+/// because the client has set it to the server's startup value.
 #[test]
 fn a_reset_among_other_statements_returns_to_the_startup_value_if_it_was_not_undone() {
     for (error, status) in [(false, Idle), (true, Idle), (false, InTransaction)] {
@@ -648,8 +649,8 @@ fn a_reset_among_other_statements_returns_to_the_startup_value_if_it_was_not_und
     }
 }
 
-/// Guards against a session that keeps the server's value because a DEALLOCATE ALL that was not answered yet had taken the
-/// pooler's own statement.
+/// Guards against a session with the server's startup value, because a DEALLOCATE ALL that was not answered yet had
+/// ended the internal statement.
 #[test]
 fn startup_values_are_made_behind_an_unanswered_deallocate_all() {
     for mode in ["transaction", "session"] {
@@ -680,7 +681,7 @@ fn startup_values_are_made_behind_an_unanswered_deallocate_all() {
     }
 }
 
-/// Guards against the error of the pooler's own statements, which a failed transaction refuses, being told to the client.
+/// Guards against the error of internal statements, which a failed transaction refuses, being sent to the client.
 #[test]
 fn a_reset_in_a_failed_transaction_has_one_error() {
     let mut rig = full("deferred_begin = 0");
@@ -708,8 +709,8 @@ fn a_reset_in_a_failed_transaction_has_one_error() {
     );
 }
 
-/// Guards against a server that stays with its client until that sends something, because a Sync among the data of a copy
-/// was taken for the last request.
+/// Guards against a server that stays with its client until the client sends its next message, because a Sync among the
+/// data of a COPY was taken for the last request.
 #[test]
 fn a_copy_whose_end_was_sent_before_it_began_gives_the_server_back() {
     let mut rig = full("");
@@ -734,7 +735,7 @@ fn a_copy_whose_end_was_sent_before_it_began_gives_the_server_back() {
     assert_eq!(rig.server_of(client), None);
 }
 
-/// Guards against the pooler's own Bind destroying the unnamed portal that its client executes twice.
+/// Guards against an internal Bind that destroys the unnamed portal, which the client executes twice.
 #[test]
 fn startup_values_are_made_in_a_portal_of_their_own() {
     let mut rig = full("");
@@ -756,9 +757,9 @@ fn startup_values_are_made_in_a_portal_of_their_own() {
     assert!(!binds.contains(&&"Bind  pgweir_1".to_string()), "{told:?}");
 }
 
-/// Guards against the use of the pooler's own statement after the client's DISCARD ALL took it with the rest.
+/// Guards against the use of an internal statement that the client's DISCARD ALL has ended with all others.
 #[test]
-fn discard_all_in_session_pooling_ends_the_poolers_own_statements_too() {
+fn discard_all_in_session_pooling_ends_internal_statements_too() {
     let mut rig = full("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     rig.says(client, |w| w.query(b"discard all"));
@@ -769,7 +770,7 @@ fn discard_all_in_session_pooling_ends_the_poolers_own_statements_too() {
     assert!(parse > at("Query discard all"), "{told:?}");
 }
 
-/// Guards against a RESET of the extended protocol that left the client with the pool's value.
+/// Guards against a RESET in the extended protocol that leaves the client with the pool's value.
 #[test]
 fn a_reset_by_execute_in_session_pooling_returns_to_the_startup_value() {
     let mut rig = full("pool_mode = session");
@@ -802,7 +803,7 @@ fn a_reset_by_execute_in_session_pooling_returns_to_the_startup_value() {
     );
     let told = uses(&mut rig, b"n");
     assert!(!made(&told), "{told:?}");
-    // The name has come to mean something else.
+    // The name now means something else.
     rig.says(client, |w| {
         w.close(b'S', b"r");
         w.parse(b"r", b"select 2", &[0, 0]);
@@ -813,8 +814,8 @@ fn a_reset_by_execute_in_session_pooling_returns_to_the_startup_value() {
     assert!(!made(&told), "{told:?}");
 }
 
-/// Guards against settings of the pooler's that are made in the midst of a copy, because its portal's name once stood for a
-/// RESET: the server takes them for broken data and ends the connection.
+/// Guards against settings that are sent in the midst of a COPY, because the portal's name once meant a RESET: the
+/// server takes them for broken data and ends the connection.
 #[test]
 fn a_portal_that_is_bound_anew_resets_nothing() {
     for mode in ["transaction", "session"] {
@@ -838,8 +839,8 @@ fn a_portal_that_is_bound_anew_resets_nothing() {
     }
 }
 
-/// Guards against the pooler's own statement being prepared while the server has it, so that the startup value is lost: a
-/// portal was bound to a DEALLOCATE ALL, and then to a statement that deallocates nothing.
+/// Guards against an internal statement that is prepared while the server holds it, so that the startup value is lost:
+/// a portal was bound to a DEALLOCATE ALL, and then to a statement that deallocates nothing.
 #[test]
 fn a_portal_that_is_bound_anew_deallocates_nothing() {
     let mut rig = full("pool_mode = session");
@@ -868,8 +869,8 @@ fn a_portal_that_is_bound_anew_deallocates_nothing() {
     }
 }
 
-/// Guards against a startup value that is lost because a DEALLOCATE ALL in front of the RESET was believed, and failed: the
-/// pooler's Parse met its own statement.
+/// Guards against a lost startup value: a DEALLOCATE ALL before the RESET failed, so the internal statement still
+/// existed when it was prepared.
 #[test]
 fn startup_values_are_made_behind_a_deallocate_all_that_fails() {
     let mut rig = full("pool_mode = session");
@@ -902,9 +903,9 @@ fn startup_values_are_made_behind_a_deallocate_all_that_fails() {
     }
 }
 
-/// Guards against the use of the pooler's own statement after an Execute has deallocated it with the client's.
+/// Guards against the use of an internal statement that an Execute of DEALLOCATE ALL has ended with the client's.
 #[test]
-fn deallocate_all_by_execute_in_session_pooling_ends_the_poolers_own_statements_too() {
+fn deallocate_all_by_execute_in_session_pooling_ends_internal_statements_too() {
     let mut rig = full("pool_mode = session");
     let client = client_with_startup_value(&mut rig);
     for text in [&b"deallocate all"[..], b"reset work_mem"] {
@@ -925,8 +926,8 @@ fn deallocate_all_by_execute_in_session_pooling_ends_the_poolers_own_statements_
     );
 }
 
-/// Guards against a client in session pooling that runs without its startup values: a cancel of its DISCARD ALL has hit what
-/// the pooler makes again behind that, in the client's segment.
+/// Guards against a client in session pooling that runs without its startup values: a cancel of its DISCARD ALL has hit
+/// the set_config calls behind it, in the client's segment.
 #[test]
 fn startup_values_behind_a_discard_all_survive_a_cancel() {
     let mut rig = full("pool_mode = session");
@@ -961,7 +962,7 @@ fn startup_values_behind_a_discard_all_survive_a_cancel() {
     assert!(binds(&told) && told.last().unwrap() == "Sync", "{told:?}");
     assert_eq!(rig.told(client), ["ReadyForQuery I"]);
     assert_eq!(answers(&mut rig, server, NOTHING), ["Query select 1"]);
-    // A later segment that fails undoes nothing of it.
+    // A later segment that fails does not undo them.
     rig.told(client);
     rig.says(client, |w| {
         w.bind_text(b"no such statement", &[]);

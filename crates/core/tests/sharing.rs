@@ -198,7 +198,8 @@ fn a_deferred_begin_that_fails_lets_nothing_run_outside_the_transaction() {
     assert_eq!(rig.told(client), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
 }
 
-/// Guards against a Sync in the midst of a Query: the server would read it as text, and the end of the text as messages.
+/// Guards against a Sync in the midst of a Query: the server would read it as text, and the end of the text as
+/// messages.
 #[test]
 fn a_deferred_begin_is_answered_before_a_query_goes_through_in_pieces() {
     let mut rig = Rig::new("");
@@ -224,7 +225,7 @@ fn a_deferred_begin_is_answered_before_a_query_goes_through_in_pieces() {
         rig.told(client),
         ["Error 57014 canceling statement due to statement timeout"]
     );
-    // It believes that it is in a transaction, which must be one that has failed before its Query runs.
+    // The client believes that it is in a transaction, so the transaction must have failed before its Query runs.
     let told = rig.told(server);
     assert!(told[told.len() - 2].starts_with("Describe P"), "{told:?}");
     assert_eq!(told.last().unwrap(), "Sync");
@@ -503,7 +504,7 @@ fn a_client_that_vanishes_in_copy_in_ends_it_with_copy_fail() {
     assert_eq!(rig.server_of(next), Some(server));
 }
 
-/// The beginning of a Query that is too long to be kept until it is whole.
+/// The beginning of a Query that is too long to be kept completely.
 fn cut_off() -> Vec<u8> {
     [b"Q\0\x10\0\0select '".as_slice(), &[b'x'; 70_000]].concat()
 }
@@ -817,7 +818,7 @@ fn a_place_under_a_shared_limit_goes_to_the_pool_that_waited_longest() {
     let server = rig.server_of(one).unwrap();
     let two = rig.client_begins(&[("user", "u"), ("database", "two")]);
     rig.wait(Duration::from_secs(2));
-    // The pool that holds the server has a client waiting, too, but a later one.
+    // The pool that holds the server has a waiting client, too, but one that came later.
     let three = rig.client_begins(&[("user", "u"), ("database", "one")]);
     rig.says(three, |w| w.query(b"select 1"));
     rig.completes(server, "SELECT 1");
@@ -887,7 +888,8 @@ fn a_flush_is_answered_when_what_stands_before_it_is() {
     assert_eq!(rig.told(client), ["ParseComplete", "CloseComplete"]);
 }
 
-/// PostgreSQL refuses it and then ignores everything up to Sync: whoever got that server next would never be answered.
+/// PostgreSQL refuses it and then ignores everything up to Sync: the next client of that server would never get an
+/// answer.
 #[test]
 fn a_flush_with_a_body_behind_a_sync_keeps_the_server() {
     let mut rig = Rig::new("");
@@ -923,7 +925,8 @@ fn a_server_that_complains_unasked_is_not_handed_out_again() {
     assert!(rig.closed.contains(&server.into()));
 }
 
-/// A Sync in a copy-in is swallowed, but not if the copy had failed by then: the server may owe one ReadyForQuery or two.
+/// In COPY FROM STDIN a Sync is swallowed, but not if the COPY had failed by then: the server may owe one ReadyForQuery
+/// or two.
 #[test]
 fn a_sync_among_the_data_of_a_copy_that_fails_costs_the_server_and_nobody_else() {
     for leaves in [true, false] {
@@ -956,7 +959,7 @@ fn a_sync_among_the_data_of_a_copy_that_fails_costs_the_server_and_nobody_else()
     }
 }
 
-/// CopyFail is read behind everything in front of it, so the Sync there was swallowed: one ReadyForQuery is owed.
+/// The server reads CopyFail after everything before it, so the Sync there was swallowed: one ReadyForQuery is owed.
 #[test]
 fn a_sync_among_the_data_of_a_copy_that_its_client_ends_is_no_trouble_to_the_client() {
     let mut rig = Rig::new("");
@@ -994,7 +997,7 @@ fn a_sync_among_the_data_of_a_copy_that_its_client_ends_is_no_trouble_to_the_cli
     );
 }
 
-/// Guards against a server that is handed on while the rest of a message is still to come.
+/// Guards against a server that gets another client while the rest of a message has not arrived.
 #[test]
 fn a_server_whose_client_leaves_in_the_midst_of_a_message_that_nothing_asked_for_is_closed() {
     let mut rig = Rig::new("pool_mode = session");
@@ -1002,7 +1005,7 @@ fn a_server_whose_client_leaves_in_the_midst_of_a_message_that_nothing_asked_for
     rig.says(client, |w| w.query(b"select 1"));
     let server = rig.server_of(client).unwrap();
     rig.completes(server, "SELECT 1");
-    // A NoticeResponse of 64 kB, of which a part has come.
+    // A NoticeResponse of 64 kB, of which a part has arrived.
     let mut part = vec![b'N', 0, 1, 0, 0];
     part.extend([b'x'; 40_000]);
     rig.comes(server, &part);
@@ -1011,7 +1014,7 @@ fn a_server_whose_client_leaves_in_the_midst_of_a_message_that_nothing_asked_for
     assert!(rig.closed.contains(&server.into()));
 }
 
-/// Two clients, and two servers that must be tested before anyone gets them: no more are allowed.
+/// Two clients, and two servers that must be checked before a client gets them; the pool allows no more.
 fn with_two_stale_servers() -> (Rig, [ClientId; 2], [ServerId; 2]) {
     let mut rig = Rig::new("server_check_query = select 1\nserver_check_delay = 1\nmax_db_connections = 2");
     let clients = [rig.client(), rig.client()];
@@ -1029,8 +1032,8 @@ fn with_two_stale_servers() -> (Rig, [ClientId; 2], [ServerId; 2]) {
     (rig, clients, servers)
 }
 
-/// Guards against a client that waits for ever beside an idle server, because the server that was tested first went to another
-/// client and then away.
+/// Guards against a client that waits for ever beside an idle server, because the server that was checked first was
+/// given to another client and then lost.
 #[test]
 fn nobody_waits_while_a_server_lies_idle() {
     let (mut rig, clients, servers) = with_two_stale_servers();
@@ -1044,7 +1047,7 @@ fn nobody_waits_while_a_server_lies_idle() {
     }
 }
 
-/// The same where the server that is tested turns out to be lost.
+/// The same if the server that is being checked turns out to be lost.
 #[test]
 fn an_idle_server_takes_the_place_of_one_that_fails_its_test() {
     let (mut rig, [one, _], servers) = with_two_stale_servers();

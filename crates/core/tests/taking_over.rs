@@ -1,4 +1,4 @@
-//! Another process goes on where this one has stopped, with its own configuration, and with those connections that it has got.
+//! Another process takes over, with its own configuration, and with the connections that it has got.
 
 mod rig;
 
@@ -10,7 +10,7 @@ use pgweir_wire::TransactionStatus::InTransaction;
 use rig::{Rig, configuration, configuration_with_files, configuration_with_users};
 use std::sync::Arc;
 
-/// Another process takes over, which reads this configuration and gets these connections.
+/// Another process with this configuration takes over, and gets these connections.
 fn take_over(rig: &mut Rig, config: pgweir_config::Config, has: impl Fn(ConnectionId) -> bool) {
     let surroundings = Surroundings {
         seed: [9; 32],

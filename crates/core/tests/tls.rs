@@ -1,4 +1,5 @@
-//! TLS on both legs, as far as the core has a say: who is offered it, who must use it, and what nobody may slip in.
+//! TLS on both sides, as far as the core decides: who is offered TLS, who must use it, and bytes that must not be
+//! accepted before it.
 
 mod rig;
 
@@ -6,14 +7,14 @@ use pgweir_core::{Accepted, Address, ClientId, Connected, ServerId, TlsFacts};
 use pgweir_wire::StartupPacket;
 use rig::Rig;
 
-/// A client leg with this mode.
+/// A pooler with this mode for clients.
 fn clients(mode: &str) -> Rig {
     Rig::new(&format!(
         "client_tls_key_file = k\nclient_tls_cert_file = c\nclient_tls_ca_file = a\nclient_tls_sslmode = {mode}"
     ))
 }
 
-/// A server leg with this mode.
+/// A pooler with this mode for servers.
 fn servers(mode: &str) -> Rig {
     Rig::new(&format!("server_tls_ca_file = a\nserver_tls_sslmode = {mode}"))
 }
@@ -56,7 +57,7 @@ fn arrive(rig: &mut Rig) -> ClientId {
     arrive_from(rig, Address::Tcp(([127, 0, 0, 1], 5000).into()))
 }
 
-/// A client whose connection is secured.
+/// A client whose connection uses TLS.
 fn arrive_by_tls(rig: &mut Rig) -> ClientId {
     let client = arrive(rig);
     rig.comes(client, &ssl_request());
@@ -67,7 +68,7 @@ fn arrive_by_tls(rig: &mut Rig) -> ClientId {
     client
 }
 
-/// Why a client that has said this is not let in; empty: it is not closed.
+/// Why a client that has sent these bytes is refused; empty if it is not closed.
 fn refusal(rig: &mut Rig, client: ClientId, said: &[u8]) -> String {
     rig.comes(client, said);
     let told = rig.told(client).join(" ");
@@ -113,7 +114,7 @@ fn plain_clients_are_refused_where_tls_is_required() {
         let told = refusal(&mut rig, client, &startup());
         assert_eq!(told.contains("SSL required"), refused, "{mode}: {told}");
     }
-    // A Unix-domain socket has nobody in between.
+    // Nobody can be between the ends of a Unix-domain socket.
     let mut rig = clients("require");
     let client = arrive_from(&mut rig, Address::Unix { port: 6432 });
     rig.comes(client, &ssl_request());
@@ -123,7 +124,7 @@ fn plain_clients_are_refused_where_tls_is_required() {
     assert!(rig.told(client).ends_with(&["ReadyForQuery I".into()]));
 }
 
-/// CVE-2021-23214: what somebody in between has put behind the request would be taken for the client's.
+/// CVE-2021-23214: bytes that somebody in between has put after the request would be taken for the client's.
 #[test]
 fn nothing_may_come_with_a_request_for_encryption() {
     for mode in ["disable", "require"] {
@@ -175,7 +176,7 @@ fn a_failed_handshake_ends_the_client_and_is_logged() {
     assert!(is_logged("TLS handshake error: received fatal alert"), "{:?}", rig.log);
 }
 
-/// A server that has been asked for TLS, and a client that waits for it.
+/// A server that has got an SSLRequest, and a client that waits for it.
 fn asked(rig: &mut Rig) -> (ServerId, ClientId) {
     let client = rig.client_begins(&[("user", "u"), ("database", "db")]);
     let server = rig.connects.pop_front().expect("a server is wanted");
@@ -223,7 +224,7 @@ fn a_server_that_declines_is_spoken_to_plainly_unless_tls_is_required() {
     }
 }
 
-/// CVE-2021-23222 and CVE-2024-10977: nothing that comes in front of the handshake is believed.
+/// CVE-2021-23222 and CVE-2024-10977: no byte before the handshake is trusted.
 #[test]
 fn a_server_answers_with_one_byte_and_nothing_else() {
     for answer in [

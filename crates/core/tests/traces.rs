@@ -1,4 +1,4 @@
-//! What a server shows of the sessions it has served before: conversations in virtual time.
+//! Traces of earlier sessions that a client could notice on its server: conversations in virtual time.
 
 mod rig;
 
@@ -6,12 +6,12 @@ use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{Idle, InTransaction};
 use rig::Rig;
 
-/// What a server says of temporary objects.
+/// The server's answer about temporary objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Temporary {
     /// None, and no schema for them.
     Nothing,
-    /// None any more.
+    /// None any more, but the schema.
     Schema,
     /// Some.
     Objects,
@@ -19,7 +19,7 @@ enum Temporary {
 
 use Temporary::{Nothing, Objects, Schema};
 
-/// Asks what remains of a session.
+/// The question after DISCARD ALL.
 const REMAINS: &str = "Query SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
 fn pool_of(size: u32) -> Rig {
@@ -28,7 +28,7 @@ fn pool_of(size: u32) -> Rig {
     ))
 }
 
-/// The server answers all that it was sent, Queries excepted, until there is nothing more; the Queries.
+/// The server answers everything except Queries, until it is sent nothing more; returns the Queries.
 fn answers(rig: &mut Rig, server: ServerId, temporary: Temporary, settings: &[(&str, &str)]) -> Vec<String> {
     let mut queries = Vec::new();
     loop {
@@ -68,7 +68,7 @@ fn answers(rig: &mut Rig, server: ServerId, temporary: Temporary, settings: &[(&
     }
 }
 
-/// A client sends a Query, and its server does it, and says what it must of its session; which server that was.
+/// A client sends a Query. Its server answers it, and the probe after it; returns the server.
 fn does(rig: &mut Rig, client: ClientId, text: &str, temporary: Temporary) -> ServerId {
     asks(rig, client, text);
     done(rig, client, text, temporary, &[])
@@ -88,7 +88,7 @@ fn done(rig: &mut Rig, client: ClientId, text: &str, temporary: Temporary, setti
             match line.split(' ').next() {
                 Some("Parse") => rig.says(server, |w| w.empty(b'1')),
                 Some("Bind") => {
-                    // What others have drawn from sequences is forgotten before code runs.
+                    // Other clients' values of sequences are discarded before code runs.
                     if line.ends_with("pgweir_c") {
                         tag = "DISCARD SEQUENCES";
                     }
@@ -111,7 +111,7 @@ fn done(rig: &mut Rig, client: ClientId, text: &str, temporary: Temporary, setti
     server
 }
 
-/// A server that has had temporary objects, and the client whose they were.
+/// A server that has had temporary objects, and the client that made them.
 fn server_with_schema(rig: &mut Rig) -> (ServerId, ClientId) {
     let client = rig.client();
     let server = does(rig, client, "create temp table t (a int)", Objects);
@@ -133,7 +133,7 @@ fn who_would_notice_gets_an_idle_server_without_the_schema() {
     let (marked, owner) = server_with_schema(&mut rig);
     done(&mut rig, busy, "select 1", Nothing, &[]);
     assert_ne!(marked, clean);
-    // The one that became idle last is taken first.
+    // The server that became idle last is taken first.
     does(&mut rig, owner, "select 1", Schema);
     does(&mut rig, busy, "select 1", Nothing);
     for text in [
@@ -178,7 +178,7 @@ fn a_new_server_takes_the_place_of_the_last_one() {
     let (marked, owner) = server_with_schema(&mut rig);
     let other = rig.client();
     assert_eq!(does(&mut rig, other, "select 1", Schema), marked);
-    // A session of its own that has had temporary objects has such a schema, too.
+    // A client that has had temporary objects itself expects such a schema.
     assert_eq!(does(&mut rig, owner, "select pg_my_temp_schema()", Schema), marked);
     let new = does(&mut rig, other, "select pg_my_temp_schema()", Nothing);
     assert!(new != marked && is_closed(&rig, marked));
@@ -189,7 +189,7 @@ fn a_new_server_takes_the_place_of_the_last_one() {
     );
 }
 
-/// Guards against a look at the text of a Bind, and at what stands behind a BEGIN in the same write, being forgotten.
+/// Guards against overlooking the text of a Bind, and the message after a BEGIN in the same write.
 #[test]
 fn statements_prepared_before_and_behind_a_begin_are_seen() {
     for begins in [false, true] {
@@ -226,7 +226,7 @@ fn a_transaction_that_has_begun_stays_where_it_is() {
     let other = rig.client();
     asks(&mut rig, other, "begin isolation level serializable");
     asks(&mut rig, other, "select pg_my_temp_schema()");
-    // Where it is not known yet, the answer is awaited.
+    // If it is not known yet, the message waits for the answer.
     assert_eq!(rig.told(marked), ["Query begin isolation level serializable"]);
     rig.says(marked, |w| {
         w.command_complete("BEGIN");
@@ -235,7 +235,7 @@ fn a_transaction_that_has_begun_stays_where_it_is() {
     assert_eq!(rig.told(marked), ["Query select pg_my_temp_schema()"]);
 }
 
-/// Guards against a Query that stands behind another one of the same write going to the wrong server.
+/// Guards against sending a Query, which follows another one in the same write, to the wrong server.
 #[test]
 fn an_answer_that_is_due_is_awaited() {
     let mut rig = pool_of(1);
@@ -257,7 +257,7 @@ fn does_query_on_new(rig: &mut Rig, client: ClientId, old: ServerId) {
     assert_eq!(told.last().map(String::as_str), Some("ReadyForQuery I"));
 }
 
-/// Guards against a client that would notice losing its place in the queue, or blocking it.
+/// Guards against a client that needs a server without traces and loses its place in the queue, or blocks it.
 #[test]
 fn a_server_that_becomes_free_is_replaced_for_the_client_that_waits() {
     let mut rig = pool_of(1);
@@ -269,7 +269,7 @@ fn a_server_that_becomes_free_is_replaced_for_the_client_that_waits() {
     assert_eq!(rig.server_of(other), None);
     rig.told(marked);
     rig.completes(marked, "SELECT 1");
-    // It has its turn; the text is looked at, and the one behind it need not wait for the new server.
+    // It has its turn: its text is inspected, and the client after it need not wait for the new server.
     assert_eq!(rig.server_of(other), None);
     assert_eq!(rig.server_of(third), Some(marked));
     assert_eq!(rig.told(marked), ["Query select 3"]);
@@ -279,7 +279,7 @@ fn a_server_that_becomes_free_is_replaced_for_the_client_that_waits() {
     does_query_on_new(&mut rig, other, marked);
 }
 
-/// Guards against an outage that begins with the pooler closing its last servers.
+/// Guards against an outage that begins because the pooler closes its last servers.
 #[test]
 fn while_no_server_can_be_opened_the_old_one_serves() {
     let mut rig = pool_of(2);
@@ -297,7 +297,7 @@ fn while_no_server_can_be_opened_the_old_one_serves() {
     assert_eq!(rig.server_of(other), Some(marked));
     assert_eq!(rig.told(marked), ["Query select pg_my_temp_schema()"]);
     rig.completes(marked, "SELECT 1");
-    // As soon as one may be tried again.
+    // As soon as the next attempt is allowed.
     rig.wait(std::time::Duration::from_secs(1));
     rig.says(other, |w| w.query(b"select pg_my_temp_schema()"));
     assert!(is_closed(&rig, marked));
@@ -329,7 +329,7 @@ fn temp_buffers_are_restored_where_they_can_be() {
     assert_eq!(answers(&mut rig, new, Nothing, &[]), ["Query select 1"]);
 }
 
-/// Guards against a schema that nobody knows of: the client left before it could be told.
+/// Guards against a schema that is not known, because the client left before a probe.
 #[test]
 fn what_discard_all_leaves_is_asked() {
     for remains in [false, true] {
@@ -345,7 +345,7 @@ fn what_discard_all_leaves_is_asked() {
         assert_eq!(rig.told(server), ["Query DISCARD ALL", REMAINS]);
         told_what_remains(&mut rig, server, remains);
         asks(&mut rig, other, "select pg_my_temp_schema()");
-        // The pin alone told that there were temporary objects.
+        // Only the pin showed that there were temporary objects.
         assert!(is_closed(&rig, server));
     }
 }
@@ -403,8 +403,8 @@ fn in_session_pooling_a_server_with_traces_serves_nobody_else() {
     }
 }
 
-/// Guards against a table that is lost between two transactions: with `pg_temp` first in search_path, CREATE TABLE makes a
-/// temporary one, and nothing in its text says so.
+/// Guards against a table that is lost between two transactions: with `pg_temp` first in search_path, CREATE TABLE
+/// makes a temporary table, and its text does not say so.
 #[test]
 fn what_is_created_under_a_search_path_with_pg_temp_pins() {
     let mut rig = pool_of(1);
@@ -422,15 +422,15 @@ fn what_is_created_under_a_search_path_with_pg_temp_pins() {
     assert_eq!(rig.server_of(client), None);
     let other = rig.client();
     asks(&mut rig, other, "select pg_my_temp_schema()");
-    // Its search_path has been restored, which is answered first.
+    // Its search_path is restored first, which the server must confirm.
     assert!(answers(&mut rig, server, Nothing, &[]).is_empty());
     assert!(is_closed(&rig, server), "it is known to have the schema");
     rig.servers_log_in();
     does_query_on_new(&mut rig, other, server);
 }
 
-/// Guards against `current_setting('app.x', true)` being empty for a client that has never made such a setting, while a
-/// server on which nobody has is idle.
+/// Guards against an empty `current_setting('app.x', true)` for a client that has never set this setting, while a
+/// server on which no client has set it is idle.
 #[test]
 fn a_strange_custom_setting_is_asked_for_where_nobody_has_made_it() {
     for makes in [
@@ -453,7 +453,7 @@ fn a_strange_custom_setting_is_asked_for_where_nobody_has_made_it() {
             let other = "select current_setting('app.y', true)";
             assert_eq!(does(&mut rig, b, other, Nothing), second, "the one used last");
             does(&mut rig, a, makes, Nothing);
-            // Now both of them know it, and neither is closed for that.
+            // Now both servers have the setting, and neither is closed because of that.
             asks(&mut rig, b, asks_for);
             assert!(rig.server_of(b).is_some() && rig.connects.is_empty());
         }

@@ -1,4 +1,5 @@
-//! A client's statement runs in exactly its own session, or not at all: whoever vanishes, cancels or is refused in between.
+//! A client's statement runs in exactly its own session, or not at all, whatever cancels, disconnects and refusals
+//! happen meanwhile.
 
 mod rig;
 
@@ -7,12 +8,12 @@ use pgweir_wire::TransactionStatus::Idle;
 use rig::{Rig, error};
 use std::time::Duration;
 
-/// One server, whose sessions are kept.
+/// A pool with one server and `session_state = full`.
 fn full(settings: &str) -> Rig {
     Rig::new(&format!("session_state = full\ndefault_pool_size = 1\n{settings}"))
 }
 
-/// The server answers what the pooler asks of it, and no Query.
+/// The server answers internal requests, and no Query.
 fn answers(rig: &mut Rig, server: ServerId, told: &[String], reports: &[(&str, &str)]) {
     rig.says(server, |w| {
         for line in told {
@@ -48,7 +49,7 @@ fn refuses(rig: &mut Rig, server: ServerId, sqlstate: &'static str) {
     });
 }
 
-/// Settings that restored segments make, as `name = value`.
+/// The settings in restorations, as `name = value`.
 fn made(told: &[(u8, Vec<u8>)]) -> Vec<String> {
     let binds = told.iter().filter(|(tag, _)| *tag == b'B');
     binds
@@ -74,7 +75,7 @@ fn made(told: &[(u8, Vec<u8>)]) -> Vec<String> {
         .collect()
 }
 
-/// A client with a time zone of its own, on a pool whose only server does not have it.
+/// A client with a time zone of its own, in a pool whose only server does not have it.
 fn tokyo(rig: &mut Rig) -> (ClientId, ClientId, ServerId) {
     let plain = rig.client();
     let id = rig.client_begins(&[("user", "u"), ("database", "db"), ("TimeZone", "Asia/Tokyo")]);
@@ -105,7 +106,7 @@ fn nothing_of_a_client_reaches_a_server_before_its_settings_are_confirmed() {
     assert_eq!(rig.told(server), ["Query insert into t values (now())"]);
 }
 
-/// Guards against a login that is abandoned while the server makes its startup values, which the next client then had.
+/// Guards against a login that is abandoned while the server tries its startup values, which the next client then had.
 #[test]
 fn the_startup_values_of_a_client_that_has_left_are_undone_before_the_next() {
     let mut rig = full("");
@@ -134,7 +135,7 @@ fn a_server_whose_restoration_fails_behind_a_client_that_has_left_is_closed() {
     assert_eq!(rig.told(other), ["Query select 2"]);
 }
 
-/// A restoration that hangs (on a lock of somebody's) does not keep a server from others for ever.
+/// A restoration that waits for a lock does not keep a server from other clients for ever.
 #[test]
 fn a_restoration_that_hangs_behind_a_client_that_has_left_is_cancelled_in_time() {
     let mut rig = full("");
@@ -201,7 +202,7 @@ fn a_cancel_during_a_restoration_ends_the_request_and_spares_the_restoration() {
     assert_eq!(rig.told(server), ["Query select 2"], "the server looks like it already");
 }
 
-/// As with PostgreSQL: what is cancelled in a transaction fails the transaction, though no server has begun it.
+/// As in PostgreSQL, a cancel in a transaction fails it, even if no server has begun it.
 #[test]
 fn a_cancel_in_front_of_a_deferred_begin_fails_the_transaction() {
     let mut rig = full("");
@@ -268,7 +269,7 @@ fn a_transaction_that_failed_before_it_began_is_rolled_back_without_a_server() {
     assert_eq!(rig.told(b), ["CommandComplete ROLLBACK", "ReadyForQuery I"]);
 }
 
-/// A client, its cancel key and its server, which is asked what a DO has done.
+/// A client, its cancel key and its server, which has been sent a probe after a DO.
 fn probed(rig: &mut Rig) -> (ClientId, pgweir_wire::CancelKey, ServerId) {
     let first = rig.client();
     let id = rig.client_begins(&[("user", "u"), ("database", "db")]);
@@ -293,7 +294,7 @@ fn a_cancel_of_an_idle_client_does_not_hit_the_question_about_its_session() {
     );
     rig.cancel_request(&key);
     assert!(rig.cancels.is_empty());
-    // Nor what the client asks afterwards.
+    // The client's next query is not cancelled either.
     rig.says(id, |w| w.query(b"select 1"));
     let told = rig.told(server);
     answers(&mut rig, server, &told, &[]);
@@ -313,7 +314,7 @@ fn a_cancel_of_a_request_behind_the_question_waits_for_its_turn() {
     assert_eq!(rig.cancels.len(), 1, "now it is at work");
 }
 
-/// Guards against a cancel that arrives late: the question about the session fails, and what the client has set is lost.
+/// Guards against a late cancel that makes the probe fail, so that the client's settings are lost.
 #[test]
 fn the_question_about_a_session_waits_for_the_end_of_a_cancel() {
     let mut rig = full("");
@@ -337,7 +338,7 @@ fn the_question_about_a_session_waits_for_the_end_of_a_cancel() {
     );
 }
 
-/// Guards against a server that is lost for ten seconds, while PostgreSQL runs what nobody waits for.
+/// Guards against a server that is lost for ten seconds, while PostgreSQL runs a query that no client waits for.
 #[test]
 fn every_query_that_a_client_has_left_behind_is_cancelled() {
     let mut rig = full("");
@@ -358,8 +359,8 @@ fn every_query_that_a_client_has_left_behind_is_cancelled() {
     assert_eq!(rig.cancels.len(), 2);
 }
 
-/// Guards against a server that waits for a Sync being handed on: a Bind failed after its client had left, and the Query behind
-/// it was passed over.
+/// Guards against a client that gets a server which waits for a Sync: a Bind failed after its last client had left, and
+/// the Query after it was ignored.
 #[test]
 fn a_server_that_waits_for_a_sync_gets_one_when_its_client_has_left() {
     let mut rig = full("");
@@ -383,7 +384,8 @@ fn a_server_that_waits_for_a_sync_gets_one_when_its_client_has_left() {
     );
 }
 
-/// Guards against another client's unnamed statement being run: a Query without its terminator fails before it destroys that.
+/// Guards against running another client's unnamed statement: a Query without its terminator fails before it destroys
+/// that statement.
 #[test]
 fn a_malformed_query_does_not_end_the_unnamed_statement_of_another_client() {
     for broken in [&b"select 1"[..], b"select\0 1\0"] {
@@ -407,7 +409,7 @@ fn a_malformed_query_does_not_end_the_unnamed_statement_of_another_client() {
         });
         let mut told = rig.told(server);
         if told.iter().any(|l| l.ends_with("pgweir_c")) {
-            // What cannot be read is code: what others have drawn from sequences is forgotten first.
+            // A text that cannot be read counts as code: other clients' values of sequences are discarded first.
             rig.says(server, |w| {
                 w.empty(b'1');
                 w.empty(b'2');
@@ -426,7 +428,7 @@ fn a_malformed_query_does_not_end_the_unnamed_statement_of_another_client() {
     }
 }
 
-/// A client on the only server of a pool whose connect_query sets something custom and work_mem.
+/// A client on the only server of a pool whose connect_query sets a custom setting and work_mem.
 fn with_connect_query(mode: &str) -> (Rig, ClientId, ServerId) {
     let query = "set app.pool = 1; set work_mem = 3072";
     let settings = format!("session_state = full\ndefault_pool_size = 1\npool_mode = {mode}");
@@ -451,7 +453,7 @@ fn with_connect_query(mode: &str) -> (Rig, ClientId, ServerId) {
     (rig, id, server)
 }
 
-/// Guards against custom settings of connect_query that one client's RESET takes from all, because no view shows them.
+/// Guards against custom settings of connect_query that one client's RESET removes for all, because no view shows them.
 #[test]
 fn what_connect_query_has_set_is_made_again_behind_anothers_reset() {
     let (mut rig, one, server) = with_connect_query("transaction");
@@ -464,7 +466,7 @@ fn what_connect_query_has_set_is_made_again_behind_anothers_reset() {
     assert_eq!(made(&rig.hears(server)), ["app.pool = 1"]);
 }
 
-/// Guards against a session pool whose second client runs without what connect_query has set.
+/// Guards against a session pool whose second client runs without the settings of connect_query.
 #[test]
 fn what_connect_query_has_set_is_made_again_behind_the_reset_of_a_session() {
     let (mut rig, one, server) = with_connect_query("session");
@@ -484,7 +486,7 @@ fn what_connect_query_has_set_is_made_again_behind_the_reset_of_a_session() {
     assert_eq!(made(&rig.hears(server)), ["app.pool = 1", "work_mem = 3072"]);
 }
 
-/// Guards against a call that the pooler must act on itself going to a server, which knows no such process.
+/// Guards against sending a call that the pooler must handle itself to a server, which does not know the process id.
 #[test]
 fn a_client_is_ended_by_the_process_id_it_was_told() {
     let mut rig = full("");

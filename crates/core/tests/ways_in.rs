@@ -1,4 +1,4 @@
-//! The ways in that `auth_hba_file`, LDAP and PAM open: who gets in, who does not, and what others are asked meanwhile.
+//! Logins by `auth_hba_file`, LDAP and PAM: who is let in, who is not, and what others are asked meanwhile.
 
 mod rig;
 
@@ -41,7 +41,7 @@ fn gets_in(rig: &mut Rig, id: ClientId) -> bool {
     rig.told(id).last().is_some_and(|line| line == "ReadyForQuery I")
 }
 
-/// The system user of the client's process is this one.
+/// The driver reports this system user for the client's process.
 fn is_system_user(rig: &mut Rig, id: ClientId, name: Option<&str>) {
     let (asked, question) = rig.questions.pop_front().expect("a question");
     assert_eq!((asked, question), (id, Verification::SystemUser { uid: 1000 }));
@@ -70,15 +70,15 @@ fn the_first_rule_that_fits_decides() {
     assert_eq!(rig.told(stranger), ["Error 28000 no authentication method is found"]);
     assert!(logged(
         &rig,
-        "login failed: no rule of auth_hba_file fits host \"11.1.1.1\", user \"alice\""
+        "login failed: no rule of auth_hba_file matches host \"11.1.1.1\", user \"alice\""
     ));
-    // A rule does not make a user.
+    // A rule alone does not let a user in who does not exist.
     let nobody = tcp(&mut rig, "nobody", [10, 1, 1, 1]);
     assert_eq!(rig.told(nobody), ["Error 28P01 \"trust\" authentication failed"]);
     assert!(logged(&rig, "db/nobody@10.1.1.1:5000 login failed: no such user"));
 }
 
-/// Who may log in must not be told by the answer: a user who does not exist is asked like one who does.
+/// The answer must not reveal who may log in: a user who does not exist is asked like one who does.
 #[test]
 fn methods_of_rules_ask_known_and_unknown_users_alike() {
     for method in [
@@ -151,7 +151,7 @@ fn a_certificate_is_wanted_where_there_is_none() {
     assert_eq!(rig.told(id), ["Error 28000 no authentication method is found"]);
 }
 
-/// A password, on its way to whoever judges it.
+/// The client sends a password, which PAM or a directory will check.
 fn sends_password(rig: &mut Rig, id: ClientId, password: &str) {
     rig.told(id);
     rig.comes(id, &pgweir_message(password));
@@ -203,7 +203,7 @@ fn an_empty_password_reaches_nobody() {
     assert!(logged(&rig, "login failed: empty password returned by client"));
 }
 
-/// Answers about clients that are gone, or that nobody waits for, change nothing.
+/// Answers about clients that are gone, or that were not asked for, change nothing.
 #[test]
 fn an_answer_too_late_or_too_many() {
     let mut rig = pam();
@@ -234,7 +234,7 @@ fn whoever_is_judged_for_too_long_is_closed() {
     assert!(rig.closed.contains(&id.into()));
 }
 
-/// The operator hears that auth_query cannot run; the client hears what a user who does not exist hears.
+/// The log says that auth_query cannot run; the client gets the error for a user who does not exist.
 #[test]
 fn auth_dbname_must_be_a_database_that_can_be_used() {
     for (name, words) in [
@@ -254,7 +254,7 @@ fn auth_dbname_must_be_a_database_that_can_be_used() {
     }
 }
 
-/// The rules of a RELOAD count from then on; without a file that can be used nobody gets in.
+/// The rules of a RELOAD count from then on; without a usable file no client is let in.
 #[test]
 fn a_reload_brings_other_rules() {
     let mut rig = hba("host all all all trust\n", "");

@@ -1,7 +1,7 @@
 //! `#[derive(Freeze)]`: every field in the order of its declaration. See the crate `pgweir-freeze`.
 //!
-//! A field marked `#[freeze(skip)]` is not written; the thawed value has the default there. Where types contain each other, one of
-//! the fields that lead back is marked `#[freeze(cycle)]`, and the layout of its type is not looked at.
+//! A field marked `#[freeze(skip)]` is not written; after thawing it has its default value. If types contain each
+//! other, one of the fields of the cycle is marked `#[freeze(cycle)]`, and its type is not part of the layout.
 #![forbid(unsafe_code)]
 
 use proc_macro2::TokenStream;
@@ -15,9 +15,9 @@ pub fn derive_freeze(input: proc_macro::TokenStream) -> proc_macro::TokenStream 
     expand(input).unwrap_or_else(|e| e.to_compile_error()).into()
 }
 
-/// What the three parts of an implementation are made of.
+/// The parts of an implementation.
 struct Parts {
-    /// Text whose hash stands for names and order of fields and variants.
+    /// Text for the layout's hash: names and order of fields and variants.
     text: String,
     /// The types of all written fields.
     types: Vec<Type>,
@@ -89,7 +89,7 @@ fn bindings(fields: &Fields) -> syn::Result<Vec<(Ident, &Field, bool)>> {
     fields.iter().enumerate().map(bind).collect()
 }
 
-/// The pattern that binds all fields, or the expression that builds a value of them.
+/// The pattern that binds all fields, or the expression that builds a value from them.
 fn shape(fields: &Fields, bound: &[(Ident, &Field, bool)], value: impl Fn(&Ident, bool) -> TokenStream) -> TokenStream {
     let values = bound.iter().map(|(name, _, written)| value(name, *written));
     match fields {

@@ -4,16 +4,16 @@ use crate::{Damaged, Freeze, Reader, Writer, layout, mix};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash};
 
-/// Room that is made for elements before they are read.
+/// The most elements for which room is made before they are read.
 const ROOM_MAX: usize = 1024;
 
-/// Elements with their number.
+/// Writes the number of elements, and the elements.
 pub(crate) fn freeze_all<'a, T: Freeze + 'a>(elements: impl ExactSizeIterator<Item = &'a T>, out: &mut Writer) {
     out.number(elements.len() as u64);
     elements.for_each(|element| element.freeze(out));
 }
 
-/// As many elements as were written, each of which takes a byte at least.
+/// Reads as many elements as were written. Each takes at least one byte.
 fn thaw_all<T: Freeze, C: Default>(from: &mut Reader<'_>, add: impl Fn(&mut C, T)) -> Result<C, Damaged> {
     let count = from.count()?;
     if count > from.remaining() {

@@ -19,7 +19,7 @@ impl<T: Freeze + Zeroize> Freeze for Zeroizing<T> {
     }
 }
 
-/// The numbers that it will draw are the same.
+/// The thawed generator draws the same numbers.
 impl Freeze for ChaCha20Rng {
     const LAYOUT: u64 = layout("ChaCha20Rng");
 
@@ -36,7 +36,7 @@ impl Freeze for ChaCha20Rng {
     }
 }
 
-/// One without a limit. Its order stays the same.
+/// The thawed cache has no limit. Its order is the same.
 impl<K: Freeze + Eq + Hash, V: Freeze, S: BuildHasher + Default> Freeze for LruCache<K, V, S> {
     const LAYOUT: u64 = mix(mix(layout("LruCache"), K::LAYOUT), V::LAYOUT);
 

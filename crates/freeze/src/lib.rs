@@ -1,12 +1,12 @@
 //! State as bytes, and back: for a process that takes over the connections of another one.
 //!
-//! A value that several places share ([`std::sync::Arc`]) is written once, and is shared by the same places afterwards: places
-//! that compare pointers find the same equalities as before.
+//! A value that several places share ([`std::sync::Arc`]) is written once, and the same places share it afterwards:
+//! places that compare pointers find the same equalities as before.
 //!
-//! There is no version number that somebody could forget to change. [`Freeze::LAYOUT`] is a hash of everything that decides how
-//! a type is written: names of fields and variants, their order, and the layouts of their types. Both processes must have the
-//! same one. The bytes are trusted to come from such a process, and yet no byte makes thawing panic or allocate more
-//! than a small multiple of what there is to read.
+//! There is no version number that could be forgotten. [`Freeze::LAYOUT`] is a hash of everything that decides how a
+//! type is written: names of fields and variants, their order, and the layouts of their types. Both processes must have
+//! the same layout. The bytes are trusted to come from such a process; nevertheless, no bytes make thawing panic, or
+//! allocate more than a small multiple of their number.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -23,13 +23,13 @@ pub use pgweir_freeze_derive::Freeze;
 pub use reader::Reader;
 pub use writer::Writer;
 
-/// The bytes are not what they should be.
+/// The bytes cannot have been written by the same layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
 /// A type whose values can be written as bytes and read again.
 pub trait Freeze: Sized {
-    /// A hash of the way in which the type is written.
+    /// A hash of how the type is written.
     const LAYOUT: u64;
 
     /// Writes the value.
@@ -42,7 +42,7 @@ pub trait Freeze: Sized {
 /// The prime number of FNV-1a with 64 bits.
 const PRIME: u64 = 0x100_0000_01b3;
 
-/// The layout of a type that is made of no others.
+/// The layout of a type that consists of no other types.
 pub const fn layout(text: &str) -> u64 {
     let bytes = text.as_bytes();
     let mut hash = 0xcbf2_9ce4_8422_2325;
@@ -54,7 +54,7 @@ pub const fn layout(text: &str) -> u64 {
     hash
 }
 
-/// The layout of a type that is made of others, which are mixed in one after the other.
+/// The layout of a type that consists of others, which are mixed in one after the other.
 pub const fn mix(layout: u64, part: u64) -> u64 {
     (layout.rotate_left(7) ^ part).wrapping_mul(PRIME)
 }
@@ -66,7 +66,7 @@ pub fn to_bytes<T: Freeze>(value: &T) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The value that [`to_bytes`] has written. Anything behind it is damage.
+/// The value that [`to_bytes`] has written. Bytes after it are an error.
 pub fn from_bytes<T: Freeze>(bytes: &[u8]) -> Result<T, Damaged> {
     let mut from = Reader::new(bytes);
     let value = T::thaw(&mut from)?;

@@ -78,7 +78,7 @@ impl Freeze for bool {
     }
 }
 
-/// One byte, as nothing would let a count without an end be read.
+/// It takes one byte, because a count of values without bytes could be of any size.
 impl Freeze for () {
     const LAYOUT: u64 = layout("()");
 
@@ -170,7 +170,7 @@ impl Freeze for Box<str> {
     }
 }
 
-/// For words that the program itself has made: there is a small number of them.
+/// For words that are in the program, of which there are few.
 impl Freeze for &'static str {
     const LAYOUT: u64 = layout("word");
 

@@ -51,7 +51,8 @@ impl<'b> Reader<'b> {
         Err(Damaged)
     }
 
-    /// The number of elements that follow. Each takes a byte at least, or there can be any number of them.
+    /// The number of elements that follow. It is at most the number of bytes, because each element takes
+    /// at least one.
     pub fn count(&mut self) -> Result<usize, Damaged> {
         usize::try_from(self.number()?).map_err(|_| Damaged)
     }
@@ -71,7 +72,7 @@ impl<'b> Reader<'b> {
         Ok(bytes)
     }
 
-    /// One of a small number of words, which stay in memory until the process ends.
+    /// One of few words, which stay in memory until the process ends.
     pub(crate) fn word(&mut self) -> Result<&'static str, Damaged> {
         let word = std::str::from_utf8(self.bytes()?).map_err(|_| Damaged)?;
         if let Some(known) = self.words.get(word) {
@@ -82,7 +83,7 @@ impl<'b> Reader<'b> {
         Ok(leaked)
     }
 
-    /// The address of the shared value that [`crate::Writer::reference`] has named; 0 if there was none.
+    /// The address of the shared value that [`crate::Writer::reference`] has named; 0 if it named none.
     pub fn reference(&mut self) -> Result<usize, Damaged> {
         match self.count()? {
             0 => Ok(0),
@@ -90,7 +91,8 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// The shared value that was written here: one that was read before, or one that `make` reads now.
+    /// The shared value that was written here. If it has been read before, it is that one; otherwise
+    /// `make` reads it.
     pub(crate) fn shared<T: ?Sized + 'static>(
         &mut self,
         make: impl FnOnce(&mut Self) -> Result<Arc<T>, Damaged>,

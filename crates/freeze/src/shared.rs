@@ -1,4 +1,4 @@
-//! Values that several places share.
+//! Values that are shared by several places.
 
 use crate::{Damaged, Freeze, Reader, Writer, layout, mix};
 use std::sync::Arc;

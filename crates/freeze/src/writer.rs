@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Bytes that are being written, and which shared values they already contain.
+/// Bytes that are being written, and the shared values that they contain.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -11,7 +11,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// All that was written.
+    /// Everything that was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -36,14 +36,15 @@ impl Writer {
         self.raw(bytes);
     }
 
-    /// Writes which shared value is at this address; 0 if none was written that is. Returns whether it is known.
+    /// Writes which shared value is at this address; 0 for a value that has not been written before. Returns
+    /// whether it has.
     pub fn reference(&mut self, address: usize) -> bool {
         let number = self.shared.get(&address).copied().unwrap_or(0);
         self.number(number);
         number > 0
     }
 
-    /// The shared value at this address has been written.
+    /// Notes that the shared value at this address has been written.
     pub(crate) fn share(&mut self, address: usize) {
         let number = self.shared.len() as u64 + 1;
         self.shared.insert(address, number);

@@ -30,7 +30,7 @@ impl Machine {
     }
 }
 
-/// Where a client must come from.
+/// The address column of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     All,
@@ -41,7 +41,7 @@ pub(crate) enum Address {
 
 impl Address {
     pub(crate) fn matches(&self, peer: IpAddr, machine: &Machine) -> bool {
-        // A client of an IPv4 address on a socket for both kinds is a client of an IPv4 address.
+        // On a socket for both IPv4 and IPv6, a client's IPv4 address is mapped; it counts as IPv4.
         let peer = peer.to_canonical();
         match self {
             Address::All => true,
@@ -51,7 +51,7 @@ impl Address {
         }
     }
 
-    /// The column; `mask` is the column behind it, where there may be one. The second result says whether it was used.
+    /// Reads the column. `mask` is the next column, which may be its mask; the second result says whether it was used.
     pub(crate) fn parse(word: &Word, mask: Option<&Word>) -> Result<(Address, bool), Fault> {
         for (keyword, address) in [
             ("all", Address::All),
@@ -81,7 +81,7 @@ impl Address {
     }
 }
 
-/// As PgBouncer, which reports it: an address with bits outside the mask would match nobody.
+/// An address with bits outside the mask would match no client; it is reported, as in PgBouncer.
 fn network(address: IpAddr, mask: IpAddr) -> Result<Address, Fault> {
     if masked(address, mask) != address {
         let text = format!(
@@ -167,7 +167,7 @@ mod tests {
         assert!(matches("127.0.0.1/32", None, "127.0.0.1") && !matches("127.0.0.1/32", None, "127.0.0.2"));
     }
 
-    /// A rule for an IPv4 network must not be passed by because the listening socket is for both kinds.
+    /// Guards against skipping a rule for an IPv4 network because the listening socket is for both IPv4 and IPv6.
     #[test]
     fn a_mapped_address_is_an_ipv4_address() {
         assert!(matches("10.0.0.0/8", None, "::ffff:10.1.2.3"));

@@ -4,10 +4,10 @@ use crate::problem::{Fault, Level, Place, Problem};
 use crate::token::{self, Field, Line, Word};
 use std::io;
 
-/// Files that may name one another in a chain.
+/// The longest chain of files that include one another.
 pub const INCLUDE_DEPTH_MAX: usize = 10;
 
-/// Files that one file may lead to.
+/// The most files that one file may include, directly and indirectly.
 pub const INCLUDED_FILES_MAX: usize = 200;
 
 /// Returns the bytes of a file by its name; relative names are relative to the working directory. Any closure
@@ -23,7 +23,7 @@ impl<F: Fn(&str) -> io::Result<Vec<u8>>> Files for F {
     }
 }
 
-/// The lines of a file and of those that it includes, in the order in which they count.
+/// The lines of a file and of the files that it includes, in order.
 pub(crate) struct Reader<'a> {
     files: &'a dyn Files,
     read: usize,

@@ -1,24 +1,25 @@
-//! Ident files: which names of the outside may be which database users.
+//! Ident files: which system users, or names in certificates, may be which database users.
 
 use crate::files::{Files, Reader};
 use crate::names::{self, Pattern};
 use crate::problem::{Fault, Level, Place, Problem};
 use crate::token::{Field, Word};
 
-/// The second column.
+/// The second column: a system user, or the name in a certificate.
 #[derive(Clone, Debug, PartialEq)]
 enum Outside {
     Exact(String),
     Regex(Pattern),
 }
 
-/// The third column.
+/// The third column: a database user.
 #[derive(Clone, Debug, PartialEq)]
 enum Inside {
     All,
     Exact(String),
     Regex(Pattern),
-    /// `\1` stands for what the first group of the second column matched: the texts before and behind it.
+    /// `\1` stands for the text that the first group of the second column has matched. These are the texts before and
+    /// behind it.
     Capture(String, String),
     /// `+group`.
     Unanswerable,
@@ -38,7 +39,7 @@ pub struct IdentMaps {
 }
 
 impl IdentMaps {
-    /// Reads the file `name` and those that it includes. The maps are there only if no problem is an error.
+    /// Reads the file `name` and the files that it includes. Returns no maps if a problem is an error.
     pub fn read(name: &str, files: &dyn Files) -> (Option<IdentMaps>, Vec<Problem>) {
         let mut reader = Reader::read(name, files);
         let mut problems = std::mem::take(&mut reader.problems);
@@ -83,7 +84,7 @@ impl Entry {
             Inside::All => true,
             Inside::Exact(name) => name == user,
             Inside::Regex(regex) => regex.0.is_match(user),
-            // What was captured is taken literally: somebody called "all" is not everybody.
+            // The captured text is a name only: a system user called "all" does not match every user.
             Inside::Capture(before, behind) => captured.is_some_and(|captured| {
                 let rest = user
                     .strip_prefix(before.as_str())

@@ -5,17 +5,17 @@ use crate::token;
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// Whether TLS begins with the connection.
+/// Whether the connection begins with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum LdapScheme {
-    /// `ldap`: not, but StartTLS may follow.
+    /// `ldap`: it does not, but StartTLS may follow.
     Ldap,
     /// `ldaps`.
     Ldaps,
 }
 
 impl LdapScheme {
-    /// The port of servers that name none.
+    /// The default port of a server.
     pub fn port(self) -> u16 {
         match self {
             LdapScheme::Ldap => 389,
@@ -24,18 +24,18 @@ impl LdapScheme {
     }
 }
 
-/// How far below `ldapbasedn` users are looked for.
+/// Where users are searched for, relative to `ldapbasedn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum LdapScope {
     /// The entry itself.
     Base,
     /// Its children.
     One,
-    /// Everything below it, and itself.
+    /// The entry and everything below it.
     Sub,
 }
 
-/// How users are looked for.
+/// How users are searched for.
 #[derive(Clone, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum SearchFilter {
     /// By an attribute that has the user's name.
@@ -44,27 +44,27 @@ pub enum SearchFilter {
     Template(String),
 }
 
-/// What the directory is asked.
+/// The question to the directory.
 #[derive(Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub enum LdapBind {
-    /// To let this user in, by a name that is made from the user's.
+    /// A bind as this user, under a name that contains the user's.
     Simple {
-        /// In front of the user's name.
+        /// The text before the user's name.
         prefix: String,
-        /// Behind it.
+        /// The text after it.
         suffix: String,
     },
-    /// Where the user's entry is; then to let that entry in.
+    /// A search for the user's entry, and then a bind as that entry.
     Search {
         /// Where to look.
         base_dn: String,
-        /// How far.
+        /// The depth of the search.
         scope: LdapScope,
-        /// Who asks; empty: anonymous.
+        /// The name for the bind before the search; empty for an anonymous one.
         bind_dn: String,
-        /// With which password.
+        /// The password for it.
         bind_password: Zeroizing<String>,
-        /// For what.
+        /// The filter.
         filter: SearchFilter,
     },
 }
@@ -83,16 +83,16 @@ impl fmt::Debug for LdapBind {
     }
 }
 
-/// The directory that judges passwords.
+/// The directory that checks passwords.
 #[derive(Clone, Debug, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct LdapOptions {
-    /// Names or addresses of servers, which are tried in this order; each may have a port of its own.
+    /// Names or addresses of servers, which are tried in this order, with their ports.
     pub servers: Vec<(String, u16)>,
-    /// Whether TLS begins with the connection.
+    /// Whether the connection begins with TLS.
     pub scheme: LdapScheme,
-    /// `ldaptls=1`: TLS begins by StartTLS, before anything else is said.
+    /// `ldaptls=1`: StartTLS comes before anything else.
     pub starttls: bool,
-    /// What it is asked.
+    /// The question.
     pub bind: LdapBind,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Given {
 }
 
 impl LdapOptions {
-    /// Reads options in one text, separated by blanks or commas, as `auth_ldap_options` has them.
+    /// Reads options from one text, separated by blanks or commas, as in `auth_ldap_options`.
     pub fn parse(text: &str) -> Result<LdapOptions, String> {
         let fields = token::fields(text).map_err(|fault| fault.message)?;
         let mut given = Vec::new();
@@ -254,7 +254,7 @@ impl Given {
         let bind_dn = self.bind_dn.unwrap_or_default();
         let bind_password = self.bind_password.unwrap_or_default();
         if !bind_dn.is_empty() && bind_password.is_empty() {
-            // A directory takes it for an anonymous one, and answers that all is well.
+            // A directory takes such a bind for an anonymous one, and accepts it.
             return Err("ldapbinddn needs ldapbindpasswd: a name without a password is an anonymous bind".into());
         }
         let scope = self.scope.unwrap_or(LdapScope::Sub);

@@ -3,7 +3,7 @@
 use crate::ldap::{self, Given, LdapScope};
 use percent_encoding::percent_decode_str;
 
-/// Puts what a URL says into the options.
+/// Adds the parts of a URL to the options.
 pub(crate) fn read(url: &str, given: &mut Given) -> Result<(), String> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return Err(format!("could not parse LDAP URL \"{url}\": expected ldap://host/base"));
@@ -21,7 +21,7 @@ pub(crate) fn read(url: &str, given: &mut Given) -> Result<(), String> {
         return Err("extensions in an LDAP URL are not supported".into());
     }
     given.base_dn = Some(base);
-    // PostgreSQL takes the first of several.
+    // If there are several, PostgreSQL uses the first.
     let attribute = attribute.split(',').next().unwrap_or_default();
     given.attribute = (!attribute.is_empty()).then(|| attribute.to_owned());
     given.scope = Some(match scope.to_ascii_lowercase().as_str() {

@@ -1,15 +1,15 @@
-//! Host-based authentication: files like PostgreSQL's pg_hba.conf and pg_ident.conf, and which of their lines decides about
-//! a connection.
+//! Host-based authentication: files like PostgreSQL's pg_hba.conf and pg_ident.conf, and the line that decides about a
+//! connection.
 //!
-//! This crate opens no file and knows no socket: bytes come through a [`Files`] that the caller gives, and the facts of a
+//! This crate opens no file and knows no socket: bytes come through a [`Files`] of the caller's, and the facts of a
 //! connection as a [`Connection`]. It decides which method a client must use, not whether the client passes.
 //!
 //! - [`Rules::read`] reads an HBA file with its includes; [`Rules::find`] is the first line that fits a connection.
 //! - [`IdentMaps::read`] reads an ident file; [`IdentMaps::allows`] says whether a system user may be a database user.
 //! - [`LdapOptions::parse`] reads the options behind method `ldap`, which `auth_ldap_options` takes, too.
 //!
-//! A file with one bad line is refused as a whole: a rule that is left out would let somebody in, or keep somebody out,
-//! whom its author did not mean.
+//! A file with one bad line is refused as a whole: without that line, clients could be let in or kept out against the
+//! author's intention.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -4,10 +4,10 @@ use crate::ldap::LdapOptions;
 use crate::problem::Fault;
 use std::sync::Arc;
 
-/// How a client must prove who it is.
+/// How a client must authenticate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Method {
-    /// Nothing is asked.
+    /// No question is asked.
     Trust,
     /// The client is refused.
     Reject,
@@ -19,24 +19,25 @@ pub enum Method {
     ScramSha256,
     /// The system user at the other end of a Unix-domain socket.
     Peer {
-        /// The ident map between system users and database users; `None`: both have the same name.
+        /// The ident map from system users to database users; `None`: both have the same name.
         map: Option<Box<str>>,
     },
     /// The name in a verified TLS client certificate.
     Cert {
-        /// The ident map between certificates' names and database users; `None`: both are the same.
+        /// The ident map from certificates' names to database users; `None`: both are the same.
         map: Option<Box<str>>,
     },
-    /// A directory judges the password.
+    /// A password that a directory checks.
     Ldap(Arc<LdapOptions>),
-    /// The PAM modules of this service judge the password; `None`: those of the usual service.
+    /// A password that the PAM modules of this service check; `None`: those of the default service.
     Pam {
         /// `pamservice`.
         service: Option<Box<str>>,
     },
 }
 
-/// `clientcert`: what a rule of type hostssl wants of the client's certificate beside its method.
+/// `clientcert`: what a rule of type hostssl demands of the client's certificate in addition to its
+/// method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCert {
     /// Nothing.
@@ -52,14 +53,14 @@ pub enum ClientCert {
 
 const METHODS: &str = "trust, reject, password, md5, scram-sha-256, peer, cert, ldap or pam";
 
-/// The options of a line by name.
+/// The options of a line, by name.
 struct Options {
     given: Vec<(String, String)>,
     method: String,
 }
 
 impl Options {
-    /// The value of an option that is taken once.
+    /// Removes an option that may be given once, and returns its value.
     fn take(&mut self, name: &str) -> Result<Option<String>, Fault> {
         let at = self.given.iter().position(|(n, _)| n == name);
         let value = at.map(|at| self.given.remove(at).1);

@@ -1,10 +1,10 @@
-//! The database and user columns, and what their words match.
+//! The database and user columns.
 
 use crate::problem::Fault;
 use crate::token::Word;
 use regex::{Regex, RegexBuilder};
 
-/// Bytes that a compiled regular expression may take.
+/// The most bytes that a compiled regular expression may take.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// A regular expression; two are the same if their texts are.
@@ -23,11 +23,11 @@ pub(crate) enum Name {
     All,
     /// `sameuser`: the database has the user's name. Only in the database column.
     SameUser,
-    /// `replication`: a physical replication connection. Only in the database column.
+    /// `replication`: matches physical replication connections. Only in the database column.
     Replication,
     Exact(String),
     Regex(Pattern),
-    /// `+group`, `samerole`, `samegroup`: membership is known by servers only, so nobody matches.
+    /// `+group`, `samerole`, `samegroup`: only servers know who is a member of a role, so these match no client.
     Unanswerable(String),
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn user(word: Word) -> Result<Name, Fault> {
 }
 
 /// Whether the database column matches. As in PostgreSQL, a physical replication connection, which has no database,
-/// matches `replication` alone.
+/// matches only `replication`.
 pub(crate) fn matches_database(names: &[Name], database: &str, user: &str, is_physical_replication: bool) -> bool {
     names.iter().any(|name| match name {
         Name::Replication => is_physical_replication,

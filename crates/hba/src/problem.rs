@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where.
+//! Problems of a file, and their places.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,9 +6,10 @@ use std::sync::Arc;
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The name by which the file was asked for.
+    /// The name by which the file was opened.
     pub file: Arc<str>,
-    /// Line, from 1; 0 for the file as a whole. A line that goes on behind a backslash has the number of its first part.
+    /// Line, from 1; 0 for the file as a whole. A line that is continued after a backslash has the number of its first
+    /// part.
     pub line: u32,
 }
 
@@ -21,7 +22,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// How bad a [`Problem`] is.
+/// The severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The file can be used, but a part of it does nothing.
@@ -33,13 +34,13 @@ pub enum Level {
 /// One problem, in PostgreSQL's style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// How bad.
+    /// The severity.
     pub level: Level,
-    /// What is wrong: what was expected, and what is there.
+    /// The message: what was expected, and what was found.
     pub message: String,
-    /// What to do about it; may be empty.
+    /// What to do about it; empty if there is no advice.
     pub hint: &'static str,
 }
 
@@ -53,7 +54,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What is wrong with a part of a line, before its place is known.
+/// A problem of a part of a line, before its place is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) message: String,

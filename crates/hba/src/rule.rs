@@ -7,11 +7,11 @@ use crate::problem::{Fault, Level, Place, Problem};
 use crate::rules::{Connection, Origin};
 use crate::token::{Field, Word};
 
-/// The connections that a line is for.
+/// The kind of connection that a line matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Local,
-    /// TCP; `tls`: with TLS only, or without it only.
+    /// TCP. `tls`: `Some(true)` only with TLS, `Some(false)` only without.
     Host {
         tls: Option<bool>,
         address: Address,
@@ -21,11 +21,11 @@ enum Kind {
 /// A line of an HBA file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Where it stands.
+    /// Its place in the files.
     pub place: Place,
-    /// How clients that it fits must prove who they are.
+    /// How clients that match must authenticate.
     pub method: Method,
-    /// What they need beside.
+    /// The certificate that they must have in addition.
     pub client_cert: ClientCert,
     kind: Kind,
     databases: Vec<Name>,
@@ -51,7 +51,7 @@ impl Rule {
             && names::matches_user(&self.users, user)
     }
 
-    /// The ident map that it names.
+    /// The name of its ident map.
     pub fn map(&self) -> Option<&str> {
         match (&self.method, &self.client_cert) {
             (Method::Peer { map } | Method::Cert { map }, _) | (_, ClientCert::VerifyFull { map }) => map.as_deref(),
@@ -109,8 +109,8 @@ impl Rule {
     }
 }
 
-/// Nobody matches a group, because only servers know who is in it. A line that lets somebody in may do without; one that
-/// keeps somebody out must not.
+/// A role's members match no line, because only servers know them. In a line that lets clients in, this is a warning;
+/// in one that rejects them, an error.
 fn unanswerable(
     place: &Place,
     databases: &[Name],
@@ -136,13 +136,13 @@ fn unanswerable(
     Ok(())
 }
 
-/// The columns of a line that have not been read yet.
+/// The columns of a line that remain to be read.
 struct Columns(std::vec::IntoIter<Field>);
 
 impl Columns {
     fn next(&mut self, what: &str) -> Result<Field, Fault> {
         match self.0.next() {
-            // An empty file behind `@` leaves nothing, and matches nobody.
+            // If the file after `@` is empty the column has no words, and matches no client.
             Some(field) => Ok(field),
             None => Err(Fault::new(format!("expected {what}, got the end of the line"))),
         }

@@ -27,9 +27,9 @@ pub struct Connection<'a> {
     pub origin: Origin,
     /// The database that it asks for.
     pub database: &'a str,
-    /// The user that it wants to be.
+    /// The user that it asks for.
     pub user: &'a str,
-    /// It wants physical replication.
+    /// Whether it asks for physical replication.
     pub is_physical_replication: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Reads the file `name` and those that it includes. The rules are there only if no problem is an error.
+    /// Reads the file `name` and the files that it includes. Returns no rules if a problem is an error.
     pub fn read(name: &str, files: &dyn Files) -> (Option<Rules>, Vec<Problem>) {
         let mut reader = Reader::read(name, files);
         let mut problems = std::mem::take(&mut reader.problems);
@@ -55,7 +55,7 @@ impl Rules {
         (is_good.then_some(Rules { rules }), problems)
     }
 
-    /// The first rule that fits a connection. Without one the client is refused.
+    /// The first rule that matches a connection. If there is none the client is refused.
     pub fn find(&self, connection: &Connection<'_>, machine: &Machine) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.matches(connection, machine))
     }

@@ -1,8 +1,8 @@
-//! A line of a file as fields of words.
+//! Splitting a line of a file into fields of words.
 //!
 //! Fields are separated by blanks, and the words of a field by commas (with blanks around them, as PgBouncer reads them).
-//! Double quotes take a word literally and may contain blanks, commas and `#`; `""` inside them is one quote. `#` begins a
-//! comment. A backslash at the end of a line joins it with the next.
+//! A word in double quotes is taken literally and may contain blanks, commas and `#`; `""` inside it is one quote. `#`
+//! begins a comment. A backslash at the end of a line joins it with the next one.
 
 use crate::problem::Fault;
 
@@ -10,7 +10,7 @@ use crate::problem::Fault;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) text: String,
-    /// It begins with a quote, which takes their meaning from keywords, `+` and `@`.
+    /// It begins with a quote: then keywords, `+` and `@` have no special meaning.
     pub(crate) quoted: bool,
 }
 
@@ -20,7 +20,7 @@ impl Word {
         !self.quoted && self.text == keyword
     }
 
-    /// What follows this sign at its beginning.
+    /// The text after this character, if the word begins with it.
     pub(crate) fn behind(&self, sign: char) -> Option<&str> {
         if self.quoted {
             return None;
@@ -28,7 +28,8 @@ impl Word {
         self.text.strip_prefix(sign)
     }
 
-    /// The regular expression that it is: a slash makes one also between quotes, which it may need for blanks and commas.
+    /// The regular expression, if the word begins with a slash. This holds between quotes, too, because the expression
+    /// may need blanks and commas.
     pub(crate) fn regex(&self) -> Option<&str> {
         self.text.strip_prefix('/')
     }
@@ -37,7 +38,7 @@ impl Word {
 /// The words between two blanks.
 pub(crate) type Field = Vec<Word>;
 
-/// A line with something in it.
+/// A line that is not empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Its number, from 1.
@@ -45,7 +46,7 @@ pub(crate) struct Line {
     pub(crate) fields: Vec<Field>,
 }
 
-/// The lines of a text, without comments and empty ones.
+/// The lines of a text. Comments and empty lines are left out.
 pub(crate) fn lines(bytes: &[u8]) -> Vec<(u32, Result<Vec<Field>, Fault>)> {
     let mut found = Vec::new();
     let mut joined = String::new();
@@ -85,7 +86,7 @@ pub(crate) fn lines(bytes: &[u8]) -> Vec<(u32, Result<Vec<Field>, Fault>)> {
 pub(crate) fn fields(line: &str) -> Result<Vec<Field>, Fault> {
     let mut fields: Vec<Field> = Vec::new();
     let mut rest = line;
-    // A comma joins the words on its sides.
+    // A comma joins the words before and after it.
     let mut joins = false;
     loop {
         rest = rest.trim_start();
@@ -117,7 +118,7 @@ pub(crate) fn fields(line: &str) -> Result<Vec<Field>, Fault> {
     Ok(fields)
 }
 
-/// The word that a text begins with, and how many bytes of the text it takes.
+/// The word at the beginning of a text, and its length in bytes.
 fn word(text: &str) -> Result<(Word, usize), Fault> {
     let mut word = Word {
         text: String::new(),

@@ -1,4 +1,4 @@
-//! Whole files, and which of their lines decides.
+//! Whole files, and which of their lines decide.
 
 use pgweir_hba::{ClientCert, Connection, IdentMaps, Interface, Level, Machine, Method, Origin, Problem, Rules};
 use proptest::prelude::*;
@@ -232,7 +232,7 @@ fn a_bad_line_refuses_the_file_and_names_its_place() {
     }
 }
 
-/// A line for a group keeps nobody in and lets nobody in; its author hears of it.
+/// A line for a role matches no client; its author gets a warning.
 #[test]
 fn groups_match_nobody_with_a_warning() {
     let text = "local all +staff trust\nlocal samerole all trust\nlocal all \"+staff\" md5\n";
@@ -296,7 +296,7 @@ fn maps_say_who_may_be_whom() {
     assert!(maps.has("m") && !maps.has("none"));
 }
 
-/// Whoever can choose a name outside must not become everybody, nor another one, by it.
+/// Guards against a system user whose name, as a captured text, would match other database users.
 #[test]
 fn what_is_captured_is_taken_literally() {
     let maps = maps("r /^(.*)@x$ \\1\n");
@@ -315,7 +315,7 @@ fn bad_lines_of_an_ident_file() {
 }
 
 proptest! {
-    /// Whatever stands in a file, it is read without a panic; what has been read answers every question.
+    /// Every file is read without a panic, and the rules that were read decide about every connection.
     #[test]
     fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let files = move |_: &str| Ok(bytes.clone());

@@ -106,7 +106,7 @@ pub(crate) struct TryArguments {
 
 /// Prints why the command line cannot be used, and the command that was probably meant.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    // What is printed last is read first.
+    // People read the last line first.
     let _ = error.print();
     let first = std::env::args().nth(1).unwrap_or_default();
     if let Some(hint) = mistyped(&first).filter(|_| error.use_stderr()) {
@@ -115,7 +115,7 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
 }
 
-/// A hint where an argument is no file, but nearly the name of a command.
+/// A hint if an argument is no file, but similar to the name of a command.
 pub(crate) fn mistyped(argument: &str) -> Option<String> {
     let command = Arguments::command();
     let commands = command.get_subcommands().filter(|c| !c.is_hide_set());

@@ -5,7 +5,7 @@ use pgweir_lab::say;
 use pgweir_runtime::{check_tls_files, read_file};
 use std::process::ExitCode;
 
-/// Prints whether a configuration can be used, and every problem of it. Fails if one of them is an error.
+/// Prints whether a configuration can be used, and its problems. Fails if one of them is an error.
 pub(crate) fn check(file: &str) -> ExitCode {
     let loaded = load(file, &read_file).and_then(|loaded| match check_tls_files(&loaded.config) {
         None => Ok(loaded),
@@ -23,13 +23,13 @@ pub(crate) fn check(file: &str) -> ExitCode {
     }
 }
 
-/// The verdict first.
+/// The output, with the verdict first.
 fn text(file: &str, verdict: &str, problems: &[Problem]) -> String {
     let problem_lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
     format!("{file}: {verdict}{}\n{problem_lines}", counted(problems))
 }
 
-/// How many problems of each kind there are, in words.
+/// The number of problems of each kind, in words.
 fn counted(problems: &[Problem]) -> String {
     let count = |severity, one: &str, many: &str| match problems.iter().filter(|p| p.severity == severity).count() {
         0 => None,

@@ -41,7 +41,7 @@ pub(crate) fn print(section: u8) -> ExitCode {
     };
     match page.and_then(|page| io::stdout().write_all(&page)) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader may be a pager that was left early.
+        // The reader may be a pager that was closed early.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("pgweir: {e}");
@@ -86,7 +86,7 @@ fn program_page() -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// A command: its usage, and what it does.
+/// The usage and description of a command.
 fn describe(command: &clap::Command, page: &mut Roff) {
     page.control("TP", []);
     let usage = command.clone().render_usage().to_string();

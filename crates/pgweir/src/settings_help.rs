@@ -17,7 +17,7 @@ pub(crate) fn print(name: Option<&str>) -> ExitCode {
             }
         },
     };
-    // The reader may be a pager that was left early.
+    // The reader may be a pager that was closed early.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }
@@ -85,7 +85,7 @@ fn plain(markdown: &str) -> String {
     markdown.replace('`', "")
 }
 
-/// A hint for a name that no setting has: the settings that share the most words with it.
+/// A hint for an unknown name: the settings that share the most words with it.
 fn similar(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let words: Vec<&str> = name.split('_').filter(|w| w.len() > 2).collect();

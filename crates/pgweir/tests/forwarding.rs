@@ -1,4 +1,4 @@
-//! Bytes through real sockets: cut, flooded, slow to be read, cancelled; against a throwaway PostgreSQL.
+//! Bytes through real sockets, against a throwaway PostgreSQL: cut into pieces, floods, slow readers, cancels.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -107,7 +107,7 @@ fn both_directions_full_at_once_is_no_deadlock() {
     });
     let mut writing = client.stream.try_clone().unwrap();
     let writer = thread::spawn(move || (0..QUERIES).for_each(|_| writing.write_all(&one).unwrap()));
-    // All buffers between here and PostgreSQL fill up, in both directions.
+    // All buffers on the way to PostgreSQL fill up, in both directions.
     thread::sleep(Duration::from_secs(2));
     let growth = it.process.memory().saturating_sub(before);
     assert!(growth < GROWTH_BYTES_MAX, "grew by {growth} bytes");
@@ -191,7 +191,7 @@ fn last_words_reach_a_client_that_is_still_talking() {
     for _ in 0..20 {
         let mut client = Client::new(TcpStream::connect(("127.0.0.1", it.port)).unwrap());
         let mut bytes = startup("no such database, anywhere");
-        // More than is read at once: unread input makes the kernel reset a connection that is closed.
+        // More than one read takes: when a connection with unread input is closed, the kernel resets it.
         bytes.resize(300_000, b'x');
         client.send(&bytes);
         let mut last = None;

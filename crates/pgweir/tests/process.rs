@@ -1,4 +1,4 @@
-//! The pooler as a process: start and its failures, files, signals, background, file descriptors.
+//! The pooler as a process: start, errors at the start, files, signals, daemon, file descriptors.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -111,7 +111,7 @@ fn files_come_with_the_process_and_go_with_it() {
 #[test]
 fn a_socket_file_is_taken_from_the_dead_only() {
     let place = Place::new("");
-    // A listener that ends leaves its file.
+    // A listener that is closed leaves its file.
     drop(UnixListener::bind(place.socket()).unwrap());
     place.give(&place.socket());
     assert!(lives(&place.socket()));
@@ -176,7 +176,7 @@ fn a_background_start_that_fails_fails_the_command() {
     let (status, _, errors) = place.outcome(&["-d"]);
     assert_eq!(status, Some(1));
     assert!(errors.contains("daemon needs logfile configured"), "{errors}");
-    // A port that is taken from the outset: a free one may be somebody else's by now.
+    // A port that is in use from the beginning; another process could take a free one.
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     place.port = taken.local_addr().unwrap().port();
     place.configure("");
@@ -245,7 +245,7 @@ fn without_file_descriptors_clients_are_told_and_nothing_spins() {
     limited.arg(plain.get_program()).args(plain.get_args()).arg0("sh");
     let mut pooler = Process(limited.spawn().unwrap());
     place.wait_until_listening();
-    // Clients that say nothing take all descriptors.
+    // Silent clients take all descriptors.
     let silent: Vec<TcpStream> = (0..45)
         .map(|_| TcpStream::connect(("127.0.0.1", place.port)).unwrap())
         .collect();

@@ -1,4 +1,4 @@
-//! Opening sockets to servers that are not quite there.
+//! Connections to servers that are unreachable or answer late.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -11,7 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A client that has sent its startup packet and wants a server.
+/// A client that has sent its startup packet and needs a server.
 fn client_of(place: &Place, database: &str) -> Client {
     let mut client = Client::new(TcpStream::connect(("127.0.0.1", place.port)).unwrap());
     client.send(&startup(database));
@@ -34,7 +34,7 @@ fn a_server_is_found_by_name() {
     ));
     let _pooler = place.start();
     let _client = client_of(&place, "named");
-    // Where localhost is ::1 as well, nobody listens there, and the next address is tried.
+    // If localhost is also ::1, no server listens there, and the next address is tried.
     let (stream, _) = server.accept().unwrap();
     assert!(!first_bytes(stream).is_empty());
 }
@@ -91,7 +91,7 @@ fn a_full_queue_of_a_unix_socket_is_waited_for() {
     assert!(!first_bytes(stream).is_empty());
 }
 
-/// Connections until the queue of the socket is full.
+/// Opens connections until the socket's queue is full.
 fn fill(path: &std::path::Path) -> Vec<std::os::fd::OwnedFd> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let address = SocketAddrUnix::new(path).unwrap();

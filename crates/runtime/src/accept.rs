@@ -37,7 +37,7 @@ pub(crate) struct Accepting {
     refusal: Option<Refusal>,
     /// Nothing is accepted until a descriptor is free: that of the refused client, or one that the timer finds.
     is_starved: bool,
-    /// Nobody is accepted while another process is taking over.
+    /// No client is accepted while another process is taking over.
     is_held: bool,
     starved_logged_at: Option<Time>,
 }
@@ -81,7 +81,7 @@ impl Accepting {
         self.listeners.clear();
     }
 
-    /// Clients wait in the kernel's queue, or do not.
+    /// While this is set, clients wait in the kernel's queue.
     pub(crate) fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
@@ -105,7 +105,7 @@ impl Accepting {
         self.stop();
     }
 
-    /// The sockets and their files are this process's own, except those of a service manager.
+    /// Makes the sockets and their files this process's own, except those of a service manager.
     pub(crate) fn own(&mut self) {
         self.listeners
             .iter_mut()
@@ -282,7 +282,7 @@ impl EventLoop {
     }
 }
 
-/// What a description begins with where a service manager has opened the socket.
+/// The beginning of the description of a socket that a service manager has opened.
 fn given(listener: &Listener) -> &'static str {
     match listener.is_given {
         true => "given ",

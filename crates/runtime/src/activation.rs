@@ -11,7 +11,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// The first descriptor that a service manager passes.
 const FIRST_DESCRIPTOR: i32 = 3;
 
-/// More are taken for an error.
+/// A larger number counts as an error.
 const SOCKETS_MAX: i32 = 256;
 
 /// The sockets that `LISTEN_FDS` counts; none if the variables are for another process.

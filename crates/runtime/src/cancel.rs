@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 
-/// Whom a CancelRequest is sent to.
+/// The receiver of a CancelRequest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Addressee {
     /// The server of a connection.
@@ -27,11 +27,11 @@ pub(crate) enum Addressee {
     Peer { peer: u32, by: ClientId },
 }
 
-/// How the other end of a CancelRequest is spoken to.
+/// Whether a CancelRequest uses TLS.
 #[derive(Debug, Clone)]
 pub(crate) enum Speech {
     Plain,
-    /// By TLS. The host is that of the configuration; `or_plain`: plainly, if the other end does not speak TLS.
+    /// With TLS. The host is that of the configuration. `or_plain`: without TLS if the other end does not support it.
     Tls {
         host: String,
         or_plain: bool,
@@ -59,14 +59,14 @@ struct Talk {
     stage: Stage,
 }
 
-/// Where a CancelRequest stands. It is sent as its server is spoken to: by TLS, or plainly.
+/// The state of a CancelRequest. It uses TLS if the server's connection does.
 #[derive(Debug)]
 enum Stage {
-    /// An SSLRequest is sent; its answer is awaited.
+    /// An SSLRequest has been sent and not been answered.
     AwaitsAnswer,
     /// A handshake is under way.
     Securing(Box<TlsSession>),
-    /// The packet is sent; the end of the connection is awaited.
+    /// The packet has been sent; the other end has not closed the connection.
     Sent,
 }
 
@@ -131,8 +131,8 @@ impl Talk {
         }
     }
 
-    /// One byte answers an SSLRequest; what comes behind it is a part of the handshake, or no TLS at all. Who must speak TLS
-    /// and does not is told nothing: the key would be seen by all.
+    /// Reads the one byte that answers an SSLRequest. Bytes behind it are part of the handshake. If the other end does
+    /// not support TLS and must, nothing is sent, because everybody on the way could read the key.
     fn read_answer(&mut self, packet: &[u8], speech: &Speech, tls: &TlsContexts) -> Progress {
         let Speech::Tls { host, or_plain } = speech else {
             return Progress::Done;

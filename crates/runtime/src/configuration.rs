@@ -28,8 +28,8 @@ impl ConfigurationFile {
         Ok((loaded.config, loaded.warnings))
     }
 
-    /// Reads the file again, for the core, and the certificates and keys that it names. All of it can be used, or nothing
-    /// is.
+    /// Reads the file again, for the core, and the certificates and keys that it names. Unless all of them can be used,
+    /// none is.
     pub(crate) fn reload(&self) -> (ReloadOutcome, Option<TlsContexts>) {
         match self.load() {
             Ok((config, warnings)) => match TlsContexts::load_or_problem(&config) {

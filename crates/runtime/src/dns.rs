@@ -1,7 +1,7 @@
 //! Addresses of server names: the kept answers, and when they are asked for again.
 //!
-//! An answer is used until its lifetime is over, which is that of its DNS records, and at most `dns_max_ttl`. With
-//! `dns_zone_check_period`, names whose zone has another serial number are looked up at once.
+//! An answer is used for the lifetime of its DNS records, and for at most `dns_max_ttl`. With `dns_zone_check_period`,
+//! the names of a zone whose serial number has changed are looked up at once.
 
 use crate::inbox::InboxSender;
 use crate::name_server::{Lookup, NameServer};
@@ -12,14 +12,14 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// An answer that nobody has asked for again since is forgotten after this time.
+/// An answer is dropped if it has expired this long ago and has not been asked for since.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
 /// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) addresses: Vec<IpAddr>,
-    /// How long they are valid, where that is known.
+    /// The lifetime of the records, if it is known.
     pub(crate) ttl: Option<Duration>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Resolver {
     names: NameServer,
 }
 
-/// The zone of a name: what stands behind its first dot.
+/// The zone of a name: the text after its first dot.
 fn zone_of(host: &str) -> Option<&str> {
     let (_, zone) = host.trim_end_matches('.').split_once('.')?;
     Some(zone)
@@ -102,7 +102,7 @@ impl Resolver {
         }
     }
 
-    /// Keeps an answer. The addresses that the name had and has no longer are returned; none where it could not be looked up.
+    /// Keeps an answer. Returns the addresses that the name no longer has; none if the look-up failed.
     pub(crate) fn learn(&mut self, host: &str, found: Option<Found>, now: Time) -> Vec<IpAddr> {
         self.asked.remove(host);
         self.answers
@@ -124,7 +124,7 @@ impl Resolver {
         gone
     }
 
-    /// Asks for the serial number of each zone. When this is to be done again; `None` for never.
+    /// Asks for the serial number of each zone. Returns when to do this again; `None` for never.
     pub(crate) fn check_zones(&mut self) -> Option<Duration> {
         let period = self.settings.zone_check_period?;
         let zones: HashSet<&str> = self.answers.keys().filter_map(|host| zone_of(host)).collect();
@@ -147,7 +147,7 @@ impl Resolver {
         }
     }
 
-    /// What the console shows.
+    /// The facts for the console.
     pub(crate) fn facts(&self) -> DnsFacts {
         let host = |(name, answer): (&String, &Answer)| DnsHost {
             name: name.clone(),

@@ -58,7 +58,7 @@ pub(crate) struct EventLoop {
     pub(crate) succession: Succession,
     /// TLS connections of clients and servers that another process serves.
     pub(crate) relays: Slab<Relay>,
-    /// Connections of the process before that are not watched yet.
+    /// Connections from the earlier process that are not watched yet.
     pub(crate) unwatched: Vec<ConnectionId>,
     /// RELOADs whose files are being read.
     pub(crate) reloads_under_way: u32,
@@ -70,7 +70,7 @@ pub(crate) struct EventLoop {
     pub(crate) service_manager: ServiceManager,
     pub(crate) settings: Settings,
     pub(crate) tls: TlsContexts,
-    /// What a RELOAD has read, until the core takes its configuration.
+    /// The TLS settings that a RELOAD has read, until the core accepts the configuration.
     pub(crate) read_tls: Option<TlsContexts>,
     pub(crate) log: Log,
     /// The time of this turn.
@@ -276,7 +276,7 @@ impl EventLoop {
         self.write_usual_output(input);
     }
 
-    /// The same, as a part of the function that calls it.
+    /// The same, inlined into its caller.
     #[inline(always)]
     pub(crate) fn write_usual_output(&mut self, input: &[u8]) {
         self.connections.write(self.pooler.outbox(), input);
@@ -380,7 +380,7 @@ impl EventLoop {
         self.exit_at.is_some()
     }
 
-    /// Ends the time of closed connections, where there is no pooler any more.
+    /// Ends the time of closed connections, after the core has been handed over.
     pub(crate) fn run_closing_timers(&mut self) {
         while let Some(timer) = self.timers.pop(self.now) {
             if let Timer::Closing(slot) = timer {

@@ -26,7 +26,7 @@ pub(crate) enum Message {
     /// A question about a client has been answered.
     Verified {
         client: ClientId,
-        /// Who was asked.
+        /// The lane of the question.
         lane: Lane,
         answer: Verified,
     },

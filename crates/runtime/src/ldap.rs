@@ -1,4 +1,4 @@
-//! Passwords judged by a directory.
+//! Passwords that a directory checks.
 
 use ldap3::{LdapConn, LdapConnSettings, LdapResult, Scope, SearchEntry, dn_escape, ldap_escape};
 use pgweir_auth::Password;
@@ -13,10 +13,11 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 /// The directory's answer to a wrong password: `invalidCredentials` of RFC 4511.
 const INVALID_CREDENTIALS: u32 = 49;
 
-/// Characters with a meaning in distinguished names, which a user's name must not have where it is not a part of one.
+/// Characters that have a meaning in distinguished names. A user's name must not contain them if it is used outside of
+/// one.
 const DN_CHARACTERS: &[char] = &[',', '=', '+', '<', '>', '#', ';', '\\', '"', '/', '*', '(', ')'];
 
-/// Whether the directory takes the password. Blocks. The error is for the log.
+/// Whether the directory accepts the password. Blocks. The error is for the log.
 pub(crate) fn check(options: &LdapOptions, user: &str, password: &Password) -> Result<(), String> {
     // A name with an empty password is an anonymous bind, which succeeds (RFC 4513, section 5.1.2).
     if password.is_empty() {
@@ -48,7 +49,7 @@ fn judge(directory: &mut LdapConn, options: &LdapOptions, user: &str, password: 
     bind(directory, &dn, password)
 }
 
-/// The first server that can be reached.
+/// Connects to the first server that can be reached.
 fn connect(options: &LdapOptions) -> Result<(LdapConn, String), String> {
     let scheme = match options.scheme {
         LdapScheme::Ldap => "ldap",
@@ -92,7 +93,7 @@ fn tls() -> Result<ClientConfig, String> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The file of authorities that libldap is told of.
+/// The file of authorities in libldap's configuration.
 fn own_authorities() -> Option<String> {
     if let Ok(file) = std::env::var("LDAPTLS_CACERT") {
         return Some(file);
@@ -106,8 +107,8 @@ fn own_authorities() -> Option<String> {
     })
 }
 
-/// The name that a simple bind uses. It is a distinguished name if the prefix begins one; otherwise a form such as
-/// `user@domain`, in which nothing can be escaped.
+/// The name for a simple bind. If the prefix begins a distinguished name, the user's name is escaped as a part of it.
+/// In other forms, such as `user@domain`, nothing can be escaped.
 fn simple_name(prefix: &str, user: &str, suffix: &str) -> Result<String, String> {
     if prefix.contains('=') {
         return Ok(format!("{prefix}{}{suffix}", dn_escape(user)));
@@ -128,7 +129,7 @@ fn filter_for(filter: &SearchFilter, user: &str) -> String {
     }
 }
 
-/// The distinguished name of the user's entry, of which there must be one.
+/// The distinguished name of the user's entry; exactly one entry must match.
 fn find(directory: &mut LdapConn, how: &LdapBind, user: &str) -> Result<String, String> {
     let LdapBind::Search {
         base_dn,
@@ -165,9 +166,9 @@ fn find(directory: &mut LdapConn, how: &LdapBind, user: &str) -> Result<String, 
     }
 }
 
-/// Asks about a user who was not found as about one who was, so that the time of the refusal does not tell which users exist.
-/// The name is one that nobody has, and the answer does not count. How long the directory needs to compare a password that
-/// it has is its own affair.
+/// Asks as many questions about a user who was not found as about one who was, so that the time of the refusal does not
+/// reveal which users exist. The bind uses a name that no entry has, and its answer is ignored. The time that the
+/// directory needs to compare a password is beyond our control.
 fn pretend(directory: &mut LdapConn, base_dn: &str, user: &str, password: &str) {
     let _ = bind(directory, &format!("cn={},{base_dn}", dn_escape(user)), password);
 }
@@ -188,7 +189,7 @@ fn bind(directory: &mut LdapConn, dn: &str, password: &str) -> Result<(), String
 mod tests {
     use super::*;
 
-    /// Whatever a user calls itself, it stays one value of one attribute.
+    /// A user's name always stays one value of one attribute.
     #[test]
     fn names_cannot_leave_their_place() {
         let attribute = SearchFilter::Attribute("uid".into());

@@ -22,14 +22,14 @@ pub(crate) struct Listener {
     pub(crate) place: ListenPlace,
     /// Connections may be waiting: set by an event, cleared when accept() finds none.
     pub(crate) readable: bool,
-    /// Its file is another process's to remove.
+    /// Another process will remove its file.
     pub(crate) leaves_file: bool,
-    /// A service manager has opened it. It is used whatever the configuration says, also after a take-over.
+    /// A service manager has opened it. It is used whatever the configuration says, even after a take-over.
     pub(crate) is_given: bool,
 }
 
 impl Listener {
-    /// A socket of another process, which has not let go of it yet.
+    /// A socket of another process, which still uses it.
     pub(crate) fn inherited(socket: OwnedFd, place: ListenPlace) -> Self {
         Listener {
             socket,
@@ -111,7 +111,7 @@ pub(crate) fn listen(
             }
             match listen_tcp(place, settings, tcp) {
                 Ok(listener) => listeners.push(listener),
-                // On a machine without IPv6, it listens on IPv4 alone.
+                // A machine without IPv6 listens only on IPv4.
                 Err(e) if some_suffice && is_no_such_family(e) => refused = Some((place, e)),
                 Err(e) => return Err(cannot_listen(ListenPlace::Tcp(place), e.into())),
             }

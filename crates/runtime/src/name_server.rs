@@ -1,4 +1,5 @@
-//! The thread that looks names up: in /etc/hosts and by DNS, and by the system's resolver where these know nothing.
+//! The thread that looks names up: in /etc/hosts and by DNS, and, if these have no answer, by the system's
+//! resolver.
 
 use crate::dns::Found;
 use crate::inbox::{InboxSender, Message};
@@ -21,7 +22,7 @@ const SYSTEM_FILE: &str = "/etc/resolv.conf";
 /// The most names that the system's resolver is asked for at the same time: it blocks a thread for each.
 const BLOCKED_THREADS_MAX: usize = 4;
 
-/// What is asked.
+/// A question.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     /// The addresses of a name.
@@ -30,7 +31,7 @@ pub(crate) enum Lookup {
     Serial(String),
 }
 
-/// The way to the thread. It ends with its last sender.
+/// The sending end for questions. The thread ends when the last sender is dropped.
 #[derive(Debug)]
 pub(crate) struct NameServer(UnboundedSender<Lookup>);
 
@@ -48,7 +49,7 @@ impl NameServer {
         let (sender, lookups) = unbounded_channel();
         thread::Builder::new().name("dns".into()).spawn(move || {
             let by_dns = builder.and_then(|(servers, mut options)| {
-                // The answers are kept elsewhere.
+                // [`crate::dns`] keeps the answers.
                 options.cache_size = 0;
                 let builder = TokioResolver::builder_with_config(servers, TokioRuntimeProvider::default());
                 builder.with_options(options).build().ok()

@@ -1,6 +1,6 @@
-//! Passwords judged by PAM.
+//! Passwords that PAM checks.
 //!
-//! libpam is opened when it is first needed, so that the program runs, and can be built, where it is not installed. Its
+//! libpam is opened when it is first needed, so the program can be built and run where it is not installed. Its
 //! functions and structures are those of `security/pam_appl.h` of Linux-PAM, whose binary interface is stable.
 #![allow(unsafe_code)]
 
@@ -45,7 +45,7 @@ struct Conversation {
     data: *mut c_void,
 }
 
-/// `pam_handle_t`, of which nothing is known.
+/// `pam_handle_t`, an opaque type.
 type Handle = c_void;
 
 type Start = unsafe extern "C" fn(*const c_char, *const c_char, *const Conversation, *mut *mut Handle) -> c_int;
@@ -63,8 +63,8 @@ struct Pam {
     end: Step,
 }
 
-/// Whether the modules of `service` take the password and the account. Blocks, for as long as they like. The error is for the
-/// log.
+/// Whether the modules of `service` accept the password and the account. Blocks without a time limit. The error is for
+/// the log.
 pub(crate) fn check(service: &str, user: &str, host: &str, password: &Password) -> Result<(), String> {
     static PAM: OnceLock<Result<Pam, String>> = OnceLock::new();
     let pam = PAM.get_or_init(Pam::open).as_ref().map_err(Clone::clone)?;
@@ -85,7 +85,7 @@ pub(crate) fn check(service: &str, user: &str, host: &str, password: &Password) 
     }
     let verdict = pam.judge(handle, &host);
     let status = verdict.as_ref().map_or_else(|(status, _)| *status, |()| PAM_SUCCESS);
-    // SAFETY: pam_start has made the handle, and nobody uses it behind this.
+    // SAFETY: pam_start has made the handle, and it is not used afterwards.
     unsafe { (pam.end)(handle, status) };
     verdict.map_err(|(_, why)| why)
 }
@@ -134,7 +134,7 @@ impl Pam {
     }
 
     fn failed(&self, name: &str, handle: *mut Handle, status: c_int) -> String {
-        // SAFETY: Linux-PAM does not look at the handle; the text is a constant.
+        // SAFETY: Linux-PAM does not use the handle; the text is a constant.
         let text = unsafe { (self.strerror)(handle, status) };
         if text.is_null() {
             return format!("{name}() failed: error {status}");
@@ -144,8 +144,8 @@ impl Pam {
     }
 }
 
-/// Answers what the modules ask: the password, where they ask for something that must not be shown. Whatever else they ask
-/// for, nobody is there to answer.
+/// Answers the modules' questions: with the password if the answer must not be shown. There is nobody to answer other
+/// questions.
 ///
 /// # Safety
 ///
@@ -178,7 +178,7 @@ unsafe extern "C" fn converse(
                     }
                 }
                 PAM_PROMPT_ECHO_ON => status = PAM_CONV_ERR,
-                // Errors and news, which nobody is there to read.
+                // Errors and information, which nobody would read.
                 _ => {}
             }
         }
@@ -214,7 +214,7 @@ mod tests {
         let mut responses = ptr::null_mut();
         let password = c"sesame";
         let count = c_int::try_from(styles.len()).unwrap();
-        // SAFETY: as PAM calls it.
+        // SAFETY: the arguments are those that PAM would pass.
         let status = unsafe {
             converse(
                 count,
@@ -228,7 +228,7 @@ mod tests {
             return Err(status);
         }
         let texts = (0..styles.len()).map(|at| {
-            // SAFETY: there are as many responses as messages, each with a text of its own or none.
+            // SAFETY: there are as many responses as messages, and each text is null or belongs to its response.
             unsafe {
                 let text = (*responses.add(at)).text;
                 let copy = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
@@ -237,7 +237,7 @@ mod tests {
             }
         });
         let texts = texts.collect();
-        // SAFETY: converse has made it.
+        // SAFETY: converse has allocated it.
         unsafe { libc::free(responses.cast()) };
         Ok(texts)
     }
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(answers(&[PAM_PROMPT_ECHO_OFF; 33]), Err(PAM_CONV_ERR));
     }
 
-    /// What Linux-PAM does without a file for the service depends on the machine, but it never lets anybody in.
+    /// Without a file for the service, the behaviour of Linux-PAM depends on the machine, but it always refuses.
     #[test]
     fn a_service_that_does_not_exist_lets_nobody_in() {
         let verdict = check(

@@ -19,7 +19,8 @@ pub(crate) struct Unresolved {
     port: u16,
 }
 
-/// How a peer is spoken to: as servers are. A request is not worth a second try, so `allow` is plain.
+/// Whether to use TLS with a peer: as with servers. Because a request is sent only once, `allow` means no
+/// TLS.
 fn speech(endpoint: &Endpoint, sslmode: SslMode) -> Speech {
     match endpoint {
         Endpoint::Tcp { host, .. } if sslmode >= SslMode::Prefer => Speech::Tls {
@@ -62,7 +63,7 @@ impl EventLoop {
             }
             LookUp::Failed => self.begin_cancel(unresolved.cancel, VecDeque::new()),
             LookUp::Asked => {
-                // What has timed out in the meantime is forgotten.
+                // A request that has timed out in the meantime is dropped.
                 let cancels = &mut self.cancels;
                 self.unresolved.retain(|other| cancels.get(other.cancel).is_some());
                 self.unresolved.push(unresolved);

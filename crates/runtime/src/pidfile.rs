@@ -43,7 +43,7 @@ impl PidFile {
         Ok(PidFile { path })
     }
 
-    /// Writes the id of this process over that of another one, whose place this one has taken.
+    /// Replaces the id in the file, which is that of the process that this one replaces.
     pub(crate) fn replace(path: &str) -> Result<Self, StartError> {
         let error = |source| StartError::PidFile {
             path: path.to_owned(),
@@ -56,8 +56,8 @@ impl PidFile {
         Ok(PidFile { path })
     }
 
-    /// Removes the file, unless it names the process that has taken this one's place. That may write it between any two steps
-    /// here, so the file is taken aside first, and put back if it turns out to be the other one's.
+    /// Removes the file, unless it names the process that has replaced this one. That process may write the file at any
+    /// moment. So the file is renamed first, and renamed back if it names the other process.
     fn remove(&self) -> io::Result<()> {
         if !names_this_process(&self.path) {
             return Ok(());
@@ -74,7 +74,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Nobody is left to be told, and the next start replaces a file whose process is gone.
+        // An error cannot be reported any more, and the next start replaces a file whose process is gone.
         let _ = self.remove();
     }
 }

@@ -32,7 +32,7 @@ impl EventLoop {
         }
     }
 
-    /// One read, and its consequences.
+    /// One read and the handling of its bytes.
     #[inline(always)]
     fn read_once(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
         let are_congested = self.connections.are_congested();
@@ -65,7 +65,7 @@ impl EventLoop {
         after
     }
 
-    /// The same where bytes are kept, records come, or output waits for a socket.
+    /// The same if bytes are kept, if the connection has TLS, or if output waits for a socket.
     #[inline(never)]
     fn read_with_care(&mut self, id: ConnectionId, scratch: &mut Vec<u8>) -> AfterRead {
         if self.is_held_back(id) {
@@ -100,8 +100,8 @@ impl EventLoop {
         after
     }
 
-    /// Receives bytes, or records and the bytes that they protect. Returns the number of bytes, and whether to read on; `None`
-    /// where nothing came.
+    /// Receives bytes, or records and the bytes in them. Returns the number of bytes, and whether to read on; `None` if
+    /// nothing was received.
     fn receive(&mut self, id: ConnectionId, into: &mut [u8]) -> Option<(usize, AfterRead)> {
         let connection = self.connections.get(id)?;
         if connection.facts.has(Facts::TLS) {

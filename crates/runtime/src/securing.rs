@@ -1,4 +1,4 @@
-//! The handshakes of TLS, and reading from connections that it secures.
+//! TLS handshakes, and reading from connections with TLS.
 
 use crate::connection::{AfterRead, Facts};
 use crate::event_loop::EventLoop;
@@ -10,7 +10,7 @@ use pgweir_config::Config;
 use pgweir_core::{ClientId, ConnectionId, LogLevel, ServerId, TlsFacts};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The settings of TLS and what was made of them do not agree.
+/// The core has asked for TLS although the settings have switched it off.
 const NO_CONTEXT: &str = "TLS is off";
 
 /// The address at the other end.
@@ -22,8 +22,8 @@ pub(crate) fn peer_address(transport: &Transport) -> IpAddr {
 }
 
 impl EventLoop {
-    /// A client's connection is to be secured. What it has sent in front of the handshake belongs to that only if the client
-    /// has begun with it.
+    /// Begins a handshake with a client. Bytes that the client has sent before belong to the handshake only if the
+    /// client began with TLS.
     pub(crate) fn secure_client(&mut self, client: ClientId, direct: bool) {
         let id = ConnectionId::Client(client);
         let Some(connection) = self.connections.get(id) else {
@@ -37,7 +37,7 @@ impl EventLoop {
         self.begin_handshake(id, TlsSession::accept(&self.tls, early, direct));
     }
 
-    /// A server's connection is to be secured.
+    /// Begins a handshake with a server.
     pub(crate) fn secure_server(&mut self, server: ServerId, host: &str) {
         let id = ConnectionId::Server(server);
         let Some(connection) = self.connections.get(id) else {
@@ -58,7 +58,8 @@ impl EventLoop {
         }
     }
 
-    /// Reads records. Returns the number of plain bytes in them, and whether to read on; `None` where there will be none.
+    /// Reads records. Returns the number of plain bytes in them, and whether to read on; `None` if the connection has
+    /// ended.
     #[cold]
     pub(crate) fn receive_records(&mut self, id: ConnectionId, into: &mut [u8]) -> Option<(usize, AfterRead)> {
         let mut out = Vec::new();
@@ -108,8 +109,8 @@ impl EventLoop {
         self.settle();
     }
 
-    /// SET or a RELOAD, which has read the files, has changed the configuration. Where its files cannot be used, TLS stays as
-    /// it was.
+    /// SET or a RELOAD has changed the configuration; a RELOAD has already read the files. If the files cannot be used,
+    /// TLS stays as it was.
     pub(crate) fn configure_tls(&mut self, config: &Config) {
         let read = self.read_tls.take().map(Ok);
         match read.unwrap_or_else(|| TlsContexts::load_or_problem(config)) {

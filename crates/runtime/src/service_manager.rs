@@ -1,7 +1,7 @@
-//! What systemd is told: `READY=1`, `RELOADING=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3)).
+//! Messages to systemd: `READY=1`, `RELOADING=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3)).
 //!
 //! A unit of `Type=notify` counts as started only after READY=1. Without it systemd ends the process after the unit's
-//! start timeout. Where `NOTIFY_SOCKET` is not set, nothing is sent.
+//! start timeout. If `NOTIFY_SOCKET` is not set, nothing is sent.
 
 use pgweir_core::Time;
 use rustix::time::{ClockId, clock_gettime};
@@ -13,13 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Time between two attempts to send what the service manager's socket did not take.
+/// Time between two attempts to send a message for which the service manager's socket had no room.
 const SEND_AGAIN: Duration = Duration::from_millis(100);
 
-/// Messages that wait for room in the service manager's socket. The oldest give way to newer ones.
+/// The most messages that wait for room in the service manager's socket. If there are more, the oldest are dropped.
 const UNSENT_MAX: usize = 16;
 
-/// What a service manager has put into the environment.
+/// The environment variables of a service manager.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     /// NOTIFY_SOCKET
@@ -40,15 +40,15 @@ impl Environment {
         }
     }
 
-    /// What is missing comes from the process whose place this one takes: its NOTIFY_SOCKET and WATCHDOG_USEC. A WATCHDOG_PID
-    /// names that process: systemd gives it to ExecReload, too.
+    /// Fills in NOTIFY_SOCKET and WATCHDOG_USEC from the process that this one replaces, if they are missing. A
+    /// WATCHDOG_PID names that process, because systemd passes it on to ExecReload.
     pub(crate) fn complete(&mut self, (socket, watchdog_us): (Option<String>, Option<String>)) {
         self.socket = self.socket.take().or_else(|| socket.map(OsString::from));
         self.watchdog_us = self.watchdog_us.take().or(watchdog_us);
         self.watchdog_pid = None;
     }
 
-    /// NOTIFY_SOCKET and WATCHDOG_USEC, for the process that takes the place of this one.
+    /// NOTIFY_SOCKET and WATCHDOG_USEC, for the process that replaces this one.
     fn for_successor(&self) -> (Option<String>, Option<String>) {
         let socket = self.socket.clone().and_then(|name| name.into_string().ok());
         (socket, self.watchdog_us.clone())
@@ -104,14 +104,14 @@ impl ServiceManager {
         })
     }
 
-    /// Clients can connect; or a RELOAD is over, whatever came of it.
+    /// Clients can connect; or a RELOAD has ended, with or without success.
     pub(crate) fn ready(&mut self) {
         if !self.is_stopping {
             self.tell("READY=1\n".into());
         }
     }
 
-    /// Another process is the main process of the service from now on.
+    /// From now on another process is the main process of the service.
     pub(crate) fn main_process_is(&mut self, pid: i32) {
         self.tell(format!("MAINPID={pid}\n"));
         self.is_stopping = true;
@@ -125,7 +125,7 @@ impl ServiceManager {
         self.tell(format!("RELOADING=1\nMONOTONIC_USEC={us}\n"));
     }
 
-    /// The shutdown begins. Said once.
+    /// The shutdown begins. Sent once.
     pub(crate) fn stopping(&mut self) {
         if !std::mem::replace(&mut self.is_stopping, true) {
             self.tell("STOPPING=1\n".into());
@@ -162,7 +162,7 @@ impl ServiceManager {
         self.send();
     }
 
-    /// Sends in order what has not been sent. Messages that nobody can get are dropped.
+    /// Sends the waiting messages in order. Messages that cannot be delivered are dropped.
     fn send(&mut self) {
         let Some((socket, address)) = &self.to else { return };
         while let Some(message) = self.unsent.front() {

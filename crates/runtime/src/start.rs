@@ -1,4 +1,4 @@
-//! The way from the command line to a running pooler, and to its end.
+//! From the command line to a running pooler, and to its end.
 
 use crate::accept::Accepting;
 use crate::activation;
@@ -101,7 +101,7 @@ fn start(
     })?;
     let verifier = Verifier::new(sender.clone());
     let mut connections = Connections::new(poll.registry().try_clone()?);
-    // A process that sees the pid file or the sockets may send signals.
+    // Other processes may send signals as soon as they see the pid file or the sockets.
     let caught = signals::catch()?;
     let mut beginning = Beginning::find(options.reboot, &settings.listen, log)?;
     let first_pidfile = match beginning.is_take_over() {
@@ -169,7 +169,7 @@ fn pidfile(
     }
 }
 
-/// All connections are this process's now: a pid file that cannot be written is no reason to end with them.
+/// Replaces the pid file after a take-over. This process has all connections now, so an error is only logged.
 fn replaced_pidfile(settings: &Settings, log: &mut Log) -> Option<PidFile> {
     pidfile(settings, PidFile::replace).unwrap_or_else(|e| {
         log.write(LogLevel::Warning, &e.to_string());
@@ -177,7 +177,8 @@ fn replaced_pidfile(settings: &Settings, log: &mut Log) -> Option<PidFile> {
     })
 }
 
-/// Those of the service manager, which the process before may have; or those of that process and what is missing beside them.
+/// The listening sockets: those of the service manager, which the earlier process may have; or those of the earlier
+/// process, and those that are missing.
 fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Listener>, StartError> {
     let given = match beginning.is_take_over() {
         true => beginning.listeners().extract_if(.., |l| l.is_given).collect(),
@@ -199,7 +200,7 @@ fn log_start(places: &[String], log: &mut Log) {
     );
 }
 
-/// Waits for a process that takes this one's place. Where that is not possible, it cannot be taken; everything else works.
+/// Waits for a process that will replace this one. If that is not possible, everything else works.
 fn succession(settings: &Settings, beginning: &mut Beginning, registry: &mio::Registry, log: &mut Log) -> Succession {
     let Some(dir) = &settings.listen.unix_socket_dir else {
         return Succession::default();
@@ -212,7 +213,7 @@ fn succession(settings: &Settings, beginning: &mut Beginning, registry: &mio::Re
     })
 }
 
-/// Tells the service manager that clients can connect. A socket that cannot be used does not keep the pooler from serving.
+/// Tells the service manager that clients can connect. If its socket cannot be used, the pooler serves all the same.
 fn tell_ready(environment: &Environment, log: &mut Log) -> ServiceManager {
     match ServiceManager::new(environment) {
         Ok(mut manager) => {
@@ -270,7 +271,7 @@ fn expected_descriptors(config: &Config) -> u64 {
     )
 }
 
-/// What the core cannot know by itself.
+/// Facts that the core needs from outside.
 fn surroundings(open_files_max: u64) -> Result<Surroundings, StartError> {
     Ok(Surroundings {
         seed: seed()?,

@@ -25,7 +25,7 @@ pub enum StartError {
     ChangeUser {
         /// The name.
         user: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// `unix_socket_group` names no group.
@@ -41,7 +41,7 @@ pub enum StartError {
         path: String,
         /// The setting.
         group: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// `-d` without a place for log lines.
@@ -66,7 +66,7 @@ pub enum StartError {
     LogFile {
         /// The setting.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The pid file names a process that is alive.
@@ -85,7 +85,7 @@ pub enum StartError {
     PidFile {
         /// The setting.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A name in `listen_addr` has no address.
@@ -93,7 +93,7 @@ pub enum StartError {
     ListenName {
         /// The name.
         name: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
     /// Another process listens there.
@@ -112,7 +112,7 @@ pub enum StartError {
     Listen {
         /// Address and port, or the path of the socket.
         place: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No address and no Unix-domain socket.
@@ -121,7 +121,7 @@ pub enum StartError {
     /// The sockets of the service manager cannot be used.
     #[error("socket activation failed: {0}\n    hint: a unit of Type=socket must have ListenStream= lines alone")]
     Activation(io::Error),
-    /// `-R`: the process that serves did not hand over.
+    /// `-R`: the running process did not hand over.
     #[error("could not take over from {place}: {source}\n    hint: it goes on as before; its log says what was wrong")]
     TakeOver {
         /// The path of its socket, or its process id.

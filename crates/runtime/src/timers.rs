@@ -35,7 +35,7 @@ impl Timer {
             // One round trip for SSLRequest and one for the startup packet.
             Timer::Refusal => Duration::from_millis(250),
             Timer::AcceptAgain => Duration::from_millis(100),
-            // Where the period is off, it may be on after the next RELOAD.
+            // If the period is off, a RELOAD may switch it on.
             Timer::Zones => Duration::from_secs(1),
         }
     }
@@ -52,7 +52,7 @@ impl Timers {
         self.due.push(Reverse((now + timer.duration(), timer)));
     }
 
-    /// Sets a timer of another duration than its own.
+    /// Sets a timer with a given duration.
     pub(crate) fn set_in(&mut self, now: Time, duration: Duration, timer: Timer) {
         self.due.push(Reverse((now + duration, timer)));
     }

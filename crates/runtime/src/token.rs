@@ -27,9 +27,9 @@ pub(crate) enum Subject {
     Closing(Slot),
     /// The connection of a cancel request.
     Cancel(Slot),
-    /// A process wants to take this one's place.
+    /// A process wants to replace this one.
     Gate,
-    /// The process that wants to do so.
+    /// The process that wants to replace this one.
     Successor,
     /// A TLS connection whose bytes are carried to the process that has taken over.
     Relay(Slot),
@@ -55,7 +55,7 @@ impl Subject {
         Token(number as usize)
     }
 
-    /// Whether a token is of a server.
+    /// Whether the subject of a token is a server.
     #[inline]
     pub(crate) fn is_server(token: Token) -> bool {
         matches!(ConnectionId::from_token(token.0 as u64), Some(ConnectionId::Server(_)))

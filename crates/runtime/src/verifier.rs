@@ -1,8 +1,8 @@
-//! Asking others about clients that are logging in, on threads of its own: the operating system who they are, PAM and
-//! directories whether their passwords are right.
+//! Questions about clients that are logging in, asked on threads: the operating system for users, PAM and directories
+//! for passwords.
 //!
-//! Each kind of question has a lane: so many are asked at a time, and the others wait in their order. A hanging directory
-//! keeps nobody from PAM. A question whose client has gone while it waited is never asked.
+//! Each kind of question has a lane. A lane has a greatest number of questions at a time; the others wait in order. So
+//! a directory that hangs does not delay PAM. A question whose client leaves while it waits is never asked.
 
 use crate::inbox::{InboxSender, Message};
 use crate::{ldap, pam};
@@ -12,14 +12,14 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// Who is asked.
+/// The kinds of questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// The operating system's list of users, which may be a directory, too.
+    /// The operating system's list of users. It may be a directory, too.
     SystemUsers,
     Pam,
     Ldap,
-    /// A processor.
+    /// A derivation of SCRAM keys, on this machine's processors.
     Keys,
 }
 
@@ -33,12 +33,13 @@ impl Lane {
         }
     }
 
-    /// Questions asked at a time. PAM's modules sleep for two seconds after a wrong password, so there may be many.
+    /// The most questions at a time. PAM's modules sleep for two seconds after a wrong password, so this number is
+    /// large.
     fn threads_max(self) -> usize {
         match self {
             Lane::SystemUsers => 4,
             Lane::Pam | Lane::Ldap => 16,
-            // It takes a processor as long as it runs, and must leave the others to PostgreSQL and to the event loop.
+            // A derivation keeps one processor busy, and PostgreSQL and the event loop need the others.
             Lane::Keys => 1,
         }
     }
@@ -51,7 +52,7 @@ struct Queue {
     waiting: VecDeque<(ClientId, Verification)>,
 }
 
-/// All questions, those being asked and those that wait.
+/// All questions, both those that are being asked and those that wait.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     inbox: InboxSender,
@@ -66,7 +67,7 @@ impl Verifier {
         }
     }
 
-    /// Asks; the answer comes as a [`Message::Verified`], which must be followed by [`Verifier::answered`].
+    /// Asks a question. The answer comes as a [`Message::Verified`], which must be followed by [`Verifier::answered`].
     pub(crate) fn ask(&mut self, client: ClientId, question: Verification) {
         let lane = Lane::of(&question);
         let queue = &mut self.queues[lane as usize];
@@ -77,7 +78,7 @@ impl Verifier {
         self.start(lane, client, question);
     }
 
-    /// A question has been answered: the next one is asked whose client still waits.
+    /// A question has been answered: asks the next one whose client still waits.
     pub(crate) fn answered(&mut self, lane: Lane, mut waits: impl FnMut(ClientId) -> bool) {
         let queue = &mut self.queues[lane as usize];
         while let Some((client, question)) = queue.waiting.pop_front() {
@@ -92,7 +93,7 @@ impl Verifier {
         let inbox = self.inbox.clone();
         let thread = thread::Builder::new().name("verifier".into());
         let started = thread.spawn(move || {
-            // A panic must not cost the lane its place.
+            // A panic must not occupy the lane for ever.
             let answer = catch_unwind(AssertUnwindSafe(|| find_out(question)));
             let answer = answer.unwrap_or_else(|_| Verified::Wrong("the check ended in a panic".into()));
             inbox.send(Message::Verified { client, lane, answer });
@@ -104,7 +105,7 @@ impl Verifier {
     }
 }
 
-/// Asks, and waits for the answer.
+/// Asks a question and waits for the answer.
 fn find_out(question: Verification) -> Verified {
     let verdict = match question {
         Verification::SystemUser { uid } => {
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(next(&inbox), (client(2), Verified::SystemUser(None)));
     }
 
-    /// Clients that leave must not keep the others waiting.
+    /// Guards against clients that have left and still delay others.
     #[test]
     fn so_many_are_asked_at_a_time_and_none_whose_client_has_gone() {
         let (mut verifier, inbox, _poll) = verifier();

@@ -1,4 +1,4 @@
-//! Random numbers that depend on a seed and nothing else.
+//! Random numbers that depend only on a seed.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ impl Random {
         Random { state: seed }
     }
 
-    /// Another source, whose numbers have nothing to do with those that follow here.
+    /// Another source, whose numbers are independent of those that follow here.
     pub fn split(&mut self) -> Random {
         Random { state: self.next() }
     }
@@ -38,7 +38,7 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times in a hundred.
+    /// True in this many cases of a hundred.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,7 +1,7 @@
-//! Recorded conversations through the core: the client must get the server's lines as they were recorded, whatever the
-//! pieces they come in.
+//! Replays recorded conversations through the core: the client must get the server's lines as recorded, in whatever
+//! pieces they come.
 //!
-//! The server plays the recording: it checks that it gets the client's lines, and says what the real one said.
+//! The server plays the recording: it checks the client's lines, and sends what the real server sent.
 
 #![allow(clippy::disallowed_methods, reason = "recordings are files")]
 
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the pooler answers itself, in its own words: bytes that break the protocol.
+/// Errors that the pooler sends itself, in its own words, for bytes that break the protocol.
 const OWN_WORDS: [&str; 4] = [
     "copy_in_query",
     "login_without_user",
@@ -34,7 +34,7 @@ struct Replay {
     now: Time,
     clients: BTreeMap<u32, ClientId>,
     keys: BTreeMap<u32, CancelKey>,
-    /// What each connection was given and has not looked at.
+    /// Bytes that each connection has got and the test has not looked at.
     got: HashMap<ConnectionId, Vec<u8>>,
     kept: HashMap<ConnectionId, Vec<u8>>,
     connects: VecDeque<ServerId>,
@@ -140,7 +140,7 @@ impl Replay {
         id
     }
 
-    /// Logs a client in; every server it needs logs in as the recording's did.
+    /// Logs a client in. Every server that it needs logs in as in the recording.
     fn log_in(&mut self, connection: u32, startup: &[u8], login: &[u8]) {
         let id = self.accept();
         self.clients.insert(connection, id);
@@ -157,7 +157,7 @@ impl Replay {
         }
     }
 
-    /// Lets the servers that were asked for log in as the recording's did.
+    /// Logs in the servers that were asked for, as in the recording.
     fn connect_servers(&mut self) {
         while let Some(server) = self.connects.pop_front() {
             let connected = Connected {
@@ -172,13 +172,13 @@ impl Replay {
         }
     }
 
-    /// What the server that the client is linked to was given since the last look.
+    /// The bytes that the client's server has got since the last look.
     fn server_got(&mut self, client: ConnectionId) -> Vec<u8> {
         let server = self.pooler.linked(client);
         server.and_then(|s| self.got.remove(&s)).unwrap_or_default()
     }
 
-    /// Lets the client's server say some lines.
+    /// The client's server sends some lines.
     fn answer(&mut self, client: ConnectionId, lines: &[Line]) {
         if let Some(server) = self.pooler.linked(client) {
             self.give(server, &bytes_of(lines));
@@ -223,12 +223,12 @@ fn bytes_of(lines: &[Line]) -> Vec<u8> {
     lines.iter().flat_map(|line| line.bytes().unwrap()).collect()
 }
 
-/// What is different, or nothing.
+/// The first difference, if any.
 fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(), String> {
     let mut replay = Replay::new(mode, pieces);
     let all: Vec<&[Line]> = groups(&conversation.lines).collect();
     let mut at = 0;
-    // How many lines of the server's next turn have been said while the client's turn lasted.
+    // The number of lines of the server's next turn that were sent during the client's turn.
     let mut answered = 0;
     while at < all.len() {
         let group = all[at];
@@ -255,7 +255,8 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
                     }
                     continue;
                 }
-                // All of it, except what an idle server would pass over or answer in one way only: it needs no server at all.
+                // The server must get all of it, except messages that an idle server ignores or answers in only one
+                // way: for these the pooler needs no server.
                 let needless = |m: &&[u8]| matches!(m[0], b'd' | b'c' | b'f' | b'S');
                 let messages = split_messages(&bytes);
                 let needful = messages
@@ -265,7 +266,7 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
                     .collect::<Vec<_>>()
                     .concat();
                 let mut got = replay.server_got(client);
-                // What the core holds back until the segments in front of it are answered comes behind their answers.
+                // Messages that wait in the core for earlier answers come after these.
                 if let Some(answers) = all
                     .get(at)
                     .filter(|g| g[0].turn == Turn::Server && g[0].connection == connection)
@@ -337,8 +338,8 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
     Ok(())
 }
 
-/// Whether a conversation's messages reach the server as they are in transaction mode, too: names of statements do not,
-/// and what the pooler knows to be an error need not; a server that is not linked can tell its client nothing.
+/// Whether a conversation's messages reach the server unchanged in transaction mode, too. Names of statements do not,
+/// and messages that the pooler knows to be errors need not; a server that is not linked can send its client nothing.
 fn passes_unchanged(name: &str, conversation: &Conversation) -> bool {
     let renamed = |text: &str| {
         let named = |word: &str| text.starts_with(word) && !text.starts_with(&format!("{word} \"\""));
@@ -385,7 +386,7 @@ fn the_client_gets_what_was_recorded() {
     );
 }
 
-/// The check itself must be able to fail.
+/// Guards against a check that cannot fail.
 #[test]
 fn a_wrong_line_is_noticed() {
     let text = "C> Startup 3.0 \"user\" \"postgres\" \"database\" \"postgres\"\nS< Authentication 0\n\
@@ -393,7 +394,7 @@ fn a_wrong_line_is_noticed() {
                 C> Query \"select 1\"\nS< CommandComplete \"SELECT 0\"\nS< ReadyForQuery I\n";
     let conversation = Conversation::read(text).unwrap();
     assert_eq!(replay("session", Pieces::Whole, &conversation), Ok(()));
-    // A ReadyForQuery too many: nobody asked, so the client must not see it.
+    // One ReadyForQuery too many: the client must not get it.
     let wrong = Conversation::read(&format!("{text}S< ReadyForQuery I\n")).unwrap();
     assert!(replay("session", Pieces::Whole, &wrong).is_err());
     let mut extra = Vec::new();

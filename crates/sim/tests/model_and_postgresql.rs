@@ -1,4 +1,4 @@
-//! Random scripts against the model and against real servers: any difference in what comes back fails.
+//! Random scripts for the model and for real servers: any difference in their answers fails.
 
 mod support;
 
@@ -24,7 +24,7 @@ const SETTINGS: [(&str, &[&str]); 9] = [
     ("nosuch", &["1"]),
 ];
 
-/// Text, types and a Bind's tail.
+/// Text, types and the end of a Bind.
 const QUESTIONS: [(&str, &str, &str); 2] = [
     (
         "SELECT EXISTS (SELECT FROM pg_catalog.pg_depend d \
@@ -65,7 +65,7 @@ impl Script {
             script.step();
         }
         if script.random.percent(80) {
-            // Whatever state it ended in, this shows it.
+            // These lines show the state in which the script has ended.
             for line in [
                 "CopyFail \"end\"",
                 "Sync",
@@ -159,7 +159,7 @@ impl Script {
         }
     }
 
-    /// What outlives its transaction, and questions about it.
+    /// Session state that outlives its transaction, and questions about it.
     fn session_statement(&mut self) -> String {
         let n = self.random.below(1000);
         let key = self.random.below(2);
@@ -206,7 +206,7 @@ impl Script {
         }
     }
 
-    /// What the session has made and what ties it to its server, as the pooler asks.
+    /// The pooler's questions about settings and pins.
     fn questions(&mut self) {
         for (text, types, bind) in QUESTIONS {
             self.push(
@@ -262,7 +262,7 @@ impl Script {
     }
 
     fn parameters(&mut self) -> (&'static str, &'static str, &'static str) {
-        // Text, types and a Bind's tail that fits, mostly.
+        // Text, types and the end of a Bind, which usually matches.
         *self.random.pick(&[
             ("select $1", "", "values \"a\""),
             ("select $1, $2::int", "", "values \"a\" \"7\""),
@@ -424,7 +424,8 @@ fn startup() -> Vec<u8> {
     bytes
 }
 
-/// What the model says, fed in pieces of random sizes; nothing for a script that could crash a real server.
+/// The model's answer to bytes in pieces of random sizes; `None` for a script that could crash a real
+/// server.
 fn model_answer(version: Version, bytes: &[u8], random: &mut Random) -> Option<Vec<u8>> {
     let key = CancelKey {
         process_id: 1,

@@ -11,7 +11,7 @@ const SEEDS: u64 = 300;
 /// Seeds that are run with and without take-overs.
 const TAKE_OVER_SEEDS: u64 = 16;
 
-/// Every canary must be caught within so many seeds.
+/// Every canary must be caught within this many seeds.
 const CANARY_SEEDS_MAX: u64 = 2_000;
 
 #[test]
@@ -27,7 +27,7 @@ fn no_checker_finds_anything_wrong() {
         }
         answered += outcome.answered;
     }
-    // A simulation in which nobody gets anything proves nothing.
+    // A simulation in which clients get no answers would prove nothing.
     assert!(answered > SEEDS * 20, "only {answered} segments were answered");
 }
 
@@ -70,8 +70,8 @@ fn seeds_differ() {
 fn the_checkers_catch_every_canary() {
     for canary in Canary::all() {
         let caught = (0..CANARY_SEEDS_MAX).find(|&seed| {
-            // Caught is what is wrong because of the canary, and right without it.
-            // A weakness may also break what the core asserts in debug builds.
+            // A canary is caught if the seed fails with it and succeeds without. A
+            // weakness may also violate an assertion of a debug build.
             let weak = catch_unwind(|| run(seed, Some(canary), false));
             weak.map_or(true, |outcome| outcome.violation.is_some()) && run(seed, None, false).violation.is_none()
         });

@@ -1,4 +1,4 @@
-//! Recorded conversations: the model must say what the real servers said.
+//! Recorded conversations: the model must answer like the real servers.
 
 #![allow(clippy::disallowed_methods, reason = "recordings are files")]
 
@@ -8,7 +8,7 @@ use pgweir_wire::CancelKey;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One group of server lines on one connection, and where it begins.
+/// Each group of successive server lines on one connection, and where it begins.
 fn groups(lines: &[Line]) -> impl Iterator<Item = &[Line]> {
     lines.chunk_by(|a, b| a.turn == Turn::Server && b.turn == Turn::Server && a.connection == b.connection)
 }
@@ -60,7 +60,7 @@ impl Model {
         session.receive(&mut self.shared, self.now_us, &bytes);
     }
 
-    /// What was said on a connection since the last time, as lines.
+    /// The server's lines on a connection since the last call.
     fn server(&mut self, connection: u32) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(session) = self.sessions.get_mut(&connection) {

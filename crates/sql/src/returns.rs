@@ -7,7 +7,7 @@ use crate::{Effects, Statement};
 pub enum Returns {
     /// Every setting (DISCARD ALL).
     All,
-    /// Every setting but those that say who acts (RESET ALL).
+    /// Every setting except role and session_authorization (RESET ALL).
     AllButWho,
     /// The setting of this name. It may be one that a client cannot give at startup.
     One(Box<[u8]>),

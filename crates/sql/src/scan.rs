@@ -28,8 +28,8 @@ pub fn effects(text: &[u8]) -> Effects {
     effects_of_statements(text)
 }
 
-/// Whether a text is plainly one statement that reads or writes rows, calls nothing but what is surely harmless, and does
-/// nothing to the session, nor to another one: nearly all that applications send. `false` means nothing.
+/// Whether a text is one statement that reads or writes rows, calls only functions that are surely harmless, and
+/// changes neither this session nor another one. Nearly all texts of applications are. `false` proves nothing.
 #[inline]
 pub fn is_plain(text: &[u8]) -> bool {
     begins_with_rows(text) && is_harmless(text) && !is_signal(text)

@@ -11,7 +11,7 @@ use crate::scram::{Derivation, ITERATIONS_MAX, ScramKeyCache, ScramKeys, ScramVe
 use crate::secret::{Password, Secret};
 
 impl ClientAuth {
-    /// The keys that somebody else derives for this client.
+    /// The keys that the caller derives for this client.
     pub fn keys_being_derived(&self) -> Option<Derivation> {
         match &self.state {
             State::AwaitKeys { password, verifier, .. } => Some(Derivation {

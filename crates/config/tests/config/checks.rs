@@ -1,4 +1,4 @@
-//! Lines that are right each and wrong together.
+//! Lines that are valid alone and wrong together.
 
 use crate::support::{assert_one, errors, lines, load_files, sound, warnings};
 
@@ -60,7 +60,7 @@ fn demands_for_encryption_are_never_dropped() {
     );
 }
 
-/// A way in without what it needs would let nobody in, or the wrong ones.
+/// A method of authentication that lacks what it needs would let in nobody, or the wrong clients.
 #[test]
 fn ways_to_log_in_need_their_files_and_options() {
     for (word, needs) in [
@@ -110,7 +110,8 @@ fn a_bad_hba_file_is_refused_while_it_is_used() {
     assert_one(&errors(&missing), &["none.conf: error: could not read the file"]);
 }
 
-/// `auth_type` stays if the file no longer names it; then the rules must stay, too, if the file has none that can be used.
+/// If the file no longer names `auth_type` the running value stays. Then the rules must stay, too, unless the file has
+/// usable ones.
 #[test]
 fn a_reload_never_takes_the_rules_away() {
     let running = with_hba("hba", "local all all trust\n", "").unwrap().config;

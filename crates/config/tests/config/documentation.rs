@@ -87,7 +87,7 @@ fn scopes_and_keys_agree() {
             (Scope::User, "users"),
             (Scope::Peer, "peers"),
         ] {
-            // A database's `user` is another thing than the account of the process.
+            // A database's `user` and the account of the process are different settings.
             if (setting.name, scope) == ("user", Scope::Database) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What holds for a database and a user: PgBouncer's precedence.
+//! The settings that apply to a database and a user: PgBouncer's precedence.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The example files load, are complete, and tell the truth about defaults.
+//! The example files load, are complete, and show the right defaults.
 
 use std::io;
 
@@ -43,7 +43,7 @@ fn the_example_names_every_setting_and_the_right_default() {
 
 #[test]
 fn what_the_example_has_commented_out_is_right_too() {
-    // Section lines such as `;reports = host=...` and settings alike, but not prose and not the include.
+    // Lines of sections such as `;reports = host=...` and settings, but not prose and not the include.
     let uncommented: String = INI
         .lines()
         .map(|line| match line.strip_prefix(';') {

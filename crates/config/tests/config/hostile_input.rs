@@ -1,4 +1,4 @@
-//! No input brings the parser down, and what it prints it can read.
+//! No input causes a panic, and the parser can read what it prints.
 
 use std::io;
 
@@ -70,7 +70,7 @@ fn almost_configuration() -> impl Strategy<Value = Vec<u8>> {
     .prop_map(|parts| parts.concat())
 }
 
-/// Whatever file is asked for has these bytes.
+/// Every file has these bytes.
 fn load_bytes(bytes: &[u8]) {
     let files = |name: &str| -> io::Result<Vec<u8>> {
         if name.contains('/') {

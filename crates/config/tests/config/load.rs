@@ -1,4 +1,4 @@
-//! PgBouncer's syntax and its traps.
+//! PgBouncer's syntax and its pitfalls.
 
 use std::time::Duration;
 
@@ -389,7 +389,7 @@ fn secrets_do_not_reach_debug_output() {
     assert!(!debug.contains("hunter2") && !debug.contains("secret\""), "{debug}");
 }
 
-/// Guards against a list that begins with what follows from its later lines.
+/// Guards against a list that begins with the consequences of its later lines.
 #[test]
 fn causes_come_before_consequences() {
     let texts = errors("[pgbouncer]\nauth_type = scram-sha-256\nauth_fil = users.txt\n[database]\na = host=x\n");

@@ -42,7 +42,7 @@ fn settings_that_need_a_restart_stay() {
             "the file now says \"7001\"",
         ],
     );
-    // And again: the file still differs from what runs.
+    // The next RELOAD warns again: the file still differs from the running configuration.
     let again = reload.config.reload(config(&sound("listen_port = 7001"))).unwrap();
     assert_eq!((again.config.global.listen_port, again.warnings.len()), (7000, 1));
 }
@@ -120,7 +120,7 @@ fn users_secrets_and_peers_are_listed_by_name() {
     assert!(changes.databases.is_empty() && changes.settings.is_empty());
 }
 
-/// Guards against locking everybody out: a file of passwords that is gone, or empty for a moment while it is written.
+/// Guards against locking out all users: a password file is missing, or empty for a moment while it is written.
 #[test]
 fn a_reload_keeps_the_users_when_their_file_is_gone_or_empty() {
     let ini = sound("query_timeout = 5");

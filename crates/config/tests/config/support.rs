@@ -26,7 +26,7 @@ pub fn config(text: &str) -> Config {
     }
 }
 
-/// The settings `text` on top of a configuration that has nothing to complain about.
+/// The settings `text` added to a configuration without problems.
 pub fn sound(text: &str) -> String {
     format!("[databases]\napp = host=127.0.0.1\n[pgbouncer]\nauth_file = users.txt\n{text}\n")
 }
@@ -36,7 +36,7 @@ pub fn lines(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(Problem::to_string).collect()
 }
 
-/// What is said about a configuration that loads.
+/// The problems of a configuration that loads.
 pub fn warnings(text: &str) -> Vec<String> {
     match load_text(text) {
         Ok(loaded) => {
@@ -52,7 +52,7 @@ pub fn warnings(text: &str) -> Vec<String> {
     }
 }
 
-/// What is said about a configuration that must not load.
+/// The problems of a configuration that must not load.
 pub fn errors(text: &str) -> Vec<String> {
     let problems = load_text(text).expect_err(text);
     assert!(problems.iter().any(|problem| problem.severity == Severity::Error));

@@ -5,6 +5,6 @@
 pub(crate) enum Access {
     /// Everything.
     Admin,
-    /// SHOW, but for secrets.
+    /// SHOW, except secrets.
     Stats,
 }

@@ -1,47 +1,47 @@
 //! Why a server is to be closed as soon as it is free.
 
-/// Why a server is closed instead of being given back to its pool. Operators see the texts in the log, and clients where
-/// `server_fast_close` is on; those of PgBouncer are its own words.
+/// Why a server is closed instead of being given back to its pool. The texts appear in the log, and with
+/// `server_fast_close` clients get them. Where PgBouncer closes a server for the same reason, the text is PgBouncer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum CloseReason {
-    /// It makes a place for another pool under a limit that they share.
+    /// Its place is needed by another pool under a common limit.
     Evicted,
     /// RECONNECT.
     Reconnect,
-    /// RELOAD or SET: its pool's servers are others now.
+    /// RELOAD or SET has changed the address, name, user or password of its database.
     DatabaseChanged,
-    /// What was known of its sessions was wrong: its pool was behind another pooler.
+    /// Its pool was behind another pooler, so what was known of its sessions was wrong.
     WasBehindPooler,
     /// KILL_CLIENT.
     Killed,
-    /// DROP DATABASE and its kin.
+    /// DROP DATABASE or a similar command.
     InTheWay,
-    /// Its host is not, or may not be, what target_session_attrs wants any more.
+    /// Its host no longer has, or may no longer have, the state that target_session_attrs asks for.
     Turned,
     /// The name of its host has other addresses now.
     AddressGone,
-    /// It has refused settings that it had accepted before.
+    /// It has refused settings that a server had accepted before.
     NotRestored,
-    /// Its client did what only the end of the connection undoes.
+    /// Its client has left state that only the end of the connection undoes.
     TracesLeft,
     /// A probe of its session has failed.
     StateUnknown,
     /// A step of moving channels has failed.
     ChannelsUnknown,
-    /// What it holds of prepared statements is not what it should.
+    /// It does not hold the prepared statements that it should.
     OutOfStep,
-    /// It may hold a statement of which the pooler does not know the text.
+    /// It may hold a statement whose text the pooler does not know.
     StatementTooLong,
     /// A Query came between an Execute and its Sync.
     QueryInPipeline,
-    /// Which Syncs it had swallowed among the data of a copy is not known.
+    /// It is not known which Syncs it has ignored among the data of a COPY.
     SyncAmongCopyData,
-    /// It has sent an ErrorResponse that answers nothing.
+    /// It has sent an ErrorResponse that is no reply to a request.
     ErrorOutsideQuery,
 }
 
 impl CloseReason {
-    /// The words for the log.
+    /// The text for the log.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             CloseReason::Evicted => "evicted",

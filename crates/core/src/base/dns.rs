@@ -1,4 +1,4 @@
-//! What the driver knows of names, for the console.
+//! What the driver knows of host names, for the console.
 
 use crate::base::time::Time;
 use std::net::IpAddr;
@@ -17,9 +17,9 @@ pub struct DnsFacts {
 /// A name and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsHost {
-    /// As the configuration has it.
+    /// As in the configuration.
     pub name: String,
-    /// Until then it is not looked up again.
+    /// When it is looked up again.
     pub until: Time,
     /// None if there is no such name.
     pub addresses: Vec<IpAddr>,

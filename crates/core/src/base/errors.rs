@@ -24,26 +24,27 @@ pub enum Fate {
     Kept,
     /// It is closed.
     Closed,
-    /// It is cancelled, drained, rolled back and then goes on, or is closed where that cannot be done.
+    /// Its query is cancelled, its replies are drained, its transaction is rolled back, and it is used
+    /// again. If that cannot be done, it is closed.
     Recovered,
-    /// It is not involved.
+    /// It has no connection of this kind.
     None,
 }
 
-/// The kinds of trouble.
+/// The kinds of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trouble {
-    /// Bytes that are no message of the protocol, or one at the wrong time.
+    /// Bytes that are no message of the protocol, or a message at the wrong time.
     ProtocolViolation,
     /// Bytes behind an SSLRequest or GSSENCRequest before its answer.
     BytesBeforeEncryption,
-    /// A startup packet of a version we do not speak.
+    /// A startup packet of a protocol version that is not supported.
     UnsupportedVersion,
-    /// Authentication failed; the same words whatever the reason.
+    /// Authentication failed; the message is the same for every reason.
     AuthenticationFailed,
-    /// A connection that no rule of auth_hba_file lets in, or one rejects.
+    /// A connection that no rule of auth_hba_file matches, or that one rejects.
     LoginRejected,
-    /// A user that is not allowed, seen only after authentication.
+    /// A user who is not allowed to connect; found out after authentication only.
     NotAllowed,
     /// No such database.
     NoSuchDatabase,
@@ -51,7 +52,7 @@ pub enum Trouble {
     DatabaseDisabled,
     /// A setting in the startup packet that the server refuses.
     BadStartupParameter,
-    /// max_client_conn or one of its kin is reached.
+    /// max_client_conn or a similar limit is reached.
     TooManyClients,
     /// Waited longer than query_wait_timeout for a server.
     QueryWaitTimeout,
@@ -63,21 +64,21 @@ pub enum Trouble {
     IdleTransactionTimeout,
     /// Idle longer than client_idle_timeout.
     ClientIdleTimeout,
-    /// Tied to its server and idle longer than pin_idle_timeout.
+    /// Pinned to its server and idle longer than pin_idle_timeout.
     PinIdleTimeout,
     /// No login within client_login_timeout.
     ClientLoginTimeout,
     /// A transaction block in statement pooling mode.
     TransactionInStatementMode,
-    /// A waiting query was cancelled by its own client.
+    /// A client has cancelled its own query, which waited for a server.
     CancelledWhileWaiting,
     /// The linked server's connection broke.
     ServerConnectionLost,
     /// No server could be reached or logged in to.
     ServerUnavailable,
-    /// The server refused settings that it had accepted before.
+    /// The server refused settings that a server had accepted before.
     RestorationRefused,
-    /// More notifications wait for the client than are kept.
+    /// More notifications wait for the client than may be kept.
     NotificationsUnread,
     /// The pooler shuts down.
     ShuttingDown,
@@ -176,7 +177,7 @@ impl Trouble {
         }
     }
 
-    /// Its message, with this text and hint.
+    /// Its error message, with this text, detail and hint.
     pub fn text<'a>(self, message: &'a str, detail: &'a str, hint: &'a str) -> ErrorText<'a> {
         let row = self.row();
         ErrorText {
@@ -250,7 +251,7 @@ pub fn errors_markdown() -> String {
     text
 }
 
-/// What PostgreSQL says in a failed transaction.
+/// PostgreSQL's error in a failed transaction.
 pub(crate) const TRANSACTION_FAILED: ErrorText<'static> = ErrorText {
     severity: "ERROR",
     sqlstate: "25P02",

@@ -2,23 +2,25 @@
 
 use std::fmt;
 
-/// The least process id that a client is told at login: Linux gives no process an id above 2^22.
+/// The lowest process id that a client is told at login: no process on Linux has an id above 2^22.
 pub(crate) const CLIENT_IDS_FROM: u32 = (1 << 22) + 1;
 
 /// Bits of a generation: with the slot and the kind it must fit a 64-bit token.
 const GENERATION_BITS: u32 = 30;
 
-/// A slot in a slab and how often it had been used before; an id is never used twice until its generation wraps.
+/// A place in a slab, and how often the place was used before. An id is used again only after its generation has
+/// wrapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub struct Slot {
-    /// Place in the slab; small and reused, so a driver may index an array of its own with it.
+    /// Place in the slab. Places are small numbers and are reused, so a driver may index an array of its own
+    /// with them.
     pub index: u32,
-    /// Lives of that place before this one, modulo 2^30.
+    /// How many values this place held before this one, modulo 2^30.
     pub generation: u32,
 }
 
 impl Slot {
-    /// The next life of the same place.
+    /// The same place for the next value.
     pub fn next(self) -> Slot {
         Slot {
             index: self.index,
@@ -39,7 +41,7 @@ pub struct ClientId(pub Slot);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub struct ServerId(pub Slot);
 
-/// Either.
+/// A client or server connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub enum ConnectionId {
     /// A client connection.

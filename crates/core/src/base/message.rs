@@ -1,25 +1,25 @@
-//! A client's message, as far as it has come, and what is done about it.
+//! A client's message, as far as it has arrived, and the outcome of handling it.
 
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header};
 
-/// The longest message that a client without a server must have sent in full before it gets one, bytes; of a longer one
-/// this much. A Parse may be as long as [`STATEMENT_BYTES_MAX`].
+/// Of a message, a client without a server must have sent this many bytes, or all of it if it is shorter, before the
+/// client gets a server. For a Parse the number is [`STATEMENT_BYTES_MAX`].
 const BEFORE_SERVER_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest Parse message that is kept, bytes. A longer one goes to the server as it is, and pins its client.
+/// The longest Parse message that is kept, bytes. A longer one is sent to the server unchanged, and pins its client.
 pub(crate) const STATEMENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The longest message whose text is read, bytes; a longer one is passed on as it comes.
+/// The longest message whose text is read, bytes. A longer one is passed on as it arrives.
 pub(crate) const INSPECT_BYTES_MAX: usize = 64 * 1024;
 
 /// The outcome of one step over the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// This many bytes are dealt with.
+    /// This many bytes have been handled.
     Progress(usize),
-    /// The message cannot be dealt with before more of it has come.
+    /// More of the message must arrive before it can be handled.
     NeedBytes,
-    /// The client waits; a Resume will follow.
+    /// The client waits; `Resume` will follow.
     Wait,
     /// The client is closed.
     Closed,
@@ -31,11 +31,11 @@ pub(crate) struct Message<'a> {
     pub(crate) tag: FrontendTag,
     /// Where it begins in the input.
     pub(crate) at: usize,
-    /// Bytes of the whole message.
+    /// Length of the whole message, bytes.
     pub(crate) total: usize,
-    /// As much of it as is there, header included.
+    /// The bytes of it that have arrived, header included.
     pub(crate) bytes: &'a [u8],
-    /// What is there behind it.
+    /// The bytes behind it that have arrived.
     pub(crate) behind: &'a [u8],
 }
 
@@ -62,13 +62,13 @@ impl<'a> Message<'a> {
         &self.bytes[HEADER_BYTES..]
     }
 
-    /// Whether so much of it is there that its client may take a server for it: half a message holds none.
+    /// Whether enough of it has arrived for its client to take a server.
     #[inline]
     pub(crate) fn may_take_server(&self) -> bool {
         self.is_whole() || self.is_mostly_to_come()
     }
 
-    /// Whether it is so long that it goes through in pieces, and the first of them is there.
+    /// Whether it is so long that it is passed on in pieces, and the first piece has arrived.
     #[cold]
     fn is_mostly_to_come(&self) -> bool {
         let most = match self.tag {
@@ -78,7 +78,7 @@ impl<'a> Message<'a> {
         self.bytes.len() >= most
     }
 
-    /// Whether Describe of this portal follows; `None` where what follows has not come.
+    /// Whether a Describe of this portal follows; `None` if the next message has not arrived.
     pub(crate) fn describes_next(&self, portal: &[u8]) -> Option<bool> {
         let behind = self.behind.get(..HEADER_BYTES + portal.len() + 2)?;
         let (named, end) = behind[HEADER_BYTES..].split_at(1 + portal.len());
@@ -97,12 +97,12 @@ impl<'a> Messages<'a> {
         Messages { bytes, at: 0 }
     }
 
-    /// Bytes of those that were taken.
+    /// Bytes of the messages that [`Messages::next`] has returned.
     pub(crate) fn read_bytes(&self) -> usize {
         self.at
     }
 
-    /// Tag and body of the next one.
+    /// Tag and body of the next message.
     pub(crate) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let rest = &self.bytes[self.at..];
         let header = Header::read(rest).ok()??;

@@ -1,4 +1,5 @@
-//! What everything else is made of: ids, time, the outbox, requests to the driver, errors, settings.
+//! Plain values and tools that all other layers use: ids, time, the outbox, requests to the driver,
+//! errors, settings.
 
 pub(crate) mod access;
 pub(crate) mod close_reason;

@@ -1,13 +1,13 @@
-//! What a step wants written, and where.
+//! What a step wants to write, and to which connection.
 //!
 //! The core does not copy what it forwards: a [`Part`] is a range of the bytes that the driver passed in, or of the
-//! outbox's own arena for bytes the pooler made. Neighbouring ranges are merged, so the usual flight of messages is one
-//! part and costs the driver one system call.
+//! outbox's arena, which holds the bytes that the pooler made. Neighbouring ranges are merged, so most flights of
+//! messages are one part and cost the driver one system call.
 
 use crate::base::ids::ConnectionId;
 use std::ops::Range;
 
-/// Where a part's bytes lie.
+/// Where a part's bytes are.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// In the bytes passed to the `handle_*_bytes` call that is being answered.
@@ -20,9 +20,9 @@ pub enum Source {
 /// A run of bytes for one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Who gets it.
+    /// Who gets the bytes.
     pub to: ConnectionId,
-    /// Where it lies.
+    /// Where the bytes are.
     pub source: Source,
     /// First byte.
     pub start: u32,
@@ -48,7 +48,7 @@ pub struct Outbox {
     base: u32,
 }
 
-/// An arena that a burst has grown beyond this is given back, bytes.
+/// An arena that has grown beyond this is freed, bytes.
 const ARENA_BYTES_KEPT_MAX: usize = 64 * 1024;
 
 impl Outbox {
@@ -57,12 +57,13 @@ impl Outbox {
         &self.parts
     }
 
-    /// The bytes the pooler made.
+    /// The bytes that the pooler made.
     pub fn arena(&self) -> &[u8] {
         &self.arena
     }
 
-    /// The bytes of `part`, which must be of this outbox; `input` is what was passed to the call being answered.
+    /// The bytes of `part`, which must be a part of this outbox. `input` is the argument of the `handle_*_bytes` call
+    /// that returned the part.
     pub fn bytes<'a>(&'a self, part: &Part, input: &'a [u8]) -> &'a [u8] {
         match part.source {
             Source::Input => &input[part.range()],
@@ -70,7 +71,7 @@ impl Outbox {
         }
     }
 
-    /// Forgets everything; the driver calls it when the parts are written or copied.
+    /// Removes all parts; the driver calls it after it has written or copied them.
     pub fn clear(&mut self) {
         self.parts.clear();
         if self.arena.capacity() > ARENA_BYTES_KEPT_MAX {

@@ -5,7 +5,7 @@
 pub enum PinReason {
     /// Session pooling: the link lasts as long as the connection.
     SessionPooling,
-    /// A prepared statement too long to be kept (see [`crate::statements::prepared`]).
+    /// A prepared statement whose text is too long to be kept (see [`crate::statements::prepared`]).
     LongStatement,
     /// Temporary tables, views, sequences, functions, types.
     TemporaryObjects,
@@ -23,22 +23,23 @@ pub enum PinReason {
     Seed,
     /// Temporary replication slots, a base backup, a replication origin, dblink connections.
     ServerBound,
-    /// currval() and lastval(): what was drawn from sequences is the server's.
+    /// currval() and lastval(): only the server has the values.
     Sequences,
-    /// A setting whose value is not text in the pooler's reading (UTF-8), so that it cannot be made again elsewhere.
+    /// A setting whose value is not UTF-8, so that the pooler cannot restore it on another server.
     UnreadableSetting,
     /// A function in C that belongs to no extension: it may keep state in the server process.
     NativeCode,
-    /// The server could not tell what the session is like.
+    /// The server could not tell the state of the session.
     UnknownState,
-    /// A custom setting whose name no text tells: `set_config()` with a computed name, code that is not read.
+    /// A custom setting whose name is not in the text: `set_config()` with a computed name, or code that is not
+    /// read.
     UntoldSetting,
 }
 
-/// What frees a server of a reason, when the client leaves.
+/// How the effects of a pin are undone when the client leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) enum Cleanup {
-    /// Nothing, or what session pooling does anyway.
+    /// Nothing beyond what session pooling does anyway.
     Nothing,
     /// DISCARD ALL.
     Discard,
@@ -47,7 +48,7 @@ pub(crate) enum Cleanup {
 }
 
 impl PinReason {
-    /// All of them, in the order of their bits.
+    /// All reasons, in the order of their bits.
     pub const ALL: [PinReason; 15] = [
         PinReason::SessionPooling,
         PinReason::LongStatement,
@@ -66,7 +67,7 @@ impl PinReason {
         PinReason::UntoldSetting,
     ];
 
-    /// The words of SHOW PINS and the log.
+    /// The text in SHOW PINS and the log.
     pub fn words(self) -> &'static str {
         match self {
             PinReason::SessionPooling => "session pooling",
@@ -89,7 +90,7 @@ impl PinReason {
         }
     }
 
-    /// What frees a server of it.
+    /// The cleanup that undoes it.
     pub(crate) fn cleanup(self) -> Cleanup {
         match self {
             PinReason::SessionPooling => Cleanup::Nothing,

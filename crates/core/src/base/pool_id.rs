@@ -1,15 +1,15 @@
-//! Which pool, and what for.
+//! Which pool, and which purpose it has.
 
 use std::sync::Arc;
-/// A pool's place in the table of pools; pools live as long as the process or until `autodb_idle_timeout`.
+/// A pool's place in the table of pools. A pool lives as long as the process, or until `autodb_idle_timeout`.
 pub(crate) type PoolId = u32;
 
-/// What a pool's servers are for. Servers of one kind never serve another.
+/// The purpose of a pool's servers. A server never changes its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) enum PoolKind {
     /// Clients.
     Clients,
-    /// auth_query: no client and no client's setting ever reaches these servers.
+    /// auth_query. No client's message or setting reaches these servers.
     AuthQuery,
     /// Listener connections (see [`crate::flow::listener`]).
     Listener,
@@ -27,13 +27,13 @@ impl PoolKind {
     }
 }
 
-/// What a pool is looked up by.
+/// The key of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub(crate) struct PoolKey {
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
     pub(crate) kind: PoolKind,
-    /// What its servers are started with, because clients ask for it: settings that only a new connection can have.
+    /// Startup parameters of its servers that clients have asked for: settings that only a new connection can have.
     pub(crate) start: Box<[StartupValue]>,
 }
 
@@ -42,12 +42,12 @@ pub(crate) struct PoolKey {
 pub(crate) struct LoginFailure {
     pub(crate) sqlstate: String,
     pub(crate) message: String,
-    /// Opening the connection failed, or the server said that it is only a matter of time.
+    /// The connection could not be opened, or the server said that a later attempt may succeed.
     pub(crate) temporary: bool,
 }
 
 impl LoginFailure {
-    /// What PgBouncer tells clients that come later.
+    /// The failure as later clients are told, in PgBouncer's words.
     pub(crate) fn cached(&self) -> LoginFailure {
         const BEGINNING: &str = "server login has been failing, cached error: ";
         let message = match self.message.starts_with(BEGINNING) {

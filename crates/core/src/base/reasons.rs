@@ -1,10 +1,10 @@
-//! Why something waits, what becomes of bytes, and what came of a wish: plain values that all layers speak of.
+//! Reasons for waiting, and outcomes: plain values that all layers use.
 
 use crate::base::deeds::Question;
 use crate::base::ids::ServerId;
 use crate::base::time::Time;
 
-/// Whether a client holds a place in its pool's queue.
+/// What a client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Waiting {
     /// It is not waiting.
@@ -15,7 +15,7 @@ pub(crate) enum Waiting {
         ticket: u64,
         /// When it began to wait.
         since: Time,
-        /// Whether it has been told by the NOTICE of query_wait_notify.
+        /// Whether it has got the NOTICE of query_wait_notify.
         notified: bool,
     },
     /// Its request has been sent to a server behind those of other clients, or is being answered there.
@@ -23,36 +23,37 @@ pub(crate) enum Waiting {
         /// The server.
         server: ServerId,
     },
-    /// It has a server, whose answer to restored settings it awaits.
+    /// Its server has not confirmed the restored settings.
     ForRestoration,
-    /// It has a server, whose answer to a probe decides what must be restored before the client goes on.
+    /// Its server has not answered a probe, which decides what must be restored before the client's next
+    /// message.
     ForProbe,
-    /// It has a server, whose answers to earlier segments decide what its next message means.
+    /// Its server has not answered earlier segments, which decide what the client's next message means.
     ForReplies,
-    /// What it listens to is on its way, or what it sent to itself is.
+    /// Its channels are being moved, or a notification that it sent to itself has not arrived.
     ForListener {
         /// When it began to wait.
         since: Time,
     },
 }
 
-/// A message that was only partly there when it was dealt with: what becomes of its remaining bytes.
+/// What becomes of the remaining bytes of a message that had arrived only in part when it was handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Passing {
     /// Between messages.
     None,
-    /// This many bytes still go to the linked connection.
+    /// This many bytes are still forwarded to the linked connection.
     Forward(u32),
-    /// This many bytes still are dropped.
+    /// This many bytes are still dropped.
     Skip(u32),
 }
 
-/// Messages that are not passed on, because an error of our own has answered them.
+/// Messages that are dropped, because an error of the pooler's has answered them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Dropping {
     /// None.
     Nothing,
-    /// The request that comes next; where it is one of the extended protocol, everything up to Sync.
+    /// The next request. If it belongs to the extended protocol, everything up to Sync.
     Request,
     /// Everything up to Sync.
     ToSync,
@@ -63,30 +64,30 @@ pub(crate) enum Dropping {
 /// What becomes of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
-    /// To the client.
+    /// It goes to the client.
     Forward,
-    /// Swallowed, or already replaced.
+    /// It is swallowed, or has been replaced.
     Skip,
-    /// Forwarded, and then the server has nothing more to do for this client.
+    /// It goes to the client; then the server is released.
     ForwardAndRelease,
-    /// To the client, whose flight is over: it is the turn of the next one.
+    /// It goes to the client, whose flight is over: the next flight begins.
     ForwardAndTurn,
-    /// Swallowed, and then the server has nothing more to do.
+    /// It is swallowed; then the server is released.
     SkipAndRelease,
     /// More of it must come first.
     NeedBytes,
     /// The server is gone.
     Closed,
-    /// What the pooler's answer to this says.
+    /// The pooler's answer to this question decides.
     Asks(Question),
 }
 
-/// What became of a client's wish for a server.
+/// The outcome of a client's attempt to get a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// It has one and may use it.
+    /// It has this server and may use it.
     Server(ServerId),
-    /// It waits, for a server or for restored settings; `Resume` will follow.
+    /// It waits for a server or for restored settings; `Resume` will follow.
     Wait,
     /// It was refused and closed.
     Closed,

@@ -1,4 +1,4 @@
-//! What the core asks of its driver, and the facts the driver brings.
+//! What the core asks of its driver, and facts that the driver brings.
 
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::verification::Verification;
@@ -69,7 +69,7 @@ pub struct Connected {
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub enum Endpoint {
-    /// A host name or address; the driver resolves it, and takes the addresses in turn where there are several.
+    /// A host name or address. The driver resolves it, and takes several addresses in turn.
     Tcp {
         /// Name, IPv4 or IPv6 address without brackets.
         host: String,
@@ -120,17 +120,18 @@ pub enum Request {
         /// Where to.
         endpoint: Endpoint,
     },
-    /// On a connection of its own, to the very address `server` is connected to, send a CancelRequest with `key` and
-    /// wait until the server closes it (or 10 seconds); answered by `handle_cancel_finished(server)`, also when it
-    /// could not be sent, and also when `server` was closed meanwhile.
+    /// Open another connection to the address that `server` is connected to, send a CancelRequest with `key`, and wait
+    /// until the server closes the connection (10 seconds at most). Answered by `handle_cancel_finished(server)`, also
+    /// if the request could not be sent, or if `server` was closed meanwhile.
     Cancel {
         /// The server whose query is to be cancelled.
         server: ServerId,
         /// Its key.
         key: CancelKey,
     },
-    /// On a connection of its own, send a CancelRequest with `key` to another process, and wait until that closes it (or 10
-    /// seconds); answered by `handle_passed_on(peer, by)`, also when it could not be sent.
+    /// Open another connection to another process, send a CancelRequest with `key`, and wait until that process closes
+    /// the connection (10 seconds at most). Answered by `handle_passed_on(peer, by)`, also if the request could not be
+    /// sent.
     PassOn {
         /// The `peer_id` of the other process.
         peer: u32,
@@ -138,36 +139,36 @@ pub enum Request {
         by: ClientId,
         /// Where the other process listens.
         endpoint: Endpoint,
-        /// How it is spoken to, where that is not a Unix-domain socket.
+        /// Whether to use TLS, if the connection is not a Unix-domain socket.
         sslmode: SslMode,
-        /// The key as it is passed on.
+        /// The key to send.
         key: CancelKey,
     },
-    /// Become the server of a TLS handshake on this client's connection, behind the output that is pending for it; answered
-    /// by `handle_client_secured` or `handle_client_not_secured`. From here on the core gets plain bytes.
+    /// Begin a TLS handshake on this client's connection, as its server, after the output that is pending for it.
+    /// Answered by `handle_client_secured` or `handle_client_not_secured`. From then on the core gets plain bytes.
     SecureClient {
         /// The client.
         client: ClientId,
-        /// It has begun with TLS instead of an SSLRequest: what is kept for it belongs to the handshake, and it must name
-        /// the protocol `postgresql` by ALPN.
+        /// The client has begun with TLS, without an SSLRequest: the bytes kept for it belong to the handshake, and it
+        /// must name the protocol `postgresql` by ALPN.
         direct: bool,
     },
-    /// Become the client of a TLS handshake on this server's connection; answered by `handle_server_secured` or
+    /// Begin a TLS handshake on this server's connection, as its client. Answered by `handle_server_secured` or
     /// `handle_server_not_secured`.
     SecureServer {
         /// The server.
         server: ServerId,
-        /// The host as the configuration names it, which the certificate must be for under `verify-full`.
+        /// The host's name in the configuration. With `verify-full` the certificate must be for this name.
         host: String,
     },
-    /// Write what is still pending for it, then close the socket. The id is dead from this moment: the driver must not
-    /// call `handle_*` for it again.
+    /// Write the output that is pending for this connection, then close it. From now on the driver must not call
+    /// `handle_*` with this id.
     Close(ConnectionId),
-    /// `may_read` of this connection may have turned true: pass the bytes kept for it to its `handle_*_bytes` again (also
-    /// when there are none), then read on.
+    /// `may_read` of this connection may have become true: pass the bytes kept for it to `handle_*_bytes` again (even
+    /// if there are none), then read on.
     Resume(ConnectionId),
-    /// Find this out about a client that is logging in, without blocking; answered by `handle_verified`. It is of no use any
-    /// more when the client has gone.
+    /// Find this out about a client that is logging in, without blocking. Answered by `handle_verified`. If the client
+    /// leaves, no answer is needed.
     Verify {
         /// The client.
         client: ClientId,
@@ -176,21 +177,21 @@ pub enum Request {
     },
     /// Write a line to the log.
     Log {
-        /// How loud.
+        /// The level.
         level: LogLevel,
-        /// The text behind the level, as PgBouncer words it.
+        /// The text after the level, in PgBouncer's words.
         text: String,
     },
-    /// Read the configuration again and answer with `handle_reload`.
+    /// Read the configuration again. Answered by `handle_reload`.
     Reload {
-        /// The console client that asked, or `None` for a signal.
+        /// The console client that asked; `None` for a signal.
         by: Option<ClientId>,
     },
-    /// SET or a RELOAD has changed the configuration: what the driver reads from it counts from now on.
+    /// SET or a RELOAD has changed the configuration: the driver uses this one from now on.
     Configure(std::sync::Arc<pgweir_config::Config>),
     /// Stop accepting connections: close the listening sockets.
     StopListening,
-    /// End the process with exit status 0, after pending output had a moment to go out.
+    /// End the process with exit status 0, after a moment in which pending output is written.
     Exit,
 }
 
@@ -217,6 +218,6 @@ pub enum ReloadOutcome {
     /// A configuration that can be used, and warnings to log. The core may still refuse it: see
     /// [`pgweir_config::Config::reload`].
     New(std::sync::Arc<pgweir_config::Config>, Vec<pgweir_config::Problem>),
-    /// The old one stays, because of these problems. They include the warnings.
+    /// The old configuration stays, because of these problems. They include the warnings.
     Bad(Vec<pgweir_config::Problem>),
 }

@@ -1,45 +1,46 @@
-//! Names of what the pooler makes for itself on servers: no client can guess one.
+//! Names of internal objects on servers. No client can guess one.
 //!
-//! A client that has read such a name in its own session (`pg_prepared_statements` in dynamic SQL) can use it there. What
-//! that may have changed is prepared again before its next use: see [`crate::statements::held::Held::doubt`].
+//! A client that has read such a name in its own session (by dynamic SQL on `pg_prepared_statements`) can use it there.
+//! Statements that it may have changed are prepared again before their next use: see
+//! [`crate::statements::held::Held::doubt`].
 
 use pgweir_sql::Effects;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use std::sync::Arc;
 
-/// What every such name begins with. Clients may use such names, too; where one comes to a server under its own name, what
-/// the server holds is in doubt.
+/// The beginning of every such name. Clients may use names that begin so. If a client-named statement with such a name
+/// is prepared on a server, the server's statements are doubted.
 pub(crate) const PREFIX: &str = "pgweir_";
 
 /// Random bytes in a name.
 const SECRET_BYTES: usize = 16;
 
-/// Digits of the names of statements, which travel with every Bind. Other names may be folded to small letters: theirs are the
-/// first 16.
+/// Digits in the names of statements, which are sent with every Bind. Other names may be folded to lower case, so they
+/// use the first 16 digits only.
 const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// Random digits in the name of a statement: as many as 16 bytes need in base 62.
 const STATEMENT_DIGITS: usize = 22;
 
-/// Whether a client's name could be one of the pooler's.
+/// Whether a client's name could be an internal name.
 pub(crate) fn could_be_ours(name: &[u8]) -> bool {
     name.starts_with(PREFIX.as_bytes())
 }
 
-/// What a text may do to the session. One that prepares, runs or ends a statement under a name that could be one of ours
-/// may do anything: it may run or replace a statement of the pooler's, or another client's.
+/// What a text may do to the session. If it prepares, runs or ends a statement whose name could be internal, it counts
+/// as code: it may run or replace an internal statement, or another client's.
 pub(crate) fn effects_of(text: &[u8]) -> Effects {
     let effects = pgweir_sql::effects(text);
-    if effects.intersects(Effects::PREPARE) && could_name_ours(text) {
+    if effects.intersects(Effects::PREPARE) && could_name_internal(text) {
         effects | Effects::CODE
     } else {
         effects
     }
 }
 
-/// Whether a text spells the beginning of our names, in whatever case, or may spell it by escapes.
-fn could_name_ours(text: &[u8]) -> bool {
+/// Whether a text contains the beginning of internal names, in any case of letters, or may contain it as escapes.
+fn could_name_internal(text: &[u8]) -> bool {
     let spells = |word: &[u8]| text.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
     spells(PREFIX.as_bytes()) || spells(b"u&")
 }
@@ -80,27 +81,27 @@ impl SecretNames {
     }
 }
 
-/// Names of what is no shared statement; one of each for a process.
+/// Internal names of other objects than statements; one set for each process.
 #[derive(Debug, pgweir_freeze::Freeze)]
-pub(crate) struct OwnNames {
+pub(crate) struct InternalNames {
     /// A name that no statement has on any server.
     pub(crate) nowhere: Arc<[u8]>,
     /// The statements that move channels.
     pub(crate) channels: Arc<[u8]>,
-    /// The statement and the portal in which a PREPARE of ours runs; the client's unnamed ones may be in use.
+    /// The statement and the portal in which an internal PREPARE runs, because the client's unnamed ones may be in use.
     pub(crate) preparing: Arc<[u8]>,
-    /// The portal in which settings are made around a Parse of our own; the client's unnamed portal may be in use.
+    /// The portal in which settings are set for an internal Parse, because the client's unnamed portal may be in use.
     pub(crate) portal: Arc<[u8]>,
-    /// In front of the name of a setting: the custom setting that keeps its value meanwhile.
+    /// The prefix of the custom setting that keeps a setting's value meanwhile.
     pub(crate) kept_prefix: Arc<str>,
-    /// The savepoint behind which a client's names are lent to its transaction block.
+    /// The savepoint behind which a client's names are lent in its transaction block.
     pub(crate) savepoint: Arc<str>,
 }
 
-impl OwnNames {
+impl InternalNames {
     pub(crate) fn new(names: &mut SecretNames) -> Self {
         let mut bytes = |what| Arc::from(names.draw(what).into_bytes());
-        OwnNames {
+        InternalNames {
             nowhere: bytes("nowhere"),
             channels: bytes("channels"),
             preparing: bytes("preparing"),
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_names_what_could_be_ours_runs_code() {
+    fn a_text_with_a_name_that_could_be_internal_counts_as_code() {
         let code = |text: &str| effects_of(text.as_bytes()).intersects(Effects::CODE);
         assert!(code("deallocate \"pgweir_6_00\"") && code("begin; prepare PGWEIR_x as select 1"));
         assert!(code("execute U&\"\\0070gweir_1\"('a', 'b')"));
@@ -135,8 +136,8 @@ mod tests {
             "no secret is cut"
         );
         assert!(a.len() <= 63);
-        let own = OwnNames::new(&mut names);
-        let all = [&own.nowhere, &own.channels, &own.preparing, &own.portal];
+        let names = InternalNames::new(&mut names);
+        let all = [&names.nowhere, &names.channels, &names.preparing, &names.portal];
         assert!(all.iter().all(|n| n.len() <= 63 && could_be_ours(n)));
         let other = SecretNames::new([2; 32]).of_statement(1);
         assert_ne!(

@@ -1,4 +1,4 @@
-//! The settings the core looks at, resolved from the configuration once per load.
+//! The settings that the core reads, resolved from the configuration once for each load.
 
 use crate::base::pool_id::PoolKind;
 use crate::base::request::Endpoint;
@@ -30,7 +30,7 @@ impl PoolMode {
     }
 }
 
-/// What one pool works by. Zero counts and `None` durations mean "no limit", as in pgbouncer.ini.
+/// The settings of one pool. Zero counts and `None` durations mean "no limit", as in pgbouncer.ini.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct PoolSettings {
     pub(crate) mode: PoolMode,
@@ -43,14 +43,14 @@ pub(crate) struct PoolSettings {
     pub(crate) transaction_timeout: Option<Duration>,
     pub(crate) idle_transaction_timeout: Option<Duration>,
     pub(crate) client_idle_timeout: Option<Duration>,
-    /// Where the servers are; one is taken in turn (`round_robin_hosts`) or always the first that answers.
+    /// Where the servers are: taken in turn (`round_robin_hosts`), or always the first that answers.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) round_robin_hosts: bool,
     pub(crate) target: TargetSessionAttrs,
     pub(crate) server_tls: ServerTls,
     /// The database's name on the server.
     pub(crate) server_database: String,
-    /// The user the servers log in as.
+    /// The user as whom the servers log in.
     pub(crate) server_user: String,
     pub(crate) connect_query: Option<String>,
     /// Startup parameters of the servers: client_encoding, datestyle, timezone, application_name of the database entry.
@@ -61,11 +61,11 @@ pub(crate) struct PoolSettings {
     pub(crate) max_user_client_connections: u32,
 }
 
-/// How servers that are not on this machine's Unix-domain sockets are spoken to.
+/// How TLS is used with servers that are not on this machine's Unix-domain sockets.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct ServerTls {
     pub(crate) mode: SslMode,
-    /// The values of all settings `server_tls_*`. What was opened under others is replaced.
+    /// The values of all settings `server_tls_*`. If they change, servers are replaced.
     values: Vec<Option<String>>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Settings {
     pub(crate) max_packet_bytes: u32,
     pub(crate) server_round_robin: bool,
     pub(crate) server_check_delay: Duration,
-    /// `None`: no check. An empty query is sent as one.
+    /// `None`: no check. An empty query is sent as such.
     pub(crate) server_check_query: Option<String>,
     pub(crate) server_reset_query: Option<String>,
     pub(crate) server_reset_query_always: bool,
@@ -126,13 +126,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Whether a server that has been idle since then is asked the check query before a client gets it.
+    /// Whether a server that has been idle since `since` must answer the check query before a client gets it.
     #[inline]
     pub(crate) fn must_be_tested(&self, now: Time, since: Time) -> bool {
         self.server_check_query.is_some() && now - since > self.server_check_delay
     }
 
-    /// Reads them off a configuration.
+    /// Reads them from a configuration.
     pub(crate) fn new(config: &Config) -> Settings {
         let g = &config.global;
         Settings {
@@ -204,7 +204,7 @@ pub(crate) fn endpoint(host: &Host, port: u16) -> Endpoint {
 }
 
 impl PoolSettings {
-    /// What holds for a database and the user its servers log in as.
+    /// The settings for a database and the user as whom its servers log in.
     pub(crate) fn new(config: &Config, database: &DatabaseSettings, pool_user: &str) -> PoolSettings {
         let startup = database
             .startup_parameters()
@@ -241,12 +241,12 @@ impl PoolSettings {
         }
     }
 
-    /// Whether its servers pass from client to client between transactions.
+    /// Whether a server may get another client after each transaction.
     pub(crate) fn shares_servers(&self) -> bool {
         self.mode != PoolMode::Session
     }
 
-    /// What is special about a kind of pool.
+    /// Changes the settings that differ for this kind of pool.
     pub(crate) fn suit(&mut self, kind: PoolKind) {
         match kind {
             PoolKind::Replication { .. } => {
@@ -254,17 +254,17 @@ impl PoolSettings {
                 self.min_size = 0;
                 // A walsender for physical replication runs no SQL.
                 self.connect_query = None;
-                // A stream of replication is no query and no transaction.
+                // A replication stream is neither a query nor a transaction.
                 (self.query_timeout, self.transaction_timeout) = (None, None);
                 self.idle_transaction_timeout = None;
             }
-            // There are as many as encodings.
+            // There is one for each client_encoding in use.
             PoolKind::Listener => (self.size, self.min_size, self.reserve_size) = (0, 0, 0),
             PoolKind::Clients | PoolKind::AuthQuery => {}
         }
     }
 
-    /// Whether servers opened under the other settings are of no use any more.
+    /// Whether servers that were opened under the other settings must be replaced.
     pub(crate) fn needs_new_servers(&self, other: &PoolSettings) -> bool {
         let is_remote = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tcp { .. });
         self.endpoints != other.endpoints

@@ -1,8 +1,8 @@
-//! Places with generations: an id that outlives its connection finds nothing.
+//! Places with generations: the id of a closed connection finds nothing.
 
 use crate::base::ids::Slot;
 
-/// A slab of boxed values. Boxes, so that growing moves pointers only and a small number of idle clients never pays
+/// A slab of boxed values. Because they are boxed, growing moves only pointers, and a few idle clients do not pay
 /// for the capacity of many.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Slab<T> {
@@ -24,7 +24,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Stores what `make` builds for its own slot.
+    /// Stores the value that `make` builds for its slot.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(Slot) -> T) -> Slot {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place {
@@ -42,7 +42,7 @@ impl<T> Slab<T> {
         slot
     }
 
-    /// Takes a value out; its slot is dead from now on.
+    /// Takes a value out; its slot is not valid any more.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Box<T>> {
         let place = self
             .places
@@ -72,7 +72,7 @@ impl<T> Slab<T> {
             .as_deref_mut()
     }
 
-    /// The living value at a place, whatever its generation.
+    /// The value at a place, whatever its generation.
     pub(crate) fn at_index(&self, index: u32) -> Option<(Slot, &T)> {
         let place = self.places.get(index as usize)?;
         Some((
@@ -84,7 +84,7 @@ impl<T> Slab<T> {
         ))
     }
 
-    /// Living values in order of their places.
+    /// All values, by place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         self.places.iter().enumerate().filter_map(|(index, p)| {
             Some((
@@ -97,7 +97,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// The slots of living values; for walks that change the slab.
+    /// The slots of all values, for loops that change the slab.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         self.iter().map(|(slot, _)| slot).collect()
     }

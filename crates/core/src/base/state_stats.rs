@@ -2,7 +2,7 @@
 
 use crate::base::pin_reason::PinReason;
 
-/// Counts since the start.
+/// Counts since the start of the process.
 #[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct StateStats {
     /// Links to servers whose last client was another one.
@@ -17,25 +17,26 @@ pub(crate) struct StateStats {
     pub(crate) probes: u64,
     /// Clients unpinned by a probe.
     pub(crate) unpinned: u64,
-    /// Parse messages of the pooler's own, for statements of clients.
+    /// Internal Parse messages for clients' statements.
     pub(crate) parses_injected: u64,
-    /// Plans of clients' statements that were looked at before a use, because they could have been too old.
+    /// Plans of clients' statements that were checked before a use, because they could have been too old.
     pub(crate) plan_checks: u64,
-    /// Statements that a server was made to prepare again, because its plan was too old or could have been.
+    /// Statements that a server had to prepare again, because its plan was too old or could have been.
     pub(crate) re_prepares: u64,
-    /// Uses held back that went on with a new plan, where the old one would have been refused.
+    /// Uses that waited for a check and got a new plan; the old one would have been refused.
     pub(crate) retries: u64,
-    /// Settings put back to a client's startup values behind a RESET.
+    /// Settings that were set to a client's startup values again behind a RESET.
     pub(crate) returns_to_startup: u64,
-    /// Servers cleaned with DISCARD ALL behind a pinned client.
+    /// Servers cleaned with DISCARD ALL after a pinned client had left.
     pub(crate) discards: u64,
-    /// Servers closed for a new one, because a client would have noticed the schema that temporary objects of others left.
+    /// Servers closed for a new one, because a client would have noticed the schema that other clients' temporary
+    /// objects left.
     pub(crate) servers_replaced: u64,
-    /// Times that what a client listens to has moved to a listener connection.
+    /// How often a client's channels have moved to a listener connection.
     pub(crate) listens_moved: u64,
-    /// Notifications told by listener connections, once for each client that got it.
+    /// Notifications from listener connections, counted once for each client that got them.
     pub(crate) notifications: u64,
-    /// Catalogs read for what functions do.
+    /// Readings of catalogs.
     pub(crate) catalog_reads: u64,
     /// Statements that mentioned a name known from a catalog.
     pub(crate) mentions: u64,

@@ -11,7 +11,7 @@ pub(crate) type ByDatabase = HashMap<Arc<str>, Stats, RandomState>;
 /// Counts since the start, times in microseconds. Field names are those of SHOW STATS_TOTALS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub struct Stats {
-    /// Servers handed to clients.
+    /// Servers given to clients.
     pub server_assignment_count: u64,
     /// Transactions, single statements included.
     pub xact_count: u64,
@@ -91,18 +91,18 @@ impl Stats {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, other: &Stats) -> Stats {
         self.zip(other, |a, b| a + b)
     }
 
-    /// What has come since `earlier`.
+    /// What has been counted since `earlier`.
     pub fn since(&self, earlier: &Stats) -> Stats {
         self.zip(earlier, u64::saturating_sub)
     }
 
-    /// What was counted in `length`, as averages: counts and bytes for each second, times in microseconds for each
-    /// transaction, query and assignment of a server.
+    /// Averages of what was counted in a period of this `length`: counts and bytes per second, times in
+    /// microseconds per transaction, query and assignment of a server.
     pub(crate) fn average(&self, length: Duration) -> Stats {
         let us = length.as_micros().max(1);
         let mut average = Stats::from_values(self.values().map(|count| {
@@ -121,23 +121,23 @@ impl Stats {
     }
 }
 
-/// What the counters of a database did in each period of `stats_period`, and the counters of pools that are gone.
+/// What each database's counters showed in each period of `stats_period`, and the counters of closed pools.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Periods {
     /// When the present period began; `None` before the first.
     began: Option<Time>,
     /// Totals at that time.
     at_beginning: ByDatabase,
-    /// The last whole period: its length and what happened in it.
+    /// The last whole period: its length and its counts.
     last: Option<(Duration, ByDatabase)>,
-    /// Counters of pools that are gone while their database has others.
+    /// Counters of closed pools whose database has other pools.
     gone: ByDatabase,
-    /// Counters of databases that have no pool any more. They count in totals only.
+    /// Counters of databases without a pool. They count in totals only.
     gone_databases: Stats,
 }
 
 impl Periods {
-    /// Ends the period with these totals. `false`: it was the first call, there was no period to end.
+    /// Ends the period with these totals. `false`: this was the first call, so no period has ended.
     pub(crate) fn end(&mut self, now: Time, totals: &BTreeMap<Arc<str>, Stats>) -> bool {
         let length = self.began.map(|began| now - began).filter(|length| !length.is_zero());
         if let Some(length) = length {
@@ -153,8 +153,8 @@ impl Periods {
         length.is_some()
     }
 
-    /// Averages of a database, `total` being its counters now: over the last whole period, or since the start where
-    /// there has been none.
+    /// Averages of a database whose counters are now `total`: over the last whole period, or since the start if
+    /// there is none.
     pub(crate) fn average(&self, now: Time, database: &str, total: &Stats) -> Stats {
         match &self.last {
             Some((length, done)) => done.get(database).copied().unwrap_or_default().average(*length),
@@ -173,7 +173,7 @@ impl Periods {
         }
     }
 
-    /// Keeps the counters of a pool that goes. `last_of_database`: its database has no other.
+    /// Keeps the counters of a pool that is being closed. `last_of_database`: its database has no other pool.
     pub(crate) fn keep(&mut self, database: &Arc<str>, stats: &Stats, last_of_database: bool) {
         if last_of_database {
             let others = self.gone.remove(database).unwrap_or_default();
@@ -185,12 +185,12 @@ impl Periods {
         }
     }
 
-    /// Counters of pools that are gone, by database.
+    /// Counters of closed pools, by database.
     pub(crate) fn gone(&self) -> impl Iterator<Item = (&Arc<str>, &Stats)> {
         self.gone.iter()
     }
 
-    /// Counters of databases that are gone.
+    /// Counters of databases without a pool.
     pub(crate) fn gone_databases(&self) -> &Stats {
         &self.gone_databases
     }

@@ -9,12 +9,12 @@ use std::time::Duration;
 pub struct Time(pub u64);
 
 impl Time {
-    /// Microseconds from `earlier` to here; zero where `earlier` is later.
+    /// Microseconds from `earlier` until this time; zero if `earlier` is later.
     pub fn us_since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Time from `earlier` to here; zero where `earlier` is later.
+    /// Duration from `earlier` until this time; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_micros(self.us_since(earlier))
     }
@@ -34,7 +34,7 @@ impl Sub<Time> for Time {
     }
 }
 
-/// What the clock on the wall showed at [`Time`] zero; only the console prints it.
+/// The wall clock's value at [`Time`] zero; only the console prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub struct WallClock {
     /// Microseconds since 1970-01-01 00:00:00 UTC.

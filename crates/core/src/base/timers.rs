@@ -1,4 +1,4 @@
-//! The timers of the pooler. They are looked at in rounds: see `operator/timers.rs`.
+//! The timers of the pooler. They are checked in rounds: see `operator/timers.rs`.
 
 use crate::base::time::Time;
 
@@ -9,21 +9,21 @@ pub enum Timer {
     Login,
     /// The longest waiting client of a pool: query_wait_timeout, and the NOTICE of query_wait_notify before it.
     QueryWait,
-    /// A pool whose first client has waited long: reserve_pool_timeout.
+    /// A pool whose first waiting client has waited long: reserve_pool_timeout.
     ReservePool,
-    /// A failed connection is tried again: server_login_retry.
+    /// A failed connection is attempted again: server_login_retry.
     Reconnect,
     /// A BEGIN without a server: deferred_begin.
     DeferredBegin,
-    /// A server at work: query_timeout.
+    /// A server that works on a query: query_timeout.
     Query,
     /// A transaction: transaction_timeout.
     Transaction,
-    /// A transaction in which nothing happens: idle_transaction_timeout.
+    /// A transaction in which no message is sent: idle_transaction_timeout.
     IdleTransaction,
-    /// A client that does nothing: client_idle_timeout, and its own idle_session_timeout.
+    /// A client that sends nothing: client_idle_timeout, and its own idle_session_timeout.
     ClientIdle,
-    /// A client that is tied to its server and does nothing: pin_idle_timeout.
+    /// A pinned client that sends nothing: pin_idle_timeout.
     PinIdle,
     /// An idle server: server_idle_timeout.
     ServerIdle,
@@ -31,19 +31,21 @@ pub enum Timer {
     ServerLifetime,
     /// A server that is being connected or logged in: server_connect_timeout.
     ServerConnect,
-    /// An abandoned server: the time to drain it.
+    /// A server whose client has left: the time to drain it.
     Drain,
     /// Servers to keep ready: min_pool_size.
     MinPoolSize,
-    /// A pool that nobody uses: pool_idle_timeout, and autodb_idle_timeout where it was made from `*`.
+    /// A pool without clients: pool_idle_timeout, and autodb_idle_timeout if the pool's database was made from
+    /// `*`.
     UnusedPool,
-    /// A listener that is lost, or that nobody needs: [`crate::flow::listener`]; channels that wait for one.
+    /// A listener that is lost, or without clients ([`crate::flow::listener`]); channels that wait for a
+    /// listener.
     Listener,
-    /// Averages of the console, and the line in the log: stats_period.
+    /// The console's averages, and the line in the log: stats_period.
     Stats,
 }
 
-/// When what is due.
+/// When each timer is due.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Timers {
     pub(crate) next_round: Time,

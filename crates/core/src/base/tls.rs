@@ -1,4 +1,4 @@
-//! What the driver tells of a connection that TLS secures. TLS itself is the driver's: the core sees plain bytes.
+//! The driver's report on a connection with TLS. The driver handles TLS; the core sees plain bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ pub struct TlsFacts {
     pub protocol: &'static str,
     /// The cipher suite, by OpenSSL's name.
     pub cipher: &'static str,
-    /// The `tls-server-end-point` (RFC 5929) of the certificate that was shown by the side that was connected to: ours
-    /// for a client, the server's for a server. `None` where its signature has no hash of its own (Ed25519).
+    /// The `tls-server-end-point` (RFC 5929) of the certificate that the server of this connection has shown: ours for
+    /// a client connection, the server's for a server connection. `None` if its signature has no hash function
+    /// (Ed25519).
     pub end_point: Option<Arc<[u8]>>,
     /// The certificate of the other side, if it has shown one that was verified.
     pub peer: Option<Arc<PeerCertificate>>,
@@ -20,11 +21,11 @@ pub struct TlsFacts {
 /// The names in a certificate that was verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub struct PeerCertificate {
-    /// The subject's common name. `None` where there is none, several, or one with a zero byte in it.
+    /// The subject's common name. `None` if there is none or several, or if it contains a zero byte.
     pub common_name: Option<String>,
 }
 
-/// As SHOW CLIENTS and the log print it.
+/// As printed by SHOW CLIENTS and the log.
 impl fmt::Display for TlsFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.protocol, self.cipher)

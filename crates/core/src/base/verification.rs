@@ -1,11 +1,11 @@
-//! Questions about a client that is logging in, whose answers take time: the driver asks others, and answers later.
+//! Questions about a client that is logging in. The driver asks others, and answers later.
 
 use crate::base::request::Address;
 use pgweir_auth::{Derivation, Password, ScramKeys};
 use pgweir_config::hba::LdapOptions;
 use std::sync::Arc;
 
-/// What is to be found out.
+/// What the driver must find out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verification {
     /// The name of the system user with this id.
@@ -13,20 +13,21 @@ pub enum Verification {
         /// The id.
         uid: u32,
     },
-    /// Whether PAM takes this password.
+    /// Whether PAM accepts this password.
     Pam {
         /// The service whose modules judge.
         service: Box<str>,
         /// The user.
         user: Box<str>,
-        /// Where the user comes from: PAM_RHOST.
+        /// The client's address: PAM_RHOST.
         peer: Address,
         /// The password; never empty.
         password: Password,
     },
-    /// The keys of a password in clear text, to be compared with a SCRAM secret. Deriving them takes milliseconds of a processor.
+    /// The keys of a clear-text password, to be compared with a SCRAM secret. To derive them takes milliseconds of a
+    /// processor.
     Keys(Derivation),
-    /// Whether a directory takes this password.
+    /// Whether a directory accepts this password.
     Ldap {
         /// The directory.
         options: Arc<LdapOptions>,
@@ -40,12 +41,12 @@ pub enum Verification {
 /// The answer to a [`Verification`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified {
-    /// The system user's name; `None`: there is none with this id.
+    /// The system user's name; `None` if no user has this id.
     SystemUser(Option<String>),
     /// The password is right.
     Right,
     /// The keys of [`Verification::Keys`].
     Keys(ScramKeys),
-    /// It is not, or nobody could judge it: the reason, for the log.
+    /// The password is wrong, or could not be checked. The reason is for the log.
     Wrong(String),
 }

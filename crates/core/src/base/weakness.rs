@@ -1,28 +1,29 @@
-//! Defects that were mended, to be brought back on purpose: the simulation must find each of them.
+//! Repaired defects that can be brought back, to prove that the simulation finds each of them.
 //!
-//! A weakness can be switched on only where the crate is built with the feature `weaknesses`, which nothing but the
-//! simulation asks for. Without it `is_weak()` is `false` at compile time.
+//! A weakness can be switched on only if the crate is built with the feature `weaknesses`, which only the
+//! simulation uses. Without the feature `is_weak()` is `false` at compile time.
 
-/// What the pooler does wrong when it is told to.
+/// A defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weakness {
     /// A client's statement is sent behind its restored settings, before the server has confirmed them.
     SharesUnconfirmed,
-    /// Settings count as made although the server refused them behind a client that has left.
+    /// Settings count as set although the server refused them, after their client had left.
     TrustsAbandoned,
-    /// A cancel is passed on whatever the server works on, the pooler's questions included.
+    /// A cancel is passed on even while the server works on an internal query.
     CancelsQuestions,
-    /// The pooler asks while a cancel is on its way.
+    /// A probe is sent while a cancel is on its way.
     AsksUnderCancel,
-    /// The connection of a CancelRequest is closed before the server has been told, and its client may send on.
+    /// The connection of a CancelRequest is closed before the server has got the request, so the client may send
+    /// its next message.
     ClosesCancelEarly,
-    /// A question that failed is not asked again, and the client goes on without what it has made.
+    /// A failed probe is not sent again, and the client loses the settings that it has set.
     ForgetsFailedProbe,
-    /// RESET ROLE is believed to take no role, as if no server began with one.
+    /// RESET ROLE is taken to mean no role, although a server may log in with one.
     ForgetsDefaultRole,
-    /// A client that leaves before a question about its session is answered leaves its server as it is.
+    /// If a client leaves before a probe is answered, its server is not cleaned.
     TrustsUnanswered,
-    /// Settings are made under the time limits of the session.
+    /// Settings are restored under the time limits of the session.
     HurriesRestorations,
     /// A client is told that its transaction was cancelled, where another's cancel has hit it on the server that they share.
     TellsWhatOthersCancel,
@@ -32,18 +33,18 @@ pub enum Weakness {
     ForgetsRiders,
 }
 
-/// What the pooler does with a server in its own name, for the simulation to disturb.
+/// Internal work on a server, which the simulation may disturb.
 #[cfg(feature = "weaknesses")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OwnWork {
-    /// A client's settings are being made.
+pub enum InternalWork {
+    /// A client's settings are being restored.
     Restoration,
-    /// The session is being asked for its state.
+    /// A probe is being answered.
     Probe,
 }
 
 impl Weakness {
-    /// All that the simulation must find.
+    /// All defects that the simulation must find.
     pub const ALL: [Weakness; 12] = [
         Weakness::SharesUnconfirmed,
         Weakness::TrustsAbandoned,

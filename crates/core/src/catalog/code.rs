@@ -1,8 +1,8 @@
-//! What the functions of a database do to the session, and which tables and views run them: worked out from its catalog.
+//! What the functions of a database do to sessions, and which tables and views run them: derived from its catalog.
 //!
-//! A [`Draft`] collects the rows of [`crate::statements::catalog_query`]: functions with their source, and who runs whom. The source is
-//! judged like any text ([`pgweir_sql::judge_body`]); whoever runs something has its effects, too. What is left is a
-//! [`Catalog`]: the names that matter. Nothing of a source is kept.
+//! A [`Draft`] collects the rows of [`crate::statements::catalog_query`]: functions with their source, and what runs
+//! what. The source is judged like any text ([`pgweir_sql::judge_body`]). An object has the effects of everything that
+//! it runs. The result is a [`Catalog`]: the names with effects. No source is kept.
 
 use crate::catalog::runs::{Kind, Node, Run, pass_on_effects};
 use foldhash::fast::RandomState;
@@ -10,29 +10,30 @@ use pgweir_sql::{Effects, KnownNames, Language};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Objects, and pairs of who runs whom, that are kept while a catalog is read; a database with more is not understood.
+/// The most objects, and the most pairs of objects of which one runs the other. In a larger database every statement
+/// counts as code.
 pub(crate) const RUNS_MAX: usize = 500_000;
 
-/// Bytes of source that are looked at, as they come; a database with more is not understood.
+/// The most bytes of source. In a database with more, every statement counts as code.
 pub(crate) const SOURCE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Settings of functions that `pg_settings` does not show, as many as are asked about.
+/// The most settings of functions that a probe asks for, of those that `pg_settings` does not show.
 const SETTINGS_MAX: usize = 256;
 
 /// What statements that mention a name may do.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalog {
     pub(crate) names: KnownNames,
-    /// Settings that functions make and `pg_settings` does not show.
+    /// Settings that functions set and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
-    /// Names of all routines: one that is called and not among them has been made since.
+    /// Names of all routines. A routine that a text calls and that is not among them was made after the reading.
     routines: HashSet<Box<[u8]>, RandomState>,
-    /// Tells this database from all others, whatever the way to it.
+    /// Identifies this database, whatever address leads to it.
     pub(crate) identity: Option<Box<[u8]>>,
 }
 
 impl Catalog {
-    /// Whether all these routines have been judged.
+    /// Whether the catalog contains all these routines.
     pub(crate) fn knows_all(&self, names: &[Box<[u8]>]) -> bool {
         names.iter().all(|name| self.routines.contains(name))
     }
@@ -43,24 +44,24 @@ impl Catalog {
 pub(crate) struct Draft {
     nodes: Vec<Node>,
     by_oid: HashMap<(Kind, u32), u32, RandomState>,
-    /// Places in `nodes` of words; the empty one stands for all names without an ASCII word.
+    /// Places of words in `nodes`. The empty word stands for all names without an ASCII word.
     by_word: HashMap<Box<[u8]>, u32, RandomState>,
     runs: Vec<Run>,
     hidden: Vec<Box<str>>,
     routines: HashSet<Box<[u8]>, RandomState>,
     identity: Option<Box<[u8]>>,
     source_bytes: usize,
-    /// More than is kept: every statement may run any code.
+    /// The database is larger than the limits: every statement counts as code.
     pub(crate) too_much: bool,
 }
 
-/// First words of statements that fire event triggers.
+/// First words of statements that cause event triggers to run.
 const DEFINING: [&str; 8] = [
     "create", "alter", "drop", "grant", "revoke", "comment", "import", "refresh",
 ];
 
 impl Draft {
-    /// A row of either statement of [`crate::statements::catalog_query`]; `false` where it is none.
+    /// A row of one of the two statements of [`crate::statements::catalog_query`]; `false` if it is not valid.
     pub(crate) fn add_row(&mut self, row: &[Option<&[u8]>]) -> bool {
         match *row {
             [Some([kind]), Some(oid), name, Some(of)] if !kind.is_ascii_digit() => match (oid_of(oid), oid_of(of)) {
@@ -74,7 +75,7 @@ impl Draft {
                 }
                 None => false,
             },
-            // What a setting was before, and what it is now.
+            // Two columns of a setting: its earlier and its present value.
             [Some(name), _, _] => oid_of(name).is_none(),
             _ => false,
         }
@@ -86,7 +87,7 @@ impl Draft {
             return true;
         }
         let (who, what, on_write) = match kind {
-            // A routine; `of` says how much is known of it.
+            // A routine; `of` says what is known of it.
             b'r' => {
                 self.routines.insert(name.into());
                 let node = self.node(Kind::Routine, oid, name) as usize;
@@ -131,7 +132,7 @@ impl Draft {
         true
     }
 
-    /// The place of an object; its name may come later than the first row about it.
+    /// The place of an object. Its name may come later than the first row that refers to it.
     fn node(&mut self, kind: Kind, oid: u32, name: &[u8]) -> u32 {
         let next = self.nodes.len() as u32;
         let place = *self.by_oid.entry((kind, oid)).or_insert(next);
@@ -145,7 +146,7 @@ impl Draft {
         place
     }
 
-    /// Whoever mentions `word` runs `what`.
+    /// Every text that contains `word` runs `what`.
     fn runs_by_word(&mut self, word: Box<[u8]>, what: u32) {
         let next = self.nodes.len() as u32;
         let who = *self.by_word.entry(word).or_insert(next);
@@ -156,7 +157,7 @@ impl Draft {
         self.runs.push(Run { who, what, on_write });
     }
 
-    /// The place of everything that changes the catalog.
+    /// The place for all statements that change the catalog.
     fn definition(&mut self) -> u32 {
         let known = self.by_oid.contains_key(&(Kind::Definition, 0));
         let place = self.node(Kind::Definition, 0, b"");
@@ -175,7 +176,7 @@ impl Draft {
             b'i' => Language::Internal,
             _ => return false,
         };
-        // Made since the names were read: the next read finds it.
+        // It was made after the names had been read; the next reading finds it.
         let Some(&who) = self.by_oid.get(&(Kind::Routine, oid)) else {
             return true;
         };
@@ -216,11 +217,11 @@ impl Draft {
             self.mentions(who, unreadable);
         }
         if draws {
-            // currval() of what it has drawn itself, as a rule.
+            // Usually currval() then asks for the function's own value.
             effects = effects.without(Effects::SEQUENCE);
         }
         if source.windows(2).any(|pair| pair == b"&\"") {
-            // U&"..": letters are escapes, any name may hide.
+            // U&"..": letters may be escapes, so any name may be meant.
             effects |= pgweir_sql::UNREAD;
         }
         self.nodes[who as usize].read |= effects;
@@ -236,7 +237,7 @@ impl Draft {
         }
     }
 
-    /// What follows from everything that was read.
+    /// Derives the catalog from everything that was read.
     pub(crate) fn finish(mut self) -> Catalog {
         if self.too_much {
             return Catalog {
@@ -276,7 +277,8 @@ impl Draft {
     }
 }
 
-/// Bytes as `encode(.., 'escape')` writes them: those that are not ASCII, and zero, in octal behind a backslash.
+/// Decodes what `encode(.., 'escape')` has written: bytes that are not ASCII, and zero, are octal numbers after a
+/// backslash.
 fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = text.iter().position(|b| *b == b'\\') else {
         return text.into();

@@ -186,7 +186,8 @@ fn rows_of_another_shape_are_refused() {
     assert!(!draft.add_row(&[Some(b"1"), Some(b"?"), None, None]));
 }
 
-/// The client's encoding may not have all letters of a source: what comes is ASCII, and read back.
+/// Guards against failed conversions, if the client's encoding lacks letters of a source: the rows are
+/// ASCII, and are decoded.
 #[test]
 fn names_and_sources_come_escaped() {
     assert_eq!(*unescaped(b"a\\\\b\\303\\244c\\8\\"), *b"a\\b\xc3\xa4c\\8\\");
@@ -209,7 +210,7 @@ fn names_and_sources_come_escaped() {
     );
 }
 
-/// A schema for each tenant: every call of a name may be a call of all functions with it.
+/// With a schema for each tenant, a call of a name may call any of the functions with that name.
 #[test]
 fn as_many_functions_of_one_name_as_there_are_tenants_are_understood() {
     let mut draft = Draft::default();
@@ -236,7 +237,7 @@ fn as_many_functions_of_one_name_as_there_are_tenants_are_understood() {
     assert_eq!(effects(&catalog, "select 1"), Effects::NONE);
 }
 
-/// A chain as long as a database has functions takes time that grows with its length, not with its square.
+/// Guards against quadratic time: the time for a long chain of calls grows with its length.
 #[test]
 fn a_long_chain_of_calls_is_followed() {
     let mut draft = Draft::default();

@@ -1,4 +1,5 @@
-//! What statements may do by the names they mention: the catalog of their database tells (see [`crate::catalog::code`]).
+//! What statements may do because of the names in them, according to the catalog of their database (see
+//! [`crate::catalog::code`]).
 
 use crate::catalog::code::Catalog;
 use crate::statements::prepared::Statement;
@@ -7,19 +8,19 @@ use pgweir_sql::Effects;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Verdicts on prepared statements that a pool keeps; beyond it, it forgets all and looks again.
+/// The most verdicts on prepared statements that a pool keeps. When there are more, it forgets all of them.
 pub(crate) const VERDICTS_MAX: usize = 4096;
 
-/// What a routine may do that the catalog does not know.
+/// What a routine may do that is not in the catalog.
 pub(crate) const UNKNOWN: Effects = pgweir_sql::UNREAD.union(Effects::ROUTINES);
 
-/// What a pool knows of its database; there where some name matters, or where nothing is known.
+/// What a pool knows of its database's catalog.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Known {
     pub(crate) catalog: Arc<Catalog>,
-    /// Whether it still holds.
+    /// Whether it is up to date.
     pub(crate) holds: bool,
-    /// Of prepared statements, by id.
+    /// Verdicts on prepared statements, by id.
     pub(crate) verdicts: HashMap<u64, Effects, RandomState>,
 }
 
@@ -32,7 +33,7 @@ impl Known {
         }
     }
 
-    /// Whether texts must be looked at for names.
+    /// Whether texts must be searched for names.
     pub(crate) fn matters(&self) -> bool {
         !self.holds || !self.catalog.names.is_empty()
     }
@@ -42,7 +43,7 @@ impl Known {
         Arc::ptr_eq(&self.catalog, catalog) && self.holds == holds
     }
 
-    /// `of_text` is what the text does by itself.
+    /// What a text may do because of the names in it; `of_text` is what it does by itself.
     pub(crate) fn effects_of(&self, text: &[u8], of_text: Effects) -> Effects {
         let mut effects = self.catalog.names.effects_in(text);
         if of_text.intersects(Effects::ROUTINES) && !self.knows_all_in(text) {
@@ -55,12 +56,12 @@ impl Known {
         }
     }
 
-    /// Whether all routines that a text calls have been judged.
+    /// Whether the catalog contains all routines that a text calls.
     pub(crate) fn knows_all_in(&self, text: &[u8]) -> bool {
         self.holds && self.catalog.knows_all(&pgweir_sql::called(text))
     }
 
-    /// What any statement may do as well: where what is known does not hold, anything.
+    /// What every statement may do in addition: if the catalog is not up to date, anything.
     pub(crate) fn effects_of_any(&self) -> Effects {
         if self.holds { Effects::NONE } else { Effects::CODE }
     }

@@ -1,4 +1,5 @@
-//! What the functions of a database do, as far as its catalog tells, and when that is read.
+//! What the functions of a database do, according to its catalog, and when the catalog is
+//! read.
 
 pub(crate) mod code;
 pub(crate) mod known;

@@ -1,18 +1,18 @@
-//! Who runs whom in a database: functions, and what calls them; tables, and their triggers. Whoever runs something has its
-//! effects.
+//! Which objects of a database run which: functions and what calls them, tables and their triggers. An object has the
+//! effects of everything that it runs.
 
 use pgweir_sql::Effects;
 
-/// Kinds of things that have names or run functions.
+/// Kinds of objects that have names or run functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub(super) enum Kind {
     Routine,
     /// Tables and views.
     Relation,
     Type,
-    /// A word of a text or a source: whatever has it in its name.
+    /// A word of a text or a source: it stands for all objects with this word in their names.
     Word,
-    /// Operators, casts: what runs without a name of its own in the text.
+    /// Operators and casts: they are run without their name in the text.
     Nameless,
     /// Event triggers: any statement that changes the catalog.
     Definition,
@@ -22,13 +22,13 @@ pub(super) enum Kind {
 pub(super) struct Node {
     pub(super) kind: Kind,
     pub(super) name: Box<[u8]>,
-    /// Effects of statements that mention it.
+    /// Effects of statements that mention the object.
     pub(super) read: Effects,
-    /// Further effects, of those that write.
+    /// Further effects of statements that write to it.
     pub(super) written: Effects,
-    /// The last body that mentioned it.
+    /// The latest body that mentioned it.
     pub(super) mentioned_by: u32,
-    /// Of a routine: the arguments that it takes for names of settings, bit 0 is the first.
+    /// Of a routine: the arguments that it uses as names of settings; bit 0 is the first one.
     pub(super) passes: u64,
     /// A routine in C.
     pub(super) in_c: bool,
@@ -39,11 +39,11 @@ pub(super) struct Node {
 pub(super) struct Run {
     pub(super) who: u32,
     pub(super) what: u32,
-    /// When it is written to: a trigger.
+    /// Only when `who` is written to: a trigger.
     pub(super) on_write: bool,
 }
 
-/// Nobody's place in `nodes`.
+/// A place in `nodes` that no object has.
 const NOBODY: u32 = u32::MAX;
 
 impl Node {
@@ -60,7 +60,8 @@ impl Node {
     }
 }
 
-/// Whoever runs something has its effects. Each of them is passed on once, so the time is that of reading all pairs.
+/// Adds to each object the effects of what it runs. Each effect is passed on once, so the time is proportional to the
+/// number of pairs.
 pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
     runs.sort_unstable_by_key(|run| run.what);
     let has_effects = |node: &Node| !(node.read | node.written).is_empty();
@@ -70,7 +71,7 @@ pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
     while let Some(place) = news.pop() {
         let what = &nodes[place as usize];
         let (all, written, in_c) = (what.read, what.written, what.in_c);
-        // Only who calls a routine by its name in a text names the setting.
+        // Only a text that calls the routine by its name also names the setting.
         let read = if all.intersects(Effects::PASSES) {
             all.without(Effects::PASSES) | Effects::UNTOLD
         } else {
@@ -84,7 +85,7 @@ pub(super) fn pass_on_effects(nodes: &mut [Node], runs: &mut [Run]) {
                 Kind::Word => (all, written),
                 Kind::Relation => (read, written),
                 Kind::Routine => (read | written, Effects::NONE),
-                // Functions in C that read and print values are part of every type: they are not what pins are for.
+                // Every type has functions in C that read and print its values; they are no reason for a pin.
                 Kind::Type | Kind::Nameless if in_c => (Effects::NONE, Effects::NONE),
                 Kind::Type | Kind::Nameless | Kind::Definition => {
                     ((read | written).without(Effects::NATIVE), Effects::NONE)

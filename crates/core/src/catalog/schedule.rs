@@ -9,46 +9,46 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The shortest pause between two readings of a database; a migration changes its functions one by one.
+/// The shortest pause between two readings of a database: a migration changes functions one by one.
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(250);
 
-/// Pauses are this many times as long as the reading before them, up to [`AGE_MAX`](crate::flow::catalog_reading).
+/// A pause is this many times as long as the reading before it, up to [`AGE_MAX`](crate::flow::catalog_reading).
 pub(crate) const PAUSE_TIMES: u32 = 20;
 
-/// Catalogs of all databases that clients have used.
+/// The catalogs of all databases that clients have used.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Catalogs {
     pub(crate) by_database: HashMap<Arc<str>, State, RandomState>,
-    /// Whether some pool's statements must be looked at for names: one look for all that need not be.
+    /// Whether statements of any pool must be searched for names. One test for all pools costs less.
     pub(crate) any_known: bool,
-    /// Whether some pool's servers are to read.
+    /// Whether a reading is due in any pool.
     pub(crate) any_due: bool,
-    /// A database whose pools have not been told yet that it is to be read.
+    /// A database whose pools do not know yet that a reading is due.
     pub(crate) untold: Option<Arc<str>>,
 }
 
 /// What is known of one database.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct State {
-    /// As it was last read.
+    /// The catalog as it was last read.
     pub(crate) read: Arc<Catalog>,
-    /// Whether `read` is what counts; if not, everything is code.
+    /// Whether `read` is up to date. If not, every statement counts as code.
     pub(crate) holds: bool,
-    /// Counts what has made the catalog another.
+    /// The number of changes that may have made the catalog outdated.
     pub(crate) version: u64,
-    /// The server that reads it.
+    /// The server that is reading it.
     pub(crate) reader: Option<ServerId>,
-    /// When the last reading ended, well or not.
+    /// When the latest reading ended, with or without success.
     pub(crate) tried_at: Option<Time>,
-    /// How long to let it be after that, unless what is known is merely old.
+    /// The pause after it. It does not apply if the catalog is only old.
     pub(crate) pause: Duration,
-    /// When it is to be read again.
+    /// When the next reading is due.
     pub(crate) due: Option<Time>,
-    /// Since when clients that waited have gone before it.
+    /// Since when the reading has been delayed by waiting clients.
     pub(crate) put_off: Option<Time>,
-    /// Failed readings in a row.
+    /// Number of failed readings in a row.
     pub(crate) failures: u32,
-    /// The log has been told that it is too large.
+    /// The log already says that the catalog is too large.
     pub(crate) told_too_much: bool,
 }
 
@@ -69,19 +69,19 @@ impl Default for State {
     }
 }
 
-/// A server's reading of the catalog that has not been answered to the end.
+/// A reading of the catalog that the server has not answered completely.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Reading {
     pub(crate) version: u64,
     pub(crate) began: Time,
     pub(crate) draft: Draft,
     pub(crate) rows: u64,
-    /// Why it failed: SQLSTATE, where the server gave one, and message.
+    /// Why it failed: SQLSTATE, if the server sent one, and message.
     pub(crate) failed: Option<(Box<str>, Box<str>)>,
 }
 
 impl Reading {
-    /// The server refused one of its statements; the first reason counts.
+    /// The server has refused one of its statements. The first reason is kept.
     pub(crate) fn fails(&mut self, sqlstate: &[u8], message: &[u8]) {
         let text = |bytes| String::from_utf8_lossy(bytes).into();
         self.failed.get_or_insert_with(|| (text(sqlstate), text(message)));
@@ -89,13 +89,13 @@ impl Reading {
 }
 
 impl State {
-    /// It is to be read, as soon as the pause is over.
+    /// A reading is due after the pause.
     pub(crate) fn wants(&mut self, now: Time) {
         let from = self.tried_at.map_or(now, |at| now.max(at + self.pause));
         self.due = Some(self.due.map_or(from, |due| due.min(from)));
     }
 
-    /// What is known may not be so any more.
+    /// The catalog may be outdated.
     pub(crate) fn doubts(&mut self, now: Time) {
         self.version += 1;
         self.holds = false;
@@ -105,14 +105,14 @@ impl State {
 }
 
 impl Catalogs {
-    /// The last pool of a database is gone.
+    /// The last pool of a database has been closed.
     pub(crate) fn forget(&mut self, database: &str) {
         self.by_database.remove(database);
     }
 }
 
 impl Reading {
-    /// A whole row of the catalog.
+    /// A complete row of the catalog.
     pub(crate) fn row(&mut self, message: &[u8]) {
         self.rows += 1;
         let understood = backend::data_row(&message[HEADER_BYTES..]).is_ok_and(|row| self.draft.add_row(&row));

@@ -1,4 +1,5 @@
-//! The columns of every SHOW: PgBouncer's names, order and types, which dashboards and exporters rely on.
+//! The columns of every SHOW. Names, order and types are PgBouncer's, because dashboards and exporters
+//! rely on them.
 
 use crate::console::grammar::{Command, Show};
 use crate::console::rows::{Column, bytea, int4, int8, numeric, text};
@@ -39,7 +40,7 @@ const MEM: &[Column] = &[text("name"), int4("size"), int4("used"), int4("free"),
 /// Columns of SHOW POOLS EXTENDED behind those of SHOW POOLS.
 const POOLS_OF_OUR_OWN: usize = 2;
 
-/// SHOW POOLS EXTENDED has all of them, SHOW POOLS what PgBouncer has.
+/// SHOW POOLS EXTENDED has all of them, SHOW POOLS those of PgBouncer.
 const POOLS: &[Column] = &[
     text("database"),
     text("user"),
@@ -62,7 +63,7 @@ const POOLS: &[Column] = &[
     int4("sv_pinned"),
 ];
 
-/// SHOW SOCKETS has all of them, SHOW CLIENTS and SHOW SERVERS those in front of [`SOCKET_BUFFERS`].
+/// SHOW SOCKETS has all of them, SHOW CLIENTS and SHOW SERVERS those before [`SOCKET_BUFFERS`].
 const SOCKETS: &[Column] = &[
     text("type"),
     text("user"),
@@ -264,7 +265,7 @@ pub(crate) fn columns(show: Show) -> &'static [Column] {
 }
 
 impl Command {
-    /// The columns of its rows; `None` where it returns none.
+    /// The columns of its rows; `None` if it returns no rows.
     pub(crate) fn columns(&self) -> Option<&'static [Column]> {
         match self {
             Command::Show(show) => Some(columns(*show)),

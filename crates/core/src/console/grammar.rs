@@ -1,17 +1,17 @@
-//! What a console user may type.
+//! The language of the console.
 //!
-//! PgBouncer's grammar is `WORD [WORD] [;]` and `SET key =|TO value`. On top of it stand the statements that drivers send
-//! by themselves when they connect, begin, commit, reset or ping, so that every driver can read the console: comments, the
-//! empty statement, `BEGIN` and its kin, `SET` of session settings, `RESET`, `DISCARD` and `DEALLOCATE`.
+//! PgBouncer's grammar is `WORD [WORD] [;]` and `SET key =|TO value`. In addition the console accepts the statements
+//! that drivers send by themselves when they connect, begin, commit, reset or ping: comments, the empty statement,
+//! `BEGIN` and similar ones, `SET` of session settings, `RESET`, `DISCARD` and `DEALLOCATE`.
 
 use crate::console::refusal::Refusal;
 use crate::console::tokens::{Token, tokens};
 use pgweir_config::Setting;
 
-/// Bytes of a command that an error message repeats.
+/// The most bytes of a command that an error message repeats.
 const QUOTED_BYTES_MAX: usize = 200;
 
-/// A table to look at.
+/// A table that SHOW returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Show {
     ActiveSockets,
@@ -28,10 +28,10 @@ pub(crate) enum Show {
     Peers,
     Pins,
     Pools,
-    /// SHOW POOLS EXTENDED: what PgBouncer does not show, too.
+    /// SHOW POOLS EXTENDED: with columns that PgBouncer does not have.
     PoolsExtended,
     Servers,
-    /// The session of one client, by the number that SHOW CLIENTS calls its id.
+    /// The session of one client; the number is its id in SHOW CLIENTS.
     Session(u32),
     Sockets,
     State,
@@ -74,7 +74,7 @@ const SHOWS: [(&str, Show); 24] = [
     ("version", Show::Version),
 ];
 
-/// Session settings the console seems to have, and their values.
+/// Session settings that the console answers SHOW for, and their values.
 pub(crate) const SESSION_VALUES: [(&str, &str); 5] = [
     ("client_encoding", "UTF-8"),
     ("datestyle", "ISO"),
@@ -83,7 +83,7 @@ pub(crate) const SESSION_VALUES: [(&str, &str); 5] = [
     ("timezone", "GMT"),
 ];
 
-/// Session settings that drivers set by themselves; setting them here does nothing.
+/// Session settings that drivers set by themselves. On the console, SET of them has no effect.
 const SESSION_SETTINGS: [&str; 20] = [
     "bytea_output",
     "client_encoding",
@@ -107,7 +107,7 @@ const SESSION_SETTINGS: [&str; 20] = [
     "transaction_timeout",
 ];
 
-/// How SHUTDOWN is to go.
+/// The three ways of SHUTDOWN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Shutdown {
     Now,
@@ -115,10 +115,10 @@ pub(crate) enum Shutdown {
     WaitForServers,
 }
 
-/// One command, read.
+/// A command.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Command {
-    /// Nothing but blanks, comments and a semicolon: what drivers ping with.
+    /// Only blanks, comments and a semicolon: drivers send such texts as pings.
     Empty,
     Help,
     Show(Show),
@@ -129,7 +129,7 @@ pub(crate) enum Command {
     },
     /// `SET application_name`: SHOW CLIENTS shows it.
     SetApplicationName(String),
-    /// A session setting that has no meaning here.
+    /// A session setting, which has no meaning on the console.
     SetSession,
     Begin,
     Commit,
@@ -150,7 +150,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The verb and the database of an order about databases; none where it is about all of them.
+    /// For a command about databases: its verb and the database; `None` for the database means all of them.
     pub(crate) fn about_database(&self) -> Option<(&'static str, Option<&str>)> {
         match self {
             Command::Pause(database) => Some(("PAUSE", database.as_deref())),
@@ -190,7 +190,7 @@ impl Command {
         }
     }
 
-    /// Whether users of `stats_users` may give it.
+    /// Whether users of `stats_users` may use it.
     pub(crate) fn is_for_everyone(&self) -> bool {
         matches!(
             self,
@@ -207,7 +207,7 @@ impl Command {
     }
 }
 
-/// What drivers send by themselves, whatever follows the verb.
+/// Statements that drivers send by themselves, whatever follows the verb.
 fn of_drivers(verb: &str) -> Option<Command> {
     Some(match verb {
         "begin" | "start" => Command::Begin,
@@ -220,7 +220,7 @@ fn of_drivers(verb: &str) -> Option<Command> {
     })
 }
 
-/// SHOW with two words behind it; `Ok(None)` where there is no such command.
+/// SHOW with two words after it; `Ok(None)` if there is no such command.
 fn show_detail(what: &Token, detail: &Token) -> Result<Option<Command>, Refusal> {
     let word = |token: &Token| match token {
         Token::Word(word) | Token::Quoted(word) => word.to_ascii_lowercase(),
@@ -236,7 +236,7 @@ fn show_detail(what: &Token, detail: &Token) -> Result<Option<Command>, Refusal>
     }
 }
 
-/// A verb with at most one word behind it; `Ok(None)` where there is no such command.
+/// A verb with at most one word after it; `Ok(None)` if there is no such command.
 fn order(verb: &str, rest: &[Token]) -> Result<Option<Command>, Refusal> {
     let argument = match rest {
         [] => None,
@@ -281,7 +281,7 @@ fn show(what: &str) -> Option<Command> {
         .map(Command::Show)
 }
 
-/// What stands behind SET. Drivers write session settings in all the forms PostgreSQL has.
+/// The text after SET. Drivers write session settings in all forms that PostgreSQL accepts.
 fn set(rest: &[Token]) -> Option<Command> {
     let word = |at: usize| match rest.get(at) {
         Some(Token::Word(word)) => word.to_ascii_lowercase(),
@@ -305,7 +305,7 @@ fn set(rest: &[Token]) -> Option<Command> {
         }
         [Token::Word(key) | Token::Quoted(key), separator, values @ ..] if separates(separator) => {
             let key = key.to_ascii_lowercase();
-            // What is a setting of both is the pooler's, unless SESSION or LOCAL says otherwise.
+            // A name that is a setting of both is taken for the pooler's, unless SESSION or LOCAL comes before it.
             let is_session = SESSION_SETTINGS.contains(&&*key) && (scoped || Setting::find(&key).is_none());
             if is_session && !values.is_empty() {
                 return Some(Command::SetSession);

@@ -1,4 +1,4 @@
-//! Orders in force: what an operator has asked for that goes on.
+//! Operators' orders that stay in force.
 
 use crate::base::ids::ClientId;
 use crate::base::stats::{Periods, Stats};
@@ -17,7 +17,7 @@ pub(crate) enum Ending {
     Immediate,
 }
 
-/// What stands still by an operator's order, in all databases.
+/// What has been stopped in all databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Halt {
     /// Nothing.
@@ -25,7 +25,7 @@ pub(crate) enum Halt {
     No,
     /// PAUSE: no client gets a server.
     Paused,
-    /// SUSPEND: nothing is read from clients and servers, and no time runs out.
+    /// SUSPEND: nothing is read from clients and servers, and no timeout fires.
     Suspended,
 }
 
@@ -34,29 +34,29 @@ pub(crate) enum Halt {
 pub(crate) struct Orders {
     pub(crate) halt: Halt,
     pub(crate) ending: Ending,
-    /// Console clients that wait for what they ordered.
+    /// Console clients that wait for the end of a command.
     pub(crate) waiters: Vec<ClientId>,
-    /// `Pooler::pause_progress` is at work: closing a server calls it again.
+    /// `Pooler::pause_progress` is running. It closes servers, which calls it again.
     pub(crate) progressing: bool,
-    /// What the console counts for itself.
+    /// Counters of the console.
     pub(crate) console_stats: Stats,
     pub(crate) periods: Periods,
 }
 
 impl Orders {
-    /// No client gets a server now, whatever its database.
+    /// No client of any database gets a server now.
     #[inline]
     pub(crate) fn paused_all(&self) -> bool {
         self.halt == Halt::Paused || matches!(self.ending, Ending::WaitForServers | Ending::Immediate)
     }
 
-    /// Nothing is read from clients and servers, and no time runs out.
+    /// Nothing is read from clients and servers, and no timeout fires.
     #[inline]
     pub(crate) fn is_suspended(&self) -> bool {
         self.halt == Halt::Suspended
     }
 
-    /// The process is about to exit: nothing new is begun.
+    /// The process is about to exit: no new work begins.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending == Ending::Immediate
     }
@@ -65,7 +65,7 @@ impl Orders {
         self.ending != Ending::No
     }
 
-    /// Clients that would have to wait for a server are told to go instead.
+    /// Clients that would have to wait for a server are disconnected.
     #[inline]
     pub(crate) fn refuses_waiters(&self) -> bool {
         self.paused_all() && self.ending != Ending::No

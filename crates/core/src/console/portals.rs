@@ -8,7 +8,7 @@ use pgweir_wire::frontend::{Named, Parse, Target};
 use pgweir_wire::{FrontendTag, Header, ReadError, Reader, Writer};
 use std::collections::HashMap;
 
-/// Prepared statements, and portals, of one console client.
+/// The most prepared statements of one console client, and the most portals.
 const NAMED_MAX: usize = 1000;
 
 /// A bound command.
@@ -34,7 +34,7 @@ pub(crate) struct Portals {
     portals: HashMap<Box<[u8]>, Portal, RandomState>,
 }
 
-/// What Execute asks for.
+/// The contents of an Execute.
 #[derive(Debug)]
 pub(crate) struct Execute {
     pub(crate) portal: Box<[u8]>,
@@ -42,21 +42,21 @@ pub(crate) struct Execute {
     max_rows: usize,
 }
 
-/// What an Execute begins with.
+/// How an Execute begins.
 #[derive(Debug)]
 pub(crate) enum Execution {
     /// The command runs now, for the first time.
     Run(Command, Formats),
-    /// It has run: more of its rows follow.
+    /// The command has run before: more of its rows follow.
     GoOn,
 }
 
-/// Rows of a portal.
+/// Some rows of a portal.
 #[derive(Debug)]
 pub(crate) enum Batch {
-    /// The last ones.
+    /// The last rows.
     Last(Vec<u8>),
-    /// Others follow, when they are asked for.
+    /// More rows remain for the next Execute.
     More(Vec<u8>),
 }
 
@@ -72,7 +72,7 @@ impl Execute {
 }
 
 impl Portals {
-    /// How many commands are prepared.
+    /// The number of prepared commands.
     pub(crate) fn statements(&self) -> usize {
         self.statements.len()
     }
@@ -88,7 +88,7 @@ impl Portals {
         self.portals.clear();
     }
 
-    /// Parse, Bind, Describe or Close; what answers it.
+    /// Handles Parse, Bind, Describe or Close; returns the reply.
     pub(crate) fn handle(&mut self, tag: FrontendTag, body: &[u8]) -> Result<Vec<u8>, Refusal> {
         match tag {
             FrontendTag::Parse => self.parse(body),
@@ -99,7 +99,7 @@ impl Portals {
         }
     }
 
-    /// What there is to do for an Execute of this portal.
+    /// Begins an Execute of this portal.
     pub(crate) fn execute(&mut self, name: &[u8]) -> Result<Execution, Refusal> {
         let portal = self.portal(name)?;
         if !matches!(portal.progress, Progress::New) {
@@ -220,7 +220,7 @@ impl Portals {
     }
 }
 
-/// Where the next `count` messages end; 0 is all.
+/// The end of the next `count` messages; 0 means all.
 fn after_rows(rows: &[u8], from: usize, count: usize) -> usize {
     let mut at = from;
     let mut left = count;

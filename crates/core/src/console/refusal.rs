@@ -1,4 +1,4 @@
-//! Why the console does not do what was asked.
+//! Why the console refuses a command.
 
 use pgweir_wire::write::ErrorText;
 
@@ -49,7 +49,7 @@ impl Refusal {
         Refusal::new("3D000", format!("no such database: {name}")).hint("SHOW DATABASES lists them.")
     }
 
-    /// The console's own database is not an operator's to stop.
+    /// A command that would stop the console's own database.
     pub(crate) fn console_database(verb: &str, name: &str) -> Self {
         let verb = if verb == "wait_close" { "wait in" } else { verb };
         Refusal::new("42809", format!("cannot {verb} admin db: {name}"))
@@ -69,12 +69,12 @@ impl Refusal {
             .hint("KILL_CLIENT and SHOW SESSION take the column id of SHOW CLIENTS.")
     }
 
-    /// What a setting has against its new value.
+    /// A setting refuses its new value.
     pub(crate) fn set_failed(problem: &pgweir_config::Problem) -> Self {
         Refusal::new("22023", format!("SET failed: {}", problem.message)).hint(problem.hint.clone().unwrap_or_default())
     }
 
-    /// The new configuration is no good, and the old one stays. The message is PgBouncer's.
+    /// The new configuration has errors, and the old one stays. The message is PgBouncer's.
     pub(crate) fn reload_failed(problems: &[pgweir_config::Problem]) -> Self {
         let errors = problems.iter().filter(|p| p.severity == pgweir_config::Severity::Error);
         let lines: Vec<String> = errors.map(pgweir_config::Problem::line).collect();
@@ -83,7 +83,7 @@ impl Refusal {
             .hint("The old configuration stays. Correct the file and give RELOAD again; `pgweir check FILE` reads it without a running pooler.")
     }
 
-    /// A command that waited for something that will not come.
+    /// A command waited for something that cannot happen any more.
     pub(crate) fn given_up(verb: &str, why: &str) -> Self {
         Refusal::new("57014", format!("{verb} was ended by {why}"))
     }

@@ -110,12 +110,12 @@ impl From<bool> for Value<'_> {
     }
 }
 
-/// Result formats as Bind gives them: none is text for all, one is for all, else one for each column.
+/// Result formats in Bind: no code means text for all columns, one code counts for all, otherwise one for each column.
 #[derive(Debug, Clone, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Formats(Vec<bool>);
 
 impl Formats {
-    /// Reads format codes; `None` where one is neither text (0) nor binary (1), or where their number fits nothing.
+    /// Reads format codes; `None` if a code is neither text (0) nor binary (1), or if their number is wrong.
     pub(crate) fn read(codes: &[i16], columns: usize) -> Option<Formats> {
         let fits = codes.len() <= 1 || codes.len() == columns;
         let known = codes.iter().all(|code| matches!(code, 0 | 1));
@@ -146,7 +146,7 @@ pub(crate) fn describe(to: &mut Vec<u8>, columns: &[Column], formats: &Formats) 
         .collect();
     let start = to.len();
     Writer::new(to).row_description(&wire);
-    // The writer knows text columns only: the format code is the last of each column's fields.
+    // The writer knows text columns only. The format code is the last field of each column.
     let mut at = start + pgweir_wire::HEADER_BYTES + 2;
     for (index, column) in columns.iter().enumerate() {
         at += column.name.len() + 1 + FIELD_BYTES;
@@ -156,7 +156,7 @@ pub(crate) fn describe(to: &mut Vec<u8>, columns: &[Column], formats: &Formats) 
     }
 }
 
-/// Bytes of a RowDescription's column behind its name: table, column number, type, its size, its modifier, format.
+/// Bytes of a RowDescription's column after its name: table, column number, type, size, modifier, format.
 const FIELD_BYTES: usize = 18;
 
 /// DataRow messages.
@@ -176,7 +176,7 @@ impl<'f> Rows<'f> {
         }
     }
 
-    /// Appends a row, which has as many values as there are columns.
+    /// Appends a row with one value for each column.
     pub(crate) fn push(&mut self, values: &[Value<'_>]) {
         assert_eq!(values.len(), self.columns.len(), "a row has a value for each column");
         let fields: Vec<Option<Cow<'_, [u8]>>> = values

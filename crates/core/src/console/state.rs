@@ -1,4 +1,4 @@
-//! A client on the console: what it is doing, and the messages that it sends.
+//! A client of the console: its state, and the messages that it sends.
 
 use crate::base::access::Access;
 use crate::console::portals::Portals;
@@ -6,17 +6,17 @@ use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header, ReadError, Reader, TransactionStatus};
 
-/// The longest message the console reads, bytes.
+/// The longest message that the console reads, bytes.
 const MESSAGE_BYTES_MAX: u32 = 64 * 1024;
 
-/// In which protocol its latest command came.
+/// The protocol of its latest command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Protocol {
-    /// By Query: ReadyForQuery follows each.
+    /// By Query: ReadyForQuery follows each command.
     Simple,
     /// By Parse to Execute: ReadyForQuery comes with Sync.
     Extended,
-    /// The same, and an error has answered everything up to the next Sync.
+    /// Extended, and after an error everything up to the next Sync is ignored.
     IgnoringToSync,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct ConsoleState {
     user: String,
     access: Access,
     pub(crate) application_name: String,
-    /// Only ReadyForQuery tells of it: the console has no transactions.
+    /// The status that ReadyForQuery reports. The console has no transactions.
     status: TransactionStatus,
-    /// What it waits for; nothing is read from it meanwhile.
+    /// The command whose end it waits for; nothing is read from it meanwhile.
     waits: Option<Waits>,
     protocol: Protocol,
     pub(crate) portals: Portals,
@@ -55,7 +55,7 @@ impl ConsoleState {
         self.access
     }
 
-    /// It waits for the outcome of a command; nothing is read from it meanwhile.
+    /// Whether it waits for the end of a command; nothing is read from it meanwhile.
     pub(crate) fn is_busy(&self) -> bool {
         self.waits.is_some()
     }
@@ -76,7 +76,7 @@ impl ConsoleState {
         self.status
     }
 
-    /// BEGIN came, or COMMIT, or ROLLBACK.
+    /// BEGIN, COMMIT or ROLLBACK.
     pub(crate) fn set_status(&mut self, status: TransactionStatus) {
         self.status = status;
     }
@@ -86,28 +86,28 @@ impl ConsoleState {
         self.protocol == Protocol::Simple
     }
 
-    /// Whether an error has answered this message already.
+    /// Whether this message is ignored after an error.
     pub(crate) fn ignores(&self, tag: FrontendTag) -> bool {
         self.protocol == Protocol::IgnoringToSync && !matches!(tag, FrontendTag::Sync | FrontendTag::Terminate)
     }
 
-    /// A Query came.
+    /// A Query has come.
     pub(crate) fn begin_query(&mut self) {
         self.protocol = Protocol::Simple;
         self.portals.end_unnamed();
     }
 
-    /// A message of the extended protocol came.
+    /// A message of the extended protocol has come.
     pub(crate) fn begin_extended(&mut self) {
         self.protocol = Protocol::Extended;
     }
 
-    /// An error answers everything up to the next Sync.
+    /// After an error, everything up to the next Sync is ignored.
     pub(crate) fn ignore_to_sync(&mut self) {
         self.protocol = Protocol::IgnoringToSync;
     }
 
-    /// Sync came.
+    /// Sync has come.
     pub(crate) fn sync(&mut self) {
         if self.protocol == Protocol::IgnoringToSync {
             self.protocol = Protocol::Extended;
@@ -118,8 +118,8 @@ impl ConsoleState {
     }
 }
 
-/// The message at the front of what a console client has sent: its tag and its bytes, or why it is none. `None` where it is
-/// not there as a whole.
+/// The first message of the bytes that a console client has sent: its tag and its length, or the reason why it is no
+/// message. `None` if it has not arrived completely.
 pub(crate) fn message(input: &[u8]) -> Result<Option<(FrontendTag, usize)>, String> {
     let Some(header) = Header::read(input).map_err(|error| error.to_string())? else {
         return Ok(None);

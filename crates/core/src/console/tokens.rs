@@ -1,4 +1,4 @@
-//! The words, quoted texts and signs of a console command.
+//! The words, quoted texts and symbols of a console command.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
@@ -12,7 +12,7 @@ pub(super) enum Token {
     Semicolon,
 }
 
-/// The tokens of a text; `None` where a quote or comment does not end.
+/// The tokens of a text; `None` if a quote or comment does not end.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -45,7 +45,8 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     }
 }
 
-/// A quoted text at the front, doubled quotes halved, and its bytes with the quotes.
+/// The quoted text at the beginning, with doubled quotes halved, and its length including
+/// the quotes.
 fn quoted(text: &str, quote: char) -> Option<(String, usize)> {
     let mut inner = String::new();
     let mut characters = text.char_indices().skip(1).peekable();

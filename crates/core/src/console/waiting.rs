@@ -1,18 +1,19 @@
-//! What a console client waits for.
+//! Commands of the console that are answered later.
 
 /// A command that is answered later.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Waits {
     /// PAUSE: until the database, or every database, has no server connection.
     Paused(Option<String>),
-    /// WAIT_CLOSE: until no server connection of the database, or of any, is marked to be closed.
+    /// WAIT_CLOSE: until every server connection of the database, or of all databases, that was
+    /// marked to be closed is closed.
     Closed(Option<String>),
     /// RELOAD: until the files have been read.
     Reloaded,
 }
 
 impl Waits {
-    /// The command, which is the tag of its CommandComplete, too.
+    /// The command, which is also the tag of its CommandComplete.
     pub(crate) fn verb(&self) -> &'static str {
         match self {
             Waits::Paused(_) => "PAUSE",

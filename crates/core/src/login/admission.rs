@@ -1,4 +1,4 @@
-//! Who may be let in, and where to: what can be said of a client before and after it has proven who it is.
+//! Who may log in, and to which database: the rules before and after authentication.
 
 use crate::base::access::Access;
 use crate::base::request::{Accepted, Address};
@@ -8,8 +8,8 @@ use crate::pools::databases::Databases;
 use pgweir_auth::{Credential, Learned, Secret};
 use pgweir_config::{AuthType, CONSOLE_DATABASE, Config};
 
-/// Whether the pooler's own operating system user comes to the console as user `pgbouncer`, over a Unix-domain socket. It is
-/// an administrator without a password.
+/// Whether the client is user `pgbouncer` from a process of the pooler's own operating system user, over a Unix-domain
+/// socket. Such a client is an administrator of the console without a password.
 pub(crate) fn is_own_user(wishes: &Wishes, accepted: &Accepted, own_uid: u32) -> bool {
     wishes.database == CONSOLE_DATABASE
         && wishes.user == CONSOLE_DATABASE
@@ -17,7 +17,7 @@ pub(crate) fn is_own_user(wishes: &Wishes, accepted: &Accepted, own_uid: u32) ->
         && accepted.peer_uid == Some(own_uid)
 }
 
-/// What a user may do on the console; `None` where it has no business there. Under `auth_type = any` names prove nothing, so
+/// What a user may do on the console; `None` if the user may not use it. With `auth_type = any` names prove nothing, so
 /// everyone is an administrator, as in PgBouncer.
 pub(crate) fn console_access(config: &Config, user: &str) -> Option<Access> {
     let g = &config.global;
@@ -28,7 +28,7 @@ pub(crate) fn console_access(config: &Config, user: &str) -> Option<Access> {
     }
 }
 
-/// Whether clients may use a database that there is.
+/// Whether clients may use an existing database.
 pub(crate) fn may_use(config: &Config, databases: &Databases, database: &str) -> Result<(), Rejection> {
     if databases.disabled.contains(database) {
         return Err(Rejection::database_disabled(database));
@@ -40,7 +40,8 @@ pub(crate) fn may_use(config: &Config, databases: &Databases, database: &str) ->
     Ok(())
 }
 
-/// What a login has taught us for logging in to servers as the same user. `found` is what auth_query had to say.
+/// The credential for logging in to servers as the same user, if a login has revealed one. `found` is the secret from
+/// auth_query.
 pub(crate) fn credential_learned(learned: Learned, found: Option<&Secret>) -> Option<Credential> {
     let credential = match (learned, found) {
         (Learned::Password(password), _) => Credential::Password(password),

@@ -1,8 +1,8 @@
-//! Connections that have not proven who they are.
+//! Connections that are not authenticated yet.
 //!
-//! They count, too: beyond the free places under `max_client_conn` there is room for a few more
-//! ([`ARRIVALS_RESERVE`]), so that administrators and cancel requests get in when all places are taken. When still more
-//! come, the one that has taken longest is closed: whoever connects and says nothing keeps nobody out.
+//! They count, too: as many may exist as there are free places under `max_client_conn`, and a few more
+//! ([`ARRIVALS_RESERVE`]), so that administrators and cancel requests get in when all places are taken. If there are
+//! still more, the oldest is closed, so silent connections keep nobody out.
 
 use crate::base::ids::ClientId;
 use std::collections::VecDeque;
@@ -10,19 +10,20 @@ use std::collections::VecDeque;
 /// Connections that may be logging in when `max_client_conn` clients have logged in.
 pub(crate) const ARRIVALS_RESERVE: u32 = 16;
 
-/// Entries of connections that have logged in or gone are swept out of the queue above this many.
+/// If the queue is longer than this, the connections that have logged in or left are removed from it.
 const SWEEP_MIN: usize = 64;
 
-/// Those who are logging in, oldest first.
+/// Connections that are logging in, oldest first.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Arrivals {
-    /// Also some that have logged in or gone since.
+    /// May contain connections that have logged in or left.
     queue: VecDeque<ClientId>,
     count: u32,
 }
 
 impl Arrivals {
-    /// A connection has come, with this many places left under `max_client_conn`. Returns the one that must go for it.
+    /// A connection has been accepted, with this many places left under `max_client_conn`. Returns the one to close for
+    /// it.
     pub(crate) fn come(
         &mut self,
         id: ClientId,
@@ -40,7 +41,7 @@ impl Arrivals {
         std::iter::from_fn(|| self.queue.pop_front()).find(|id| is_arriving(*id))
     }
 
-    /// A connection has been authenticated, or is about to be forgotten without.
+    /// A connection has been authenticated, or is about to be closed without.
     pub(crate) fn has_arrived(&mut self) {
         self.count -= 1;
     }
@@ -61,7 +62,7 @@ mod tests {
         for n in 0..ARRIVALS_RESERVE {
             assert_eq!(arrivals.come(id(n), 0, |_| true), None);
         }
-        // The first of them has gone meanwhile, without a word.
+        // The first of them has left meanwhile.
         let is_there = |who| who != id(0);
         assert_eq!(arrivals.come(id(100), 0, is_there), Some(id(1)));
         assert_eq!(arrivals.come(id(101), 2, is_there), None, "there are places for it");

@@ -1,7 +1,7 @@
 //! Settings that only a new connection can have.
 //!
-//! PostgreSQL refuses to change them later (55P02, recording E19), so a client that asks for one in its startup packet gets
-//! servers that were started with it: a pool of its own, shared with those who ask for the same.
+//! PostgreSQL refuses to change them later (55P02, recording E19). So a client that asks for one in its startup packet
+//! gets servers that were started with it: a pool for all clients that ask for the same.
 
 use crate::base::pool_id::StartupValue;
 use crate::login::spelling::canonical;
@@ -17,11 +17,11 @@ const NAMES: [&str; 7] = [
     "post_auth_delay",
 ];
 
-/// Those of them whose values are no booleans.
+/// Those whose values are not booleans.
 const NOT_BOOLEAN: [&str; 2] = ["local_preload_libraries", "post_auth_delay"];
 
-/// Takes these settings out of those that a client asks for. The last value of each counts; they come in one order, and equal
-/// spellings of a value are one value.
+/// Removes these settings from those that a client asks for, and returns them. The last value of each counts. They are
+/// returned in a fixed order and in canonical spelling.
 pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupValue]> {
     let mut taken: Vec<StartupValue> = Vec::new();
     settings.retain(|(name, value)| {
@@ -41,8 +41,8 @@ pub(crate) fn take_from(settings: &mut Vec<(String, String)>) -> Box<[StartupVal
     taken.into()
 }
 
-/// Takes all settings that a client for replication asks for: a walsender cannot be asked to make them later, as it does not
-/// speak the extended protocol, and for physical replication runs no SQL.
+/// Removes all settings that a replication client asks for, and returns them. They cannot be set later, because a
+/// walsender does not speak the extended protocol, and for physical replication runs no SQL.
 pub(crate) fn take_all(settings: &mut Vec<(String, String)>) -> Box<[StartupValue]> {
     let all = std::mem::take(settings).into_iter();
     all.map(|(name, value)| (name.into(), value.into())).collect()

@@ -1,7 +1,7 @@
-//! The keys by which clients cancel what they have asked for, and what is in them for the peers of this process.
+//! The keys by which clients cancel their queries, and what they tell the peers of this process.
 //!
-//! A process with a `peer_id` gives keys that tell its peers where to pass a request on. The bytes are PgBouncer's, so that
-//! the two can be peers. A key has eight bytes, first the process id and then the secret:
+//! The keys of a process with a `peer_id` tell its peers where to pass a request on. The format is PgBouncer's, so that
+//! both can be peers. A key has eight bytes, first the process id and then the secret:
 //!
 //! ```text
 //!   0      1      2      3      4      5      6      7
@@ -9,32 +9,33 @@
 //!          low    high                                     hops left
 //! ```
 //!
-//! The other bits are the key's own: 15 of the process id and 30 of the secret.
+//! The other bits identify the key: 15 of the process id and 30 of the secret.
 
 use pgweir_wire::CancelKey;
 
-/// Bytes of the secret under protocol 3.0, which knows no others.
+/// Bytes of the secret under protocol 3.0, which allows no other length.
 pub(crate) const SECRET_BYTES_V3_0: usize = 4;
 
 /// Bytes of the secret under protocol 3.2.
 pub(crate) const SECRET_BYTES_V3_2: usize = 32;
 
-/// The bits of a secret's last byte that say how often a request may still be passed on. Clients are told all of them.
+/// The bits of a secret's last byte that say how often a request may still be passed on. A client's key has all of them
+/// set.
 const HOPS_MASK: u8 = 0x03;
 
-/// What a client's key looks like.
+/// The format of a client's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum KeyForm {
     /// Protocol 3.0.
     Short,
     /// Protocol 3.2.
     Long,
-    /// It names this process to its peers. It is short under protocol 3.2, too: PgBouncer takes no other.
+    /// It names this process to its peers. Under protocol 3.2 it is short, too, because PgBouncer accepts no other.
     Peered,
 }
 
 impl KeyForm {
-    /// The secret that a client is told. `bytes` are its random bytes.
+    /// The secret for a client. `bytes` are its random bytes.
     pub(crate) fn secret(self, bytes: &[u8; SECRET_BYTES_V3_2]) -> Box<[u8]> {
         let mut secret = match self {
             KeyForm::Long => bytes.to_vec(),
@@ -46,7 +47,7 @@ impl KeyForm {
         secret.into()
     }
 
-    /// The secret of a request in the form in which it was told: it may have been passed on.
+    /// The secret of a request as the client got it: the request may have been passed on.
     pub(crate) fn as_told(self, secret: &[u8]) -> Box<[u8]> {
         let mut secret = secret.to_vec();
         if self == KeyForm::Peered {
@@ -62,7 +63,7 @@ fn with_all_hops(secret: &mut [u8]) {
     }
 }
 
-/// A process id that names a peer. `own` numbers the client; only its last bits count.
+/// A process id that names a peer. `own` is the client's number; only its last bits are used.
 pub(crate) fn peered_process_id(peer_id: u32, own: u32) -> u32 {
     let own = own % PEERED_IDS;
     // The first byte is never 0: every id is above those of PostgreSQL on Linux.
@@ -70,13 +71,13 @@ pub(crate) fn peered_process_id(peer_id: u32, own: u32) -> u32 {
     first << 24 | (peer_id & 0xff) << 16 | (peer_id >> 8 & 0xff) << 8 | last
 }
 
-/// How many process ids there are for one peer.
+/// The number of process ids for one peer.
 pub(crate) const PEERED_IDS: u32 = 127 * 256;
 
-/// What becomes of a request whose key is of none of our clients.
+/// What becomes of a request whose key belongs to no client of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// It was for us, or can be for nobody.
+    /// Nothing: the key names this process or nobody.
     Nowhere,
     /// It has been passed on too often.
     Exhausted,
@@ -85,7 +86,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// Where the request goes. `own` is our `peer_id`; 0 where we have none.
+    /// Where the request goes. `own` is the `peer_id` of this process, or 0.
     pub(crate) fn of(key: &CancelKey, own: u32) -> Route {
         let peer = (key.process_id >> 16 & 0xff) | (key.process_id >> 8 & 0xff) << 8;
         if own == 0 || peer == own || key.secret.len() != SECRET_BYTES_V3_0 {
@@ -108,7 +109,7 @@ mod tests {
         CancelKey::read(&bytes).unwrap()
     }
 
-    /// The bytes of PgBouncer: the peer in the second and third, the hops in the last bits of the last.
+    /// PgBouncer's bytes: the peer in the second and third, the hops in the last bits of the last one.
     #[test]
     fn a_key_names_its_process_as_pgbouncer_does() {
         let process_id = peered_process_id(0x1234, 700);
@@ -126,7 +127,7 @@ mod tests {
         assert!(*ids.first().unwrap() >= 1 << 24 && *ids.last().unwrap() <= i32::MAX as u32);
     }
 
-    /// Two peers that each believe the key to be the other's pass it on three times, and no more.
+    /// Guards against loops: two peers that each take the key for the other's pass it on three times, and no more.
     #[test]
     fn a_request_is_passed_on_three_times() {
         let mut request = key([5, 0x34, 0x12, 6, 1, 2, 3, 0xff]);

@@ -1,16 +1,16 @@
-//! A client's login, message by message: what each of them, and what others find out for it, means.
+//! A client's login, message by message.
 //!
 //! ```text
 //! New ── secret known ────────────────────────> Answering <─┐ next question
 //!  ├──── secret unknown ──> LookingUp ────────>   │ │    ───┘
 //!  └──── peer ──> SystemUser ──> (one of these)   │ └──> Judging (LDAP, PAM) ──┐
 //!                                                 ├─>  Over, Proven ──> Trial ──> (the client's session begins)
-//!                                                                        a server tells what it looks like, or
-//!                                                                        what it makes of startup parameters
+//!                                                                        a server's settings are needed, or
+//!                                                                        its answer about startup parameters
 //! ```
 //!
-//! A [`Login`] knows no connection, no pool and no limit. It says by a [`LoginStep`] what is to be done next, and who does it
-//! comes back with the outcome.
+//! A [`Login`] knows no connection, no pool and no limit. It returns a [`LoginStep`], which says what must be done
+//! next. The caller does that and returns with the outcome.
 
 use crate::base::pool_id::{PoolKind, StartupValue};
 use crate::login::backend_start;
@@ -23,25 +23,26 @@ use pgweir_auth::{
 };
 use pgweir_wire::{HEADER_BYTES, Header, ProtocolVersion, backend};
 
-/// The longest message of a client that is not logged in, bytes; passwords of 65,530 bytes must fit.
+/// The longest message of a client that is not authenticated, bytes; passwords of 65,530 bytes must fit.
 pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 66_000;
 
-/// Where a login stands.
+/// The state of a login.
 #[derive(pgweir_freeze::Freeze)]
 enum Stage {
     /// It has named its user and database.
     New,
-    /// It has been asked something; its next message answers.
+    /// It has been asked a question; its next message is the answer.
     Answering(Box<ClientAuth>),
-    /// The driver finds out the name of its system user, which this map may take for the database user.
+    /// The driver looks up the name of its system user. This map, if given, says whether that user may be the database
+    /// user.
     SystemUser(Option<Box<str>>),
-    /// Somebody else judges its password.
+    /// PAM or a directory checks its password.
     Judging(Box<ClientAuth>),
-    /// auth_query is being asked for its secret; what it has found so far.
+    /// auth_query is looking up its secret; this is what it has found so far.
     LookingUp(Box<ClientAuth>, Lookup),
-    /// It is who it says.
+    /// It is authenticated.
     Proven,
-    /// A server must tell something before it can be welcomed.
+    /// A server must answer before it can be welcomed.
     Trial(Trial),
     /// It is being closed.
     Over,
@@ -50,62 +51,62 @@ enum Stage {
 /// What auth_query has found.
 #[derive(Debug, pgweir_freeze::Freeze)]
 enum Lookup {
-    /// No such user, so far.
+    /// No row about the user yet.
     Nothing,
-    /// The user, with a secret in a form that we know or without one.
+    /// The user, with a secret, or without one that can be used.
     User(Option<Secret>),
 }
 
-/// Where the secret of a user is to be had.
+/// Where a user's secret comes from.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum SecretSource {
-    /// auth_file has it; `None` where nothing is known of the user and nobody else can be asked.
+    /// From auth_file; `None` if the user is unknown and auth_query cannot be asked.
     Known(Option<Secret>),
-    /// auth_query tells it.
+    /// From auth_query.
     AuthQuery,
 }
 
-/// What is to be done next for a login.
+/// What must be done next for a login.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LoginStep {
-    /// Nothing: it waits for more bytes of its client, or for what it has asked for.
+    /// Nothing: it waits for more bytes of its client, or for an answer.
     Wait,
-    /// This goes to the client, whose next message answers it.
+    /// Send this to the client. The client's next message is the answer.
     Ask(AuthRequest),
-    /// The login's judge is asked about this password.
+    /// Ask the login's judge about this password.
     Judge(Password),
-    /// Somebody else derives these keys.
+    /// Have these keys derived.
     Derive(Derivation),
-    /// The client gets a server on which auth_query asks for its secret.
+    /// Get the client a server on which auth_query looks up its secret.
     LookUp,
-    /// The client is who it says.
+    /// The client is authenticated.
     Accept(Learned),
-    /// It is not, and is told so.
+    /// Authentication has failed: the client gets an error.
     Refuse(Refused),
-    /// It has broken the protocol.
+    /// The client has broken the protocol.
     Reject(Rejection),
-    /// It has said good-bye.
+    /// The client has sent Terminate.
     Leave,
 }
 
-/// What a login needs of a server that it has been given.
+/// What a login does with a server that it has been given.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ServerUse<'a> {
-    /// The secret of this user, by auth_query.
+    /// It looks up the secret of this user by auth_query.
     AskSecret { user: &'a str, database: &'a str },
-    /// What it makes of these startup parameters.
+    /// It asks for the server's answer to these startup parameters.
     TryValues,
-    /// Nothing: what a new server looks like is known by now.
+    /// Nothing: the settings of a new server are known by now.
     Nothing,
 }
 
-/// Which pool a client is to be let into.
+/// The pool that a client asks for.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Destination {
     pub(crate) database: String,
     pub(crate) user: String,
     pub(crate) kind: PoolKind,
-    /// Settings that its servers must be started with.
+    /// Settings with which its servers must be started.
     pub(crate) start: Box<[StartupValue]>,
 }
 
@@ -115,11 +116,11 @@ pub(crate) struct Login {
     pub(crate) wishes: Wishes,
     version: ProtocolVersion,
     stage: Stage,
-    /// What auth_query has found, which may also log in to servers.
+    /// The secret from auth_query, which may also serve to log in to servers.
     found: Option<Secret>,
-    /// Who judges passwords of methods `ldap` and `pam`.
+    /// Who checks passwords of methods `ldap` and `pam`.
     pub(crate) judge: Option<Judge>,
-    /// AuthenticationSASLFinal, due with AuthenticationOk.
+    /// AuthenticationSASLFinal, to be sent before AuthenticationOk.
     closing: Option<Vec<u8>>,
 }
 
@@ -145,7 +146,7 @@ impl Login {
         }
     }
 
-    /// Whether its client's next message is to be read.
+    /// Whether its client's next message may be read.
     pub(crate) fn reads(&self) -> bool {
         matches!(self.stage, Stage::Answering(_))
     }
@@ -170,14 +171,14 @@ impl Login {
         &self.wishes.database
     }
 
-    /// A setting the startup packet asked for.
+    /// A setting of the startup packet.
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {
         let mut settings = self.wishes.settings.iter().rev();
         let found = settings.find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, value)| &**value)
     }
 
-    /// Where it wants to go. The settings that its server must be started with are wished for no more from here on.
+    /// The pool that it asks for. This removes the settings with which the servers must be started from the login.
     pub(crate) fn destination(&mut self) -> Destination {
         let start = match self.wishes.kind.is_replication() {
             true => backend_start::take_all(&mut self.wishes.settings),
@@ -191,17 +192,17 @@ impl Login {
         }
     }
 
-    /// What must be sent in front of AuthenticationOk.
+    /// Returns the message that must be sent before AuthenticationOk.
     pub(crate) fn take_closing(&mut self) -> Option<Vec<u8>> {
         self.closing.take()
     }
 
-    /// The secret that auth_query has found for it.
+    /// The secret from auth_query.
     pub(crate) fn found(&self) -> Option<&Secret> {
         self.found.as_ref()
     }
 
-    /// The exchange begins.
+    /// Begins the exchange.
     pub(crate) fn begin(&mut self, auth: ClientAuth, secret: SecretSource) -> LoginStep {
         let auth = Box::new(auth);
         match secret {
@@ -213,17 +214,17 @@ impl Login {
         }
     }
 
-    /// The driver finds out who its system user is.
+    /// The driver has been asked for its system user.
     pub(crate) fn await_system_user(&mut self, map: Option<Box<str>>) {
         self.stage = Stage::SystemUser(map);
     }
 
-    /// Whether the driver is finding out who its system user is.
+    /// Whether the driver's answer about its system user is awaited.
     pub(crate) fn awaits_system_user(&self) -> bool {
         matches!(self.stage, Stage::SystemUser(_))
     }
 
-    /// The password that somebody else judges.
+    /// The password that PAM or a directory is checking.
     pub(crate) fn password_being_judged(&self) -> Option<Password> {
         match &self.stage {
             Stage::Judging(auth) => auth.password_being_judged().cloned(),
@@ -231,7 +232,8 @@ impl Login {
         }
     }
 
-    /// Its system user is known; the map that it was to be looked up in, if that was asked for.
+    /// The system user is known. Returns the map in which it must be looked up; the outer `None` means that nobody has
+    /// asked for it.
     pub(crate) fn system_user_known(&mut self) -> Option<Option<Box<str>>> {
         match std::mem::replace(&mut self.stage, Stage::New) {
             Stage::SystemUser(map) => Some(map),
@@ -242,7 +244,7 @@ impl Login {
         }
     }
 
-    /// The keys that somebody else derives.
+    /// The keys that the driver is deriving.
     pub(crate) fn keys_being_derived(&self) -> Option<Derivation> {
         match &self.stage {
             Stage::Judging(auth) => auth.keys_being_derived(),
@@ -255,12 +257,12 @@ impl Login {
         self.goes_on(|auth| auth.handle_keys(derived, keys))
     }
 
-    /// Its password has been judged.
+    /// PAM or a directory has checked its password.
     pub(crate) fn password_judged(&mut self, verdict: Result<(), String>) -> Option<LoginStep> {
         self.goes_on(|auth| auth.handle_verdict(verdict))
     }
 
-    /// What it waited for has come.
+    /// The awaited answer has come.
     fn goes_on(&mut self, with: impl FnOnce(&mut ClientAuth) -> ClientStep) -> Option<LoginStep> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Judging(mut auth) => {
@@ -305,7 +307,7 @@ impl Login {
         }
     }
 
-    /// The next message of the client, if it is there. Returns how many bytes it had, too.
+    /// Handles the next message of the client, if it has arrived. Returns how many bytes it had, too.
     pub(crate) fn handle_bytes(&mut self, input: &[u8], keys: &mut ScramKeyCache) -> (usize, LoginStep) {
         let Stage::Answering(_) = &self.stage else {
             return (0, LoginStep::Wait);
@@ -322,7 +324,8 @@ impl Login {
         (bytes, self.judged(auth, step))
     }
 
-    /// A message of a server that answers auth_query. A row is user name and secret; the first one about this user counts.
+    /// Handles a message of a server that answers auth_query. A row is user name and secret; the first one about this
+    /// user counts.
     pub(crate) fn handle_lookup_message(&mut self, message: &[u8]) {
         let Stage::LookingUp(_, found @ Lookup::Nothing) = &mut self.stage else {
             return;
@@ -336,12 +339,12 @@ impl Login {
         if row.first().copied().flatten() != Some(self.wishes.user.as_bytes()) {
             return;
         }
-        // A user without a password exists, but nothing it says will be right.
+        // A user without a password exists, but no password is right.
         let secret = row.get(1).copied().flatten().unwrap_or_default();
         *found = Lookup::User(Secret::parse(secret).ok());
     }
 
-    /// auth_query is through.
+    /// auth_query has ended.
     pub(crate) fn lookup_over(&mut self) -> Option<LoginStep> {
         let (auth, lookup) = self.take_lookup()?;
         let secret = match lookup {
@@ -352,8 +355,8 @@ impl Login {
         Some(self.secret_known(auth, secret))
     }
 
-    /// The user cannot be looked up now. Whoever is not authenticated yet must not learn that: it would tell who is in
-    /// auth_file. The exchange goes on as for a user who does not exist.
+    /// The user cannot be looked up now. A client that is not authenticated must not learn that, because it would
+    /// reveal which users are in auth_file. So the exchange goes on as for a user who does not exist.
     pub(crate) fn lookup_failed(&mut self) -> Option<LoginStep> {
         let (auth, _) = self.take_lookup()?;
         Some(self.secret_known(auth, None))
@@ -369,12 +372,12 @@ impl Login {
         }
     }
 
-    /// A server must tell something first.
+    /// A server must answer before the client can be welcomed.
     pub(crate) fn begin_trial(&mut self, trial: Trial) {
         self.stage = Stage::Trial(trial);
     }
 
-    /// What a server must tell.
+    /// What a server must answer.
     pub(crate) fn trial(&self) -> Option<&Trial> {
         match &self.stage {
             Stage::Trial(trial) => Some(trial),
@@ -402,8 +405,8 @@ impl Login {
     }
 }
 
-/// Bytes of the client's next message, which must be of the kind that answers questions about passwords; `None` where it is
-/// not there as a whole.
+/// Length of the client's next message, which must be of the kind for passwords; `None` if it has not arrived
+/// completely.
 fn password_message(input: &[u8]) -> Result<Option<usize>, LoginStep> {
     let protocol = |message: String| LoginStep::Reject(Rejection::protocol(message));
     let Some(header) = Header::read(input).map_err(|error| protocol(error.to_string()))? else {

@@ -7,10 +7,10 @@ use pgweir_auth::{
 };
 use pgweir_wire::Writer;
 
-/// Few, so that tests take milliseconds; nothing here depends on the number.
+/// A low number, so that tests take milliseconds; no test depends on it.
 const ITERATIONS: u32 = 3;
 
-/// The verifier of the password `right`, with as many iterations.
+/// The verifier of the password `right`, with that number of iterations.
 const VERIFIER: &str = "SCRAM-SHA-256$3:YSBzYWx0IG9mIHNpeHRlZQ==$uv4FURYXX5SynB7aBLmD7BU4NE7hRKtR3EI4n4KIPog=:IdlePhcPiJp0HgqtTrIEDdtHAWYHRnXtO5C4hKFWy7Y=";
 
 /// Where a user's secret comes from.
@@ -53,7 +53,7 @@ impl Rig {
             .begin(ClientAuth::new(method, b"alice", nonces, rules), source)
     }
 
-    /// A login whose user has this stored secret, up to the first question or the verdict.
+    /// Begins a login whose user has this stored secret; returns the first question or the outcome.
     fn begin_with(&mut self, method: ClientAuthMethod, from: From, secret: Option<&str>) -> LoginStep {
         match from {
             From::AuthFile => {
@@ -70,7 +70,7 @@ impl Rig {
         }
     }
 
-    /// The client has said this; all of it must be of use.
+    /// The client sends this message, which must be read completely.
     fn says(&mut self, message: &[u8]) -> LoginStep {
         let (bytes, step) = self.login.handle_bytes(message, &mut self.keys);
         assert_eq!(bytes, message.len(), "{step:?}");
@@ -94,7 +94,7 @@ fn row(values: &[&str]) -> Vec<u8> {
     message(|w| w.data_row(values.len(), values.iter().map(|v| Some(v.as_bytes()))))
 }
 
-/// What a client of this method was asked, and how it ended.
+/// What a client of this method is asked, and how its login ends.
 fn converse(rig: &mut Rig, mut step: LoginStep, password: &str) -> (Vec<&'static str>, LoginStep) {
     let mut client = ServerAuth::new(b"alice", Credential::Password(Password::from(password)), [9; 18]);
     let mut cache = ScramKeyCache::new(4);
@@ -109,7 +109,7 @@ fn converse(rig: &mut Rig, mut step: LoginStep, password: &str) -> (Vec<&'static
     (asked, step)
 }
 
-/// What the client itself sees of an end.
+/// What the client itself learns of the outcome.
 fn told(step: &LoginStep) -> &'static str {
     match step {
         LoginStep::Refuse(refused) => refused.told,
@@ -282,8 +282,8 @@ fn the_first_row_about_the_user_counts() {
     assert_eq!(told(&rig.says(&message(|w| w.password(b"right\0")))), "welcome");
 }
 
-/// Derivations take milliseconds: they are somebody else's, but for a password that has proved right before. Whether the user
-/// exists makes no difference.
+/// Guards against derivations on the event loop, which take milliseconds: only a password that was right before is
+/// checked there. Whether the user exists makes no difference.
 #[test]
 fn keys_are_derived_elsewhere_until_they_are_known() {
     let password = |text: &[u8]| message(|w| w.password(text));

@@ -1,5 +1,5 @@
-//! auth_query on behalf of clients that have not proven who they are: what they may cause is bounded, and what they are
-//! told does not say what went wrong.
+//! auth_query on behalf of clients that are not authenticated: limits on what they may cause, and answers that do not
+//! reveal what went wrong.
 
 use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind};
 use crate::base::time::Time;
@@ -9,19 +9,20 @@ use pgweir_auth::{MockKey, MockSecret, Secret};
 use pgweir_config::{CONSOLE_DATABASE, Config};
 use std::collections::HashMap;
 
-/// Databases made from `*` of which no server has been seen yet, together with those that servers do not have, that
-/// clients may name before they are authenticated. Beyond it new names are refused.
+/// Clients may name databases that are covered by `*` before they are authenticated. This many of them may be kept,
+/// counting those that no server has confirmed and those that the server does not have. New names beyond this number
+/// are refused.
 const UNPROVEN_DATABASES_MAX: usize = 32;
 
 /// PostgreSQL's answer to a database that does not exist.
 const NO_SUCH_DATABASE: &str = "3D000";
 
-/// What auth_query has taught about users and databases.
+/// What auth_query has shown about users and databases.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Lookups {
-    /// Databases that a server does not have, and until when that is believed.
+    /// Databases that the server does not have, and until when this is assumed.
     absent: HashMap<Box<str>, Time, RandomState>,
-    /// Users found with a SCRAM verifier, and with another secret.
+    /// Numbers of users found with a SCRAM verifier, and with another secret.
     scram: u64,
     other: u64,
 }
@@ -29,11 +30,11 @@ pub(crate) struct Lookups {
 /// Why auth_query cannot be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoLookup {
-    /// There is none for this user or database: the user is unknown.
+    /// No auth_query for this user or database: the user is unknown.
     Nowhere,
     /// See [`UNPROVEN_DATABASES_MAX`].
     TooManyDatabases,
-    /// The setting `auth_dbname` is of no use: the user is unknown, and an operator must hear of it.
+    /// `auth_dbname` names a database that cannot be used: the user is unknown, and the log says so.
     Misconfigured(BadAuthDatabase),
 }
 
@@ -46,7 +47,7 @@ pub(crate) enum BadAuthDatabase {
 }
 
 impl BadAuthDatabase {
-    /// PgBouncer's words for the log.
+    /// PgBouncer's text for the log.
     pub(crate) fn text(self, name: &str) -> String {
         match self {
             BadAuthDatabase::Console => format!("cannot use the reserved \"{name}\" database as an auth_dbname"),
@@ -56,17 +57,17 @@ impl BadAuthDatabase {
     }
 }
 
-/// Where auth_query runs, and as whom.
+/// The database in which auth_query runs, and its user.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AskedAt {
     pub(crate) database: String,
     pub(crate) auth_user: String,
-    /// The database is made from `*`: whoever is not authenticated may name any.
+    /// The database is made from `*`: clients that are not authenticated may name any.
     pub(crate) is_made: bool,
 }
 
 impl AskedAt {
-    /// For a user who is not in auth_file and wants to use `database`.
+    /// For a user who is not in auth_file and asks for `database`.
     pub(crate) fn new(config: &Config, database: &str, user: &str) -> Option<AskedAt> {
         let entry = config.database(database);
         let global = &config.global;
@@ -86,7 +87,7 @@ impl AskedAt {
         })
     }
 
-    /// What is wrong with it, if it is not the database that the client asks for.
+    /// The reason why it cannot be used, if it is not the database that the client asks for.
     pub(crate) fn fault(&self, config: &Config, is_disabled: bool, asked_for: &str) -> Option<BadAuthDatabase> {
         if self.database == asked_for {
             return None;
@@ -100,7 +101,7 @@ impl AskedAt {
         is_disabled.then_some(BadAuthDatabase::Disabled)
     }
 
-    /// Its pool.
+    /// The pool for auth_query.
     pub(crate) fn pool_key(&self) -> PoolKey {
         PoolKey {
             database: self.database.as_str().into(),
@@ -111,7 +112,7 @@ impl AskedAt {
     }
 }
 
-/// auth_query for a database.
+/// The text of auth_query for a database.
 pub(crate) fn query(config: &Config, database: &str) -> String {
     match config.database(database) {
         Some(entry) => config.auth_query(&entry).to_string(),
@@ -120,8 +121,8 @@ pub(crate) fn query(config: &Config, database: &str) -> String {
 }
 
 impl Lookups {
-    /// Whether a database made from `*` may be tried for somebody who is not authenticated, beside the pools that there are.
-    /// `has_pool`: one of them is its pool for auth_query.
+    /// Whether a database that is covered by `*` may be tried for a client that is not authenticated, given the
+    /// existing pools. `has_pool`: one of them is this database's pool for auth_query.
     pub(crate) fn may_try<'p>(
         &mut self,
         now: Time,
@@ -143,7 +144,7 @@ impl Lookups {
         Ok(())
     }
 
-    /// A server for auth_query could not be opened: until then its database is believed to be absent, if that is why.
+    /// A server for auth_query could not be opened. If the database does not exist, this is assumed until `until`.
     pub(crate) fn note_failure(&mut self, pool: &Pool, failure: &LoginFailure, until: Time) {
         if pool.is_unproven() && failure.sqlstate == NO_SUCH_DATABASE {
             self.absent.insert(Box::from(&*pool.key.database), until);
@@ -158,15 +159,15 @@ impl Lookups {
         }
     }
 
-    /// What a user who does not exist seems to have: each kind as often as real users have it, and always the same for the
-    /// same name.
+    /// The kind of secret that a user who does not exist seems to have: each kind is as frequent as among real users,
+    /// and always the same for the same name.
     pub(crate) fn mock_secret(&self, config: &Config, key: &MockKey, user: &str, by_query: bool) -> MockSecret {
         let users = &config.auth_users;
         let is_scram = |s: &&pgweir_config::Secret| matches!(s, pgweir_config::Secret::Scram(_));
         let mut scram = users.values().filter(is_scram).count() as u64;
         let mut all = users.len() as u64;
         if by_query {
-            // A PostgreSQL of these years, until something else has been seen.
+            // Before the first user has been found, a SCRAM verifier is assumed, as in current versions of PostgreSQL.
             let unseen = u64::from(self.scram + self.other == 0);
             scram += self.scram + unseen;
             all += self.scram + self.other + unseen;
@@ -181,7 +182,7 @@ impl Lookups {
 }
 
 impl Pool {
-    /// Whether somebody who is not authenticated has caused it, and no server has confirmed that its database exists.
+    /// Whether a client that is not authenticated has caused it, and no server has confirmed that its database exists.
     pub(crate) fn is_unproven(&self) -> bool {
         self.key.kind == PoolKind::AuthQuery && self.auto && self.welcome.is_none()
     }

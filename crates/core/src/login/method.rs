@@ -1,4 +1,4 @@
-//! How a client must prove who it is: what `auth_type` says, or the first rule of `auth_hba_file` that fits.
+//! How a client must authenticate: `auth_type`, or the first rule of `auth_hba_file` that fits.
 
 use crate::base::request::{Accepted, Address};
 use crate::base::verification::Verification;
@@ -9,7 +9,7 @@ use pgweir_config::hba::{ClientCert, Connection, LdapOptions, Method, Origin, Ru
 use pgweir_config::{AuthType, Config};
 use std::sync::Arc;
 
-/// The service whose PAM modules judge, as in PgBouncer.
+/// The PAM service, as in PgBouncer.
 const PAM_SERVICE: &str = "pgbouncer";
 
 /// What is known of a client's encryption.
@@ -17,13 +17,13 @@ const PAM_SERVICE: &str = "pgbouncer";
 pub(crate) struct Encryption<'a> {
     /// The connection is encrypted.
     pub(crate) is_tls: bool,
-    /// The client has shown a certificate, and an authority that the configuration names has signed it.
+    /// The client has shown a certificate that an authority of the configuration has signed.
     pub(crate) has_certificate: bool,
-    /// The common name in it.
+    /// The common name in the certificate.
     pub(crate) common_name: Option<&'a str>,
 }
 
-/// Who judges a password that the client sends in clear text.
+/// Who checks a password that the client sends in clear text.
 #[derive(Debug, Clone, PartialEq, pgweir_freeze::Freeze)]
 pub(crate) enum Judge {
     Pam { service: Box<str> },
@@ -31,7 +31,7 @@ pub(crate) enum Judge {
 }
 
 impl Judge {
-    /// The question to it.
+    /// The question about a password.
     pub(crate) fn question(&self, user: &str, peer: Address, password: Password) -> Verification {
         let user = user.into();
         match self {
@@ -50,18 +50,18 @@ impl Judge {
     }
 }
 
-/// What a client has to do.
+/// How a client is authenticated.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Way {
-    /// Answer the questions of this method; a judge looks at what methods `ldap` and `pam` get.
+    /// By the questions of this method. The judge checks the passwords of methods `ldap` and `pam`.
     Exchange(ClientAuthMethod, Option<Judge>),
-    /// Be the system user of this id, or one whom the map takes for the database user.
+    /// By its system user, which must have this id; or the map must allow that user to be the database user.
     BeSystemUser { uid: u32, map: Option<Box<str>> },
-    /// Nothing helps. The second text is for the log.
+    /// It is refused. The second text is for the log.
     Refused(Rejection, String),
 }
 
-/// The way of one client. `encryption` and `accepted` are the facts of its connection.
+/// How one client is authenticated. `encryption` and `accepted` are the facts of its connection.
 pub(crate) fn way(config: &Config, accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> Way {
     match config.global.auth_type {
         AuthType::Any => Way::Exchange(ClientAuthMethod::Any, None),
@@ -76,8 +76,9 @@ pub(crate) fn way(config: &Config, accepted: &Accepted, encryption: Encryption<'
             Some(rule) => by_rule(config, rule, accepted, encryption, wishes),
             None => {
                 let facts = facts(accepted, encryption, wishes);
-                let log = format!("no rule of auth_hba_file fits {facts}");
-                Way::Refused(Rejection::no_rule(log.clone()), log)
+                let detail = format!("No rule of auth_hba_file matches {facts}.");
+                let log = format!("no rule of auth_hba_file matches {facts}");
+                Way::Refused(Rejection::no_rule(detail), log)
             }
         },
     }
@@ -112,7 +113,10 @@ fn by_rule(config: &Config, rule: &Rule, accepted: &Accepted, encryption: Encryp
         Method::Md5 => Way::Exchange(ClientAuthMethod::Md5, None),
         Method::ScramSha256 => Way::Exchange(ClientAuthMethod::ScramSha256, None),
         Method::Reject => {
-            let told = format!("auth_hba_file rejects {}", facts(accepted, encryption, wishes));
+            let told = format!(
+                "A rule of auth_hba_file rejects {}.",
+                facts(accepted, encryption, wishes)
+            );
             Way::Refused(Rejection::login_rejected(told), format!("rejected by {}", rule.place))
         }
         Method::Cert { map } => by_certificate(config, encryption, map.as_deref(), &wishes.user),
@@ -133,13 +137,17 @@ fn by_pam(service: Option<&str>) -> Way {
     Way::Exchange(ClientAuthMethod::Pam, Some(Judge::Pam { service }))
 }
 
-/// Without options, which the configuration's checks do not let pass, nobody could judge.
+/// Options may be missing only if the checks of the configuration have failed; then nobody could check a
+/// password.
 fn by_ldap(options: Option<Arc<LdapOptions>>) -> Way {
     match options {
         Some(options) => Way::Exchange(ClientAuthMethod::Ldap, Some(Judge::Ldap(options))),
         None => {
             let log = "auth_ldap_options is not set";
-            Way::Refused(Rejection::login_rejected("nobody can judge passwords"), log.into())
+            Way::Refused(
+                Rejection::login_rejected("The pooler knows no directory that could check passwords."),
+                log.into(),
+            )
         }
     }
 }
@@ -154,7 +162,7 @@ fn by_certificate(config: &Config, encryption: Encryption<'_>, map: Option<&str>
     }
 }
 
-/// Whether the client's certificate is what is wanted; PgBouncer's words for the log if not.
+/// Whether the client's certificate is accepted; if not, PgBouncer's text for the log.
 fn shows_certificate(
     config: &Config,
     wanted: &ClientCert,
@@ -185,7 +193,7 @@ fn shows_certificate(
     ))
 }
 
-/// What a rule looks at, in PostgreSQL's words. The client knows all of it.
+/// The facts that a rule looks at, in PostgreSQL's words. The client knows all of them.
 fn facts(accepted: &Accepted, encryption: Encryption<'_>, wishes: &Wishes) -> String {
     let (user, database) = (&wishes.user, &wishes.database);
     let encrypted = if encryption.is_tls { "TLS" } else { "no encryption" };

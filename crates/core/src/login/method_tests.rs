@@ -1,4 +1,5 @@
-//! Ways in that need an encrypted connection, which the facts of a test may have.
+//! Methods for encrypted connections. A test may simply claim that a connection is
+//! encrypted.
 
 use super::*;
 use crate::base::pool_id::PoolKind;
@@ -127,7 +128,8 @@ fn rules_see_whether_a_connection_is_encrypted() {
     ));
 }
 
-/// Without rules nobody gets in, whatever has become of the file.
+/// Guards against open access when the file cannot be read: without rules every client is
+/// refused.
 #[test]
 fn no_rules_let_nobody_in() {
     let mut config = by_hba("host all all all trust\n", "");

@@ -1,5 +1,5 @@
-//! Startup packets, and logging in on both sides: rules and state machines without a connection, a pooler or a clock. What
-//! they decide is carried out by `flow/logins`.
+//! Startup packets, and logins of clients and to servers: rules and state machines without a connection, a pooler or a
+//! clock. `flow/logins` carries out what they decide.
 
 pub(crate) mod admission;
 pub(crate) mod arrivals;

@@ -10,10 +10,10 @@ use crate::pools::pool::Pool;
 use pgweir_wire::{ProtocolVersion, StartupPacket};
 use std::time::Duration;
 
-/// Connections of one pool that are opened at the same time.
+/// The most connections of one pool that are opened at the same time.
 pub(crate) const OPENING_AT_ONCE_MAX: u32 = 16;
 
-/// A server's lifetime varies by up to this part of it, so that servers opened together do not end together.
+/// A server's lifetime varies by up to this part of it, so that servers opened together are not closed together.
 const LIFETIME_JITTER_DIVISOR: u64 = 5;
 
 /// Whether one more server may be opened.
@@ -21,7 +21,7 @@ const LIFETIME_JITTER_DIVISOR: u64 = 5;
 pub(crate) enum MayOpen {
     Yes,
     No,
-    /// A limit is reached that pools share: an idle server of another pool must give way first.
+    /// A limit that several pools share is reached: an idle server of another pool must be closed first.
     Instead(SharedLimit),
 }
 
@@ -32,12 +32,12 @@ pub(crate) enum SharedLimit {
     Database,
     /// `max_user_connections`
     User,
-    /// `pool_size` of a pool and of the replication connections of its database and user.
+    /// `pool_size` of a pool, in which replication connections of its database and user count.
     Pool,
 }
 
 impl SharedLimit {
-    /// Whether two pools share it.
+    /// Whether the limit holds for the two pools together.
     pub(crate) fn is_shared(self, one: &PoolKey, other: &PoolKey) -> bool {
         match self {
             SharedLimit::Database => one.database == other.database,
@@ -47,8 +47,8 @@ impl SharedLimit {
     }
 }
 
-/// Whether the servers of two pools count together for `pool_size`: replication connections count with those of their
-/// database and user that serve clients, and with each other.
+/// Whether the servers of two pools count together for `pool_size`: replication connections count with the clients'
+/// servers of their database and user, and with each other.
 pub(crate) fn counts_together(one: &PoolKey, other: &PoolKey) -> bool {
     let is_main = |key: &PoolKey| key.kind == PoolKind::Clients && key.start.is_empty();
     let are_of_size = match (one.kind.is_replication(), other.kind.is_replication()) {
@@ -65,14 +65,14 @@ pub(crate) fn share_a_limit(one: &PoolKey, other: &PoolKey) -> bool {
     SharedLimit::Database.is_shared(one, other) || SharedLimit::User.is_shared(one, other)
 }
 
-/// What becomes of a pool after a failed connection.
+/// What a pool can do after a failed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hope {
-    /// It has another host to try at once.
+    /// Try another host at once.
     OtherHost,
-    /// The servers that it has go on serving.
+    /// Go on with the servers that it has.
     Servers,
-    /// None: no client gets a server before `retry_at`.
+    /// Nothing: no client gets a server before `retry_at`.
     None,
 }
 
@@ -88,7 +88,7 @@ impl Pool {
         if settings.size > 0 && self.servers >= size || self.retry_at.is_some_and(|t| t > now) {
             return MayOpen::No;
         }
-        // While nothing works, one attempt at a time at each host is enough.
+        // While no host works, one attempt at a time at each is enough.
         if !self.hosts.may_open(now) {
             return MayOpen::No;
         }
@@ -108,8 +108,8 @@ impl Pool {
         MayOpen::Yes
     }
 
-    /// Where the next connection goes, and whether that is in doubt. The caller has asked [`Pool::may_open`], or must have a
-    /// connection in any case.
+    /// The host of the next connection, and whether that connection is in doubt. The caller has called
+    /// [`Pool::may_open`], or needs a connection in any case.
     pub(crate) fn take_endpoint(&mut self, now: Time) -> (Endpoint, bool) {
         let choice = self.hosts.take(now, self.settings.round_robin_hosts);
         let choice = choice.unwrap_or(Choice {
@@ -120,14 +120,14 @@ impl Pool {
         (self.settings.endpoints[choice.host].clone(), choice.in_doubt)
     }
 
-    /// How long a server may live that is opened now. `random` draws a number.
+    /// The lifetime of a server that is opened now. `random` draws a number.
     pub(crate) fn lifetime(&self, random: impl FnOnce() -> u64) -> Duration {
         let lifetime = self.settings.server_lifetime;
         let jitter = lifetime.as_micros() as u64 / LIFETIME_JITTER_DIVISOR;
         lifetime - Duration::from_micros(if jitter > 0 { random() % jitter } else { 0 })
     }
 
-    /// The packet with which a connection to its server begins.
+    /// The startup packet for its servers.
     pub(crate) fn startup_packet(&self) -> Vec<u8> {
         let settings = &self.settings;
         let mut parameters: Vec<(&[u8], &[u8])> = vec![
@@ -149,7 +149,7 @@ impl Pool {
         packet
     }
 
-    /// A server of this host has let us in. `is_wanted`: it is what `target_session_attrs` wants.
+    /// A login to this host has succeeded. `is_wanted`: the host is what `target_session_attrs` wants.
     pub(crate) fn note_success(&mut self, endpoint: &Endpoint, is_wanted: bool) {
         self.connecting -= 1;
         if let Some(host) = self.host_of(endpoint) {
@@ -159,7 +159,7 @@ impl Pool {
         self.retry_at = None;
     }
 
-    /// A connection to this host could not be opened, or the server did not let us in. `pause_max` is `server_login_retry`.
+    /// A connection to this host could not be opened, or the login was refused. `pause_max` is `server_login_retry`.
     pub(crate) fn note_failure(
         &mut self,
         now: Time,

@@ -1,20 +1,21 @@
 //! The process ids that clients are told at login.
 //!
-//! They count up and come again only after all others have: drivers' pools tell connections apart by them. They begin above
-//! every process id of a PostgreSQL on Linux, so that a number in SQL is one or the other.
+//! They count up, and are used again only after all others, because pools in drivers tell connections apart by them.
+//! They begin above every process id on Linux, so that a number in SQL is either a client's or a server's.
 //!
-//! A process with peers has its `peer_id` in them, which leaves [`crate::login::cancel_keys::PEERED_IDS`]. If there are more
-//! clients than that, several have one process id: their secrets tell them apart, and in SQL it is nobody's.
+//! If the process has peers, its `peer_id` is part of them, which leaves [`crate::login::cancel_keys::PEERED_IDS`].
+//! With more clients than that, several have one process id: their secrets tell them apart, and SQL functions do not
+//! act on it.
 
 use crate::base::ids::CLIENT_IDS_FROM;
 use crate::login::cancel_keys::peered_process_id;
 use hashbrown::HashTable;
 use std::collections::HashMap;
 
-/// How many there are: they fit a positive int4.
+/// The number of process ids: they fit a positive int4.
 const CLIENT_IDS: u32 = (1 << 31) - CLIENT_IDS_FROM;
 
-/// Who has which.
+/// Which client has which process id.
 #[derive(Debug)]
 pub(crate) struct ProcessIds {
     next: u32,
@@ -23,7 +24,8 @@ pub(crate) struct ProcessIds {
 }
 
 impl ProcessIds {
-    /// The first one is any, so that clients of a pooler that was restarted are not taken for those of the one before.
+    /// The first process id is random, so that clients of a restarted pooler are not mistaken for clients before the
+    /// restart.
     pub(crate) fn new(random: u64) -> Self {
         ProcessIds {
             next: (random % u64::from(CLIENT_IDS)) as u32,
@@ -31,7 +33,7 @@ impl ProcessIds {
         }
     }
 
-    /// Those that clients at these places have been told, and which one comes next.
+    /// After a take-over: the process ids of the clients at these places, and the next one.
     pub(crate) fn again(next: u32, told: &[(u32, u32)]) -> Self {
         let ids: HashMap<u32, u32> = told.iter().copied().collect();
         let mut places = HashTable::new();
@@ -45,7 +47,7 @@ impl ProcessIds {
         }
     }
 
-    /// What [`ProcessIds::again`] needs beside the clients themselves.
+    /// The value that [`ProcessIds::again`] needs beside the clients.
     pub(crate) fn next(&self) -> u32 {
         self.next
     }
@@ -57,17 +59,17 @@ fn hash(process_id: u32) -> u64 {
         .rotate_left(32)
 }
 
-/// Process ids with a `peer_id` that are tried before a client gets one that another has.
+/// With a `peer_id`: after this many process ids in use, a client gets one that another client has.
 const PEERED_TRIES_MAX: u32 = 64;
 
 impl ProcessIds {
-    /// The places of the clients that were told this process id. `told` says what the client at a place was told.
+    /// The places of the clients with this process id. `told` returns the process id of the client at a place.
     pub(crate) fn places_of(&self, process_id: u32, told: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
         let found = self.places.iter_hash(hash(process_id)).copied();
         found.filter(move |&place| told(place) == process_id)
     }
 
-    /// A process id for the client at `place`, to be told to it. `peer_id` is that of this process, or 0.
+    /// Gives the client at `place` a process id. `peer_id` is that of this process, or 0.
     pub(crate) fn give(&mut self, place: u32, peer_id: u32, told: impl Fn(u32) -> u32) -> u32 {
         let process_id = match peer_id {
             0 => self.unused(CLIENT_IDS, |next| CLIENT_IDS_FROM + next, &told),
@@ -78,7 +80,7 @@ impl ProcessIds {
         process_id
     }
 
-    /// The next process id that no client has; after so many tries, any.
+    /// The next process id that no client has; after `tries` attempts, any.
     fn unused(&mut self, tries: u32, id: impl Fn(u32) -> u32, told: impl Fn(u32) -> u32) -> u32 {
         let mut process_id = id(self.next);
         for _ in 0..tries {
@@ -91,7 +93,7 @@ impl ProcessIds {
         process_id
     }
 
-    /// The client at `place`, which was told this process id, is about to be forgotten.
+    /// The client at `place`, which has this process id, is about to be removed.
     pub(crate) fn take(&mut self, process_id: u32, place: u32) {
         if let Ok(entry) = self.places.find_entry(hash(process_id), |&other| other == place) {
             entry.remove();
@@ -119,7 +121,8 @@ mod tests {
         assert_eq!(ids.give(1, 0, |place| told[place as usize]), CLIENT_IDS_FROM + 2);
     }
 
-    /// More clients than process ids: everyone is found, each by its own secret.
+    /// Guards against cancels that hit the wrong client: with more clients than process ids, each is found by its
+    /// secret.
     #[test]
     fn clients_share_process_ids_when_a_peer_has_no_more() {
         let mut ids = ProcessIds::new(7);

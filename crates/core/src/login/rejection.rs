@@ -1,11 +1,11 @@
-//! What a client hears that is not let in: one entry for each reason.
+//! The error for a client that is refused: one entry for each reason.
 
 use crate::base::errors::Trouble;
 use crate::pools::databases::START_POOLS_MAX;
 use pgweir_auth::Refused;
 use std::borrow::Cow;
 
-/// The words for one client. `trouble` says what becomes of it.
+/// The text for one client. `trouble` determines the consequences.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) trouble: Trouble,
@@ -31,13 +31,13 @@ impl Rejection {
         }
     }
 
-    /// Bytes that are no message of the protocol, or one at the wrong time.
+    /// Bytes that are no message of the protocol, or a message at the wrong time.
     pub(crate) fn protocol(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Trouble::ProtocolViolation, message, "")
     }
 
-    /// Bytes behind a request for encryption: somebody between us and the client may have put them there
-    /// (CVE-2021-23214 and its kin).
+    /// Bytes behind a request for encryption: somebody between client and pooler may have inserted them (CVE-2021-23214
+    /// and similar).
     pub(crate) fn bytes_before_encryption() -> Self {
         let hint = "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.";
         let message = "received unencrypted data after an encryption request";
@@ -47,7 +47,7 @@ impl Rejection {
     /// `client_tls_sslmode` is `require` or more.
     pub(crate) fn needs_tls() -> Self {
         let hint = "Connect with sslmode=require, or allow plain connections by client_tls_sslmode.";
-        Self::new(Trouble::NotAllowed, "SSL required", hint).with_detail("the connection is not encrypted")
+        Self::new(Trouble::NotAllowed, "SSL required", hint).with_detail("The connection is not encrypted.")
     }
 
     /// A request for encryption on an encrypted connection.
@@ -55,27 +55,28 @@ impl Rejection {
         Self::protocol("SSL req inside SSL")
     }
 
-    /// Authentication has failed. The words depend on the conversation alone, so they do not tell whether the user exists.
+    /// Authentication has failed. The text depends on the conversation only, so it does not reveal whether the user
+    /// exists.
     pub(crate) fn not_authenticated(refused: &Refused) -> Self {
         Self::new(Trouble::AuthenticationFailed, refused.told, "")
     }
 
-    /// No rule is for such a connection. `detail` tells the client what it knows itself.
+    /// No rule matches the connection. `detail` contains only what the client knows itself.
     pub(crate) fn no_rule(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Trouble::LoginRejected, "no authentication method is found", "").with_detail(detail)
     }
 
-    /// A rule keeps the connection out. `detail` tells the client what it knows itself.
+    /// A rule rejects the connection. `detail` contains only what the client knows itself.
     pub(crate) fn login_rejected(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Trouble::LoginRejected, "login rejected", "").with_detail(detail)
     }
 
-    /// The client's system user may not be this user. The words are those for a user who does not exist.
+    /// The client's system user may not be this user. The text is that for a user who does not exist.
     pub(crate) fn not_peer() -> Self {
         Self::new(Trouble::AuthenticationFailed, "unix socket login rejected", "")
     }
 
-    /// The client's certificate is not what is wanted. The words are those for a user who does not exist.
+    /// The client's certificate is not accepted. The text is that for a user who does not exist.
     pub(crate) fn certificate_refused() -> Self {
         Self::new(Trouble::AuthenticationFailed, "certificate authentication failed", "")
     }
@@ -93,7 +94,7 @@ impl Rejection {
         Self::new(Trouble::TooManyClients, message, hint).with_detail(format!("max_client_conn is {max_client_conn}"))
     }
 
-    /// It has been logging in for longest when too many were: see [`crate::login::arrivals`].
+    /// It was the oldest connection when too many were logging in: see [`crate::login::arrivals`].
     pub(crate) fn too_slow() -> Self {
         let message = "no more connections allowed (max_client_conn)";
         let hint = "Log in without delay, or raise max_client_conn.";
@@ -103,7 +104,7 @@ impl Rejection {
 
     /// A limit on clients is reached; `limit` is its setting.
     pub(crate) fn limit_reached(trouble: Trouble, limit: &str) -> Self {
-        // PgBouncer's words for each.
+        // PgBouncer's text for each limit.
         let message = match limit {
             "max_client_conn" => format!("no more connections allowed ({limit})"),
             _ => format!("client connections exceeded ({limit})"),
@@ -117,7 +118,7 @@ impl Rejection {
         Self::new(Trouble::TooManyClients, message, "Try again in a moment.")
     }
 
-    /// A user who has no business on the console.
+    /// A user who may not use the console.
     pub(crate) fn not_on_console() -> Self {
         let hint = "Add the user to admin_users or stats_users.";
         Self::new(Trouble::NotAllowed, "not allowed", hint)
@@ -130,10 +131,10 @@ impl Rejection {
     /// A database under DISABLE.
     pub(crate) fn database_disabled(database: &str) -> Self {
         let message = format!("database \"{database}\" is disabled");
-        Self::new(Trouble::DatabaseDisabled, message, "An administrator has disabled it.")
+        Self::new(Trouble::DatabaseDisabled, message, "").with_detail("An administrator has disabled it.")
     }
 
-    /// Under `auth_type = any` a name proves nothing: servers are logged in to as a user that the configuration names.
+    /// With `auth_type = any` a name proves nothing, so the configuration must name the user for servers.
     pub(crate) fn needs_forced_user() -> Self {
         let message = "auth_type = any requires a database with a forced user";
         Self::new(Trouble::NotAllowed, message, "Add user= to the database's line.")
@@ -142,8 +143,8 @@ impl Rejection {
     /// See [`START_POOLS_MAX`].
     pub(crate) fn too_many_starts() -> Self {
         let message = "too many different values of settings that only a new connection can have";
-        let hint = "log_connections and post_auth_delay are such settings; they need not be given at startup.";
-        let detail = format!("expected at most {START_POOLS_MAX} for a database and user");
+        let hint = "Leave settings such as log_connections and post_auth_delay out of the startup packet.";
+        let detail = format!("At most {START_POOLS_MAX} combinations are allowed for a database and user.");
         Self::new(Trouble::BadStartupParameter, message, hint).with_detail(detail)
     }
 }

@@ -1,6 +1,6 @@
 //! Values of settings, as PostgreSQL reads them: equal spellings of a value are one value.
 
-/// A boolean, in any case and shortened as far as it is clear what is meant; `None` where it is none.
+/// A boolean in any case, abbreviated as far as it is unambiguous; `None` if the text is none.
 pub(crate) fn boolean(text: &str) -> Option<bool> {
     let text = text.to_ascii_lowercase();
     let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
@@ -13,7 +13,7 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// `on` or `off` for a boolean, and any other value as it is.
+/// `on` or `off` for a boolean; any other value unchanged.
 pub(crate) fn canonical(value: &str) -> &str {
     match boolean(value) {
         Some(true) => "on",

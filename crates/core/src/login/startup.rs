@@ -20,13 +20,13 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// What a connection begins with.
 #[derive(Debug)]
 pub(crate) enum FirstPacket<'a> {
-    /// More bytes of it must come.
+    /// More bytes must arrive.
     NeedBytes,
     /// SSLRequest of this many bytes.
     Ssl(usize),
     /// GSSENCRequest of this many bytes. The answer is no; another first packet follows.
     GssEncryption(usize),
-    /// The client begins a TLS handshake without asking (`sslnegotiation=direct`).
+    /// The client begins a TLS handshake without an SSLRequest (`sslnegotiation=direct`).
     DirectTls,
     /// CancelRequest.
     Cancel(CancelKey),
@@ -36,14 +36,14 @@ pub(crate) enum FirstPacket<'a> {
         version: ProtocolVersion,
         parameters: Vec<(&'a [u8], &'a [u8])>,
     },
-    /// The connection is told why it is closed.
+    /// The connection gets an error and is closed.
     Rejected(Rejection),
-    /// Not PostgreSQL's protocol at all: nothing is said, as PostgreSQL does.
+    /// Not PostgreSQL's protocol at all: the connection is closed without a word, as PostgreSQL does.
     Foreign,
 }
 
 impl<'a> FirstPacket<'a> {
-    /// Reads it off what has come.
+    /// Reads it from the bytes that have arrived.
     pub(crate) fn read(input: &'a [u8]) -> Self {
         Self::try_read(input).unwrap_or_else(|error| match error {
             StartupError::Version { .. } => {
@@ -78,8 +78,8 @@ impl<'a> FirstPacket<'a> {
     }
 }
 
-/// NegotiateProtocolVersion, where the client has asked for more than we speak: the newest version that suits it, and the
-/// options of the protocol that we do not know.
+/// Writes NegotiateProtocolVersion if the client asks for more than is supported: the newest version that suits it, and
+/// the protocol options that are not known.
 pub(crate) fn negotiation<'a>(
     version: ProtocolVersion,
     parameters: &[(&'a [u8], &'a [u8])],
@@ -95,9 +95,9 @@ pub(crate) fn negotiation<'a>(
 pub(crate) struct Wishes {
     pub(crate) user: String,
     pub(crate) database: String,
-    /// Settings in the order they came, those of `options` included.
+    /// Settings in the order of the packet, those of `options` included.
     pub(crate) settings: Vec<(String, String)>,
-    /// Which kind of servers it needs: `replication=...` takes a kind of its own.
+    /// The kind of pool that it needs: `replication=...` has a kind of its own.
     pub(crate) kind: PoolKind,
 }
 
@@ -133,7 +133,7 @@ impl Wishes {
         Ok(wishes)
     }
 
-    /// The database is the user's where none is named. Nothing may be longer than it can be of use.
+    /// Fills in the database (by default the user's name), and refuses names that are too long.
     fn complete(&mut self) -> Result<(), Rejection> {
         if self.user.is_empty() {
             let message = "no username supplied: no PostgreSQL user name specified in startup packet";
@@ -155,7 +155,7 @@ impl Wishes {
         Ok(())
     }
 
-    /// `application_name_add_host`: who it is, behind what it calls itself.
+    /// `application_name_add_host`: appends the client's address to its application name.
     fn add_host(&mut self, peer: Address) {
         let mut settings = self.settings.iter_mut();
         match settings.find(|(n, _)| n.eq_ignore_ascii_case("application_name")) {
@@ -172,7 +172,7 @@ impl Wishes {
         self.kind == PoolKind::Replication { physical: true }
     }
 
-    /// How the log words `replication`.
+    /// The log's word for `replication`.
     pub(crate) fn replication_word(&self) -> &'static str {
         match self.kind {
             PoolKind::Replication { physical: true } => "yes",
@@ -203,7 +203,7 @@ fn replication(value: &str) -> Result<PoolKind, Rejection> {
     }
 }
 
-/// Settings in `options`, as postgres(1) takes them: `-c name=value`, `-cname=value`, `--name=value`; a backslash keeps
+/// Settings in `options`, as postgres(1) reads them: `-c name=value`, `-cname=value`, `--name=value`; a backslash keeps
 /// the character behind it.
 fn options(text: &str) -> Result<Vec<(String, String)>, Rejection> {
     let mut words: Vec<String> = Vec::new();
@@ -245,7 +245,7 @@ fn options(text: &str) -> Result<Vec<(String, String)>, Rejection> {
 mod tests {
     use super::*;
 
-    /// A packet of this code, its length in front.
+    /// A packet with this code, and its length before it.
     fn packet(code: u32, rest: &[u8]) -> Vec<u8> {
         let mut packet = (rest.len() as u32 + 8).to_be_bytes().to_vec();
         packet.extend_from_slice(&code.to_be_bytes());

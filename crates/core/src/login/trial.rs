@@ -1,5 +1,5 @@
-//! What a server must tell before a client can be welcomed: what a server of the pool looks like, where none has logged in
-//! yet, and what it makes of startup parameters with values that no server of the pool has accepted before.
+//! What a server must answer before a client can be welcomed: the settings of a new server, if none of the pool has
+//! logged in yet; and whether it accepts startup parameters whose values no server of the pool has accepted before.
 
 use crate::pools::pool::Pool;
 use crate::state::difference::{Change, difference};
@@ -7,24 +7,24 @@ use crate::state::shape::{Shape, TEMP_BUFFERS};
 use crate::state::shape_table::ShapeTable;
 use std::sync::Arc;
 
-/// What a role or a session authorization changes beside itself.
+/// Settings that change with a role or a session authorization.
 const BROUGHT_BY_ROLE: [&str; 2] = ["is_superuser", "session_authorization"];
 
-/// Where a trial stands.
+/// The state of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Progress {
-    /// No server has been asked, or the one that was is gone.
+    /// No server has been asked, or its connection is lost.
     Waits,
-    /// The server is on its way back to what a new one looks like.
+    /// The server is being given the settings of a new server.
     ServerReturns,
-    /// The server has been asked.
+    /// The server has been sent the values.
     ServerTries,
 }
 
-/// What a server must tell.
+/// What a server must answer.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Trial {
-    /// Startup parameters that are tried. None: it is enough to know what a new server looks like.
+    /// Startup parameters to try. If there are none, only the settings of a new server are needed.
     pub(crate) values: Vec<(String, String)>,
     progress: Progress,
 }
@@ -32,17 +32,17 @@ pub(crate) struct Trial {
 /// What a server's answer means for a trial.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The server looks like a new one now: the values can be tried.
+    /// The server has the settings of a new server now: the values can be sent.
     TryNow,
-    /// It does not, and the values have not been tried: another server tells what it makes of them.
+    /// The server has refused these settings, and the values have not been tried: another server must be asked.
     AnotherServer,
-    /// The values have been tried.
+    /// The server has accepted or refused the values.
     Over,
 }
 
 impl Trial {
-    /// What must be known before a client that asks for these settings can be welcomed; `None` where everything is. A client
-    /// for replication is welcomed when its own server is there.
+    /// What must be known before a client that asks for these settings can be welcomed; `None` if everything is known.
+    /// A replication client is welcomed when its server has logged in.
     pub(crate) fn needed(pool: &Pool, settings: &[(String, String)]) -> Option<Trial> {
         let is_known = |name: &str, value: &str| {
             let known = &pool.known_startup_values;
@@ -55,16 +55,16 @@ impl Trial {
         is_needed.then_some(Trial { values, progress })
     }
 
-    /// Whether it needs a server that shows no traces of other sessions.
+    /// Whether it needs a server without traces of other sessions.
     pub(crate) fn minds_traces(&self) -> bool {
         self.values
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case(TEMP_BUFFERS))
     }
 
-    /// A server that looks like `shape` is to try the values. What it is sent first: what it makes of them must not depend on
-    /// whom it has served before. A role may be refused to another session authorization, and `DateStyle = ISO` keeps the
-    /// order of day and month.
+    /// A server with the settings `shape` is to try the values. Returns what it is sent first: the settings of a new
+    /// server, because the answer must not depend on the server's earlier clients. For example, a role may be refused
+    /// to another session authorization, and `DateStyle = ISO` keeps the order of day and month.
     pub(crate) fn begin_on(&mut self, shape: &Arc<Shape>, base: &Arc<Shape>) -> Vec<Change> {
         let way = difference(shape, base);
         if way.is_empty() {
@@ -74,14 +74,14 @@ impl Trial {
         way
     }
 
-    /// The values, as a server that looks like a new one is sent them.
+    /// The values, to be sent to a server with the settings of a new one.
     pub(crate) fn try_values(&mut self) -> Vec<Change> {
         self.progress = Progress::ServerTries;
         let set = |(name, value): &(String, String)| (name.as_str().into(), Some(value.as_str().into()));
         self.values.iter().map(set).collect()
     }
 
-    /// The server has made what it was sent, or refused it.
+    /// The server has accepted or refused what it was sent.
     pub(crate) fn answered(&mut self, is_refused: bool) -> Verdict {
         match std::mem::replace(&mut self.progress, Progress::Waits) {
             Progress::ServerReturns if is_refused => Verdict::AnotherServer,
@@ -90,7 +90,7 @@ impl Trial {
         }
     }
 
-    /// The server has accepted the values, and looks like `after` now: the pool knows them from here on.
+    /// The server has accepted the values, and its settings are now `after`: the pool keeps them.
     pub(crate) fn teach(&self, pool: &mut Pool, after: &Shape) {
         let brought = self.brought_by_role(pool, after);
         for (name, value) in &self.values {
@@ -103,7 +103,8 @@ impl Trial {
         }
     }
 
-    /// What a server reports otherwise than a new one, though nobody asked for it: a role changes `is_superuser`.
+    /// Reported settings that differ from those of a new server although the client has not asked for them: a role
+    /// changes `is_superuser`.
     fn brought_by_role(&self, pool: &Pool, after: &Shape) -> Vec<(Arc<str>, Arc<str>)> {
         let Some(welcome) = &pool.welcome else {
             return Vec::new();
@@ -118,7 +119,7 @@ impl Trial {
     }
 }
 
-/// What a session looks like that begins with these settings, where servers of its pool look like `welcome`.
+/// The settings of a session that begins with these startup parameters, if a new server of its pool has `welcome`.
 pub(crate) fn first_shape(
     pool: &Pool,
     welcome: &Arc<Shape>,
@@ -146,7 +147,7 @@ fn is_role(name: &str) -> bool {
     name.eq_ignore_ascii_case("role") || name.eq_ignore_ascii_case("session_authorization")
 }
 
-/// Settings that take any text of printable ASCII, and report it as it is: no server need be asked.
+/// Settings that accept any text of printable ASCII and report it unchanged, so that no server has to be asked.
 fn is_free_text(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case("application_name") && value.bytes().all(|b| (32..127).contains(&b))
 }

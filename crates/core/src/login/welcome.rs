@@ -1,4 +1,5 @@
-//! What a client is told when it is let in: AuthenticationOk, ParameterStatus, BackendKeyData, ReadyForQuery.
+//! The messages for a client whose login succeeds: AuthenticationOk, ParameterStatus, BackendKeyData,
+//! ReadyForQuery.
 
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{CancelKey, TransactionStatus, Writer};
@@ -6,9 +7,9 @@ use pgweir_wire::{CancelKey, TransactionStatus, Writer};
 /// The end of a login.
 #[derive(Debug)]
 pub(crate) struct Welcome<'a> {
-    /// AuthenticationSASLFinal, where the client proved itself by SCRAM.
+    /// AuthenticationSASLFinal, if the client was authenticated by SCRAM.
     pub(crate) closing: Option<&'a [u8]>,
-    /// What its cancel requests must name.
+    /// The key for its cancel requests.
     pub(crate) key: &'a CancelKey,
     /// `login_notify_message`; empty: none.
     pub(crate) notice: &'a str,

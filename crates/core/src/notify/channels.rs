@@ -1,7 +1,8 @@
-//! What a client hears through a listener connection, and the notifications it has not been sent yet.
+//! The channels that a listener connection hears for a client, and notifications that have not been sent to the client
+//! yet.
 //!
-//! A notification reaches a client only where PostgreSQL would send it: between its transactions, in front of
-//! ReadyForQuery or while it is idle. Until then it waits here, and no longer than [`UNHEARD_BYTES_MAX`] allows.
+//! A client gets notifications only when PostgreSQL would send them: between its transactions, that is before
+//! ReadyForQuery or while it is idle. Until then they wait here, up to [`UNHEARD_BYTES_MAX`].
 
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::Moving;
@@ -9,41 +10,42 @@ use pgweir_wire::{HEADER_BYTES, ReadError, Reader};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Notifications that may wait for one client, bytes: for the end of its transaction in the core, or for it to read in the
-/// driver. A client that is further behind is closed, so that it costs nobody else memory or time.
+/// The most bytes of notifications that may wait for one client: in the core for the end of its transaction, or in the
+/// driver for the client to read them. A client that is further behind is closed, so that it costs other clients
+/// neither memory nor time.
 pub const UNHEARD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Where the process id of a NotificationResponse lies in the message.
+/// The place of the process id in a NotificationResponse.
 pub(crate) const PROCESS_ID: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 4;
 
-/// The longest name (NAMEDATALEN - 1), bytes.
+/// The longest name of a channel (NAMEDATALEN - 1), bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 63;
 
-/// A channel's name, in the encoding of those who use it.
+/// A channel's name, in the encoding of the clients that use it.
 pub(crate) type ChannelName = Arc<[u8]>;
 
-/// A whole NotificationResponse or NoticeResponse, shared by all who get it.
+/// A whole NotificationResponse or NoticeResponse, shared by all clients that get it.
 pub(crate) type Told = Arc<[u8]>;
 
-/// One client's listening, once it has listened.
+/// The channels of a client that has used LISTEN.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Channels {
-    /// Who hears for it.
+    /// Its listener.
     pub(crate) listener: Option<ListenerId>,
-    /// The channels that its listener hears for it; those of its own server are not among them.
+    /// The channels that its listener hears for it; channels on its own server are not in this list.
     pub(crate) heard: Vec<ChannelName>,
     pub(crate) moving: Moving,
-    /// What it has not been sent yet.
+    /// Notifications that it has not been sent yet.
     pub(crate) unheard: VecDeque<Told>,
-    /// What comes behind all that its channels' former place still has to tell.
+    /// Notifications that must come after those that the former place of its channels still has to deliver.
     pub(crate) later: VecDeque<Told>,
-    /// Bytes of both.
+    /// Bytes in `unheard` and `later`.
     pub(crate) unheard_bytes: usize,
-    /// It may have notified somebody, perhaps itself, in its present transaction.
+    /// It may have sent a notification, perhaps to itself, in its present transaction.
     pub(crate) notifies: bool,
-    /// Its ReadyForQuery is held until the listener has heard what its own transaction sent (recording E17).
+    /// Its ReadyForQuery waits until the listener has heard the notifications of its own transaction (recording E17).
     pub(crate) holds_ready: bool,
-    /// UNLISTEN inside a transaction on a server that does not listen for it: the channel, or all.
+    /// UNLISTEN inside a transaction, on a server that does not listen for it: the channel, or all.
     pub(crate) unlistened: Vec<Option<Box<[u8]>>>,
 }
 
@@ -52,13 +54,14 @@ impl Channels {
         self.heard.iter().any(|c| **c == *channel)
     }
 
-    /// What the new place has told of a move that is given up; the old one tells it, too.
+    /// A move is given up: drops the notifications that came from the new place, because the old one delivers them,
+    /// too.
     pub(crate) fn forget_later(&mut self) {
         let bytes: usize = self.later.drain(..).map(|m| m.len()).sum();
         self.unheard_bytes -= bytes;
     }
 
-    /// Both places have passed the mark: what the new one has told comes next.
+    /// Both places have passed the mark: the notifications from the new place come next.
     pub(crate) fn join(&mut self) {
         self.unheard.append(&mut self.later);
     }

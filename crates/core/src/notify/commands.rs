@@ -1,6 +1,6 @@
-//! Commands about channels as text, and what is read out of texts about them.
+//! Texts of commands about channels, and searches in clients' texts for such commands.
 
-/// `LISTEN "channel"`: the name in quotes, in whatever encoding; no encoding has a quote as a part of another character.
+/// `LISTEN "channel"`: the name in quotes, in any encoding; no encoding uses a quote as a part of another character.
 pub(crate) fn command(verb: &str, channel: &[u8]) -> Vec<u8> {
     let mut text = verb.as_bytes().to_vec();
     text.extend_from_slice(b" \"");
@@ -14,12 +14,12 @@ pub(crate) fn command(verb: &str, channel: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The number that a payload of the pooler's own is.
+/// The number in an internal payload.
 pub(crate) fn number(payload: &[u8]) -> Option<u64> {
     std::str::from_utf8(payload).ok()?.parse().ok()
 }
 
-/// Whether a text contains a word that is no part of a longer one, in whatever case.
+/// Whether a text contains this whole word, in any case of letters.
 pub(crate) fn has_word(text: &[u8], word: &[u8]) -> bool {
     let is_inner = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80);
     text.windows(word.len()).enumerate().any(|(at, w)| {
@@ -29,7 +29,7 @@ pub(crate) fn has_word(text: &[u8], word: &[u8]) -> bool {
     })
 }
 
-/// Whether a text contains some bytes, in whatever case.
+/// Whether a text contains these bytes, in any case of letters.
 pub(crate) fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word))
 }

@@ -1,4 +1,4 @@
-//! Who listens to which channels: the listener connections and their clients.
+//! The listener connections, their channels, and the clients for which they listen.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::secret_names::SecretNames;
@@ -10,32 +10,34 @@ use rand_core::{RngCore, SeedableRng};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What a listener is called in pg_stat_activity.
+/// A listener's application_name in pg_stat_activity.
 pub(crate) const LISTENER_NAME: &str = "pgweir listener";
 
 /// A listener's place in the table.
 pub(crate) type ListenerId = usize;
 
-/// What a listener was asked, in order.
+/// A request to a listener that it has not answered, in order.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum Asked {
-    /// Settings of its own.
+    /// Settings.
     Settings,
-    /// Every channel.
+    /// LISTEN to all its channels.
     Everything,
-    /// Channels for a client that moves them here.
+    /// LISTEN to channels that a client moves here.
     Channels(ClientId, u64),
-    /// Nothing: everything sent before has been heard when it answers.
+    /// An empty query: when it is answered, the listener has heard everything that was
+    /// sent before.
     Barrier(ClientId),
-    /// To listen no longer.
+    /// UNLISTEN.
     Unlisten,
 }
 
-/// Who listens to a channel.
+/// A client that listens to a channel.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Hearer {
     pub(crate) client: ClientId,
-    /// It is told; else its own server still listens for it.
+    /// `true`: it gets notifications from the listener. `false`: its own server still
+    /// listens for it.
     pub(crate) told: bool,
 }
 
@@ -46,13 +48,13 @@ pub(crate) struct Listener {
     pub(crate) user: Arc<str>,
     pub(crate) encoding: Arc<str>,
     pub(crate) server: Option<ServerId>,
-    /// It listens to everything it should.
+    /// It listens to all its channels.
     pub(crate) up: bool,
-    /// It was lost: those who are told hear of the gap when it is up again.
+    /// It was lost: when it is up again, its clients get a NOTICE about the gap.
     pub(crate) gap: bool,
     pub(crate) channels: HashMap<ChannelName, Vec<Hearer>, RandomState>,
     pub(crate) asked: VecDeque<Asked>,
-    /// What it was asked last has failed.
+    /// Its latest request has failed.
     pub(crate) refused: bool,
     pub(crate) unused_since: Time,
 }
@@ -61,18 +63,19 @@ pub(crate) struct Listener {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Option<Listener>>,
-    /// The channel of marks (see [`crate::flow::handover`]); no client's.
+    /// The internal channel for marks (see [`crate::flow::handover`]).
     pub(crate) mark_channel: String,
     pub(crate) next_ticket: u64,
-    /// Draws marks: who can send to the channel must not guess one.
+    /// Draws marks, because a client that can send to the channel must not guess one.
     pub(crate) random: ChaCha20Rng,
     pub(crate) marks: HashMap<u64, ClientId, RandomState>,
-    /// Clients that have something to hear and may not hear it yet.
+    /// Clients with notifications that they may not get yet.
     pub(crate) behind: Vec<ClientId>,
 }
 
 impl Listeners {
-    /// `names` keeps marks of several poolers of one database apart.
+    /// `names` draws the name of the mark channel, so that several poolers of one
+    /// database have different ones.
     pub(crate) fn new(names: &mut SecretNames, seed: [u8; 32]) -> Self {
         Listeners {
             all: Vec::new(),
@@ -117,7 +120,7 @@ impl Listeners {
         id.and_then(|id| self.get(id)).is_some_and(|l| l.up)
     }
 
-    /// From here on a client is told of what comes on these channels.
+    /// From now on a client gets notifications on these channels from the listener.
     pub(crate) fn begin_telling(&mut self, id: ListenerId, client: ClientId, names: &[ChannelName]) {
         let Some(listener) = self.get_mut(id) else { return };
         for name in names {
@@ -135,7 +138,7 @@ impl Listeners {
         self.all.get_mut(id)?.as_mut()
     }
 
-    /// Whether some client listens on this server.
+    /// Whether a client's channels are on this server.
     pub(crate) fn is_heard(&self, server_id: ServerId) -> bool {
         let listener = self.of_server(server_id).and_then(|at| self.get(at));
         listener.is_some_and(|listener| !listener.channels.is_empty())
@@ -147,7 +150,8 @@ impl Listeners {
             .position(|l| l.as_ref().is_some_and(|l| l.server == Some(server)))
     }
 
-    /// Database, user, encoding, server, channels and clients of each, for the console.
+    /// Database, user, encoding, server, number of channels and of clients of each, for
+    /// the console.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &str, Option<ServerId>, usize, usize)> {
         self.all.iter().flatten().map(|l| {
             let server = l.server.filter(|_| l.up);
@@ -164,7 +168,7 @@ impl Listeners {
 }
 
 impl Listener {
-    /// Every client that it has something to do with, each once.
+    /// All its clients, each once.
     pub(crate) fn clients(&self) -> Vec<ClientId> {
         let mut clients: Vec<ClientId> = self.channels.values().flatten().map(|h| h.client).collect();
         clients.sort_unstable();

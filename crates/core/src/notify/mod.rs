@@ -1,4 +1,4 @@
-//! Who listens to what.
+//! LISTEN and NOTIFY: who listens to which channels.
 
 pub mod channels;
 pub(crate) mod commands;

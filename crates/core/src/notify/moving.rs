@@ -1,67 +1,70 @@
-//! How far a client's channels are on their way between its server and a listener.
+//! Moves of a client's channels between its server and a listener.
 
 use crate::notify::channels::ChannelName;
 
-/// Where a client's channels are on their way to.
+/// The move of a client's channels that is under way.
 #[derive(Debug, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Moving {
-    /// Nowhere.
+    /// None.
     #[default]
     No,
-    /// The server is asked for the channels.
+    /// The server is asked for its channels.
     Asking {
         names: Vec<ChannelName>,
-        /// Something was sent behind the question that may change the answer.
+        /// A request was sent after the question that may change the answer.
         stale: bool,
     },
-    /// The listener was told of them; `listens`: it has them now.
+    /// The listener has been asked to listen; `listens`: it does now.
     Wanted {
         channels: Vec<ChannelName>,
-        /// Which of the client's wishes it is.
+        /// The number of this request among the client's.
         ticket: u64,
         listens: bool,
     },
-    /// From the server to the listener: channels that this does not hear for the client yet.
+    /// From the server to the listener: the channels for which the client does not get the
+    /// listener's notifications yet.
     Away { channels: Vec<ChannelName>, at: Progress },
     /// From the listener to the server.
     Back(Progress),
-    /// Back on the server, until the client's transaction has ended.
+    /// The channels are on the server until the client's transaction has ended.
     Stays,
-    /// They cannot be moved, as they are now.
+    /// The present channels cannot be moved.
     GivenUp,
 }
 
-/// How far a move is.
+/// The progress of a move.
 #[derive(Debug, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Progress {
     pub(crate) mark: u64,
-    /// Of the server that sends the mark: the same words from any other process are no mark.
+    /// The process id of the server that sends the mark. The same payload from another process is
+    /// no mark.
     pub(crate) process_id: Option<u32>,
     pub(crate) server_passed: bool,
     pub(crate) listener_passed: bool,
-    /// The mark is sent, and the server is told to stop.
+    /// The mark has been sent, and then UNLISTEN.
     pub(crate) last_step: bool,
-    /// The server has done everything asked of it.
+    /// The server has answered everything.
     pub(crate) done: bool,
 }
 
 impl Moving {
-    /// The listener tells what comes from here on.
+    /// From now on the client gets the listener's notifications.
     pub(crate) fn server_has_done(&self) -> bool {
         matches!(self, Moving::Away { at, .. } if at.server_passed)
     }
 
-    /// The server tells what comes from here on.
+    /// From now on the client gets the server's notifications.
     pub(crate) fn is_back_and_passed(&self) -> bool {
         matches!(self, Moving::Back(at) if at.server_passed)
     }
 
-    /// What the listener tells of a channel must wait for what the server still has to tell of it.
+    /// Whether the listener's notifications on a channel must wait for those that the server still
+    /// has to deliver.
     pub(crate) fn waits_for_server(&self, channel: &[u8]) -> bool {
         matches!(self, Moving::Away { channels, at } if !at.server_passed && channels.iter().any(|c| **c == *channel))
     }
 
-    /// Only the listener has yet to hear the mark.
+    /// Whether only the listener has not heard the mark yet.
     pub(crate) fn is_owed_by_listener(&self) -> bool {
         match self {
             Moving::Away { at, .. } | Moving::Back(at) => at.server_passed && !at.listener_passed,

@@ -1,4 +1,4 @@
-//! An operator's orders, from the console and by signals: pause, resume, kill, reload, shut down.
+//! Operators' commands, from the console and by signals: pause, resume, kill, reload, shut down.
 
 mod dropping;
 mod pausing;
@@ -12,7 +12,8 @@ use crate::console::orders::Ending;
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// Whether SUSPEND is about this connection: not the console's clients, nor those who log in, to it perhaps.
+    /// Whether SUSPEND stops reading from this connection. It does not for clients of the console, nor for those
+    /// that are logging in, because they may be on their way to it.
     pub(crate) fn is_suspendable(&self, id: ConnectionId) -> bool {
         match id {
             ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|client| client.is_session()),

@@ -1,4 +1,4 @@
-//! What is due because time has passed: for one server, for one client, for one pool.
+//! What is due for one server, one client or one pool because time has passed.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
@@ -12,10 +12,10 @@ use crate::server::Server;
 use crate::upstream::phase::{Intake, ServerPhase};
 use std::time::Duration;
 
-/// How long an abandoned server may take to end what its client began, before it is closed.
+/// How long a server whose client has left may take to end its work, before it is closed.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The time in which a server is opened as a rule. After it, other hosts are tried, too.
+/// Usually a server is opened within this time. After it, other hosts are tried, too.
 const OPENS_IN_TIME: Duration = Duration::from_secs(1);
 
 fn is_over(limit: Option<Duration>, now: Time, since: Time) -> bool {
@@ -32,11 +32,11 @@ pub(super) enum ServerDue {
     OpensSlowly,
     /// It is closed for this reason.
     Close(&'static str),
-    /// It drains: what it works on is cancelled again.
+    /// It is being drained: its query is cancelled again.
     CancelAgain,
     /// Clients wait behind another's flight that takes long.
     LetRidersGo,
-    /// What its client may do is limited: see [`limit_over`].
+    /// A time limit of its client may be exceeded: see [`limit_over`].
     LookAtClient(ClientId),
 }
 
@@ -83,7 +83,7 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
     }
 }
 
-/// Why an idle server is closed now.
+/// Why an idle server must be closed now.
 fn idle_server_ends(now: Time, server: &Server, pool: &Pool, settings: &Settings) -> Option<&'static str> {
     let size = pool.settings.size;
     if let Some(reason) = server.close_reason {
@@ -118,11 +118,11 @@ const IDLE_TRANSACTION_TIMEOUT: Exceeded = Exceeded {
     setting: "idle_transaction_timeout",
 };
 
-/// Which time limit a linked client has exceeded.
+/// The time limit that a linked client has exceeded, if any.
 ///
-/// A request of which a part has been sent is at work, also where its client must send the rest: query_timeout. A
-/// client that has begun something and owes the next message, be it a COMMIT, a Sync or the rest of a message, is idle
-/// in a transaction: idle_transaction_timeout. transaction_timeout counts both.
+/// While the server works on a request, query_timeout applies, also if only a part of the request has been sent and the
+/// client must send the rest. A client that owes the next message (a COMMIT, a Sync or the rest of a message) is idle
+/// in a transaction: idle_transaction_timeout applies. transaction_timeout counts both.
 pub(super) fn limit_over(
     now: Time,
     server: &Server,
@@ -167,7 +167,7 @@ pub(super) fn limit_over(
     None
 }
 
-/// What is due for a client that has no server.
+/// What is due for a client without a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientDue {
     Nothing,
@@ -183,8 +183,8 @@ pub(super) enum ClientDue {
     Exceeded(Exceeded),
 }
 
-/// Which time limit a client has exceeded whose BEGIN no server has seen yet. The limits count from its BEGIN, as they do
-/// where the BEGIN takes a server.
+/// The time limit that a client with a deferred BEGIN has exceeded, if any. The limits count from the BEGIN, as they do
+/// for a BEGIN that takes a server.
 fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Option<Exceeded> {
     let (begin, limits) = (client.session.deferred_begin?, &pool?.settings);
     if is_over(limits.transaction_timeout, now, begin.since) {
@@ -192,18 +192,18 @@ fn deferred_limit_over(now: Time, client: &Client, pool: Option<&Pool>) -> Optio
     }
     let idle_since = match client.waiting {
         Waiting::No => client.request_time,
-        // It has asked for nothing: the pooler wants a server for the BEGIN alone.
+        // The client has sent nothing else: the pooler takes a server only for the BEGIN.
         _ if begin.expired => begin.since,
         _ => return None,
     };
     is_over(limits.idle_transaction_timeout, now, idle_since).then_some(IDLE_TRANSACTION_TIMEOUT)
 }
 
-/// What is due for a client, whose pool this is.
+/// What is due for a client; `pool` is its pool.
 pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, settings: &Settings) -> ClientDue {
     match client.phase {
         ClientPhase::Startup | ClientPhase::Login(_) => {
-            // Who waits in a pool's queue is under query_wait_timeout.
+            // A client in a pool's queue is under query_wait_timeout.
             let is_queued = matches!(client.waiting, Waiting::ForServer { .. });
             if !is_queued && is_over(settings.client_login_timeout, now, client.connect_time) {
                 return ClientDue::LoginTimeout;
@@ -231,23 +231,23 @@ pub(super) fn of_client(now: Time, client: &Client, pool: Option<&Pool>, setting
     ClientDue::Nothing
 }
 
-/// What is due for a pool that may be out of use.
+/// What is due for a pool that may be unused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolDue {
     Nothing,
-    /// Nobody has used it for this long: its servers are closed, and it is forgotten.
+    /// It has been unused for this long: its servers are closed, and it is dropped.
     Clean(Duration),
-    /// Its database was made from `*`, or it is for replication, and nobody uses it: it is forgotten.
+    /// Its database was made from `*`, or it is for replication, and it is unused: it is dropped.
     Forget,
 }
 
-/// What is due for a pool, as far as its own state tells.
+/// What is due for a pool according to its own state.
 pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
     let has_listener = pool.key.kind == PoolKind::Listener && pool.servers > 0;
     if pool.clients > 0 || !pool.waiting.is_empty() || has_listener {
         return PoolDue::Nothing;
     }
-    // It has been opened for one client, and no other is like it. A login that was refused is remembered for its time.
+    // It was opened for one client, and no other client can use it. But a refused login is remembered for its time.
     if pool.key.kind.is_replication() && pool.retry_at.is_none_or(|at| at <= now) {
         return PoolDue::Forget;
     }

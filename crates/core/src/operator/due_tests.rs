@@ -12,7 +12,7 @@ use pgweir_auth::Credential;
 
 const START: Time = Time(0);
 
-/// A pool with one server and one client, under these settings.
+/// A pool with one server and one client, and these settings.
 struct Rig {
     settings: Settings,
     pool: Pool,

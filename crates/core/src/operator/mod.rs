@@ -1,4 +1,4 @@
-//! What an operator sees and orders: the console, signals, timers, statistics.
+//! What an operator uses: the console, signals, timers, statistics.
 
 pub(crate) mod admin;
 pub(crate) mod console;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Pooler {
-    /// stats_period is over.
+    /// `stats_period` has passed.
     pub(crate) fn stats_round(&mut self, now: Time) {
         let totals = self.stats_by_database();
         if !self.admin.periods.end(now, &totals) || !self.shared.settings.log_stats {
@@ -49,7 +49,7 @@ impl Pooler {
         totals
     }
 
-    /// Counters of the process; they never go back.
+    /// Counters of the process; they never decrease.
     pub(crate) fn stats_of_all(&self) -> Stats {
         let alive = self.stats_by_database();
         let gone = *self.admin.periods.gone_databases();
@@ -64,7 +64,7 @@ impl Pooler {
         self.admin.periods.average_of_all(now, &self.stats_of_all())
     }
 
-    /// Forgets a pool that has neither clients nor servers, but not what it has counted.
+    /// Drops a pool that has neither clients nor servers, but keeps its counters.
     pub(crate) fn drop_pool(&mut self, pool_id: PoolId) {
         let Some(pool) = self.pools[pool_id as usize].take() else {
             return;

@@ -1,7 +1,7 @@
 //! Everything that happens because time has passed.
 //!
-//! No timer is armed or disarmed on the forwarding path: a round every [`ROUND`] looks at servers (few), at the heads of
-//! queues, and every [`CLIENTS_ROUND`] at clients.
+//! No timer is armed or disarmed on the forwarding path. A round every [`ROUND`] looks at all servers, which are few,
+//! and at the heads of the queues. Clients are looked at every [`CLIENTS_ROUND`].
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
@@ -16,16 +16,16 @@ use crate::pooler::Pooler;
 use pgweir_wire::write::ErrorText;
 use std::time::Duration;
 
-/// Time between two rounds; every timeout is kept to within it.
+/// Time between two rounds: a timeout fires up to this much late.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// Time between two looks at all clients.
+/// Time between two rounds over all clients.
 const CLIENTS_ROUND: Duration = Duration::from_millis(500);
 
-/// How long clients of a pool without any server may wait before another pool under the same limit gives one up.
+/// If a pool has no server and its clients have waited for this long, another pool under the same limit gives one up.
 const STARVED_AFTER: Duration = Duration::from_secs(1);
 
-/// What query_wait_notify tells a client; PgBouncer's words.
+/// The message of query_wait_notify, in PgBouncer's words.
 const QUEUED: ErrorText<'static> = ErrorText {
     severity: "NOTICE",
     sqlstate: "00000",
@@ -82,7 +82,7 @@ impl Pooler {
         }
     }
 
-    /// Nobody relies any more on a server that is being opened: it may be at a host that swallows packets.
+    /// A server that takes long to open is in doubt from now on: its host may swallow packets.
     fn note_slow_opening(&mut self, id: ServerId) {
         let server = self.server_mut(id);
         server.in_doubt = true;
@@ -132,7 +132,8 @@ impl Pooler {
         due::limit_over(now, server, client, self.pool(server.pool), &self.shared.settings)
     }
 
-    /// Notes since when a server has had nothing to do in a segment that its client has not ended: no ReadyForQuery tells.
+    /// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery
+    /// tells.
     fn note_quiet(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         let waits = server.conversation.queue.is_empty() && !server.is_clean();
@@ -146,7 +147,7 @@ impl Pooler {
     fn time_pools(&mut self, now: Time) {
         for pool_id in self.pool_ids() {
             self.time_waiters(now, pool_id);
-            // A server that was about to be free may have been given something else to do.
+            // A server that was about to become free may have been given other work.
             self.wake_idle(now, pool_id);
             self.time_opening(now, pool_id);
             self.time_unused_pool(now, pool_id);
@@ -185,7 +186,7 @@ impl Pooler {
         let Some(shortest) = [limit, notify].into_iter().flatten().min() else {
             return;
         };
-        // The queue is in order of arrival: nobody behind the first who is in time is late.
+        // The queue is in order of arrival: after the first client that is within its limit, all are.
         let late: Vec<ClientId> = pool
             .waiting
             .iter()
@@ -197,7 +198,7 @@ impl Pooler {
         }
     }
 
-    /// A client has waited for a server for longer than one of these.
+    /// Checks how long a client has waited for a server.
     fn time_waiter(
         &mut self,
         now: Time,
@@ -268,15 +269,16 @@ impl Pooler {
         self.log(LogLevel::Warning, text);
     }
 
-    /// Servers of a pool whose clients keep them beyond the end of their transactions.
+    /// The number of servers whose clients keep them beyond the end of their transactions.
     fn pinned_servers(&self, pool_id: PoolId) -> usize {
         let servers = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
         let clients = servers.filter_map(|(_, s)| self.clients.get(s.link?.0));
         clients.filter(|c| c.session.pinned.is_some()).count()
     }
 
-    /// A pool gets no server because others hold all that a shared limit allows: the largest of them gives one up when it
-    /// next has one free. A listener ends only where there is nothing else, as notifications may be lost with it.
+    /// A pool gets no server, because other pools hold all that a shared limit allows. The largest of these gives up
+    /// one server, when one is free. A listener is closed only if there is no other choice, because notifications may
+    /// be lost with it.
     fn make_way(&mut self, now: Time, starved: PoolId) {
         let key = &self.pool(starved).key;
         let largest = self
@@ -299,7 +301,8 @@ impl Pooler {
         }
     }
 
-    /// Whether min_pool_size applies: the pool has clients, or its database forces a user, so that it needs none.
+    /// Whether min_pool_size applies: the pool has clients, or its database forces a user, so that no client is needed
+    /// to know the user.
     fn keeps_warm(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
         let forced = self
@@ -336,7 +339,7 @@ impl Pooler {
         }
         self.timers.next_clients = now + CLIENTS_ROUND;
         for slot in self.clients.slots() {
-            // Closing one client may end others: the last one lets a shutdown go on.
+            // Closing one client may close others: the last one may end the process.
             let Some(client) = self.clients.get(slot) else { continue };
             let pool = client.pool.map(|p| self.pool(p));
             let due = due::of_client(now, client, pool, &self.shared.settings);

@@ -1,13 +1,13 @@
-//! Which pool a client belongs to, and the counts that the limits are about.
+//! Counts for the limits that several pools share, and operators' commands for databases.
 
 use crate::base::pool_id::{PoolKey, PoolKind};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What is counted over several pools, and what an operator has ordered for a database.
+/// Counts over several pools, and operators' commands for databases.
 ///
-/// Every count goes through [`Databases`], so that several workers can share it one day.
+/// Every count goes through [`Databases`], so that several workers can share it later.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Databases {
     by_name: HashMap<Arc<str>, Counts, RandomState>,
@@ -55,11 +55,11 @@ impl Databases {
     }
 }
 
-/// The most pools that clients of one database and user can make by what they ask for in [`PoolKey::start`]; each may have as
-/// many servers as the first.
+/// The most pools that clients of one database and user can cause by different values of [`PoolKey::start`]. Each may
+/// have as many servers as the first.
 pub(crate) const START_POOLS_MAX: usize = 16;
 
-/// Why there is no pool for a client.
+/// Why a client gets no pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoPool {
     NoSuchDatabase,
@@ -67,13 +67,13 @@ pub(crate) enum NoPool {
     TooManyStarts,
 }
 
-/// Whether clients of this database and user may have one more pool beside `pools`, for what they want its servers to be
-/// started with.
+/// Whether clients of this database and user may have one more pool beside `pools`, with other startup parameters for
+/// its servers.
 pub(crate) fn may_start_otherwise<'k>(key: &PoolKey, pools: impl Iterator<Item = &'k PoolKey>) -> bool {
     let like = |k: &&PoolKey| {
         k.database == key.database && k.user == key.user && k.kind == PoolKind::Clients && !k.start.is_empty()
     };
-    // Pools for replication end with their clients.
+    // Pools for replication are closed when their clients leave.
     key.start.is_empty() || key.kind.is_replication() || pools.filter(like).count() < START_POOLS_MAX
 }
 

@@ -1,7 +1,8 @@
-//! The hosts of a pool: which one the next connection goes to.
+//! The hosts of a pool: which one gets the next connection.
 //!
-//! Each host has its own account of failures. A host that fails is left alone for a while, and the others serve; then one
-//! connection at a time tries it again. Such an attempt is *in doubt*: nobody relies on it.
+//! Failures are counted for each host. A host that fails gets no connections for a while, and the others serve. Then
+//! one connection at a time is attempted again. Such an attempt is *in doubt*: waiting clients may cause another one
+//! beside it.
 
 use crate::base::time::Time;
 use std::time::Duration;
@@ -9,28 +10,28 @@ use std::time::Duration;
 /// The first pause after a failed connection; it doubles with each failure up to [`RETRY_PAUSE_MAX`].
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
 
-/// The longest pause while a server cannot be reached: one that comes back is found within this time.
+/// The longest pause while a server cannot be reached: its return is noticed within this time.
 pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Doublings of the pause after which it is as long as it may become, whatever `server_login_retry` is.
+/// After this many doublings the pause has its greatest length, whatever `server_login_retry` is.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// A host that is suspected of having turned read-only is not suspected again for this time: a client can cause the same
-/// error by itself.
+/// If a host was suspected of being read-only, it is not suspected again for this time, because a client can cause the
+/// same error by itself.
 const SUSPECTED_PAUSE: Duration = Duration::from_secs(1);
 
 /// One host.
 #[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 struct Host {
-    /// Failures in a row.
+    /// Number of failures in a row.
     failures: u32,
-    /// It is not tried before this.
+    /// No connection is attempted before this time.
     retry_at: Option<Time>,
     /// An attempt in doubt is under way.
     is_tried: bool,
-    /// It is not what `target_session_attrs` wants, as far as is known.
+    /// It is not what `target_session_attrs` wants, according to its latest login.
     is_unwanted: bool,
-    /// Its connection is being closed in favour of a better host: that is no failure.
+    /// Its connection is being closed in favour of a better host, which does not count as a failure.
     steps_back: bool,
     suspected_at: Option<Time>,
 }
@@ -40,7 +41,7 @@ impl Host {
         self.failures == 0 && !self.is_unwanted
     }
 
-    /// Whether a connection may go to it now.
+    /// Whether a connection to it may be attempted now.
     fn may_try(&self, now: Time) -> bool {
         match self.failures {
             0 => true,
@@ -73,7 +74,8 @@ impl Hosts {
         }
     }
 
-    /// Where a connection may go now: in turn from the next host on, but to a host of the wrong kind only if there is no other.
+    /// The host for a connection now: in turn from the next host on. A host of the wrong kind is taken only if there is
+    /// no other.
     fn choice(&self, now: Time) -> Option<Choice> {
         let count = self.hosts.len();
         let in_turn = || (0..count).map(|i| (self.next + i) % count);
@@ -91,7 +93,7 @@ impl Hosts {
         self.choice(now).is_some()
     }
 
-    /// The host of the next connection. `round_robin`: the one behind it comes next, otherwise it comes again.
+    /// The host for the next connection. `round_robin`: next time the host after it is taken, otherwise the same one.
     pub(crate) fn take(&mut self, now: Time, round_robin: bool) -> Option<Choice> {
         let choice = self.choice(now)?;
         self.next = choice.host;
@@ -110,7 +112,7 @@ impl Hosts {
         }
     }
 
-    /// Nothing is heard of a connection that is being opened: nobody relies on it any more.
+    /// A connection attempt has had no answer for too long: it is in doubt now.
     pub(crate) fn is_slow(&mut self, host: usize) {
         if let Some(host) = self.hosts.get_mut(host) {
             host.failures = host.failures.max(1);
@@ -118,8 +120,8 @@ impl Hosts {
         }
     }
 
-    /// A connection could not be opened, or was refused. `pause_max` limits the time to the next attempt, or is that time
-    /// where the failure is not temporary.
+    /// A connection could not be opened, or was refused. `pause_max` limits the pause before the next attempt. If the
+    /// failure is not temporary, it is the pause.
     pub(crate) fn failed(&mut self, now: Time, place: usize, is_temporary: bool, pause_max: Duration) {
         let Some(host) = self.hosts.get_mut(place) else { return };
         host.is_tried = false;
@@ -136,14 +138,14 @@ impl Hosts {
         self.pass_over(place);
     }
 
-    /// The host is not of the kind that is wanted. A call of [`Hosts::failed`] follows if it does not serve.
+    /// The host is of the wrong kind. If it may not serve, a call of [`Hosts::failed`] follows.
     pub(crate) fn is_unwanted(&mut self, place: usize) {
         if let Some(host) = self.hosts.get_mut(place) {
             host.is_unwanted = true;
         }
     }
 
-    /// The host is no more than a second choice, and there may be a better one. A call of [`Hosts::failed`] follows.
+    /// The host is only a second choice, and there may be a better one. A call of [`Hosts::failed`] follows.
     pub(crate) fn steps_back(&mut self, place: usize) {
         if let Some(host) = self.hosts.get_mut(place) {
             (host.is_unwanted, host.steps_back) = (true, true);
@@ -151,7 +153,7 @@ impl Hosts {
         }
     }
 
-    /// A server has let us in, and serves. `is_wanted`: it is of the kind that is wanted.
+    /// A login has succeeded, and the server may serve. `is_wanted`: it is of the wanted kind.
     pub(crate) fn succeeded(&mut self, place: usize, is_wanted: bool) {
         if let Some(host) = self.hosts.get_mut(place) {
             *host = Host {
@@ -162,18 +164,18 @@ impl Hosts {
         }
     }
 
-    /// Whether the last login showed that the host is not what is wanted.
+    /// Whether the latest login showed that the host is of the wrong kind.
     pub(crate) fn is_known_unwanted(&self, place: usize) -> bool {
         self.hosts.get(place).is_some_and(|host| host.is_unwanted)
     }
 
-    /// Whether a server of the second choice may serve: each other host has failed, or is no better.
+    /// Whether a server of second choice may serve, because each other host has failed or is no better.
     pub(crate) fn second_choice_serves(&self, place: usize) -> bool {
         let others = self.hosts.iter().enumerate().filter(|(at, _)| *at != place);
         others.map(|(_, host)| host).all(|host| !host.is_sound())
     }
 
-    /// A server of the host has answered as if the host were of the wrong kind. Whether that is to be looked into.
+    /// A server of the host has sent an error that suggests the wrong kind. Returns whether to check the host.
     pub(crate) fn suspect(&mut self, now: Time, place: usize) -> bool {
         let Some(host) = self.hosts.get_mut(place) else {
             return false;
@@ -185,7 +187,7 @@ impl Hosts {
         is_new
     }
 
-    /// When the first host is tried again, where all of them have failed.
+    /// The next attempt at any host, if all of them have failed.
     pub(crate) fn all_failed_until(&self) -> Option<Time> {
         let times = self
             .hosts
@@ -194,7 +196,7 @@ impl Hosts {
         times.collect::<Option<Vec<Time>>>()?.into_iter().min()
     }
 
-    /// Nothing is held against any host.
+    /// Forgets all failures.
     pub(crate) fn forget_failures(&mut self) {
         for host in &mut self.hosts {
             (host.failures, host.retry_at) = (0, None);
@@ -212,7 +214,7 @@ mod tests {
         Time(ms * 1000)
     }
 
-    /// The hosts that so many connections go to.
+    /// The hosts of the next `count` connections.
     fn taken(hosts: &mut Hosts, now: Time, round_robin: bool, count: usize) -> Vec<Option<usize>> {
         let mut take = || hosts.take(now, round_robin).map(|choice| choice.host);
         (0..count).map(|_| take()).collect()
@@ -287,7 +289,7 @@ mod tests {
         );
     }
 
-    /// The first attempt at a host that swallows packets must not keep the others from being tried.
+    /// Guards against a host that swallows packets: its first attempt must not keep the others from being tried.
     #[test]
     fn a_slow_host_is_in_doubt() {
         let mut hosts = Hosts::new(2);

@@ -1,8 +1,8 @@
-//! The idle servers of a pool, longest idle first, and what each looks like.
+//! The idle servers of a pool, longest idle first, and the shape of each.
 //!
-//! The shape stands beside the server, so that a server which already looks like a client is found by a look through one piece of
-//! memory, however many are idle. A shape may change while its server is idle (the server's configuration was reloaded): then
-//! what stands here is out of date, which costs a restoration, as whoever links compares the shapes themselves.
+//! The shape is stored beside the server, so that the search for a server with a client's settings reads one piece of
+//! memory, however many servers are idle. The shape of an idle server may change (its configuration is reloaded). Then
+//! the stored one is outdated, which costs a restoration: whoever links a server compares the actual shapes.
 
 use crate::base::ids::ServerId;
 use crate::state::shape::Shape;
@@ -25,11 +25,11 @@ fn id_of(entry: &(ServerId, Likeness)) -> &ServerId {
     &entry.0
 }
 
-/// What a server looked like when it became idle: equal for equal shapes.
+/// A server's shape when it became idle: equal for equal shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Likeness(usize);
 
-/// Shapes are frozen before lists. One that is gone is like no other.
+/// Shapes are frozen before lists. A shape that no longer exists equals no other.
 impl Freeze for Likeness {
     const LAYOUT: u64 = layout("Likeness");
 
@@ -56,7 +56,7 @@ impl IdleList {
         self.servers.push_back((id, Likeness::of(shape)));
     }
 
-    /// Takes out the latest server that looks like this, or else the latest of all.
+    /// Takes out the server that became idle last among those with this shape, or among all if there is none.
     #[inline]
     pub(crate) fn take_like(&mut self, wanted: Likeness) -> Option<ServerId> {
         if let Some(&(id, likeness)) = self.servers.back()
@@ -71,20 +71,20 @@ impl IdleList {
         }
     }
 
-    /// The server that became idle last, if it looks like this.
+    /// The server that became idle last, if it has this shape.
     #[inline]
     pub(crate) fn latest_like(&self, wanted: Likeness) -> Option<ServerId> {
         let (id, likeness) = self.servers.back()?;
         (*likeness == wanted).then_some(*id)
     }
 
-    /// Takes out the one that became idle last.
+    /// Takes out the server that became idle last.
     #[inline]
     pub(crate) fn pop_back(&mut self) -> Option<ServerId> {
         self.servers.pop_back().map(|(id, _)| id)
     }
 
-    /// Takes out the one that has been idle for longest.
+    /// Takes out the server that has been idle longest.
     pub(crate) fn pop_front(&mut self) -> Option<ServerId> {
         self.servers.pop_front().map(|(id, _)| id)
     }
@@ -93,12 +93,12 @@ impl IdleList {
         self.servers.front().map(|(id, _)| *id)
     }
 
-    /// The one at this place.
+    /// The server at this place.
     pub(crate) fn get(&self, at: usize) -> Option<ServerId> {
         self.servers.get(at).map(|(id, _)| *id)
     }
 
-    /// Takes out the one at this place.
+    /// Takes out the server at this place.
     pub(crate) fn remove(&mut self, at: usize) -> Option<ServerId> {
         self.servers.remove(at).map(|(id, _)| id)
     }

@@ -1,4 +1,4 @@
-//! Cancel requests that are passed on to peers: how many at a time, and who waits.
+//! Cancel requests that are passed on to peers: how many at a time, and which ones wait.
 
 use crate::base::ids::ClientId;
 use pgweir_wire::CancelKey;
@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) struct PeerPool {
     /// Requests that the driver is passing on. It ends each of them within 10 seconds.
     pub(crate) under_way: u32,
-    /// The connections that asked, and their keys, in their order. Each connection is here once, so `max_client_conn` limits
-    /// them; the times out of `cancel_wait_timeout` and those that leave are taken out.
+    /// The connections that asked, in order, with their keys. Each connection is here at most once, so
+    /// `max_client_conn` limits their number. They are removed when `cancel_wait_timeout` has passed or when they
+    /// leave.
     pub(crate) waiting: VecDeque<(ClientId, CancelKey)>,
 }
 
@@ -19,7 +20,7 @@ pub(crate) struct PeerPool {
 pub(crate) struct PeerPools(BTreeMap<u32, PeerPool>);
 
 impl PeerPools {
-    /// A request for a peer has come.
+    /// Adds a request for a peer.
     pub(crate) fn come(&mut self, peer: u32, by: ClientId, key: CancelKey) {
         self.0.entry(peer).or_default().waiting.push_back((by, key));
     }
@@ -35,21 +36,21 @@ impl PeerPools {
         Some(next)
     }
 
-    /// A request is no longer under way.
+    /// A request has ended.
     pub(crate) fn finished(&mut self, peer: u32) {
         if let Some(pool) = self.0.get_mut(&peer) {
             pool.under_way = pool.under_way.saturating_sub(1);
         }
     }
 
-    /// A connection is gone: what it asked for is not passed on any more, unless that is under way.
+    /// A connection is gone: its request is dropped, unless it is under way.
     pub(crate) fn forget(&mut self, by: ClientId) {
         for pool in self.0.values_mut() {
             pool.waiting.retain(|(id, _)| *id != by);
         }
     }
 
-    /// Drops the peers that are not in the configuration any more. The connections that wait for them are returned.
+    /// Drops the peers that are no longer in the configuration. Returns the connections that wait for them.
     pub(crate) fn keep(&mut self, is_peer: impl Fn(u32) -> bool) -> Vec<ClientId> {
         let gone = self.0.iter_mut().filter(|(peer, _)| !is_peer(**peer));
         let left = gone.flat_map(|(_, pool)| pool.waiting.drain(..)).map(|(by, _)| by);

@@ -1,4 +1,4 @@
-//! Pools: one per database and user, and more where clients ask for settings that only a new connection can have.
+//! Pools: one for each database and user, and more if clients ask for settings that only a new connection can have.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind, StartupValue};
@@ -19,10 +19,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The most canonical values of startup parameters a pool remembers; beyond it, it forgets all and asks again.
+/// The most values of startup parameters that a pool remembers. When there are more, it forgets all of them.
 const KNOWN_STARTUP_VALUES_MAX: usize = 4096;
 
-/// What a server reports of settings: names and values.
+/// Settings that a server reports: names and values.
 pub(crate) type Reported = Box<[(Arc<str>, Arc<str>)]>;
 
 /// One pool.
@@ -31,9 +31,9 @@ pub(crate) struct Pool {
     pub(crate) key: PoolKey,
     pub(crate) settings: PoolSettings,
     pub(crate) credential: pgweir_auth::Credential,
-    /// What its clients do with sequences.
+    /// How its clients use sequences.
     pub(crate) sequences: Sequences,
-    /// Clients have had names on its servers: see [`crate::preparing::own_names`].
+    /// Its servers may hold client-named statements: see [`crate::preparing::client_named`].
     pub(crate) lends: bool,
     /// Idle servers, longest idle first.
     pub(crate) idle: IdleList,
@@ -46,47 +46,47 @@ pub(crate) struct Pool {
     pub(crate) servers: u32,
     /// Those that are connecting or logging in.
     pub(crate) connecting: u32,
-    /// Those that have been tested for a client that waits, or read the catalog: some may be done since. See
+    /// Those that were being tested for a waiting client, or read the catalog. Some may have finished since: see
     /// [`crate::server::Server::is_soon_free`].
     pub(crate) soon_free: Vec<ServerId>,
     /// Logged-in clients.
     pub(crate) clients: u32,
-    /// What its servers look like after login; `None` until the first one has logged in.
+    /// The settings of its servers after login; `None` until the first one has logged in.
     pub(crate) welcome: Option<Arc<Shape>>,
-    /// Startup parameter values that a server has accepted, and how it reports them.
+    /// Startup parameter values that a server has accepted, and the reported values.
     pub(crate) known_startup_values: HashMap<StartupValue, Reported, RandomState>,
-    /// What functions of its database do; `None` while no statement's mention of a name matters.
+    /// What the functions of its database do; `None` while no name in a statement can matter.
     pub(crate) catalog: Option<Box<Known>>,
-    /// When one of its servers is to read the catalog.
+    /// When one of its servers must read the catalog.
     pub(crate) reading_due: Option<Time>,
     pub(crate) failure: Option<LoginFailure>,
-    /// No new connection is tried before this.
+    /// No connection is attempted before this time.
     pub(crate) retry_at: Option<Time>,
     pub(crate) hosts: Hosts,
-    /// Servers that are being opened and that nobody relies on: see [`Hosts`].
+    /// Servers that are being opened in doubt: see [`Hosts`].
     pub(crate) in_doubt: u32,
     /// Its database is made from `*`.
     pub(crate) auto: bool,
     /// When it last had a client or a server.
     pub(crate) last_used: Time,
     pub(crate) stats: Stats,
-    /// The worst of what its servers are.
+    /// The worst nature among its servers.
     pub(crate) nature: Nature,
 }
 
 impl Pool {
-    /// Whether its clients' sessions may go from server to server.
+    /// Whether its clients' sessions may move between servers.
     pub(crate) fn keeps_sessions(&self) -> bool {
         self.nature.is_postgresql() && self.settings.mode != PoolMode::Session && !self.key.kind.is_replication()
     }
 
-    /// Whether it matters to clients which of its servers they get, beyond what these look like.
+    /// Whether clients notice which of its servers they get, even if the servers have equal settings.
     #[inline]
     pub(crate) fn ties_clients(&self) -> bool {
         self.sequences != Sequences::Unused || self.lends
     }
 
-    /// Whether its servers pass from session to session of clients.
+    /// Whether its servers serve the sessions of several clients in turn.
     pub(crate) fn shares_sessions(&self) -> bool {
         self.nature.is_postgresql() && self.settings.mode != PoolMode::Session && self.key.kind == PoolKind::Clients
     }
@@ -122,7 +122,7 @@ impl Pool {
         }
     }
 
-    /// Tells its database from those of other servers: pools of several entries of \[databases\] may lead to one database.
+    /// Identifies its database. Several entries of \[databases\] may lead to one database.
     pub(crate) fn catalog_key(&self) -> Arc<str> {
         let mut key = String::new();
         for endpoint in &self.settings.endpoints {
@@ -136,7 +136,7 @@ impl Pool {
         key.into()
     }
 
-    /// The place of a host in the list; `None` where a RELOAD has removed it.
+    /// The place of a host in the list; `None` if a RELOAD has removed it.
     pub(crate) fn host_of(&self, endpoint: &Endpoint) -> Option<usize> {
         self.settings.endpoints.iter().position(|other| other == endpoint)
     }
@@ -154,7 +154,7 @@ impl Pool {
         self.idle.forget(id);
     }
 
-    /// The first client that waits, and since when.
+    /// The first waiting client, and since when it waits.
     pub(crate) fn first_waiter(&self) -> Option<(ClientId, Time)> {
         self.waiting.front()
     }

@@ -1,13 +1,13 @@
-//! The clients of one pool that wait for a server, first come first served.
+//! The clients of one pool that wait for a server, first come, first served.
 //!
-//! The order is this type's alone: another policy replaces it here.
+//! Only this type knows the order, so another policy can replace it here.
 
 use crate::base::ids::ClientId;
 use crate::base::time::Time;
 use std::collections::VecDeque;
 
-/// Waiting clients in order of arrival. A client that leaves is marked and dropped when it comes to the front, so that a
-/// thousand clients leaving at once cost a thousand steps, not a million.
+/// Waiting clients in order of arrival. A client that leaves is only marked, and is dropped when it comes to the front:
+/// so a thousand clients that leave at once cost a thousand steps, not a million.
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct WaitQueue {
     queue: VecDeque<Option<(ClientId, Time)>>,
@@ -17,7 +17,7 @@ pub(crate) struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// Adds a client at the end; the returned ticket takes it out again.
+    /// Adds a client at the end; the returned ticket removes it again.
     pub(crate) fn push(&mut self, client: ClientId, now: Time) -> u64 {
         self.queue.push_back(Some((client, now)));
         self.waiting += 1;
@@ -44,7 +44,7 @@ impl WaitQueue {
         Some((client, since))
     }
 
-    /// Takes out the client with this ticket, which must still be in.
+    /// Removes the client with this ticket, which must be in the queue.
     pub(crate) fn remove(&mut self, ticket: u64) {
         let place = self.queue.get_mut(ticket.wrapping_sub(self.first) as usize);
         if place.and_then(Option::take).is_some() {
@@ -67,14 +67,14 @@ impl WaitQueue {
         self.waiting == 0
     }
 
-    /// Who holds the place with this ticket.
+    /// The client with this ticket.
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn holder(&self, ticket: u64) -> Option<ClientId> {
         let at = ticket.wrapping_sub(self.first);
         self.queue.get(at as usize)?.map(|(client, _)| client)
     }
 
-    /// In order of arrival.
+    /// All clients in order of arrival.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ClientId, Time)> + '_ {
         self.queue.iter().copied().flatten()
     }

@@ -1,6 +1,5 @@
-//! Lending: a statement is made once more on a server, under its client's own name for it.
-//!
-//! Why is told in [`crate::preparing::own_names`].
+//! Lending: a statement is prepared once more on a server, under the name that its client has given it.
+//! [`crate::preparing::client_named`] says why.
 
 use crate::server_side::ServerSide;
 use crate::statements::held::Moment;
@@ -11,30 +10,31 @@ use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
-    /// A copy that somebody made before this client prepared the statement may have a plan that is too old.
-    pub(super) fn lend(&mut self, own: &Arc<Statement>, since: Moment, guarded: bool) {
-        self.own_name_comes(own.server_name());
+    /// Prepares the statement on the server, unless the server holds a copy whose plan is not older than `since`.
+    /// `guarded`: behind a savepoint.
+    pub(super) fn lend(&mut self, named: &Arc<Statement>, since: Moment, guarded: bool) {
+        self.own_name_comes(named.server_name());
         let held = &mut self.server.held;
-        if held.is_as_good_as(own.id, since) {
-            held.touch(own.id);
+        if held.is_as_good_as(named.id, since) {
+            held.touch(named.id);
             return;
         }
-        let anew = held.copy_mut(own.id).is_some();
+        let anew = held.copy_mut(named.id).is_some();
         if guarded {
             self.make_savepoint();
         }
         if anew {
-            self.prepare_again(own);
+            self.prepare_again(named);
         } else {
-            self.prepare(own);
+            self.prepare(named);
         }
         if guarded {
-            self.end_savepoint(own);
+            self.end_savepoint(named);
         }
     }
 
-    /// Whether what a text with these effects only may use is lent behind a savepoint: a statement that cannot be made again, as
-    /// its table is gone, must not fail the client's transaction.
+    /// Whether the statements that a text with these effects only may use are lent behind a savepoint. A statement
+    /// whose table is gone cannot be prepared again, and must not fail the client's transaction.
     pub(super) fn lends_behind_savepoint(&self, effects: Effects) -> bool {
         let server = &*self.server;
         only_may_use(effects)
@@ -53,25 +53,25 @@ impl ServerSide<'_> {
         self.run_text(text.as_bytes(), &[0, 0], Effect::default());
     }
 
-    /// Leaves the transaction as it was at the savepoint, whether the statement could be prepared or not: what is prepared
-    /// stays, and its locks are released.
-    fn end_savepoint(&mut self, own: &Statement) {
-        self.asks(To::Skip, |r| r.using(own.id).sync());
+    /// Takes the transaction back to the savepoint, whether the statement could be prepared or not. The prepared
+    /// statement stays, and its locks are released.
+    fn end_savepoint(&mut self, named: &Statement) {
+        self.asks(To::Skip, |r| r.using(named.id).sync());
         for verb in ["ROLLBACK TO ", "RELEASE "] {
             let text = [verb, &*self.shared.own_statements.names.savepoint].concat();
             self.run_text(text.as_bytes(), &[0, 0], Effect::default());
         }
-        self.asks(To::Skip, |r| r.using(own.id).sync());
+        self.asks(To::Skip, |r| r.using(named.id).sync());
         let conversation = &mut self.server.conversation;
         conversation.guarded.end = conversation.queue.segments_sent();
     }
 
-    /// Runs a text of our own, or a PREPARE of a client's, in a statement and a portal of our own.
+    /// Runs an internal text, or a client's PREPARE, in an internal statement and an internal portal.
     pub(crate) fn run_text(&mut self, text: &[u8], types: &[u8], effect: Effect) {
         let preparing = &*self.shared.own_statements.names.preparing;
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
-            // One that failed may have left them there: the portal until its transaction or savepoint has ended.
+            // If an earlier text failed, both may still exist: the portal until its transaction or savepoint ends.
             r.close(b'P', preparing);
             r.close(b'S', preparing);
             r.parse(preparing, text, types);
@@ -83,8 +83,8 @@ impl ServerSide<'_> {
     }
 }
 
-/// Whether a text with these effects may use names that it need not mention: what code executes, and what the view of all
-/// statements shows.
+/// Whether a text with these effects may use names that are not in it: code can execute statements, and
+/// `pg_prepared_statements` shows all of them.
 pub(super) fn only_may_use(effects: Effects) -> bool {
     effects.intersects(Effects::STATEMENTS) || !effects.intersects(Effects::PREPARE)
 }

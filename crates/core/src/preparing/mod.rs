@@ -1,7 +1,8 @@
-//! Preparing again what a server does not hold, under whatever name it is needed.
+//! Preparing on a server the statements that it does not hold, under internal or
+//! client-given names.
 
+pub(crate) mod client_named;
 pub(crate) mod lending;
-pub(crate) mod own_names;
 pub(crate) mod prepare_again;
 pub(crate) mod replanning;
 pub(crate) mod told_types;

@@ -1,9 +1,9 @@
 //! Preparing a client's statement again where the server does not hold it.
 //!
-//! A Parse of ours goes in front of the message that needs the statement. If the server refuses it, the client gets that
-//! error for its message. Where settings must be made for the Parse it is a segment of its own, if the client's has not
-//! begun yet: an Execute of ours in the client's segment would make it a pipeline, in which SET LOCAL needs no
-//! transaction block and VACUUM is refused.
+//! An internal Parse goes before the message that needs the statement. If the server refuses it, the client gets that
+//! error for its message. If settings must be set for the Parse, it gets a segment of its own, unless the client's
+//! segment has begun. Otherwise the internal Execute would make the client's segment a pipeline, in which SET LOCAL
+//! needs no transaction block and VACUUM is refused.
 
 use crate::base::message::Step;
 use crate::base::settings::PoolMode;
@@ -17,12 +17,12 @@ use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
-    /// Makes sure that the server holds a statement, before it is used.
+    /// Makes sure that the server holds a statement before it is used.
     pub(crate) fn prepare(&mut self, statement: &Arc<Statement>) {
         self.prepare_with_types(statement, None);
     }
 
-    /// The same with these types for its parameters, if it must be prepared.
+    /// Like [`ServerSide::prepare`]; if the statement must be prepared, its parameters get these types.
     pub(crate) fn prepare_with_types(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
         if statement.id <= OWN_ID_MAX {
             return self.prepare_internal(statement);
@@ -34,8 +34,8 @@ impl ServerSide<'_> {
         }
     }
 
-    /// The same of a statement of the pooler's. Where not everything that clients do is seen, it is prepared in front of
-    /// each use: a client could have put another in its place.
+    /// Makes sure that the server holds an internal statement. Where the pooler does not see everything that clients
+    /// do, the statement is prepared before each use, because a client could have replaced it.
     #[inline]
     fn prepare_internal(&mut self, statement: &Arc<Statement>) {
         let sees_all = self.sees_all_of();
@@ -48,14 +48,14 @@ impl ServerSide<'_> {
         }
         let open = self.server.conversation.queue.segment_open();
         if !sees_all {
-            self.close_whatever(statement.server_name());
+            self.close_name(statement.server_name());
         } else {
             self.close_strangers(statement);
         }
         self.prepare_missing(statement, None, open);
     }
 
-    /// Whether every message of this server's clients that could change its prepared statements is looked at.
+    /// Whether the pooler looks at every message of this server's clients that could change its prepared statements.
     fn sees_all_of(&self) -> bool {
         self.shared.settings.keeps_sessions
             && self.server.nature.is_postgresql()
@@ -64,11 +64,12 @@ impl ServerSide<'_> {
             && self.pool.settings.mode != PoolMode::Session
     }
 
-    /// In front of a Parse of a statement that the server does not hold: a client that knew its name may have used that.
+    /// Before a Parse of a statement that the server does not hold: closes the statement that a client may have
+    /// prepared under its name, if it knew that name.
     pub(crate) fn close_strangers(&mut self, statement: &Statement) {
-        // What has a client's name is closed in any case.
+        // A name of the client's is closed in any case.
         if !statement.is_own() && self.server.held.was_doubted() {
-            self.close_whatever(statement.server_name());
+            self.close_name(statement.server_name());
         }
     }
 
@@ -77,7 +78,7 @@ impl ServerSide<'_> {
         self.prepare_again_with_types(statement, None);
     }
 
-    /// The same with these types for its parameters.
+    /// Like [`ServerSide::prepare_again`], with these types for the parameters.
     pub(crate) fn prepare_again_with_types(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
         let open = self.server.conversation.queue.segment_open();
         self.inject_close(statement);
@@ -92,7 +93,7 @@ impl ServerSide<'_> {
         }
         let now = self.shared.statements.now();
         if statement.is_own() {
-            // What the server knows by that name goes, unless it passes over all this.
+            // The server's earlier statement of that name ends, unless the server ignores these messages.
             self.close_own(statement.server_name());
             self.lends();
         }
@@ -113,14 +114,15 @@ impl ServerSide<'_> {
         self.send_parse(statement, statement.server_name(), types, entry, open);
     }
 
-    /// Whether a statement is prepared in a segment of its own, with these settings made for it. In front of a Query a Parse that
-    /// fails must not take the Query along. A Sync commits what is left open behind a Query inside a pipeline.
+    /// Whether a statement is prepared in a segment of its own, with these settings set for it. If a Parse before a
+    /// Query fails, it must not skip the Query. Behind a Query inside a pipeline there is no such segment: its Sync
+    /// would commit the open transaction of the pipeline.
     fn goes_apart(&self, statement: &Statement, settings: &[(Arc<str>, Arc<str>)], open: bool) -> bool {
         (!settings.is_empty() || statement.is_own()) && !open && !self.server.conversation.queried_in_pipeline
     }
 
-    /// Whether a statement would be prepared in a segment of its own behind one of the client's that is not answered: a cancel
-    /// that is meant for that could hit it.
+    /// Whether a statement would get a segment of its own behind an unanswered segment of the client's. A cancel that
+    /// is meant for the client's segment could hit the other one.
     #[cold]
     pub(crate) fn would_go_apart_too_early(&mut self, statement: &Statement) -> bool {
         let queue = &self.server.conversation.queue;
@@ -131,18 +133,18 @@ impl ServerSide<'_> {
         self.goes_apart(statement, &settings, false)
     }
 
-    /// A Parse of our own, under the settings that the statement was first parsed under.
+    /// Sends an internal Parse, under the settings that the statement was first parsed under.
     fn send_parse(&mut self, statement: &Arc<Statement>, name: &[u8], types: &[u8], mut entry: Entry, open: bool) {
         let then = self.settings_to_parse_under(statement);
         let apart = self.goes_apart(statement, &then, open);
         if !then.is_empty() {
-            // In front of what may fail: what follows in the same write relies on it.
+            // It is prepared before the Parse, which may fail: the messages that follow in the same write rely on it.
             let set_back = self.shared.own_statements.set_back.clone();
             self.prepare(&set_back);
         }
         self.set_for_parse(&then);
         if statement.is_own() {
-            self.close_whatever(statement.server_name());
+            self.close_name(statement.server_name());
         }
         if statement.kind == Kind::Sql {
             let effect = entry.take_effect().unwrap_or_default();
@@ -161,19 +163,19 @@ impl ServerSide<'_> {
         self.asks(To::Skip, |r| r.using(statement.id).sync());
     }
 
-    /// Closes what a client's name may still mean to its server: a statement that was made to be deallocated and was not.
-    pub(crate) fn close_whatever(&mut self, name: &[u8]) {
+    /// Closes whatever the server may hold under this name, as an empty statement whose DEALLOCATE did not run.
+    pub(crate) fn close_name(&mut self, name: &[u8]) {
         self.asks(To::Skip, |r| r.close(b'S', name));
     }
 
-    /// The name for what is used once is closed, to be given to something by the Parse that the caller sends next. What is
-    /// left of it is hidden from clients like all that is under our names.
+    /// Parses a query under the internal name for statements that are used once. What is left of it afterwards is
+    /// hidden from clients like everything under internal names.
     pub(crate) fn prepare_scratch(&mut self, query: &[u8], types: &[u8]) {
         let scratch = self.shared.own_statements.scratch.clone();
         if self.server.held.touch(scratch.id) {
             self.inject_close(&scratch);
         } else {
-            self.close_whatever(scratch.server_name());
+            self.close_name(scratch.server_name());
         }
         let now = self.shared.statements.now();
         let effect = Effect {
@@ -184,16 +186,16 @@ impl ServerSide<'_> {
         self.asks(To::Skip, |r| r.with(effect).parse(scratch.server_name(), query, types));
     }
 
-    /// The settings, with their values then, in which the present differs or may differ from when a statement was first
-    /// parsed: constants in it must be read as they were then (recording E12). Usually there are none.
+    /// The settings whose present values differ, or may differ, from those under which the statement was first parsed,
+    /// with the earlier values: its constants must be read as they were then (recording E12). Usually there are none.
     fn settings_to_parse_under(&mut self, statement: &Statement) -> Vec<(Arc<str>, Arc<str>)> {
         let server = &mut *self.server;
-        // What has no constants is read alike, and in a failed transaction no setting can be made.
+        // A statement without constants means the same under any settings. A failed transaction refuses SET.
         let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt && statement.has_constants;
         if server.conversation.status == TransactionStatus::Failed {
             return Vec::new();
         }
-        // Behind a statement of the pooler's, what must be the first of its pipeline would be refused (25001).
+        // DISCARD ALL must be the first statement of its pipeline (25001), so no internal statement may precede it.
         if matches!(statement.verdict, pgweir_sql::Statement::DiscardAll) {
             return Vec::new();
         }
@@ -210,15 +212,15 @@ impl ServerSide<'_> {
         statement.settings.pairs().filter(differs).cloned().collect()
     }
 
-    /// Makes settings for a Parse of our own, in the same segment. What they were is kept on the server: something in
-    /// this very segment may have changed them, and only the server knows. They end with the transaction at the latest, so
-    /// what the client has set for its session stays what it is.
+    /// Sets settings for an internal Parse, in the same segment. The server keeps their present values, because an
+    /// earlier message of this segment may have changed them, and only the server knows. The settings end with the
+    /// transaction at the latest, so those of the client's session stay unchanged.
     fn set_for_parse(&mut self, settings: &[(Arc<str>, Arc<str>)]) {
         let statement = self.shared.own_statements.set_for_parse.clone();
         for (name, value) in settings {
             let kept = self.kept_name(name);
             let values = [name.as_bytes(), value.as_bytes(), kept.as_bytes()];
-            self.run_in_own_portal(&statement, &values.map(Some));
+            self.run_in_internal_portal(&statement, &values.map(Some));
         }
     }
 
@@ -227,7 +229,7 @@ impl ServerSide<'_> {
         let statement = self.shared.own_statements.set_back.clone();
         for (name, _) in settings {
             let kept = self.kept_name(name);
-            self.run_in_own_portal(&statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
+            self.run_in_internal_portal(&statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
         }
     }
 
@@ -236,8 +238,8 @@ impl ServerSide<'_> {
         [&self.shared.own_statements.names.kept_prefix, ".", name].concat()
     }
 
-    /// Runs a statement of our own in the midst of the client's segment.
-    pub(crate) fn run_in_own_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
+    /// Runs an internal statement in the midst of the client's segment.
+    pub(crate) fn run_in_internal_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
         let (name, portal) = (statement.server_name(), &*self.shared.own_statements.names.portal);
         let queue = &mut self.server.conversation.queue;
@@ -246,8 +248,8 @@ impl ServerSide<'_> {
         });
     }
 
-    /// Closes the least recently used statements until one more fits. Portals bound before keep their plan, so this is
-    /// safe anywhere in a batch.
+    /// Closes the least recently used statements until one more fits. Portals that were bound before keep their plan,
+    /// so this is safe anywhere in a segment.
     pub(crate) fn make_room(&mut self) {
         let limit = self.shared.settings.max_prepared_statements;
         while let Some(victim) = self.server.held.evict_for(limit) {
@@ -267,7 +269,8 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// Makes sure that the server's unnamed statement is the client's, before it is used. `Some`: it cannot be prepared now.
+    /// Makes sure that the server's unnamed statement is the client's, before it is used. `Some`: it cannot be prepared
+    /// yet.
     pub(crate) fn ensure_unnamed(&mut self) -> Option<Step> {
         let client = &mut *self.client;
         let server = &mut *self.server;

@@ -1,15 +1,15 @@
-//! Plans that are too old: what happens before a shared statement is used.
+//! Plans that may be too old: what happens before a shared statement is used.
 //!
-//! PostgreSQL refuses a plan whose rows DDL has changed since its Parse: 0A000, "cached plan must not change result type".
-//! On a direct connection that is the Parse of the very client that gets the error. Here a server's copy of the statement
-//! may be older than the client's Parse, and a client that prepared the statement after the DDL must never hear of it. It
-//! may also be newer, and a client that has been told one shape of rows must never be sent another.
+//! PostgreSQL refuses a plan whose rows DDL has changed since its Parse: 0A000, "cached plan must not change result
+//! type". On a direct connection this Parse was the client's. Here a server's copy of the statement may be older than
+//! the client's Parse; a client that prepared the statement after the DDL must not get this error. The copy may also be
+//! newer; a client that has been told the columns of its rows must not get rows with other columns.
 //!
-//! So each use compares moments of a logical clock (see [`crate::statements::held`]): nothing more is done, as a rule. Where the copy
-//! could be too old, the client's message is held back and the server is asked to describe the statement, in a segment of
-//! its own; if it refuses, the statement is closed and prepared again, and the message goes on. Where such a segment cannot
-//! be put in front, because something has been executed or a transaction is open that an error would fail, the statement
-//! is closed and prepared again without asking.
+//! So each use compares moments of a logical clock (see [`crate::statements::held`]). Usually the plan is good. If the
+//! copy may be too old, the client's message waits and the server is asked to describe the statement, in a segment of
+//! its own. If the server refuses, the statement is closed and prepared again, and then the message is sent. Where such
+//! a segment cannot be sent, because a transaction is open that an error would fail, or because something has been
+//! executed since the last Sync, the statement is closed and prepared again without asking.
 
 use crate::base::message::{Message, Step};
 use crate::base::secret_names::could_be_ours;
@@ -35,9 +35,9 @@ pub(crate) enum Use {
     GoesOn,
     /// The server holds the statement that the client's name means from now on.
     Becomes(Arc<Statement>),
-    /// An answer of the server's must come first; the message comes again.
+    /// The server must answer first; then the message is handled again.
     Waits,
-    /// The rows are others than those the client was told: it must be refused.
+    /// Its rows differ from those that the client was told: it must be refused.
     Refused,
 }
 
@@ -47,20 +47,20 @@ pub(crate) enum Need {
     Nothing,
     /// The server does not hold the statement.
     Parse,
-    /// Its plan may be too old.
+    /// The plan may be too old.
     Check,
-    /// Its plan is too old, or the types of its parameters are not known to be the client's.
+    /// The plan is too old, or it is not known whether the parameters have the client's types.
     Replan,
-    /// Its parameters have other types than the client's.
+    /// The parameters have other types than the client's.
     Retype,
-    /// An answer of the server's.
+    /// The server must answer first.
     Answer,
-    /// A refusal, as the rows have changed.
+    /// The message must be refused, because the rows have changed.
     Refusal,
 }
 
 impl ServerSide<'_> {
-    /// Whether a segment of our own can be put in front, whose failure harms nobody.
+    /// Whether an internal segment can be sent now whose failure harms nobody.
     fn may_check(&self) -> bool {
         let server = &*self.server;
         server.conversation.status == TransactionStatus::Idle
@@ -68,15 +68,15 @@ impl ServerSide<'_> {
             && server.conversation.queue.is_quiet()
     }
 
-    /// Asks whether a plan can still be used, in a segment of our own.
+    /// Asks, in an internal segment, whether a plan can still be used.
     fn check_plan(&mut self, statement: &Arc<Statement>) {
         self.shared.state_stats.plan_checks += 1;
-        self.describe_for_us(statement, To::Check);
+        self.describe_internally(statement, To::Check);
         self.asks(To::Skip, |r| r.sync());
         self.server.conversation.queue.segment_goes_on();
     }
 
-    fn describe_for_us(&mut self, statement: &Arc<Statement>, to: To) {
+    fn describe_internally(&mut self, statement: &Arc<Statement>, to: To) {
         let asked = self.shared.statements.now();
         if let Some(copy) = self.server.held.copy_mut(statement.id) {
             copy.asked = true;
@@ -86,7 +86,8 @@ impl ServerSide<'_> {
         self.asks(to, |r| r.special(entry).describe(b'S', statement.server_name()));
     }
 
-    /// The server has refused our question: it is asked nothing more before it has prepared the statement again.
+    /// The server has refused the internal Describe: the statement is prepared again before its next use, without
+    /// another question.
     pub(crate) fn check_failed(&mut self, sqlstate: &[u8]) {
         self.shared.state_stats.retries += u64::from(sqlstate == b"0A000");
         let server = &mut *self.server;
@@ -98,7 +99,8 @@ impl ServerSide<'_> {
         }
     }
 
-    /// The server has refused the use of a statement in front of the queue. Its next use finds it prepared again.
+    /// The server has refused the use of a statement that the queue's first entry names. The statement is prepared
+    /// again before its next use.
     pub(crate) fn note_refusal(&mut self, sqlstate: &[u8]) {
         let server = &mut *self.server;
         let Some(front) = server.conversation.queue.front() else {
@@ -106,21 +108,21 @@ impl ServerSide<'_> {
         };
         let (uses, replaced) = (front.uses, front.to == To::Replace);
         match sqlstate {
-            // DDL has ended something that PostgreSQL does not watch for its plans: a type, as a rule.
+            // DDL has removed an object that PostgreSQL does not watch for its plans: usually a type.
             b"0A000" | b"XX000" | b"42704" => {
                 if let Some(copy) = server.held.copy_mut(uses) {
                     copy.outdated = true;
                 }
             }
-            // Something has deallocated it that nobody could see: a function.
+            // A function has deallocated it, and the pooler could not see that.
             b"26000" if !replaced => server.held.outdate_all(),
             _ => {}
         }
     }
 
-    /// A client's temporary objects are gone; their schema stays in the server's search path for good. PostgreSQL analyses
-    /// statements from before again at their next use, under the settings of whoever uses them (recording E12): they are
-    /// prepared again under their own. Once for a server.
+    /// A client's temporary objects are gone, but their schema stays in the server's search path until the server ends.
+    /// At the next use of older statements PostgreSQL analyses them again, under the settings of the client that uses
+    /// them (recording E12). So they are prepared again under their own settings, once for each server.
     pub(crate) fn temporary_schema_stays(&mut self) {
         let server = &mut *self.server;
         if !std::mem::replace(&mut server.session.temporary_schema, true) {
@@ -129,13 +131,15 @@ impl ServerSide<'_> {
         }
     }
 
-    /// What is about to run may end prepared statements, the pooler's own as well, and make others under their names.
+    /// A text that is about to run may end prepared statements, internal ones too, and prepare others under their
+    /// names.
     pub(crate) fn doubt_statements(&mut self) {
         let now = self.shared.statements.tick();
         self.server.held.doubt(now);
     }
 
-    /// A client's own name is about to come to a server: if it could be one of the pooler's, what that means is in doubt.
+    /// A client's name is about to come to a server. If it could be an internal name, the statement that it means is
+    /// doubted.
     #[inline]
     pub(crate) fn own_name_comes(&mut self, name: &[u8]) {
         if could_be_ours(name) {
@@ -153,7 +157,7 @@ pub(crate) fn expected_rows(meaning: &Meaning, message: &Message<'_>, portal: &[
         .filter(|_| !meaning.told_by_portal || message.describes_next(portal) != Some(true))
 }
 
-/// What must come before a client's use of a statement of its own; `told` is the rows that it expects.
+/// What must come before a client's use of one of its statements; `told` is the rows that the client expects.
 #[inline]
 pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>, now: Moment) -> Need {
     let doubted = server.held.doubted();
@@ -181,14 +185,14 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
 }
 
 impl Exchange<'_> {
-    /// Makes sure that the server holds a client's named statement, and that its plan is the client's, before it is used.
-    /// `described` is whether the client describes the portal that is bound.
+    /// Makes sure, before a use, that the server holds a client's named statement, and that its plan is not older than
+    /// the client's name. `described` is whether the client describes the portal that is bound.
     pub(crate) fn prepare_for_use(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let now = self.shared.statements.now();
         let Some(meaning) = self.client.statements.names.as_ref().and_then(|n| n.get(name)) else {
             return Use::GoesOn;
         };
-        // Describe tells the client whatever the rows are.
+        // A Describe tells the client the rows, whatever they are.
         let binds_by = |_: &Rows| by == Expect::Bind && !(described && meaning.told_by_portal);
         let told = meaning.told.filter(binds_by);
         let server = &mut *self.server;
@@ -205,7 +209,7 @@ impl Exchange<'_> {
             Need::Nothing => Use::GoesOn,
             Need::Refusal => Use::Refused,
             Need::Answer => self.use_waits(),
-            // Its plan is never made anew by PostgreSQL, and describing it without its cursor would end the server.
+            // PostgreSQL does not plan it again, and describing it without its cursor would end the server.
             Need::Check if pgweir_sql::belongs_to_session(&statement.query) => Use::GoesOn,
             Need::Check if self.to().may_check() => {
                 self.to().check_plan(&statement);
@@ -224,7 +228,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Another client's Parse of the same text got other types: this client's statement is no longer the same as that one's.
+    /// Another client's Parse of the same text got other types, so this client gets a statement of its own.
     #[cold]
     fn retype(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let names = self.client.statements.names.as_mut();
@@ -249,20 +253,21 @@ impl Exchange<'_> {
         Use::Waits
     }
 
-    /// Where a client has been told what a statement's rows are, those of a new plan must be known before it is used.
+    /// If the client has been told a statement's rows, the rows of a new plan must be known before it is used.
     fn compare_rows(&mut self, statement: &Arc<Statement>, told: Option<Rows>) -> Use {
         // Describing a FETCH without its cursor would end the server.
         if told.is_none() || pgweir_sql::belongs_to_session(&statement.query) {
             return Use::GoesOn;
         }
-        self.to().describe_for_us(statement, To::Skip);
+        self.to().describe_internally(statement, To::Skip);
         self.shared
             .outbox
             .insert(self.server_id.into(), |bytes| Writer::new(bytes).empty(b'H'));
         self.use_waits()
     }
 
-    /// A Bind whose rows would be others than the client was told. The server must see it fail, too.
+    /// Refuses a Bind whose rows would differ from those that the client was told. The Bind must fail on the server
+    /// too.
     pub(crate) fn refuse_rows(&mut self, message: &Message<'_>) -> Step {
         let mut reply = Vec::new();
         let text = ErrorText {
@@ -272,7 +277,7 @@ impl Exchange<'_> {
             detail: "",
             hint: "",
         };
-        // asyncpg and the JDBC driver prepare again if the error is of this routine.
+        // asyncpg and the JDBC driver prepare the statement again if the error names this routine.
         Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
         let entry = Entry::forward(Expect::Bind).replacing(*b"26000", Instead::Error(reply));
         let nowhere = self.shared.own_statements.names.nowhere.clone();
@@ -281,7 +286,7 @@ impl Exchange<'_> {
 }
 
 impl Reply<'_> {
-    /// A statement has been described.
+    /// The server has described a statement.
     pub(crate) fn described(&mut self, mut entry: Entry, rows: Rows) {
         let asked = entry.asked();
         self.server.held.described(entry.uses, asked, rows);
@@ -296,13 +301,13 @@ impl Reply<'_> {
                 }
             }
             To::Skip => self.replies_came(),
-            // The Sync behind it follows.
+            // The Sync behind it has its own entry.
             _ => {}
         }
     }
 }
 
-/// Whether a text begins with DO or CALL, behind spaces: what they run is not in it, as a rule.
+/// Whether a text begins with DO or CALL, after spaces. Usually the code that they run is not in the text.
 pub(crate) fn begins_code(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
     if !matches!(text.first(), Some(b'D' | b'd' | b'C' | b'c')) {

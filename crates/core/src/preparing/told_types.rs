@@ -1,4 +1,4 @@
-//! A client that does not ask for the types of its parameters is asked for: see [`crate::statements::parameter_types`].
+//! Asks for the types of parameters on behalf of a client that does not: see [`crate::statements::parameter_types`].
 
 use crate::base::message::Message;
 use crate::reply::Reply;
@@ -11,7 +11,7 @@ use pgweir_wire::HEADER_BYTES;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
-    /// Behind a Parse whose parameter types the server infers: asks what they are, unless the client does so itself.
+    /// After a Parse whose parameter types the server infers: asks for them, unless the client does so itself.
     pub(crate) fn ask_for_types(&mut self, message: &Message<'_>, name: &[u8], statement: &Arc<Statement>) {
         if describes_next(message.behind, name) {
             return;
@@ -30,7 +30,7 @@ impl ServerSide<'_> {
 }
 
 impl Reply<'_> {
-    /// ParameterDescription, of the statement that the front of the queue describes.
+    /// ParameterDescription of the statement that the queue's first entry describes.
     #[cold]
     pub(crate) fn types_described(&mut self, body: &[u8]) {
         let server = &mut *self.server;
@@ -51,7 +51,8 @@ impl Reply<'_> {
             }
             return;
         }
-        // The unnamed one: from here on it is the statement with these types, which is what this server has.
+        // The unnamed statement: from now on it is the statement with these types, which is the one that this server
+        // has.
         if let Some(unnamed) = client.statements.unnamed.as_mut().filter(|s| s.id == uses && s.infers) {
             *unnamed = if unnamed.is_private {
                 self.shared

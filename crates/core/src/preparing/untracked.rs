@@ -1,8 +1,9 @@
 //! Parse, Bind, Close and Execute where prepared statements are not tracked: in session pooling, and with
 //! `max_prepared_statements = 0`.
 //!
-//! They pass as they come. Only of statements that reset settings, or end all prepared statements, the names are kept: what
-//! is made again behind them, or prepared again, is the pooler's own.
+//! These messages pass unchanged. The pooler keeps names only of statements that reset settings or end all prepared
+//! statements: after the former it sets the client's startup values again, after the latter it prepares the internal
+//! statements again.
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::Exchange;
@@ -12,14 +13,15 @@ use crate::upstream::entry::Expect;
 use pgweir_sql::Statement;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 
-/// The most names kept for one client; a statement beyond them is not followed.
+/// The most names kept for one client; further statements are not followed.
 const FOLLOWED_MAX: usize = 64;
 
-/// The longest Parse whose end is awaited for it, bytes: a name of 63 and a text of 512 have room.
+/// The longest Parse, in bytes, that is completed before it is read: it has room for a name of 63 bytes and a text of
+/// 512.
 const FOLLOWED_BYTES_MAX: usize = 640;
 
 impl Exchange<'_> {
-    /// Parse: what may run later is judged self.now.
+    /// Parse: the text is judged now, though it runs later.
     pub(crate) fn parse_untracked(&mut self, message: &Message<'_>) -> Step {
         let inspects = self.keeps_session();
         let short = message.total <= FOLLOWED_BYTES_MAX || message.is_whole() && message.total <= INSPECT_BYTES_MAX;
@@ -52,7 +54,7 @@ impl Exchange<'_> {
         client.session.followed.extend(found.filter(|_| room));
     }
 
-    /// Bind: the portal may become one that resets.
+    /// Bind: the portal may belong to a statement that resets settings.
     pub(crate) fn bind_untracked(&mut self, message: &Message<'_>) -> Step {
         let client = &mut *self.client;
         let follows = !client.session.followed.is_empty()

@@ -2,7 +2,7 @@
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::exchange::{Exchange, Wish};
-use crate::preparing::own_names::Mentioned;
+use crate::preparing::client_named::Mentioned;
 use crate::session::inspection::{ends_statements, setting_name, uses_names};
 use crate::statements::prepared::Statement;
 use pgweir_sql::Effects;
@@ -11,7 +11,7 @@ use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
 impl Exchange<'_> {
-    /// A Bind of a statement that may do something to the session. `Some`: it is not passed on now.
+    /// Handles a Bind of a statement that may change the session. `Some`: it is not passed on now.
     pub(crate) fn suspect_bound(
         &mut self,
         statement: &Statement,
@@ -33,14 +33,14 @@ impl Exchange<'_> {
         }
         let mut mentioned = self.lend_to_bound(statement, effects);
         mentioned.effects |= self.effects_of_unknown(effects, &statement.verdict);
-        let effects = self.to().prepare_for(effects | mentioned.effects, Some(statement.id));
+        let effects = self.to().before_text(effects | mentioned.effects, Some(statement.id));
         if !self.keeps_session() || effects.is_empty() {
             return None;
         }
         self.suspect_values(statement, effects, mentioned.hidden, names, message)
     }
 
-    /// Another server, or an answer, must come before this statement runs.
+    /// Whether this statement must wait, for another server or for an answer.
     fn bound_must_wait(&mut self, statement: &Statement, effects: Effects, message: &Message<'_>) -> Option<Step> {
         if effects.intersects(Effects::SEQUENCE) && self.wants_own_server() {
             return Some(self.wishes(Wish::OwnServer));
@@ -57,7 +57,7 @@ impl Exchange<'_> {
         None
     }
 
-    /// What the text of the statement names is made available under the client's own names.
+    /// Lends the names that the text of the statement uses.
     fn lend_to_bound(&mut self, statement: &Statement, effects: Effects) -> Mentioned {
         if !self.keeps_session() {
             return Mentioned::default();
@@ -74,7 +74,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What the statement may do with the values that this Bind gives it. `hidden` are settings that are known already.
+    /// Adds what the statement may do with the values of this Bind. `hidden` are settings that are known already.
     fn suspect_values(
         &mut self,
         statement: &Statement,
@@ -110,7 +110,7 @@ impl Exchange<'_> {
         None
     }
 
-    /// Execute of what may be a portal that resets settings: the client's startup values are made again behind it.
+    /// Execute of a portal that may reset settings: the client's startup values are set again behind it.
     pub(crate) fn execute_reset(&mut self, message: &Message<'_>) -> Step {
         if !message.is_whole() {
             return Step::NeedBytes;
@@ -129,7 +129,7 @@ impl Exchange<'_> {
     }
 }
 
-/// A DEALLOCATE alone makes no prepared statement that could tie the client to its server.
+/// A DEALLOCATE alone makes no prepared statement that could pin the client.
 fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
     use pgweir_sql::Statement::{Deallocate, DeallocateAll};
     match verdict {
@@ -138,7 +138,7 @@ fn without_mere_ends(effects: Effects, verdict: &pgweir_sql::Statement) -> Effec
     }
 }
 
-/// The values of a Bind, as far as they have been read; `None` is NULL.
+/// The values of a Bind, as far as they have arrived; `None` is NULL.
 struct Given<'a>(Vec<Option<&'a [u8]>>);
 
 impl<'a> Given<'a> {
@@ -161,12 +161,12 @@ impl<'a> Given<'a> {
         Given(values)
     }
 
-    /// Custom settings that any of them names, as in `select set_config($1, $2, false)`.
+    /// The custom settings that these values name, as in `select set_config($1, $2, false)`.
     fn names(&self) -> impl Iterator<Item = Box<str>> {
         self.0.iter().flatten().filter_map(|value| setting_name(value))
     }
 
-    /// Whether the value of this parameter (`$1` is 1), taken for the name of a setting, is known, or in `pg_settings`.
+    /// Whether the setting that this parameter names (`$1` is 1) is known, or shown by `pg_settings`.
     fn tells(&self, number: u16) -> bool {
         match self.0.get(usize::from(number).wrapping_sub(1)) {
             Some(Some(value)) => !value.contains(&b'.') || setting_name(value).is_some(),

@@ -10,11 +10,12 @@ use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
-/// A call of what the catalog does not know has it read again if it is older than this.
+/// If a statement calls a routine that the catalog does not know, and the last reading is older than this, the
+/// catalog is read again.
 const UNKNOWN_AGE_MAX: Duration = Duration::from_secs(5);
 
-/// What holds while a catalog is read. Either statement takes milliseconds as a rule, and 150 where there are 50,000
-/// functions; its plan looks so expensive to PostgreSQL that it would spend a second on compiling it.
+/// Settings while a catalog is read. Each of the two statements usually takes milliseconds, and 150 ms with 50,000
+/// functions. But their estimated cost is so high that PostgreSQL would spend a second on compiling them.
 const SETTINGS: [(&str, &str); 5] = [
     ("search_path", "pg_catalog, pg_temp"),
     ("statement_timeout", "4000"),
@@ -24,12 +25,12 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 impl ServerSide<'_> {
-    /// Something is called that the catalog does not know: others may have made it, not through us.
+    /// A statement calls a routine that the catalog does not know: somebody may have made it without pgweir.
     #[cold]
     pub(crate) fn catalog_may_be_old(&mut self, now: Time) {
         let database = self.pool.catalog_key();
         if let Some(state) = self.shared.catalogs.by_database.get_mut(&database) {
-            // A name that does not exist is called again and again: not a reading each time.
+            // A call of a name that does not exist may be repeated; not each one causes a reading.
             if state.due.is_none()
                 && state.reader.is_none()
                 && state.tried_at.is_none_or(|at| now - at > UNKNOWN_AGE_MAX)
@@ -40,13 +41,13 @@ impl ServerSide<'_> {
         }
     }
 
-    /// A segment that reads the catalog, with settings of its own that end with it.
+    /// Sends a segment that reads the catalog. Its settings end with it.
     pub(crate) fn send_catalog_reading(&mut self, now: Time, version: u64) {
-        let own = &self.shared.own_statements;
+        let internal = &self.shared.own_statements;
         let (set, objects, sources) = (
-            own.set_config_local.clone(),
-            own.catalog_objects.clone(),
-            own.catalog_sources.clone(),
+            internal.set_config_local.clone(),
+            internal.catalog_objects.clone(),
+            internal.catalog_sources.clone(),
         );
         let server = &mut *self.server;
         server.phase = ServerPhase::Reading;
@@ -68,7 +69,7 @@ impl ServerSide<'_> {
         }
         self.probe_with(&objects, &[]);
         self.probe_with(&sources, &[]);
-        // Their plans would take most of a megabyte of the server's memory until the next time.
+        // Until the next reading, their plans would take most of a megabyte of the server's memory.
         self.inject_close(&objects);
         self.inject_close(&sources);
         if deferrable {
@@ -80,10 +81,10 @@ impl ServerSide<'_> {
 }
 
 impl Reply<'_> {
-    /// A transaction has ended that may have made something that runs code.
+    /// A transaction has ended that may have changed what code the database runs.
     #[cold]
     pub(crate) fn note_definitions(&mut self) {
-        // Requests behind it may make more.
+        // The requests behind it may change more.
         self.server.session.defines = !self.server.conversation.queue.is_empty();
         if self.shared.settings.keeps_sessions && self.pool.shares_sessions() {
             self.deeds.push(Deed::DoubtCatalog);

@@ -1,4 +1,4 @@
-//! What is said to a server about the channels that it listens to, and what it answers.
+//! Commands to a server about the channels that it listens to, and its answers.
 
 use crate::notify::channels::ChannelName;
 use crate::notify::moving::Moving;
@@ -8,7 +8,8 @@ use crate::upstream::entry::To;
 use pgweir_wire::{HEADER_BYTES, backend};
 
 impl ServerSide<'_> {
-    /// A command without parameters; never a Query, never the unnamed statement, which are the client's.
+    /// Sends a command without parameters. It is not a Query and does not use the unnamed statement,
+    /// because a Query would destroy the client's.
     pub(crate) fn own_command(&mut self, text: &[u8]) {
         let name = &*self.shared.own_statements.names.channels;
         let queue = &mut self.server.conversation.queue;

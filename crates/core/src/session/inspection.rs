@@ -1,31 +1,31 @@
-//! Reading statements for what they may do to the session, on their way to a server.
+//! Reading statements, on their way to a server, for what they may do to the session.
 //!
-//! Only `session_state = full` looks. The verdict on a prepared statement is kept with the statement; a Query is read each
-//! time. Text that is too long to be read whole counts as code of which nothing is known.
+//! Only `session_state = full` does this. The verdict on a prepared statement is kept with the statement; a Query is
+//! read each time. A text that is too long to be read counts as code of unknown effect.
 
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
 use crate::exchange::{Exchange, Wish};
-use crate::preparing::own_names::Mentioned;
+use crate::preparing::client_named::Mentioned;
 use crate::server_side::ServerSide;
 use crate::statements::prepared::Statement;
 use crate::upstream::entry::{Entry, Ready};
 use pgweir_sql::Returns;
 use pgweir_sql::{Condensed, Effects};
 
-/// The longest name a custom setting may have to be looked for among parameters, bytes.
+/// The longest custom setting's name that is looked for among parameters, bytes.
 const SETTING_NAME_BYTES_MAX: usize = 128;
 
-/// Constants of a text that may be names of settings and are taken for such.
+/// The most constants of a text that are taken for names of settings.
 const NAMED_SETTINGS_MAX: usize = 32;
 
-/// What a text that nobody has read may have done.
+/// What a text that was not read may have done.
 const UNREAD: Effects = pgweir_sql::UNREAD.union(Effects::SETTINGS).union(Effects::ENDS);
 
 /// `lo_open`, `lo_close`, `loread`, `lowrite` and the others of libpq's, by number: they leave nothing in the session.
 const LARGE_OBJECTS: [u32; 14] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 
-/// What leaves nothing to ask about behind it.
+/// Effects that change nothing in the session, so that no probe has to ask about them.
 const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::STATEMENTS)
     .union(Effects::TEMPORARY_SCHEMA)
@@ -33,45 +33,45 @@ const ONLY_ASKS: Effects = Effects::DRAWS
     .union(Effects::LOCAL);
 
 impl ServerSide<'_> {
-    /// Does what must be done before a text with these effects runs, and says which of them are left to ask about after
-    /// it. `runs` is the statement that runs, where it is a prepared one.
-    pub(super) fn prepare_for(&mut self, effects: Effects, runs: Option<u64>) -> Effects {
+    /// Does what must be done before a text with these effects runs, and returns the effects that a probe must ask
+    /// about afterwards. `runs` is the statement, if it is a prepared one.
+    pub(super) fn before_text(&mut self, effects: Effects, runs: Option<u64>) -> Effects {
         if effects.intersects(Effects::STATEMENTS) {
             self.hide_statements(runs);
         }
         effects.without(ONLY_ASKS)
     }
 
-    /// The session is about to look at its prepared statements: those under the pooler's names are closed, to be prepared
-    /// again when they are used next.
+    /// The session is about to read `pg_prepared_statements`: statements under internal names are closed, and prepared
+    /// again before their next use.
     fn hide_statements(&mut self, but: Option<u64>) {
-        for statement in self.server.held.all_under_our_names() {
+        for statement in self.server.held.all_under_internal_names() {
             if Some(statement.id) != but {
                 self.inject_close(&statement);
             }
         }
         if self.pool.lends {
-            // What a PREPARE of ours that failed has left.
+            // A failed internal PREPARE may have left this statement.
             let preparing = self.shared.own_statements.names.preparing.clone();
-            self.close_whatever(&preparing);
+            self.close_name(&preparing);
         }
     }
 }
 
 impl Exchange<'_> {
-    /// Whether this client's session is kept for it from server to server.
+    /// Whether this client's session follows it from server to server.
     pub(crate) fn keeps_session(&self) -> bool {
         self.shared.settings.keeps_sessions && self.pool.keeps_sessions()
     }
 
-    /// Whether texts are read for what they do to sessions, be it in session pooling.
+    /// Whether texts are read for what they do to sessions, in session pooling too.
     #[inline]
     pub(crate) fn looks_at_texts(&self) -> bool {
         self.shared.settings.keeps_sessions && self.pool.nature.is_postgresql()
     }
 
-    /// A text is about to be passed on: what it may do, or the step where its message is not passed on yet. It is `None`
-    /// where it is too long to be read.
+    /// Inspects a text that is about to be passed on. Returns its effects, or the step if its message is not passed on
+    /// yet. `text` is `None` if it is too long to be read.
     pub(crate) fn inspect_text(
         &mut self,
         message: &Message<'_>,
@@ -98,12 +98,12 @@ impl Exchange<'_> {
         Ok(effects)
     }
 
-    /// The same of a Query whose text is too long to be kept: what is left of it without its constants is judged when its
-    /// last byte is on its way, as nothing of it runs before.
+    /// Inspects a Query whose text is too long to be kept. The text without its constants is judged when its last byte
+    /// is on its way: before that byte the server runs nothing.
     #[cold]
     pub(crate) fn inspect_long(&mut self, message: &Message<'_>) -> Result<Effects, Step> {
         if self.keeps_session() {
-            // What it asks is known when it has passed.
+            // Whether it calls currval() or lastval() is known only after it has passed.
             if let Some(step) = self.uses_sequences(Effects::CODE, message) {
                 return Err(step);
             }
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// `Some`: the text is not passed on self.now. As a rule it is looked at again, on another server maybe.
+    /// `Some`: the text is not passed on now. Usually it is inspected again later, maybe on another server.
     #[cold]
     fn inspect_effects(
         &mut self,
@@ -148,7 +148,7 @@ impl Exchange<'_> {
         let of_text = effects;
         let effects = self.effects_of_names(text, effects);
         if !self.keeps_session() {
-            self.to().prepare_for(effects, None);
+            self.to().before_text(effects, None);
             self.to().note_traces(effects);
             return None;
         }
@@ -170,10 +170,10 @@ impl Exchange<'_> {
             Mentioned::default()
         };
         mentioned.effects |= self.effects_of_unknown(effects, verdict);
-        let mut effects = self.to().prepare_for(effects | mentioned.effects, None);
+        let mut effects = self.to().before_text(effects | mentioned.effects, None);
         let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
         if effects.intersects(Effects::SETTINGS) && !prepares && !pgweir_sql::setting_parameters(text).is_empty() {
-            // Of a PREPARE in other company: what EXECUTE gives it nobody follows.
+            // The text contains a PREPARE among other statements. Nobody follows the values that an EXECUTE gives it.
             effects |= Effects::UNTOLD;
         }
         if effects.intersects(Effects::PASSES) {
@@ -195,9 +195,9 @@ impl Exchange<'_> {
         None
     }
 
-    /// Parse at the beginning of a segment, on a server that may remember what others have drawn from sequences: as a rule its
-    /// Bind follows, and what is done in front of that within the segment makes it a pipeline, in which not every statement
-    /// may run.
+    /// Handles a Parse at the beginning of a segment, on a server that may remember other clients' values of sequences.
+    /// Usually the Bind follows. A DISCARD SEQUENCES between the two would make the segment a pipeline, in which some
+    /// statements are refused.
     #[cold]
     pub(crate) fn forget_before_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
         let server = &mut *self.server;
@@ -214,7 +214,7 @@ impl Exchange<'_> {
         self.minds_sequences(message, of_text, effects, text)
     }
 
-    /// See [`Exchange::uses_sequences`]. What the statements do that the text names counts as well.
+    /// Calls [`Exchange::uses_sequences`] with the effects of the text and of the statements that it names.
     pub(super) fn minds_sequences(
         &mut self,
         message: &Message<'_>,
@@ -229,7 +229,8 @@ impl Exchange<'_> {
         self.uses_sequences(effects, message)
     }
 
-    /// What EXECUTE may do where nobody knows what it executes: what others than the client's PREPARE have made.
+    /// What an EXECUTE may do if the pooler does not know its statement, because the statement was not made by a
+    /// PREPARE of the client's that it follows.
     pub(super) fn effects_of_unknown(&self, effects: Effects, verdict: &pgweir_sql::Statement) -> Effects {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll, Execute, Prepare};
         if !effects.intersects(Effects::PREPARE) || !self.keeps_session() {
@@ -249,7 +250,7 @@ impl Exchange<'_> {
         self.suspect(effects, text, hidden);
     }
 
-    /// Settings that a text with these effects may make and `pg_settings` does not show.
+    /// Settings that a text with these effects may set and `pg_settings` does not show.
     pub(super) fn settings_named(&mut self, effects: Effects, text: &[u8]) -> Vec<Box<str>> {
         if !effects.intersects(Effects::SETTINGS | Effects::CODE) {
             return Vec::new();
@@ -257,7 +258,7 @@ impl Exchange<'_> {
         let mut names = pgweir_sql::hidden_settings(text);
         let of_functions = self.settings_of_functions();
         if !of_functions.is_empty() {
-            // A function may be given the name of a setting.
+            // The text may give the name of a setting to a function.
             let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
             names.extend(constants.filter_map(setting_name).take(NAMED_SETTINGS_MAX));
             names.extend(of_functions);
@@ -265,7 +266,7 @@ impl Exchange<'_> {
         names
     }
 
-    /// A Query that has been looked at, behind everything that must precede it.
+    /// Sends a Query that has been inspected, after everything that must precede it.
     pub(crate) fn send_query(&mut self, message: &Message<'_>, mut entry: Entry, returns: Option<Returns>) -> Step {
         let Some(returns) = returns.filter(|_| message.is_whole()) else {
             return self.pass_request(message, entry);
@@ -285,14 +286,15 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether a text, as a whole, ends statements: it acts on the client's names without the server's knowing them.
+/// Whether a text, as a whole, ends statements. The pooler handles it by the client's names, which the server need not
+/// know.
 pub(super) fn ends_statements(verdict: &pgweir_sql::Statement) -> bool {
     use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
     matches!(verdict, Deallocate(_) | DeallocateAll | DiscardAll)
 }
 
-/// Whether a text, as a whole, may use what its client has prepared: PREPARE itself does not, and what it gives a name to runs
-/// later.
+/// Whether a text, as a whole, may use what its client has prepared. PREPARE itself does not: the text that it names
+/// runs later.
 pub(crate) fn uses_names(verdict: &pgweir_sql::Statement) -> bool {
     !ends_statements(verdict) && !matches!(verdict, pgweir_sql::Statement::Prepare(_))
 }
@@ -303,7 +305,7 @@ pub(crate) fn calls_large_objects(body: &[u8]) -> bool {
     number.is_some_and(|number| LARGE_OBJECTS.contains(&number))
 }
 
-/// `app.tenant`, `role`: a name that pg_settings does not show.
+/// Reads a value such as `app.tenant` or `role` as the name of a setting that `pg_settings` does not show.
 pub(crate) fn setting_name(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value)
         .ok()

@@ -1,4 +1,4 @@
-//! What a text may do by the names that it mentions, as far as the catalog of its database is known.
+//! What a text may do by the names that it mentions, according to the catalog of its database.
 
 use crate::catalog::known::{Known, UNKNOWN};
 use crate::exchange::{Exchange, Wish};
@@ -18,13 +18,13 @@ impl ServerSide<'_> {
         self.pool.catalog.as_ref().is_some_and(|known| known.matters())
     }
 
-    /// Whether a text mentions a function that listens, or ends listening.
+    /// Whether a text mentions a function that calls LISTEN or UNLISTEN.
     pub(crate) fn names_listen(&mut self, text: &[u8]) -> bool {
         self.known_by()
             .is_some_and(|known| known.effects_of(text, Effects::NONE).intersects(Effects::LISTEN))
     }
 
-    /// The settings that a text names where it calls routines that pass a name on.
+    /// The settings that a text names in calls of routines that pass the name of a setting on.
     pub(crate) fn settings_passed(&mut self, text: &[u8]) -> Passed {
         self.known_by()
             .map(|known| known.catalog.names.passed_in(text))
@@ -58,7 +58,7 @@ impl ServerSide<'_> {
         !self.knows_names() || self.known_by().is_none_or(is_nothing)
     }
 
-    /// Whether what is known of the server's database is as it is now.
+    /// Whether the catalog that is known of the server's database is up to date.
     pub(crate) fn catalog_holds(&mut self) -> bool {
         self.known_by().is_none_or(|known| known.holds)
     }
@@ -69,7 +69,8 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// What a Query may do, by the names it mentions as well; `effects` are those of the text itself.
+    /// What a Query may do, including the effects of the names that it mentions; `effects` are those
+    /// of the text itself.
     pub(crate) fn effects_of_names(&mut self, text: &[u8], effects: Effects) -> Effects {
         let own = effects.without(Effects::ROUTINES);
         let Some(known) = self.to().pool.catalog.as_deref_mut() else {
@@ -84,7 +85,7 @@ impl Exchange<'_> {
         (own | self.shared.mentioned(found, effects) | any).without(Effects::ROUTINES)
     }
 
-    /// A routine is called that the catalog does not know: it was made since.
+    /// A text calls a routine that the catalog does not know: it was made after the reading.
     fn meets_unknown(&mut self, found: Effects) {
         if found.contains(UNKNOWN) {
             let now = self.now;
@@ -93,7 +94,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// The same of a prepared statement; the verdict is kept.
+    /// What a prepared statement may do, including the effects of the names that it mentions; the
+    /// verdict is kept.
     pub(crate) fn effects_of_names_in(&mut self, statement: &Statement) -> Effects {
         let own = statement.effects.without(Effects::ROUTINES);
         let Some(known) = self.to().pool.catalog.as_deref_mut() else {
@@ -107,7 +109,7 @@ impl Exchange<'_> {
         (own | self.shared.mentioned(found, statement.effects) | any).without(Effects::ROUTINES)
     }
 
-    /// Settings that functions of this client's database make and `pg_settings` does not show.
+    /// Settings that functions of this client's database set and `pg_settings` does not show.
     pub(crate) fn settings_of_functions(&self) -> Vec<Box<str>> {
         let known = self.pool.catalog.as_ref();
         known.map_or_else(Vec::new, |k| k.catalog.hidden.clone())

@@ -1,12 +1,12 @@
-//! Probes: asking a server what became of the session, when a transaction may have changed it.
+//! Probes: when a transaction may have changed the session, the server is asked what became of it.
 //!
-//! The text of a statement says only what it *may* do ([`pgweir_sql::Effects`]); whether a SET took effect, a temporary
-//! table was rolled back or a lock is still held, the server knows best. So when such a transaction has ended and nothing
-//! else is owed, the pooler asks, behind the ReadyForQuery the client already has, and lets the server go only when the
-//! answer says that nothing ties the client to it.
+//! The text of a statement says only what it *may* do ([`pgweir_sql::Effects`]). Only the server knows whether a SET
+//! took effect, whether a temporary table was rolled back, and whether a lock is still held. So when such a transaction
+//! has ended and the server owes no other reply, the pooler asks it, after the ReadyForQuery that the client already
+//! has. It releases the server only if the answer contains no reason for a pin.
 //!
-//! A probe is a segment of its own of prepared statements with every name qualified, so that no search_path, role or
-//! unnamed statement of the client's matters; it runs without a statement timeout and under no deferrable default
+//! A probe is a segment of internal prepared statements. Every name in them is qualified, so the client's search_path,
+//! role and unnamed statement do not matter. It runs without a statement timeout and under no deferrable default
 //! (recording F3).
 
 use crate::base::reasons::Waiting;
@@ -29,8 +29,8 @@ const LIMITS: [(&str, u32); 3] = [
 ];
 
 impl ServerSide<'_> {
-    /// `locks`: whether to look at pg_locks, which visits every backend; `None` asks for no pins at all. `hidden` are the
-    /// names of settings to ask for beside those that `pg_settings` shows; `None` asks for no settings at all.
+    /// `locks`: whether to read pg_locks, which visits every backend; `None` asks for no pins. `hidden`
+    /// are names of settings that `pg_settings` does not show; `None` asks for no settings.
     fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
         let (pins, settings, set_config) = (
             self.shared.own_statements.probe_pins.clone(),
@@ -38,7 +38,7 @@ impl ServerSide<'_> {
             self.shared.own_statements.set_config_local.clone(),
         );
         if about.probes_failed > 0 {
-            self.forget_own_statements();
+            self.forget_internal_statements();
         }
         let limits = self.time_limits(&about);
         let followed = self.names_by_sql();
@@ -70,7 +70,7 @@ impl ServerSide<'_> {
             self.own_commit();
         }
         if matches!(self.server.phase, ServerPhase::ConnectQuery) {
-            // Many a server is never asked again.
+            // It is closed because many servers are never asked again.
             self.inject_close(&settings);
         }
         self.asks(To::Probe, |r| r.sync());
@@ -79,8 +79,8 @@ impl ServerSide<'_> {
         }
     }
 
-    /// The time limits that a probe lifts for itself, where the session may have one: it is known to, code may have made it,
-    /// or an earlier probe has failed.
+    /// The time limits that a probe lifts for itself, if the session may have one: it is known to have one, code may
+    /// have set one, or an earlier probe has failed.
     fn time_limits(&self, about: &Suspicion) -> Vec<&'static str> {
         let shape = &self.server.session.shape;
         let may_have = about.effects.intersects(Effects::CODE) || about.probes_failed > 0 || shape.is_hurried();
@@ -89,8 +89,8 @@ impl ServerSide<'_> {
         limits.map(|(name, _)| *name).collect()
     }
 
-    /// A new server is asked for the settings that its role's defaults or connect_query have made, and nothing reports. The
-    /// view does not show custom ones: those that connect_query names are asked for by name.
+    /// Asks a new server for the settings that its role's defaults or connect_query have set and ParameterStatus does
+    /// not report. The view does not show custom ones: those that connect_query names are asked for by name.
     pub(crate) fn ask_new_server(&mut self) {
         let mut names: Vec<Box<str>> = vec![ROLE.into()];
         if let Some(query) = self.pool.settings.connect_query.as_deref() {
@@ -103,10 +103,10 @@ impl ServerSide<'_> {
         self.send_probe(None, Some(&names), Suspicion::default());
     }
 
-    /// A statement of the pooler's own may not be on the server any more, whatever has become of it: each is prepared again
-    /// in front of its next use.
-    fn forget_own_statements(&mut self) {
-        for statement in self.server.held.all_own() {
+    /// Closes all internal statements, because the server may have lost one of them. Each is prepared again before its
+    /// next use.
+    fn forget_internal_statements(&mut self) {
+        for statement in self.server.held.all_internal() {
             self.inject_close(&statement);
             if let Some(close) = self.server.conversation.queue.back_mut() {
                 close.to = To::Probe;
@@ -114,7 +114,7 @@ impl ServerSide<'_> {
         }
     }
 
-    /// Runs one of the pooler's own statements as part of a probe.
+    /// Runs an internal statement as part of a probe.
     pub(crate) fn probe_with(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
         self.server.conversation.queue.preparing_is_probing();
@@ -124,27 +124,27 @@ impl ServerSide<'_> {
         });
     }
 
-    /// Begins a transaction that no default of the client's can hold up, for statements of the pooler's own.
+    /// Begins a transaction for internal statements. The client's defaults cannot delay it.
     pub(crate) fn own_begin(&mut self) {
         let begin = self.shared.own_statements.begin_plain.clone();
         self.probe_with(&begin, &[]);
     }
 
-    /// Ends what [`ServerSide::own_begin`] began.
+    /// Ends the transaction that [`ServerSide::own_begin`] began.
     pub(crate) fn own_commit(&mut self) {
         let commit = self.shared.own_statements.commit.clone();
         self.probe_with(&commit, &[]);
     }
 
-    /// Behind the Sync of what [`ServerSide::own_begin`] began on a client's server: the client may have sent its next request,
-    /// which must not meet a failed transaction of the pooler's.
+    /// Follows the Sync of a transaction that [`ServerSide::own_begin`] began on a client's server. The client may have
+    /// sent its next request, which must not meet a failed internal transaction.
     pub(crate) fn own_rollback(&mut self) {
         if matches!(self.server.phase, ServerPhase::Linked) {
             self.query_for_nothing(b"ROLLBACK");
         }
     }
 
-    /// Sends a client's server a Query whose answer means nothing, an error neither.
+    /// Sends a client's server a Query whose reply is ignored, even if it is an error.
     pub(crate) fn query_for_nothing(&mut self, text: &[u8]) {
         self.server.held.unnamed = crate::statements::unnamed::Unnamed::Nothing;
         self.asks(To::Probe, |r| r.query(text));
@@ -152,7 +152,7 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// Asks the server what the client's last transactions did to the session. Called when the server is clean; says
+    /// Asks the server what the client's last transactions did to the session. Called when the server is clean; returns
     /// whether there was anything to ask.
     pub(crate) fn probe(&mut self) -> bool {
         let always = self.shared.settings.probe_always && self.keeps_session() && self.client.session.used_server;
@@ -175,14 +175,14 @@ impl Exchange<'_> {
         if !asks.pins && !asks.settings {
             return false;
         }
-        // What has been reset must be made again before the client goes on.
+        // What has been reset must be set again before the client's next message.
         let resets = about.effects.intersects(Effects::CODE | Effects::RESETS);
         let other_startup = !Arc::ptr_eq(&self.server.session.base, &self.client.session.base);
         if asks.settings && resets && other_startup && self.client.waiting == Waiting::No {
             self.client.waiting = Waiting::ForProbe;
         }
         if self.server.cancels.in_flight > 0 && !self.shared.is_weak(Weakness::AsksUnderCancel) {
-            // It would hit the question: the end of the cancel brings us back here.
+            // The cancel would hit the probe. When the cancel has ended, this function is called again.
             self.client.session.suspicion = Some(Box::new(about));
             return true;
         }
@@ -194,7 +194,7 @@ impl Exchange<'_> {
     }
 }
 
-/// `{"a","b"}`, as an array of text reads.
+/// Writes an array of text as PostgreSQL reads it: `{"a","b"}`.
 fn array_literal(names: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut array = vec![b'{'];
     for name in names {

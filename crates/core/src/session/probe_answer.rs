@@ -17,7 +17,8 @@ use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_sql::Effects;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header, backend};
 
-/// Failed probes in a row before a client keeps its server, of whose state nothing is known, until it leaves.
+/// After this many failed probes in a row the client keeps its server until it leaves, because the state of the session
+/// is not known.
 const PROBES_FAILED_MAX: u8 = 3;
 
 impl ServerSide<'_> {
@@ -35,7 +36,7 @@ impl ServerSide<'_> {
 }
 
 impl Reply<'_> {
-    /// A whole row of a probe's answer.
+    /// A row of a probe's answer.
     pub(crate) fn probe_row(&mut self, message: &[u8]) {
         if let Some(reading) = &mut self.server.reading {
             return reading.row(message);
@@ -44,7 +45,7 @@ impl Reply<'_> {
             return self.channel_row(message);
         };
         if Header::read(message).is_ok_and(|h| h.is_some_and(|h| h.message_bytes as usize > message.len())) {
-            // A value too long to be kept.
+            // The value is too long to be kept.
             probe.unreadable = true;
             return;
         }
@@ -81,7 +82,7 @@ impl Reply<'_> {
 }
 
 impl Reply<'_> {
-    /// The server has answered a probe to the end.
+    /// The server has answered a probe completely.
     pub(crate) fn probed(&mut self) {
         let Some(probe) = self.server.session.probe.take() else {
             return;
@@ -110,7 +111,7 @@ impl Exchange<'_> {
             self.pin_by(PinReason::UnreadableSetting, probe.about.statement.as_bytes());
         }
         if probe.settings {
-            // The view told what the probe made of them.
+            // For these, the view has shown the values that the probe itself had set.
             let is_lifted = |name: &str| probe.lifted.iter().any(|(lifted, _)| **lifted == *name);
             probe.rows.retain(|(name, _)| !is_lifted(name));
             probe.rows.append(&mut probe.lifted);
@@ -131,7 +132,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What ties the session to its server, as the server tells it: one answer for each of [`PROBED`].
+    /// Sets the pins that follow from the server's answer: one value for each of [`PROBED`].
     fn pins_found(&mut self, probe: &Probe, held: [bool; PROBED.len()]) {
         let before = self.client.session.pins;
         for (reason, held) in PROBED.into_iter().zip(held) {
@@ -159,8 +160,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// A probe has failed, for a reason that need not be the session's: it is asked again. Where that is in vain as well, the
-    /// client keeps the server, which nobody else gets after it.
+    /// Handles a failed probe. The reason need not be the session, so the probe is sent again. After the last failure
+    /// the client keeps the server, and no other client gets it afterwards.
     fn probe_was_in_vain(&mut self, mut about: Suspicion, failed: &str) {
         let text = format!("{}: cannot tell the state of the session: {failed}", self.server_id);
         self.shared.log(LogLevel::Warning, text);
@@ -177,7 +178,7 @@ impl Exchange<'_> {
 }
 
 impl ServerSide<'_> {
-    /// A server without a client has answered: a new one, or one that was reset.
+    /// A server without a client has answered a probe: a new server, or one that was reset.
     fn told_without_client(&mut self, probe: &Probe) {
         if self.server.introduction == Introduction::NatureAsked {
             return self.nature_told(probe);

@@ -1,4 +1,4 @@
-//! What settings a client and its server have after a probe: the server has told all that the session has made.
+//! The settings of a client and its server after a probe. The server has told all settings that the session has set.
 
 use crate::base::weakness::Weakness;
 use crate::exchange::Exchange;
@@ -15,17 +15,17 @@ pub(super) const TRANSACTION_SETTINGS: [&str; 3] = [
     "transaction_read_only",
 ];
 
-/// Settings and their values as the server tells them; `None` is NULL.
+/// Settings and their values in the server's answer; `None` is NULL.
 type Rows = [(Box<str>, Option<Box<str>>)];
 
-/// The rows of a probe, and whether a role of `none` in them is one that the session has made.
+/// The rows of a probe, and whether a role of `none` among them was set by the session.
 struct Told<'a> {
     rows: &'a Rows,
     tells_none: bool,
 }
 
 impl Told<'_> {
-    /// The settings that the session has made, and their values.
+    /// The settings that the session has set, and their values.
     fn made(&self) -> impl Iterator<Item = (&str, &str)> {
         let rows = self
             .rows
@@ -40,7 +40,7 @@ impl Told<'_> {
 }
 
 impl Exchange<'_> {
-    /// The settings that the session has made, as the server tells them.
+    /// Takes over the settings that the session has set, from the server's answer.
     pub(super) fn settings_found(&mut self, rows: &Rows, about: &Suspicion) {
         let before = about.before.as_ref().unwrap_or(&self.client.session.shape).clone();
         let told = Told {
@@ -54,8 +54,9 @@ impl Exchange<'_> {
         self.client.session.shape = client_shape;
     }
 
-    /// No role is the same as none set, unless the server has logged in with one, or the client has given up its own. A RESET
-    /// ROLE that was rolled back has made the role of the startup packet in between.
+    /// Whether a role of `none` is a setting. It is the same as no setting, unless the server has logged in with a
+    /// role, or the client has given up the role of its startup packet. A RESET ROLE that was rolled back made the
+    /// client have that role in between.
     fn tells_no_role(&self, before: &Shape, about: &Suspicion) -> bool {
         let is_none = |shape: &Shape| shape.get(ROLE).is_some_and(|s| &*s.value == NO_ROLE);
         let had_none = is_none(before) || is_none(&self.client.session.shape);
@@ -64,7 +65,7 @@ impl Exchange<'_> {
         (starts_with_role || gave_up_role) && !self.shared.is_weak(Weakness::ForgetsDefaultRole)
     }
 
-    /// What is reported is known by its own words; the view would tell it in others.
+    /// Settings that ParameterStatus reports keep the reported spelling; the view would spell them differently.
     fn shape_of_server(&mut self, told: &Told<'_>) -> Arc<Shape> {
         let now = self.server.session.shape.clone();
         let unreported = now.settings().iter().filter(|s| !s.reported);
@@ -82,15 +83,16 @@ impl Exchange<'_> {
         }
     }
 
-    /// A setting of the client's startup packet that the session no longer makes has been reset: the server went back to its
-    /// own startup value, and the client must go back to its. A value that was the server's own all along was never made
-    /// there.
+    /// A setting of the client's startup packet that the session no longer sets was reset: the server went back to its
+    /// own startup value, and the client must go back to the value of its packet. A value that the server had from the
+    /// beginning was not set by the session.
     fn shape_of_client(&mut self, before: &Shape, server_shape: &Arc<Shape>, told: &Told<'_>) -> Arc<Shape> {
         let server_base = &self.server.session.base;
         let value_in = |shape: &Shape, name: &str| shape.get(name).map(|s| s.value.clone());
         let was_made = |name: &str| {
             let value = value_in(before, name);
-            // What connect_query makes is the server's own, and somebody's RESET may have taken it away long ago.
+            // Values of connect_query are the server's startup values; another client's RESET may have removed them
+            // earlier.
             value != value_in(server_base, name) && value != value_in(server_shape, name)
         };
         let at_startup = difference(server_base, &self.client.session.base);
@@ -106,7 +108,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Tells the client the values that its session has returned to, and that its server does not have.
+    /// Tells the client the values that its session has returned to, where the server's differ.
     fn tell_returned(&mut self, server_shape: &Shape, client_shape: &Shape) {
         let reported = client_shape.settings().iter().filter(|s| s.reported);
         for setting in reported.filter(|s| server_shape.get(&s.name).is_none_or(|r| r.value != s.value)) {

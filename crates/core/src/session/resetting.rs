@@ -1,10 +1,11 @@
-//! RESET goes back to what the client's own startup packet said.
+//! RESET returns to the values of the client's startup packet.
 //!
-//! A server's startup values are those of the pool; a client's may be others, restored by `set_config()`. So where a client
-//! resets a setting that its startup packet gave, the pooler makes it again right behind the RESET. The client is told of
-//! what differs in the end, in front of one ReadyForQuery, as it would be by a server of its own.
+//! A server's startup values are those of the pool. A client may have others, which `set_config()` restores. So if a
+//! client resets a setting of its startup packet, the pooler sets it again right after the RESET. The client gets
+//! ParameterStatus for the final values only, before one ReadyForQuery, as on a direct connection.
 //!
-//! A RESET among other statements of a Query may be undone by an error of theirs, so there the server's answer decides.
+//! A RESET among other statements of a Query may be undone if one of them fails, so there the pooler decides after the
+//! server's answer.
 
 use crate::base::reasons::Waiting;
 use crate::exchange::Exchange;
@@ -16,8 +17,8 @@ use pgweir_sql::Returns;
 use std::sync::Arc;
 
 impl ServerSide<'_> {
-    /// Prepares what makes a setting; the statement by whose name it is known. Among the messages that the server has not
-    /// answered yet there may be one that deallocates all, or would have and fails: then it is prepared for this use alone.
+    /// Prepares the statement that sets a setting, and returns it. An unanswered message may be a DEALLOCATE ALL, or
+    /// one that would be if it did not fail: then a statement is prepared for this use alone.
     fn prepare_set_config(&mut self) -> Arc<prepared::Statement> {
         let statement = self.shared.own_statements.set_config.clone();
         if !self.server.conversation.queue.segment_outstanding() {
@@ -30,7 +31,7 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// The client's startup values that the server does not return to by itself.
+    /// The client's startup values that differ from the server's.
     fn startup_values(&self, returns: &Returns) -> Vec<(Arc<str>, Arc<str>)> {
         let (client, server) = (&*self.client, &*self.server);
         if Arc::ptr_eq(&client.session.base, &server.session.base) {
@@ -43,21 +44,22 @@ impl Exchange<'_> {
             .collect()
     }
 
-    /// What becomes of the ReadyForQuery of a Query that resets, because the client's startup values are made again.
+    /// What becomes of the ReadyForQuery of a Query that resets, if the client's startup values are set again.
     pub(crate) fn return_to_startup(&mut self, returns: &Returns) -> Ready {
         if self.startup_values(returns).is_empty() {
             Ready::Passes
         } else if self.server.conversation.queue.in_pipeline() || self.server.conversation.queried_in_pipeline {
-            // The server may pass over it, or the Sync end what is left open; the probe finds it out.
+            // The server may ignore the messages, or their Sync may end an open transaction. The probe finds out what
+            // happened.
             Ready::Passes
         } else {
             Ready::Decides
         }
     }
 
-    /// A segment in which DISCARD ALL has run has failed, and with it the client's startup values that were made behind that, if
-    /// only by a cancel: they are made in a segment of their own. Where a probe follows, that finds it out; and the client may
-    /// have sent more already, which runs without them.
+    /// A segment in which DISCARD ALL has run has failed, maybe because of a cancel, and so have the client's startup
+    /// values that were set behind it. They are set again in a segment of their own. This is not needed where a probe
+    /// follows, and not possible if the client has already sent more, which runs without them.
     #[cold]
     pub(crate) fn makes_startup_values_later(&mut self) {
         let sent_more = !self.server.conversation.queue.is_one_whole_segment();
@@ -80,7 +82,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The segment behind a Query whose ReadyForQuery was swallowed.
+    /// Sends the segment that follows a Query whose ReadyForQuery was swallowed.
     fn send_startup_values(&mut self, returns: &Returns) {
         self.make_startup_values(returns);
         let mut entry = Entry::forward(Expect::Sync);
@@ -88,7 +90,7 @@ impl Exchange<'_> {
         self.to().asks(To::Forward, |r| r.special(entry).sync());
     }
 
-    /// Makes the client's startup values in the segment at hand.
+    /// Sets the client's startup values in the present segment.
     pub(crate) fn make_startup_values(&mut self, returns: &Returns) {
         let values = self.startup_values(returns);
         if values.is_empty() {
@@ -100,15 +102,15 @@ impl Exchange<'_> {
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.server_id, &mut self.shared.outbox, To::Skip, |r| {
             for (setting, value) in &values {
-                // The unnamed portal may be the client's, to be executed once more.
+                // The unnamed portal may be the client's, which may execute it again.
                 let values = [Some(setting.as_bytes()), Some(value.as_bytes())];
                 r.run_in(portal, name.server_name(), &values);
             }
         });
     }
 
-    /// A Query whose answer decides has ended: whether the client's startup values are made again now, and the
-    /// ReadyForQuery is theirs.
+    /// A Query has ended whose answer decides. Returns whether the client's startup values are set again now, so that
+    /// the ReadyForQuery of that segment goes to the client.
     pub(crate) fn decide_on_reset(&mut self, undone: bool) -> bool {
         if !undone {
             self.make_what_was_reset();
@@ -120,8 +122,8 @@ impl Exchange<'_> {
         false
     }
 
-    /// Makes a client's startup values again, now that the server has reset them. Its messages wait until the server has
-    /// confirmed them, and so do the values where a cancel is on its way that could hit them.
+    /// Sets a client's startup values again, after the server has reset them. The client's messages wait until the
+    /// server has confirmed them. If a cancel that could hit these settings is on its way, they wait, too.
     pub(crate) fn make_what_was_reset(&mut self) {
         let may_be_hit = self.server.cancels.in_flight > 0 || !self.server.conversation.queue.is_empty();
         if may_be_hit {

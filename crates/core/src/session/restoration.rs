@@ -1,11 +1,13 @@
 //! Making a server look like its client.
 //!
-//! **Confirmed first.** Restored settings are a segment of their own, of a named statement, that ends in its own Sync, with
-//! `Skip` entries for its replies (recordings E1 to E6, F1 say why). No byte of the client's is sent before the server has
-//! answered the whole of it: a restoration that is refused, cancelled or interrupted leaves the client's statement unrun.
+//! **Confirmed first.** Restored settings are a segment of their own, of a named statement, that ends in its own Sync,
+//! with `Skip` entries for its replies (recordings E1 to E6, F1 say why). No byte of the client's is sent before the
+//! server has answered all of it. If a restoration is refused, cancelled or interrupted, the client's statement has not
+//! run.
 //!
-//! What a server looks like changes only when it says so. A restoration that ends well has made its target, whether its client
-//! is still there or not; one that fails leaves a server of which nothing is known, and that is closed.
+//! The known settings of a server change only when it confirms them. After a restoration that succeeds the server has
+//! the target's settings, whether its client is still there or not. If it fails, the server's settings are not known,
+//! and it is closed.
 
 use crate::base::reasons::{Passed, Waiting};
 use crate::exchange::Exchange;
@@ -19,8 +21,8 @@ use pgweir_wire::{Writer, backend};
 use std::sync::Arc;
 
 impl ServerSide<'_> {
-    /// Begins a segment that [`ServerSide::send_settings`] ends, unless it has begun. Nothing precedes a BEGIN in it: a BEGIN is
-    /// refused once anything has taken a snapshot, as Parse may.
+    /// Begins a segment that [`ServerSide::send_settings`] ends, unless it has begun. Nothing precedes a BEGIN in it:
+    /// BEGIN with some options is refused after anything has taken a snapshot, as Parse may.
     pub(crate) fn begin_restoring(&mut self) {
         let server = &mut *self.server;
         if server.session.shape.is_deferrable() && !server.conversation.queue.segment_open() {
@@ -28,7 +30,7 @@ impl ServerSide<'_> {
         }
     }
 
-    /// One segment that makes settings; the server looks like `target` when it has confirmed them.
+    /// Sends one segment that sets settings. When the server has confirmed them, its shape is `target`.
     pub(crate) fn send_settings(&mut self, set: &[Change], target: Arc<Shape>) {
         self.begin_restoring();
         let deferrable = self.server.session.shape.is_deferrable();
@@ -55,7 +57,7 @@ impl ServerSide<'_> {
         self.asks(To::Skip, |r| r.sync());
     }
 
-    /// The server refused something in a segment of restored settings: none of them is made.
+    /// The server has refused a message in a segment of restored settings: none of them is set.
     pub(crate) fn restoration_refused(&mut self, sqlstate: &[u8], message: &[u8]) {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         if let Some(restoration) = &mut self.server.session.restoration {
@@ -75,8 +77,8 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Tells the client what its server reports otherwise than it was last told: settings that nobody can set (after an
-    /// upgrade or a failover), or a value in another spelling.
+    /// Sends ParameterStatus to the client for each setting whose value differs from the one that it was last told:
+    /// settings that nobody can set (after an upgrade or a failover), or a value in another spelling.
     pub(crate) fn tell_differences(&mut self) {
         if Shape::same(&self.server.session.shape, &self.client.session.shape) {
             return;
@@ -93,7 +95,7 @@ impl Exchange<'_> {
 }
 
 impl Reply<'_> {
-    /// ParameterStatus: the server's own word on one of its settings. Says whether it is the client's business.
+    /// ParameterStatus: the server reports one of its settings. Returns whether the client gets the message.
     pub(crate) fn parameter_status(&mut self, body: &[u8]) -> Passed {
         let Ok((name, value)) = backend::parameter_status(body) else {
             return Passed::Forward;
@@ -117,7 +119,7 @@ impl Reply<'_> {
         let (server, Some((_, client))) = (&mut *self.server, &mut self.client) else {
             return Passed::Skip;
         };
-        // Where a setting has been reset and is made again, the client hears of the outcome only.
+        // If a setting was reset and is set again, the client is told the final value only.
         let in_between = server
             .conversation
             .queue
@@ -128,14 +130,15 @@ impl Reply<'_> {
         }
         client.session.shape = server.session.shape.clone();
         if let Some(error) = server.conversation.queue.error_behind_own_segment() {
-            // The end of a segment of ours tells it; on a server of its own the client would hear it behind the error.
+            // It is sent at the end of an internal segment. On a direct connection the client would get it after the
+            // error.
             Writer::new(error).parameter_status(name.as_bytes(), value.as_bytes());
             return Passed::Skip;
         }
         Passed::Forward
     }
 
-    /// DISCARD ALL and RESET ALL took the settings that the server does not report back to those of its own login.
+    /// DISCARD ALL and RESET ALL have returned the settings that the server does not report to the values of its login.
     pub(crate) fn forget_explicit_settings(&mut self) {
         let shape = self.server.session.shape.clone();
         let unreported = shape.settings().iter().filter(|s| !s.reported);

@@ -1,18 +1,18 @@
 //! What a session has drawn from sequences: currval() and lastval().
 //!
-//! The server process keeps these values; no other server can be given them. The rules, in pools whose clients draw from
-//! sequences by name or call these functions:
+//! The server process keeps these values; no other server can be given them. The rules, in pools whose clients name
+//! sequence functions:
 //!
-//! - A client gets the server that it had last, if no other client has used that server since. Other clients leave the server
-//!   to it as long as there is another.
-//! - A client that calls one of these functions keeps its server from then on
+//! - A client gets the server that it had last, if no other client has used that server since. Other clients get a
+//!   different server if there is one.
+//! - A client that calls currval() or lastval() is pinned to its server
 //!   ([`crate::base::pin_reason::PinReason::Sequences`]).
-//! - If another client has used the server, or the client has used another server, the server discards its values first.
-//!   PostgreSQL then says that nothing has been drawn yet (55000). No client sees the values of another client, nor older
-//!   values of its own.
-//! - The first time in a pool, the server discards its values before the first text that calls one of these functions or draws
-//!   by name. Whether an INSERT draws is not known.
-//! - The server must confirm that it has discarded its values. No message of the client's is sent before.
+//! - If another client has used the server, or the client has used another server, the server discards its values
+//!   first. PostgreSQL then says that nextval() has not been called (55000). No client sees values of another client,
+//!   nor older values of its own.
+//! - The first time in a pool, the server discards its values before the first text that names one of these functions
+//!   or nextval(). Whether an INSERT calls nextval() is not known.
+//! - The server must confirm that it has discarded its values, before any message of the client's is sent.
 
 use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::message::{Message, Step};
@@ -28,15 +28,16 @@ use pgweir_sql::Effects;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{FrontendTag, TransactionStatus};
 
-/// What may tell what others have drawn.
+/// Effects of a text that may read other clients' values.
 const ASKS: Effects = Effects::SEQUENCE.union(Effects::CODE);
 
-/// Before what a server must remember its own client's values only: behind what draws, the client may ask.
+/// Effects of a text before which the server must discard other clients' values. After a nextval() the client may call
+/// currval().
 const NEEDS_OWN: Effects = ASKS.union(Effects::DRAWS);
 
 impl ServerSide<'_> {
-    /// What a text may do to sequences, or ask of them, where its names have been looked up in the catalog (`effects`) as
-    /// well. While a catalog is being read, everything counts as code; only what the text itself runs is meant then, and
+    /// What a text may do with sequences. `effects` are those that include names looked up in the catalog. While a
+    /// catalog is being read, every text counts as code; here only the code that the text itself runs counts, and
     /// routines, which may do anything.
     pub(crate) fn sequence_effects(&mut self, of_text: Effects, effects: Effects) -> Effects {
         if self.catalog_holds() {
@@ -50,13 +51,13 @@ impl ServerSide<'_> {
         }
     }
 
-    /// A client was just linked to a server: may it meet values that others have drawn? What is sent begins a segment of
-    /// restored settings, which the caller ends.
+    /// A client was just linked to a server: discards the values of other clients if it may meet them. What is sent
+    /// begins a restoration's segment, which the caller ends.
     pub(crate) fn sequences_on_link(&mut self) {
         let server = &mut *self.server;
         let pool = &*self.pool;
         let asked = pool.sequences == Sequences::Asked;
-        // Adversarial linking gives way to none but those who name a sequence.
+        // With adversarial linking only clients that name a sequence have a claim.
         server.session.claimed =
             asked && !self.shared.settings.link_adversarial || server.session.claimed && !server.session.is_stranger();
         if asked && server.session.is_stranger() {
@@ -72,13 +73,13 @@ impl ServerSide<'_> {
     fn run_discard(&mut self) {
         let statement = self.shared.own_statements.discard_sequences.clone();
         self.server.session.remembered = Remembered::Forgetting;
-        // The unnamed portal may be the client's, to be executed once more.
-        self.run_in_own_portal(&statement, &[]);
+        // The unnamed portal may be the client's, which may execute it again.
+        self.run_in_internal_portal(&statement, &[]);
     }
 }
 
 impl Exchange<'_> {
-    /// Whether another server may remember what this client has drawn, and it may go there: see
+    /// Whether another server may remember this client's values, and the client may go there: see
     /// [`crate::flow::own_server`].
     pub(crate) fn wants_own_server(&self) -> bool {
         let (client, server) = (&*self.client, &*self.server);
@@ -92,8 +93,8 @@ impl Exchange<'_> {
             && !self.shared.settings.link_adversarial
     }
 
-    /// A text of the client's may draw from sequences, ask what was drawn, or do what nobody knows. Where its server may
-    /// remember what others have drawn, that is forgotten first: the step then says that the message comes again.
+    /// A text of the client's may call nextval() or currval(), or do something unknown. If its server may remember
+    /// other clients' values, they are discarded first: the returned step then means that the message is handled again.
     pub(crate) fn uses_sequences(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
         let server = &mut *self.server;
         let pool = &mut *self.pool;
@@ -104,23 +105,24 @@ impl Exchange<'_> {
                 .sequences
                 .max(if asks { Sequences::Asked } else { Sequences::Drawn });
         }
-        // In a pool that has been asked before, this was done when the link was made.
+        // In a pool whose clients have called currval() before, this was done at the link.
         if !server.session.is_stranger() || !effects.intersects(NEEDS_OWN) {
             return None;
         }
         self.forget_before(effects, message)
     }
 
-    /// The client's next request may ask for what others have drawn, or draws what the client may ask for: the server
-    /// forgets the others' values first, and confirms it before anything of the request is sent. What the client itself has
-    /// drawn by an INSERT in this transaction is forgotten, too, and its question gets 55000: once in the life of a pool.
+    /// The client's next request may read other clients' values, or call nextval(), after which the client may call
+    /// currval(). So the server first discards all values, and confirms that before the request is sent. This also
+    /// discards values that the client's own INSERT got in this transaction; a currval() then gets 55000. It happens
+    /// once in the life of a pool.
     #[cold]
     fn forget_before(&mut self, effects: Effects, message: &Message<'_>) -> Option<Step> {
         let server = &mut *self.server;
         if server.conversation.intake == Intake::CopyIn {
             return None;
         }
-        // What is still unanswered may fail the transaction, in which nothing can be forgotten.
+        // An unanswered message may fail the transaction, and a failed one refuses DISCARD SEQUENCES.
         if server.session.remembered == Remembered::Forgetting || server.conversation.queue.client_segment_outstanding()
         {
             return Some(self.waits_for_replies());
@@ -136,8 +138,8 @@ impl Exchange<'_> {
             && server.conversation.queue.is_empty()
             && !in_segment
         {
-            // Nothing can be forgotten in a failed transaction, and only a Query of several statements can both end it and
-            // ask. One that does not end it would get the same error from the server.
+            // A failed transaction refuses DISCARD SEQUENCES. Only a Query of several statements can both end the
+            // transaction and call currval(). A Query that does not end it would get the same error from the server.
             if !effects.intersects(ASKS) || !may_be_several(message) {
                 return None;
             }
@@ -148,7 +150,7 @@ impl Exchange<'_> {
                     ..TRANSACTION_FAILED
                 })
             });
-            // A Query destroys the unnamed statement, whatever becomes of it.
+            // A Query destroys the unnamed statement, even if it fails.
             self.server.held.unnamed = Unnamed::Foreign;
             let client = &mut *self.client;
             client.statements.unnamed = None;
@@ -161,9 +163,9 @@ impl Exchange<'_> {
             }
             return Some(step);
         }
-        // A deferred BEGIN has been sent without its Sync.
+        // A deferred BEGIN has been sent without a Sync.
         let of_begin = server.conversation.only_begins();
-        // A Sync would commit what a Query in a pipeline has left open.
+        // A Sync would commit the transaction that a Query in a pipeline has left open.
         let is_open = in_segment || server.conversation.queried_in_pipeline;
         self.to().run_discard();
         if is_open && !of_begin {
@@ -176,10 +178,10 @@ impl Exchange<'_> {
 }
 
 impl Reply<'_> {
-    /// The server has forgotten what was drawn from sequences, by its own word.
+    /// The server has confirmed DISCARD SEQUENCES.
     pub(crate) fn forgot_sequences(&mut self) {
         let before = std::mem::replace(&mut self.server.session.remembered, Remembered::OfClient);
-        // Otherwise the end of the segment is waited for.
+        // Otherwise the client waits for the end of the segment.
         if before == Remembered::Forgetting && self.server.conversation.queue.segment_open() {
             self.replies_came();
         }

@@ -1,7 +1,7 @@
 //! Suspicion: what a client's transactions may have done to its session, since the server was last asked.
 //!
-//! The text of a statement says what it *may* do ([`pgweir_sql::Effects`]). A probe asks the server what it has done; what no
-//! probe can see pins the client.
+//! The text of a statement says what it *may* do ([`pgweir_sql::Effects`]). A probe asks the server what the statement
+//! has done. An effect that no probe can see pins the client.
 
 use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::weakness::Weakness;
@@ -14,10 +14,10 @@ use crate::upstream::entry::{Expect, To};
 use pgweir_sql::Effects;
 use pgweir_wire::ErrorFields;
 
-/// Settings that one client's session may have beyond those `pg_settings` shows; one that names more is pinned.
+/// The most settings of one client's session that `pg_settings` does not show; a client with more is pinned.
 pub(super) const HIDDEN_SETTINGS_MAX: usize = 256;
 
-/// The setting that SET ROLE makes, and its value where no role is taken.
+/// The setting that SET ROLE sets, and its value for no role.
 pub(super) const ROLE: &str = "role";
 
 pub(super) const NO_ROLE: &str = "none";
@@ -30,7 +30,7 @@ pub(super) struct Asks {
 }
 
 impl Asks {
-    /// For a transaction that may have had these effects, of a client that is pinned so.
+    /// What to ask after transactions with these effects, of a client with these pins.
     pub(super) fn of(effects: Effects, pins: Pins) -> Self {
         let unknown_code = effects.intersects(Effects::CODE);
         let may_have_ended = effects.intersects(Effects::ENDS) && pins.of_session();
@@ -45,7 +45,7 @@ impl Asks {
     }
 }
 
-/// Which reason an effect may bring about.
+/// The reason for a pin that each effect may cause.
 const MAY_PIN: [(Effects, PinReason); PROBED.len()] = [
     (Effects::TEMPORARY, PinReason::TemporaryObjects),
     (Effects::LOCKS, PinReason::AdvisoryLocks),
@@ -65,10 +65,10 @@ const PIN_FOR_GOOD: [(Effects, PinReason); 6] = [
 ];
 
 impl Suspicion {
-    /// Names of the settings that no view shows and this client's session may have.
+    /// Names of the settings that this client's session may have and no view shows.
     pub(super) fn hidden_settings(&self, client: &Client) -> Vec<Box<str>> {
         let mut names = self.hidden.clone();
-        // What DISCARD ALL has returned to its startup value was made again behind it.
+        // A startup value that DISCARD ALL has reset was set again behind it.
         let made = client
             .session
             .shape
@@ -80,7 +80,7 @@ impl Suspicion {
                 names.push((&*setting.name).into());
             }
         }
-        // No report tells of a role, whatever has taken it.
+        // No ParameterStatus reports the role.
         if !names.iter().any(|n| &**n == ROLE) {
             names.push(ROLE.into());
         }
@@ -143,8 +143,8 @@ impl Exchange<'_> {
     }
 }
 
-/// See [`Suspicion::sets_role`]. Behind a RESET the pooler makes the role of the startup packet. If the server tells no role all
-/// the same, the RESET has been rolled back, and what an earlier text has set counts.
+/// Combines two values of [`Suspicion::sets_role`]. After a RESET the pooler sets the role of the startup packet. If
+/// the server still tells no role, the RESET was rolled back, and the value of an earlier text counts.
 fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
     match earlier {
         Some(true) => earlier,
@@ -153,8 +153,8 @@ fn later_role(earlier: Option<bool>, later: Option<bool>) -> Option<bool> {
 }
 
 impl Reply<'_> {
-    /// The server has refused a text before it ran anything of it: what no probe can see has not happened. Where other texts
-    /// are suspected as well, it is not known whose it would be.
+    /// The server has refused a text before it ran anything of it: the effects that no probe can see have not happened.
+    /// If other texts are suspected too, it is not known which text has which effect.
     #[cold]
     pub(crate) fn text_refused(&mut self, fields: &ErrorFields<'_>) {
         let front = self
@@ -180,7 +180,7 @@ impl Reply<'_> {
 }
 
 impl Exchange<'_> {
-    /// What a failed probe was about, and what has come to it since.
+    /// Adds what a failed probe was about to what the client's later texts may have done.
     pub(super) fn suspect_again(&mut self, mut about: Suspicion) {
         if let Some(newer) = self.client.session.suspicion.take() {
             about.effects |= newer.effects;
@@ -192,7 +192,7 @@ impl Exchange<'_> {
         self.client.session.suspicion = Some(Box::new(about));
     }
 
-    /// The client leaves: its server may have got a schema for temporary objects that no probe has told of.
+    /// The client leaves: notes that its server may have a schema for temporary objects that no probe has reported.
     pub(crate) fn note_temporary_schema(&mut self) {
         let may_make = |s: &Suspicion| s.effects.intersects(Effects::TEMPORARY | Effects::CODE);
         self.server.session.temporary_schema |= self.client.session.pins.contains(PinReason::TemporaryObjects)
@@ -200,7 +200,7 @@ impl Exchange<'_> {
             || self.server.session.probe.as_ref().is_some_and(|p| p.temporary);
     }
 
-    /// What must be done to the server, whose client leaves, before anyone else gets it.
+    /// The cleanup that the server needs, when its client leaves, before another client gets it.
     pub(crate) fn cleanup_after(&self) -> Cleanup {
         let in_doubt = self.client.session.suspicion.is_some() || self.server.session.probe.is_some();
         let in_doubt = in_doubt && !self.shared.is_weak(Weakness::TrustsUnanswered);

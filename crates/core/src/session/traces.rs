@@ -1,4 +1,4 @@
-//! What a session leaves behind on its server that others would notice: see [`crate::flow::traces`].
+//! What a session leaves behind on its server that other clients would notice: see [`crate::flow::traces`].
 
 use crate::base::pool_id::PoolKind;
 use crate::base::settings::PoolMode;
@@ -7,14 +7,14 @@ use crate::server_side::ServerSide;
 use crate::state::shape::SETTINGS_MAX;
 use pgweir_sql::Effects;
 
-/// What DISCARD ALL leaves behind, and no other statement undoes.
+/// Effects that DISCARD ALL does not undo, nor any other statement.
 const LEAVE_TRACES: Effects = Effects::LOAD
     .union(Effects::SEED)
     .union(Effects::SERVER_BOUND)
     .union(Effects::NATIVE);
 
 impl ServerSide<'_> {
-    /// A text with these effects goes to a server of a pool that keeps clients and servers together.
+    /// Notes the traces of a text with these effects, in a pool in session pooling.
     pub(crate) fn note_traces(&mut self, effects: Effects) {
         if !effects.intersects(LEAVE_TRACES) {
             return;
@@ -28,7 +28,7 @@ impl ServerSide<'_> {
 }
 
 impl Exchange<'_> {
-    /// A client makes a custom setting, or tries to.
+    /// A client sets a custom setting, or tries to.
     pub(crate) fn note_custom_setting(&mut self, name: &str) {
         if !name.contains('.') || !self.keeps_session() {
             return;
@@ -43,8 +43,8 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// What a client with `pg_temp` in its search_path creates may be temporary, whatever the text says. Whether it is asked
-    /// for.
+    /// If a client has `pg_temp` in its search_path, every object that it creates may be temporary. Returns
+    /// whether a probe will ask.
     #[cold]
     pub(crate) fn suspect_creation(&mut self) -> bool {
         let keeps = self.keeps_session();

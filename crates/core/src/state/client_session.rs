@@ -1,4 +1,4 @@
-//! A client's session, wherever it runs.
+//! A client's session, independent of the server that it runs on.
 
 use crate::base::pin_reason::PinReason;
 use crate::base::state_stats::StateStats;
@@ -12,42 +12,42 @@ use pgweir_sql::Returns;
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
-/// What a client's session is, and what ties it to its server.
+/// A client's session, and the pins that keep it on its server.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ClientSession {
-    /// The virtual session's settings; what the client was last told.
+    /// The virtual session's settings, as last told to the client.
     pub(crate) shape: Arc<Shape>,
-    /// What it looked like after its login: what RESET returns to.
+    /// Its settings after its login, to which RESET returns.
     pub(crate) base: Arc<Shape>,
-    /// Why it keeps its server.
+    /// The reasons why it keeps its server.
     pub(crate) pins: Pins,
-    /// Since when, where something of the session pins it.
+    /// Since when, if the reason is in the session.
     pub(crate) pinned: Option<Box<Pinned>>,
     /// What its transactions may have done to the session since the last probe.
     pub(crate) suspicion: Option<Box<Suspicion>>,
     /// It has used its server since the last probe.
     pub(crate) used_server: bool,
-    /// A BEGIN that no server has seen yet.
+    /// A BEGIN that has not been sent to a server.
     pub(crate) deferred_begin: Option<DeferredBegin>,
-    /// Custom settings that its session has made or tried to make.
+    /// Custom settings that its session has set or tried to set.
     pub(crate) custom_names: Vec<Box<str>>,
     /// Its session has had temporary objects, and so a schema for them.
     pub(crate) had_temporary: bool,
-    /// It waits for a server that shows no traces of other sessions: see [`crate::session::traces`].
+    /// It waits for a server without traces of other sessions: see [`crate::session::traces`].
     pub(crate) minds_traces: bool,
-    /// Servers in a row that have refused its settings.
+    /// How many servers in a row have refused its settings.
     pub(crate) servers_refused: u8,
-    /// It has lost a server before anything of its own reached it, and has been given no other yet.
+    /// It has lost a server before the server got any of its messages, and has not been linked to another one since.
     pub(crate) went_elsewhere: bool,
-    /// How often it has gone to another server than the one it had last; see [`ServerSession::last_visit`].
+    /// How often it has been linked to another server than the time before; see [`ServerSession::last_visit`].
     ///
     /// [`ServerSession::last_visit`]: crate::state::server_session::ServerSession::last_visit
     pub(crate) visits: u32,
-    /// The portal that is bound to a RESET, and what that returns to its startup value.
+    /// The portal of a RESET, and the settings that it resets.
     pub(crate) bound_reset: Option<Box<(Box<[u8]>, Returns)>>,
-    /// What a Query that the server has not answered returns to its startup value, unless the server refuses it.
+    /// The settings that a Query resets, unless the server, which has not answered yet, refuses it.
     pub(crate) reset_among: Option<Box<Returns>>,
-    /// Statements that reset settings or end all statements, where statements are not tracked otherwise.
+    /// Statements that reset settings or end all statements, in pools where statements are not tracked otherwise.
     pub(crate) followed: Vec<Followed>,
 }
 
@@ -73,7 +73,7 @@ impl ClientSession {
         }
     }
 
-    /// Keeps it on its server: what it did cannot be done again elsewhere. `statement` is the beginning of what did it.
+    /// Pins it to its server. `statement` is the beginning of the text that is the cause.
     pub(crate) fn pin_by(&mut self, now: Time, reason: PinReason, statement: &[u8], stats: &mut StateStats) {
         if self.pinned.is_none() && reason != PinReason::SessionPooling {
             self.pinned = Some(Box::new(Pinned {

@@ -1,8 +1,8 @@
-//! A BEGIN that no server has seen yet.
+//! A BEGIN that has not been sent to a server.
 
 use crate::base::time::Time;
 
-/// A BEGIN that no server has seen yet.
+/// A BEGIN that has not been sent to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct DeferredBegin {
     /// When the client sent it.
@@ -10,7 +10,7 @@ pub(crate) struct DeferredBegin {
     pub(crate) by: By,
     /// The transaction has failed: a statement in it was cancelled while it waited for a server.
     pub(crate) failed: bool,
-    /// It goes to a server because its time is up, and not because the client has asked for anything.
+    /// It is sent because `deferred_begin` has passed, not because the client has sent another message.
     pub(crate) expired: bool,
 }
 
@@ -19,6 +19,7 @@ pub(crate) struct DeferredBegin {
 pub(crate) enum By {
     /// As a Query, which leaves no portal behind.
     Query,
-    /// By Bind and Execute: its unnamed portal, which cannot be run again, can be seen in the transaction.
+    /// By Bind and Execute. Their unnamed portal, which cannot be executed again, exists in the
+    /// transaction.
     Portal,
 }

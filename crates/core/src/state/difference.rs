@@ -3,7 +3,7 @@
 use crate::state::shape::{LIMITS, READ_ONLY, Shape, WHO};
 use std::sync::Arc;
 
-/// A setting to make on a server; `None` resets it to the server's own startup value.
+/// A setting to set on a server; `None` resets it to the server's startup value.
 pub(crate) type Change = (Arc<str>, Option<Arc<str>>);
 
 /// The settings that make a server with one shape look like a client with another, in the order to send them.
@@ -23,9 +23,10 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
             set.push((want.name.clone(), Some(want.value.clone())));
         }
     }
-    // Values are read in the encoding that goes before them.
+    // client_encoding comes first, because the server reads the other values in it.
     set.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case("client_encoding"));
-    // Privileges are taken back first and given up last: the servers' own user makes the settings in between.
+    // Role and session authorization are reset first and set last, so that the servers' own user sets the other
+    // settings.
     let (from, to) = (server.who(home), client.who(home));
     if from == to && set.is_empty() {
         return set;
@@ -35,7 +36,7 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
     if let (Some((name, value)), [Some(_), _]) = (all.first_mut(), &to)
         && **name == *WHO[0]
     {
-        // RESET ROLE takes the role that the user who logged in has by default, if there is one.
+        // RESET ROLE would set the default role of the user who logged in, if there is one.
         *value = Some("none".into());
     }
     all.append(&mut set);
@@ -47,8 +48,8 @@ pub(crate) fn difference_on(server: &Shape, client: &Shape, home: &str) -> Vec<C
     all
 }
 
-/// The same settings, with the time limits lifted in front of them and made behind them: a limit is for the client's
-/// statements, which do not wait for what a restoration reads.
+/// The same settings; time limits are lifted before them and set after them. A time limit is for the client's
+/// statements, not for the locks that a restoration may wait for.
 pub(crate) fn unhurried(server: &Shape, client: &Shape, set: Vec<Change>) -> Vec<Change> {
     let is_limit = |name: &str| LIMITS.iter().any(|limit| limit.eq_ignore_ascii_case(name));
     let is_hurried = server.is_hurried() || client.is_hurried();
@@ -62,7 +63,7 @@ pub(crate) fn unhurried(server: &Shape, client: &Shape, set: Vec<Change>) -> Vec
     for limit in LIMITS {
         match limits.iter().find(|(name, _)| name.eq_ignore_ascii_case(limit)) {
             Some(change) => all.push(change.clone()),
-            // It is the same for both.
+            // Server and client have the same limit.
             None if server.is_limited_by(limit) => all.push((limit.into(), client.get(limit).map(|s| s.value.clone()))),
             None => {}
         }
@@ -70,7 +71,7 @@ pub(crate) fn unhurried(server: &Shape, client: &Shape, set: Vec<Change>) -> Vec
     all
 }
 
-/// The way from one shape to another of the same user.
+/// The difference between two shapes of the same user.
 pub(crate) fn difference(server: &Shape, client: &Shape) -> Vec<Change> {
     difference_on(server, client, &server.home())
 }
@@ -154,7 +155,7 @@ mod tests {
         );
     }
 
-    /// Guards against restorations that fail by their own client's time limit, while somebody holds a lock.
+    /// Guards against restorations that fail by the client's time limit while another session holds a lock.
     #[test]
     fn no_time_limit_holds_while_settings_are_made() {
         let (mut table, base) = ShapeTable::with_base();

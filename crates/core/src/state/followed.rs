@@ -1,4 +1,5 @@
-//! Statements that are followed where prepared statements are not tracked otherwise: see [`crate::preparing::untracked`].
+//! Statements that are followed in pools where prepared statements are not tracked: see
+//! [`crate::preparing::untracked`].
 
 use pgweir_sql::Returns;
 use pgweir_sql::Statement;

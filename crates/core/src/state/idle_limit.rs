@@ -5,8 +5,8 @@ use std::time::Duration;
 /// The setting.
 pub(crate) const IDLE_LIMIT: &str = "idle_session_timeout";
 
-/// A setting's value as a time; `None` where it means no limit or nothing that PostgreSQL would take. Without a unit it is
-/// in milliseconds.
+/// A setting's value as a duration, in milliseconds if it has no unit; `None` if it means no limit, or PostgreSQL would
+/// refuse it.
 pub(crate) fn limit(value: &str) -> Option<Duration> {
     let value = value.trim();
     let digits = value

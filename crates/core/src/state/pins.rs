@@ -1,14 +1,14 @@
-//! Pins: why a client keeps its server beyond the end of its transaction, and what must be done before anyone else gets
-//! that server.
+//! Pins: why a client keeps its server beyond the end of its transaction, and which cleanup the server needs before
+//! another client gets it.
 //!
-//! State that can be made again on another server is restored there ([`crate::session::restoration`]). What is left ties the
-//! client to its server, for as short as possible: probes ([`crate::session::probe`]) confirm and end what pins.
+//! State that can be restored on another server is restored there ([`crate::session::restoration`]). Other state pins
+//! the client to its server, for as short as possible: probes ([`crate::session::probe`]) confirm and end the pins.
 
 use crate::base::pin_reason::{Cleanup, PinReason};
 use crate::base::time::Time;
 use std::fmt;
 
-/// A set of reasons; a client without one gives its server back at the end of its transaction.
+/// A set of reasons. A client without any gives its server back at the end of its transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Pins(u16);
 
@@ -47,19 +47,19 @@ impl Pins {
         PinReason::ALL.into_iter().filter(move |&r| self.contains(r))
     }
 
-    /// What frees a server of all of them.
+    /// The cleanup that undoes all of them.
     pub(crate) fn cleanup(self) -> Cleanup {
         self.iter().map(PinReason::cleanup).max().unwrap_or(Cleanup::Nothing)
     }
 
-    /// Whether one of them is none that a probe could end.
+    /// Whether one of them is a reason that no probe ends.
     #[cfg(feature = "weaknesses")]
     pub(crate) fn for_good(self) -> bool {
         let ends = |reason| PROBED.contains(&reason) || reason == PinReason::SessionPooling;
         self.iter().any(|reason| !ends(reason))
     }
 
-    /// Whether something of the session pins, and not the pool's mode alone.
+    /// Whether a reason is in the session, not only in the pool's mode.
     pub(crate) fn of_session(self) -> bool {
         self.0 & !PinReason::SessionPooling.bit() != 0
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Pins {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Pinned {
     pub(crate) since: Time,
-    /// The beginning of the statement before which it was not.
+    /// The beginning of the statement that caused the pin.
     pub(crate) statement: Box<str>,
 }
 

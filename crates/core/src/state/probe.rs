@@ -1,4 +1,4 @@
-//! What a transaction may have done to its session, and what the server has told of that so far.
+//! What a transaction may have done to its session, and the server's answer to a probe so far.
 
 use crate::state::pins::PROBED;
 use crate::state::shape::Shape;
@@ -9,19 +9,20 @@ use std::sync::Arc;
 #[derive(Debug, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Suspicion {
     pub(crate) effects: Effects,
-    /// Settings it names that `pg_settings` does not show.
+    /// Settings that its texts name and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
-    /// Texts that it comes from, and that the server has not refused.
+    /// The number of texts that it comes from and that the server has not refused.
     pub(crate) texts: u32,
     /// The last of them is one statement.
     pub(crate) single: bool,
-    /// The beginning of the first suspicious statement.
+    /// The beginning of the first text that it comes from.
     pub(crate) statement: Box<str>,
-    /// What the session looked like before it.
+    /// The session's settings before it.
     pub(crate) before: Option<Arc<Shape>>,
-    /// Whether a text that names the role sets it; it may return to that of the startup packet instead.
+    /// The last text that names the role: `true` if it sets the role, `false` if it resets it to that
+    /// of the startup packet.
     pub(crate) sets_role: Option<bool>,
-    /// Probes that were to tell and failed.
+    /// The number of probes about it that have failed.
     pub(crate) probes_failed: u8,
 }
 
@@ -30,25 +31,25 @@ pub(crate) struct Suspicion {
 pub(crate) struct Probe {
     /// Whether settings were asked for.
     pub(crate) settings: bool,
-    /// Name and value of every setting the session has made.
+    /// Name and value of every setting that the session has set.
     pub(crate) rows: Vec<(Box<str>, Option<Box<str>>)>,
-    /// The text of what ran may have made temporary objects.
+    /// The texts may have made temporary objects.
     pub(crate) temporary: bool,
-    /// What ran may have made statements by SQL-level PREPARE.
+    /// The texts may have made statements by SQL-level PREPARE.
     pub(crate) prepares: bool,
-    /// Time limits that the probe lifted for itself, with the session's own values.
+    /// Time limits that the probe lifts for itself, with the session's values.
     pub(crate) lifted: Vec<(Box<str>, Option<Box<str>>)>,
-    /// One for each of [`PROBED`].
+    /// One value for each of [`PROBED`].
     pub(crate) pins: Option<[bool; PROBED.len()]>,
-    /// The only value of the latest row that had one.
+    /// The value of the latest row with a single column.
     pub(crate) value: Option<Box<str>>,
     /// The session has a schema for temporary objects.
     pub(crate) temporary_schema: bool,
     /// A name or value was not UTF-8.
     pub(crate) unreadable: bool,
-    /// Why it failed.
+    /// The message of the error with which it failed.
     pub(crate) failed: Option<Box<str>>,
-    /// What it was about.
+    /// What it asks about.
     pub(crate) about: Suspicion,
 }
 

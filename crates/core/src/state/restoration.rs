@@ -3,11 +3,12 @@
 use crate::state::shape::Shape;
 use std::sync::Arc;
 
-/// A segment of restored settings that the server has not answered to the end.
+/// A segment of restored settings that the server has not answered completely.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Restoration {
-    /// What the server looks like once it has confirmed. It follows the server's reports meanwhile.
+    /// The server's settings when it has confirmed the segment. They follow ParameterStatus
+    /// meanwhile.
     pub(crate) target: Arc<Shape>,
-    /// Why the server refused: SQLSTATE and message.
+    /// The server's refusal: SQLSTATE and message.
     pub(crate) refused: Option<Box<(String, String)>>,
 }

@@ -1,24 +1,25 @@
-//! What the clients of a pool have been seen to do with sequences.
+//! How the clients of a pool use sequences.
 
-/// What the clients of a pool have been seen to do with sequences.
+/// How the clients of a pool use sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Sequences {
-    /// Nothing that matters.
+    /// No text has named a sequence function.
     #[default]
     Unused,
-    /// nextval() or setval() by name: currval() may follow.
+    /// A text has called nextval() or setval(): currval() may follow.
     Drawn,
-    /// currval() or lastval(): any INSERT may draw what is asked for next.
+    /// A text has called currval() or lastval(): from now on any INSERT may be followed by such a call.
     Asked,
 }
 
-/// What a server remembers of sequences: the values of currval() and lastval().
+/// Whose values of currval() and lastval() a server remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Remembered {
-    /// What its client has drawn, or nothing.
+    /// Those of its present client, or none.
     OfClient,
-    /// What others have drawn, or its client before it drew elsewhere. That ends only with the server's word.
+    /// Those of other clients, or outdated ones of its present client. This ends only when the server
+    /// confirms DISCARD SEQUENCES.
     OfStrangers,
-    /// The same; it has been told to forget, and has not confirmed it.
+    /// The same; DISCARD SEQUENCES has been sent and not been confirmed.
     Forgetting,
 }

@@ -11,55 +11,57 @@ use pgweir_sql::Effects;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Names of custom settings kept for one server; what goes beyond them may show.
+/// The most names of custom settings that are kept for one server. Further ones may be noticed by other clients.
 const CUSTOM_NAMES_MAX: usize = 1024;
 
-/// What may make a setting for the transaction at least.
+/// Effects that may set a setting, at least for the transaction.
 const MAY_SET_LOCALLY: Effects = Effects::SETTINGS.union(Effects::LOCAL).union(Effects::CODE);
 
-/// A server's session: what it looks like by its own word, and what clients may have left there.
+/// A server's session: its settings by its own reports, and what clients may have left there.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ServerSession {
-    /// What it looks like, by its own word.
+    /// Its settings, by its own reports.
     pub(crate) shape: Arc<Shape>,
-    /// What it looked like after its login: what RESET returns to.
+    /// Its settings after its login, to which RESET returns.
     pub(crate) base: Arc<Shape>,
     /// Something that may change settings was sent, and the ReadyForQuery that reports them has not come.
     pub(crate) settings_in_doubt: bool,
-    /// The present transaction may have made a setting that no ReadyForQuery reports before it ends: SET LOCAL, code, or a
-    /// setting that is never reported. What is parsed under it is not shared.
+    /// The present transaction may have set a setting that no ReadyForQuery reports before the transaction ends: by SET
+    /// LOCAL, by code, or a setting that is never reported. Statements parsed meanwhile are not shared.
     pub(crate) local_in_doubt: bool,
-    /// What it looked like before the first SET LOCAL of the present transaction.
+    /// Its settings before the first SET LOCAL of the present transaction.
     pub(crate) before_local: Option<Arc<Shape>>,
-    /// The segment of restored settings at the front of the queue; its ParameterStatus are not the client's.
+    /// The segment of restored settings at the front of the queue. ParameterStatus in its reply is not for the client.
     pub(crate) restoration: Option<Box<Restoration>>,
-    /// A probe whose answer is due.
+    /// A probe that has not been answered.
     pub(crate) probe: Option<Box<Probe>>,
     /// A step of moving channels has failed (see [`crate::flow::handover`]); its ReadyForQuery follows.
     pub(crate) move_failed: bool,
-    /// What was sent to it may make something that runs code.
+    /// A request that was sent to it may change what code the database runs.
     pub(crate) defines: bool,
-    /// What must be done before another client gets it.
+    /// The cleanup that it needs before another client gets it.
     pub(crate) cleanup: Cleanup,
-    /// Who had it last.
+    /// The client that had it last.
     pub(crate) last_client: Option<ClientId>,
-    /// Which of that client's visits it was: where the client has been elsewhere since, what is left here of it is old.
+    /// That client's number of visits at that time. If the number has grown since, the client has been on other
+    /// servers, and what it has left here is old.
     pub(crate) last_visit: u32,
     /// Its present client had another server before.
     pub(crate) visited_anew: bool,
     pub(crate) remembered: Remembered,
-    /// It is left to its last client for what that has drawn from sequences: see [`crate::session::sequences`].
+    /// It is reserved for its last client because of that client's values of sequences: see
+    /// [`crate::session::sequences`].
     pub(crate) claimed: bool,
-    /// Custom settings that sessions have made or tried to make there: since then they are empty there instead of unknown.
+    /// Custom settings that sessions have set or tried to set on it. From then on they are empty on it, not unknown.
     pub(crate) custom_names: HashSet<Box<str>, RandomState>,
-    /// It has a schema for temporary objects since a client made some: see [`crate::preparing::replanning`].
+    /// It has a schema for temporary objects, since a client made some: see [`crate::preparing::replanning`].
     pub(crate) temporary_schema: bool,
-    /// In session pooling: its client did what only the end of the connection undoes.
+    /// In session pooling: its client has left state that only the end of the connection undoes.
     pub(crate) leaves_traces: bool,
 }
 
 impl ServerSession {
-    /// `shape` is what nothing is known of.
+    /// `shape` is the shape of a server of which nothing is known.
     pub(crate) fn new(shape: Arc<Shape>) -> Self {
         ServerSession {
             base: shape.clone(),
@@ -83,7 +85,7 @@ impl ServerSession {
         }
     }
 
-    /// Something with these effects is about to run.
+    /// A text with these effects is about to run.
     #[inline]
     pub(crate) fn may_set(&mut self, effects: Effects) {
         self.settings_in_doubt |= effects.intersects(Effects::SETTINGS);
@@ -93,7 +95,7 @@ impl ServerSession {
         }
     }
 
-    /// The transaction is over, and with it what was set for its time.
+    /// The transaction has ended, and with it the settings of SET LOCAL.
     #[inline]
     pub(crate) fn transaction_ends(&mut self) {
         if std::mem::take(&mut self.local_in_doubt) {
@@ -117,25 +119,25 @@ impl ServerSession {
         before
     }
 
-    /// Whether this client had it last and has had no other since.
+    /// Whether this client had it last and has been on no other server since.
     #[inline]
     pub(crate) fn was_last_visited_by(&self, id: ClientId, visits: u32) -> bool {
         self.last_client == Some(id) && self.last_visit == visits
     }
 
-    /// Whether what it remembers of sequences is not its client's.
+    /// Whether it may remember values of sequences that are not its client's.
     #[inline]
     pub(crate) fn is_stranger(&self) -> bool {
         self.remembered != Remembered::OfClient
     }
 
-    /// Whether it may show something of sessions that it has served before.
+    /// Whether a client may notice on it that it has served other sessions.
     #[inline]
     pub(crate) fn has_traces(&self) -> bool {
         self.temporary_schema || !self.custom_names.is_empty()
     }
 
-    /// A session on it names a custom setting that it makes.
+    /// Its session sets a custom setting of this name.
     pub(crate) fn note_custom_setting(&mut self, name: &str) {
         if !self.custom_names.contains(name) && self.custom_names.len() < CUSTOM_NAMES_MAX {
             self.custom_names.insert(name.into());

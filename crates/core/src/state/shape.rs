@@ -1,11 +1,11 @@
 //! The settings of a session: a client's, or the one on a server.
 //!
-//! A set of settings is a [`Shape`]. Everyone who has the same settings shares one shape, so that the usual question ("does
-//! this server already look like this client?") is one comparison of pointers. What differs between two shapes
-//! ([`crate::state::difference`]) is sent ahead of the client's own messages, as a segment of its own.
+//! A set of settings is a [`Shape`]. Clients and servers with the same settings share one shape, so that the usual
+//! question ("does this server already look like this client?") is one comparison of pointers. The difference between
+//! two shapes ([`crate::state::difference`]) is sent before the client's own messages, as a segment of its own.
 //!
-//! A shape holds what the server has reported (ParameterStatus), what the startup packet has asked for, and what a probe has
-//! found.
+//! A shape holds the settings that the server has reported (ParameterStatus), those of the startup packet, and those
+//! that a probe has found.
 
 use crate::state::idle_limit::{self, IDLE_LIMIT};
 use crate::statements::parse_settings::ParseSettings;
@@ -17,13 +17,13 @@ use std::time::Duration;
 /// The most settings a shape may hold; a client that asks for more at startup is refused.
 pub(crate) const SETTINGS_MAX: usize = 256;
 
-/// The setting that a server with temporary tables behind it refuses.
+/// The setting that a server refuses once it has used temporary tables.
 pub(crate) const TEMP_BUFFERS: &str = "temp_buffers";
 
 /// A setting's value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) struct Setting {
-    /// The name, spelled as the server reports it, or in lower case where it does not.
+    /// The name, in the server's spelling if the server reports it, otherwise in lower case.
     pub(crate) name: Arc<str>,
     /// The value as `set_config` takes it.
     pub(crate) value: Arc<str>,
@@ -31,8 +31,8 @@ pub(crate) struct Setting {
     pub(crate) reported: bool,
 }
 
-/// Bytes at each end of a value that count for its hash: a shape is hashed whenever one of its settings changes, and values
-/// may be long. Equal values are the same `Arc` as a rule.
+/// The hash of a value uses this many bytes at each end: a shape is hashed whenever one of its settings changes, and
+/// values may be long. Usually equal values are the same `Arc`.
 const HASHED_BYTES_MAX: usize = 64;
 
 impl Hash for Setting {
@@ -59,16 +59,16 @@ pub(super) const READ_ONLY: [&str; 6] = [
 /// Time limits that could end an internal statement while it waits for a lock on a catalog.
 pub(super) const LIMITS: [&str; 3] = ["statement_timeout", "transaction_timeout", "lock_timeout"];
 
-/// Settings that say who acts, innermost first. `pg_settings` shows neither.
+/// The settings for the current user, innermost first. `pg_settings` shows neither.
 pub(super) const WHO: [&str; 2] = ["role", "session_authorization"];
 
 impl Setting {
-    /// Whether `pg_settings` leaves it out.
+    /// Whether `pg_settings` does not show it.
     pub(crate) fn is_hidden(&self) -> bool {
         !self.reported && (self.is_custom() || &*self.name == "role")
     }
 
-    /// Whether it is one of the user's own (`app.tenant`).
+    /// Whether it is a custom setting (`app.tenant`).
     pub(crate) fn is_custom(&self) -> bool {
         is_custom(&self.name)
     }
@@ -85,7 +85,7 @@ pub(crate) struct Shape {
     parse: ParseSettings,
     /// See [`Shape::creates_temporary`].
     creates_temporary: bool,
-    /// Hash of the settings that nobody can set.
+    /// Hash of the settings that no client can set.
     fixed: u64,
     /// See [`Shape::idle_limit`].
     idle_limit: Option<Duration>,
@@ -109,25 +109,26 @@ impl Shape {
         }
     }
 
-    /// Whether two shapes are one: shapes are interned, so this is a comparison of pointers.
+    /// Whether two shapes are the same. Shapes are interned, so this is a comparison of pointers.
     #[inline]
     pub(crate) fn same(a: &Arc<Shape>, b: &Arc<Shape>) -> bool {
         Arc::ptr_eq(a, b)
     }
 
-    /// Whether what nobody can set is the same in both, so that a server with one can be made to look like the other.
+    /// Whether the settings that no client can set are the same in both, so that a restoration can lead from one to the
+    /// other.
     pub(crate) fn same_fixed(&self, other: &Shape) -> bool {
         self.fixed == other.fixed
     }
 
-    /// The user whom a server that started with this shape has logged in as; empty where the server does not tell.
+    /// The user whom a server that started with this shape has logged in as; empty if the server does not report it.
     pub(crate) fn home(&self) -> Arc<str> {
         self.get("session_authorization")
             .map(|s| s.value.clone())
             .unwrap_or_default()
     }
 
-    /// The major version of the server, where it tells.
+    /// The major version of the server, if it reports one.
     pub(crate) fn server_major(&self) -> Option<u32> {
         let version = &self.get("server_version")?.value;
         version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -137,12 +138,12 @@ impl Shape {
         &self.settings
     }
 
-    /// What distinguishes statements parsed under this shape.
+    /// The settings that distinguish statements parsed under this shape.
     pub(crate) fn parse_settings(&self) -> &ParseSettings {
         &self.parse
     }
 
-    /// Whether `pg_temp` is in its search_path: what is created without a schema may be temporary.
+    /// Whether `pg_temp` is in its search_path: objects created without a schema may be temporary.
     #[inline]
     pub(crate) fn creates_temporary(&self) -> bool {
         self.creates_temporary
@@ -154,12 +155,12 @@ impl Shape {
         self.idle_limit
     }
 
-    /// The setting of this name, compared without case as PostgreSQL does.
+    /// The setting of this name; case does not matter, as in PostgreSQL.
     pub(crate) fn get(&self, name: &str) -> Option<&Setting> {
         self.settings.iter().find(|s| s.name.eq_ignore_ascii_case(name))
     }
 
-    /// Whether statements of the pooler's own could meet a time limit of the client's.
+    /// Whether a time limit of the client's could end internal statements.
     pub(crate) fn is_hurried(&self) -> bool {
         LIMITS.iter().any(|name| self.is_limited_by(name))
     }
@@ -168,7 +169,7 @@ impl Shape {
         self.get(limit).is_some_and(|s| &*s.value != "0")
     }
 
-    /// Role and session authorization, where they are not those of the user who logged in.
+    /// Role and session authorization, if they differ from the user who logged in.
     pub(super) fn who(&self, home: &str) -> [Option<Arc<str>>; 2] {
         let away = |(at, name): (usize, &&str)| {
             let setting = self.get(name)?;
@@ -184,7 +185,7 @@ impl Shape {
             .is_some_and(|s| !matches!(&*s.value, "off" | "false" | "0" | "no"))
     }
 
-    /// The settings with `changes` made; a change to `None` removes one.
+    /// The settings after `changes`; a change to `None` removes a setting.
     pub(super) fn changed<'c>(
         &self,
         changes: impl IntoIterator<Item = (&'c str, Option<&'c str>, bool)>,
@@ -219,7 +220,7 @@ impl Shape {
     }
 }
 
-/// Hash of the settings among these that nobody can set.
+/// Hash of those of the settings that no client can set.
 fn fixed_hash(settings: &[Setting]) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
     let fixed = settings.iter().filter(|s| READ_ONLY.contains(&&*s.name));
@@ -231,7 +232,7 @@ fn fixed_hash(settings: &[Setting]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Guards against a client with long settings that holds everybody up whenever it changes one of them.
+    /// Guards against delays for all clients, caused by one whose long settings are hashed again at each change.
     #[test]
     fn a_long_value_is_not_read_again_when_a_shape_is_hashed() {
         #[derive(Default)]

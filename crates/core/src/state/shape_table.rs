@@ -1,4 +1,4 @@
-//! All shapes in use, each once: whoever has the same settings shares one.
+//! All shapes in use. Equal settings are one shape.
 
 use crate::state::shape::{Setting, Shape, WHO};
 use crate::statements::parse_settings::ParseSettings;
@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Settings that change how the text of a statement is parsed (design, "Session state", identity of a statement).
+/// Settings that change how the text of a statement is parsed.
 const CHANGE_PARSING: [&str; 11] = [
     "array_nulls",
     "backslash_quote",
@@ -48,7 +48,7 @@ impl hashbrown::Equivalent<ByContent> for Vec<Setting> {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct ShapeTable {
     shapes: hashbrown::HashSet<ByContent, RandomState>,
-    /// What changes parsing in them, each once.
+    /// The settings among them that change parsing, each combination once.
     parses: hashbrown::HashSet<ParseSettings, RandomState>,
     sweep_at: usize,
     empty: Arc<Shape>,
@@ -75,7 +75,7 @@ impl ShapeTable {
         self.empty.clone()
     }
 
-    /// `base` with changes made: name, new value or `None` to remove it, whether the server reports it.
+    /// `base` after these changes: name, new value or `None` to remove it, whether the server reports it.
     pub(crate) fn change<'c>(
         &mut self,
         base: &Arc<Shape>,
@@ -84,7 +84,7 @@ impl ShapeTable {
         self.intern(base.changed(changes), base.parse_settings())
     }
 
-    /// `likely` is shared where the settings that change parsing are the same; most changes touch none of them.
+    /// `likely` is used if its settings that change parsing are the same; most changes do not concern these.
     fn intern(&mut self, settings: Vec<Setting>, likely: &ParseSettings) -> Arc<Shape> {
         if let Some(known) = self.shapes.get(&settings) {
             return known.0.clone();
@@ -96,7 +96,7 @@ impl ShapeTable {
             self.parses.retain(|p| Arc::strong_count(&p.0) > 1);
             self.parses.shrink_to(self.sweep_at);
         }
-        // "$user" is who acts. Where the path is not known, it is the default, which names it.
+        // "$user" is the current role. If search_path is not known it is the default, which contains "$user".
         let path = settings.iter().find(|s| s.name.eq_ignore_ascii_case("search_path"));
         let follows_role = path.is_none_or(|s| s.value.contains("$user"));
         let changes_parsing = |s: &&Setting| {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(fixed_bob.parse_settings(), fixed.parse_settings());
         let other_day = table.change(&base, [("DateStyle", Some("SQL, DMY"), true)]);
         assert!(!other_day.parse_settings().reads_alike(base.parse_settings()));
-        // One object for all who read texts alike, however they came to.
+        // Shapes with equal parse settings share one object, however they were made.
         let named = table.change(&base, [("application_name", Some("x"), true)]);
         let again = table.change(&named, [("DateStyle", Some("SQL, DMY"), true)]);
         assert!(!Shape::same(&again, &other_day) && again.parse_settings().is_surely(other_day.parse_settings()));

@@ -1,27 +1,28 @@
-//! The two statements that read a catalog (see [`crate::catalog::code`]). They run with `search_path = pg_catalog, pg_temp`, so
-//! that no operator of the client's takes part.
+//! The two statements that read a catalog (see [`crate::catalog::code`]). They run with `search_path = pg_catalog,
+//! pg_temp`, so that no operator of a client's takes part.
 //!
-//! Names and sources come in the encoding of the database, whatever that of the session, as `encode(.., 'escape')` writes
-//! them: a conversion could fail.
+//! Names and sources come in the encoding of the database, as `encode(.., 'escape')` writes them: a conversion to the
+//! session's encoding could fail.
 //!
-//! Objects made by initdb have lower OIDs than 16384 (`FirstNormalObjectId`); what of them matters is known by name. That
-//! an object of the database calls one of them no dependency tells: it is found in the object's stored expressions.
+//! Objects made by initdb have OIDs below 16384 (`FirstNormalObjectId`). Those that matter are known by name.
+//! PostgreSQL keeps no dependency on them, so a call of one is found in the stored expressions of the object that calls
+//! it.
 
-/// One row for each routine, and one for each object that runs one: kind, OID, name, OID of what it runs.
+/// One row for each routine, and one for each object that runs one: kind, OID, name, OID of what the object runs.
 ///
 /// | kind | object | what it runs |
 /// |---|---|---|
-/// | `r` | a routine | none: 1 for C that may keep state in its process, 2 for code that is not read, 3 for C of an extension that nobody has reviewed, else 0 |
-/// | `b` | a routine of PostgreSQL's own that some object runs | none |
-/// | `x` | a volatile one of a later PostgreSQL than those whose functions have been reviewed | none |
-/// | `i` | the database itself; the name tells its server from others | none |
+/// | `r` | a routine | none; instead 1 for C that may keep state in its process, 2 for code that is not read, 3 for C of an extension that nobody has reviewed, else 0 |
+/// | `b` | one of PostgreSQL's own routines that some object runs | none |
+/// | `x` | a volatile routine of a PostgreSQL later than the reviewed versions | none |
+/// | `i` | the database; its name tells its server from others | none |
 /// | `f` | a routine | a routine it depends on: BEGIN ATOMIC, an aggregate's function |
 /// | `t` | a table | the function of a trigger |
 /// | `v` | a table or view | a routine in a view, rule, default, check, policy or index |
-/// | `u` | a table or view | a table or view below it: of a view, a partition, the other end of a cascade |
+/// | `u` | a table or view | a table or view that it uses: of a view, a partition, the other end of a cascade |
 /// | `c` | a table | a domain of its columns |
 /// | `d` | a domain or type | a routine |
-/// | `n` | none that is named | a routine: of an operator, a cast |
+/// | `n` | an object without a name | a routine: of an operator, a cast |
 /// | `e` | an event trigger | its function |
 pub(crate) const OBJECTS: &str = "WITH RECURSIVE later AS (\
     SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 190000 AS is_later\
@@ -137,9 +138,9 @@ UNION ALL SELECT DISTINCT CASE WHEN c.by_event THEN 'e' ELSE 'n' END, 0::pg_cata
     c.routine::pg_catalog.int8 FROM calls c \
     WHERE c.caller IS NULL AND c.relation IS NULL AND c.type IS NULL) o";
 
-/// The source of every routine in a language that is read: OID, language (`s`: SQL, `b`: SQL with BEGIN ATOMIC or RETURN,
-/// `p`: PL/pgSQL, `i`: internal), source, names of what it is given, each with a comma behind it; source is NULL where it
-/// is too long.
+/// The source of every routine in a language that is read: OID; language (`s`: SQL, `b`: SQL with BEGIN ATOMIC or
+/// RETURN, `p`: PL/pgSQL, `i`: internal); source, NULL if it is too long; names of the arguments, each with a comma
+/// behind it.
 pub(crate) const SOURCES: &str = "SELECT s.oid, s.language, \
     CASE WHEN pg_catalog.octet_length(s.source) <= 262144 THEN pg_catalog.encode(pg_catalog.convert_to(s.source, \
         pg_catalog.getdatabaseencoding()), 'escape') END, \

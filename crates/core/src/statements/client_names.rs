@@ -15,19 +15,19 @@ pub(crate) type StatementName = Box<[u8]>;
 #[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Meaning {
     pub(crate) statement: Arc<Statement>,
-    /// When the client prepared it, or was told its rows last.
+    /// The later of two moments: the client prepared it, the client was last told its rows.
     pub(crate) since: Moment,
     /// When the client prepared it.
     pub(crate) made: Moment,
-    /// The types of its parameters, where Parse left one open and the server has told them.
+    /// The types of its parameters, if Parse left one open and the server has told them.
     pub(crate) types: Option<Types>,
     /// The rows that Describe has told the client.
     pub(crate) told: Option<Rows>,
-    /// It was Describe of a portal that told them. Drivers differ in whether they describe each portal, or keep in mind what
-    /// the first was like.
+    /// A Describe of a portal has told the rows. Some drivers describe each portal; others rely on the first
+    /// description.
     pub(crate) told_by_portal: bool,
-    /// The same statement as servers know it by this name, once SQL has come to it.
-    pub(crate) own: Option<Arc<Statement>>,
+    /// The statement that servers hold under this name, if SQL has named it.
+    pub(crate) client_named: Option<Arc<Statement>>,
 }
 
 impl Meaning {
@@ -39,18 +39,20 @@ impl Meaning {
             types: None,
             told: None,
             told_by_portal: false,
-            own: None,
+            client_named: None,
         }
     }
 
-    /// Parameter types with which it must be prepared again.
+    /// The parameter types with which it is prepared again.
     pub(crate) fn types(&self) -> &[u8] {
         self.types.as_ref().map_or(&self.statement.types, Types::bytes)
     }
 
-    /// The statement as servers know it by its client's name for it, if SQL has come to it.
+    /// The statement that servers hold under the client's name, if SQL has named it.
     pub(crate) fn as_own(&self) -> Option<&Arc<Statement>> {
-        Some(&self.statement).filter(|s| s.is_own()).or(self.own.as_ref())
+        Some(&self.statement)
+            .filter(|s| s.is_own())
+            .or(self.client_named.as_ref())
     }
 }
 
@@ -60,16 +62,16 @@ pub(crate) struct Names {
     names: HashMap<Box<[u8]>, Meaning, RandomState>,
     /// How many were made by SQL-level PREPARE.
     by_sql: usize,
-    /// How many are of letters that a text may spell in other ways than it seems.
+    /// How many names have characters that a text may spell in several ways.
     odd: usize,
     /// How many begin a transaction block.
     beginning: usize,
 }
 
-/// Bytes of a name that SQL knows: NAMEDATALEN - 1.
+/// The longest name that SQL keeps, bytes: NAMEDATALEN - 1.
 const NAME_BYTES_MAX: usize = 63;
 
-/// Whether a text that names a statement spells its name as it is, or in another case of ASCII letters.
+/// Whether every text that names the statement contains the name itself, possibly in another case of ASCII letters.
 fn is_spelled_plainly(name: &[u8]) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(|b| b.is_ascii() && !matches!(b, b'"' | b'\\'))
 }
@@ -95,7 +97,8 @@ impl Names {
         self.names.get_mut(name)
     }
 
-    /// A name for the statement with this id: the first in order where there are several, so that it is always the same.
+    /// A name of the statement with this id. If there are several, the first in alphabetical order, so that the result
+    /// is always the same.
     pub(crate) fn name_of(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
         let named = self.names.iter().filter(|(_, m)| m.statement.id == id);
         named
@@ -121,12 +124,12 @@ impl Names {
         before
     }
 
-    /// The names that a text may mention: `false` only of those that it certainly does not. One pass over the text and one
-    /// look-up for each of its words, however many names there are.
+    /// All names that the text may mention, and possibly some that it does not. One pass over the text and one look-up
+    /// for each of its words, however many names there are.
     pub(crate) fn mentioned_in(&self, text: &[u8]) -> Vec<Box<[u8]>> {
         let mut found: HashSet<&[u8], RandomState> = HashSet::default();
         if text.windows(2).any(|w| w.eq_ignore_ascii_case(b"u&")) {
-            // What an escape spells is not looked into.
+            // Escapes are not decoded, so each name may be meant.
             return self.names.keys().cloned().collect();
         }
         let mut look_up = |word: &[u8]| {
@@ -139,7 +142,7 @@ impl Names {
         text.split(|b| !is_word(b))
             .filter(|w| !w.is_empty())
             .for_each(&mut look_up);
-        // An identifier in quotes stands between two of them that follow each other.
+        // A quoted identifier is what stands between two successive quotes.
         text.split(|&b| b == b'"')
             .filter(|w| !w.is_empty())
             .for_each(&mut look_up);
@@ -164,7 +167,7 @@ impl Names {
         self.names.keys().cloned().collect()
     }
 
-    /// The order in which the client prepared what these names mean.
+    /// Sorts names in the order in which the client prepared their statements.
     pub(crate) fn in_order(&self, names: &mut [Box<[u8]>]) {
         names.sort_by_cached_key(|name| self.names.get(name).map(|m| m.made));
     }

@@ -5,10 +5,10 @@ use crate::statements::ends::{BoundEnds, Ends};
 use crate::statements::prepared::Statement;
 use std::sync::Arc;
 
-/// The most portals of a client that are followed which end prepared statements.
+/// The most portals of a client that are followed because their statements end prepared statements.
 const BOUND_ENDS_MAX: usize = 64;
 
-/// A portal that the client has not been told the rows of.
+/// A portal whose rows the client has not been told.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Bound {
     pub(crate) portal: Box<[u8]>,
@@ -22,14 +22,14 @@ pub(crate) struct Bound {
 pub(crate) struct ClientStatements {
     pub(crate) names: Option<Box<Names>>,
     pub(crate) unnamed: Option<Arc<Statement>>,
-    /// The latest portal, where Describe of it would be the first to tell the rows of its statement.
+    /// The latest portal, if a Describe of it would be the first to tell the rows of its statement.
     pub(crate) bound: Option<Box<Bound>>,
-    /// Portals that are bound to what ends prepared statements.
+    /// Portals of statements that end prepared statements.
     pub(crate) bound_ends: Option<Box<BoundEnds>>,
 }
 
 impl ClientStatements {
-    /// A portal is being bound to what ends prepared statements, or to what ends none.
+    /// A portal is being bound; `ends` is what its statement ends.
     pub(crate) fn binds(&mut self, portal: &[u8], ends: Option<Ends>) {
         if let Some(bound) = &mut self.bound_ends {
             bound.retain(|(of, _)| **of != *portal);

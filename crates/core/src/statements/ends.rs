@@ -1,6 +1,6 @@
-//! What ends prepared statements.
+//! Statements that end prepared statements.
 
-/// Which prepared statements something ends.
+/// The prepared statements that a statement ends.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Ends {
     /// DEALLOCATE ALL, DISCARD ALL.
@@ -9,5 +9,5 @@ pub(crate) enum Ends {
     Name(Box<[u8]>),
 }
 
-/// Portals by their names, and what they end.
+/// Names of portals, each with what its statement ends.
 pub(crate) type BoundEnds = Vec<(Box<[u8]>, Ends)>;

@@ -1,9 +1,9 @@
 //! The prepared statements that one server holds, and how old their plans are.
 //!
 //! PostgreSQL refuses a plan whose rows DDL has changed since its Parse (0A000, "cached plan must not change result type").
-//! A client that shares a statement must get that error exactly where its own Parse came before the DDL. So a logical clock
-//! ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest moment at
-//! which its plan is known to have been good.
+//! A client that shares a statement must get that error only if its own Parse came before the DDL. So a logical clock
+//! ticks whenever a client prepares or describes a statement, and each copy of a statement remembers the latest moment
+//! at which its plan is known to have been good.
 
 use crate::base::ids::ClientId;
 use crate::statements::parameter_types::Types;
@@ -22,25 +22,25 @@ pub(crate) struct Moment(pub(crate) u64);
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct HeldStatement {
     pub(crate) statement: Arc<Statement>,
-    /// Its plan gives the rows that the statement would have given at this moment.
+    /// The latest moment at which its plan is known to give the statement's rows.
     pub(crate) good: Moment,
-    /// When it was last used: as good as `good`, once the server has answered without an error.
+    /// When it was last used. When the server has answered that use without an error, `good` may become this moment.
     used: Moment,
     /// When it was prepared.
     parsed: Moment,
-    /// The types of its parameters, where its statement leaves one open and they are known.
+    /// The types of its parameters, if its statement leaves one open and they are known.
     types: Option<Types>,
     pub(crate) rows: Option<Rows>,
-    /// The server has refused it: it must be closed and prepared again in front of its next use.
+    /// It must be closed and prepared again before its next use.
     pub(crate) outdated: bool,
-    /// A Describe of ours is on its way.
+    /// An internal Describe of it has not been answered.
     pub(crate) asked: bool,
-    /// It was prepared while its client had temporary objects, and may speak of them.
+    /// It was prepared while its client had temporary objects, and may refer to them.
     beside_temporary: bool,
 }
 
 impl HeldStatement {
-    /// Whether a client that relies on these types may use it; `None` where they are not known.
+    /// Whether a client that relies on these types may use it; `None` if they are not known.
     #[inline]
     pub(crate) fn has_types(&self, types: &Types) -> Option<bool> {
         match &self.types {
@@ -51,25 +51,25 @@ impl HeldStatement {
     }
 }
 
-/// The statements one server holds, least recently used first to go.
+/// The statements that one server holds. The least recently used one is evicted first.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Held {
-    /// The pooler's own, which nothing evicts, and when each was prepared.
-    own: Vec<(Arc<Statement>, Moment)>,
+    /// The internal statements, which are never evicted, and when each was prepared.
+    internal: Vec<(Arc<Statement>, Moment)>,
     copies: lru::LruCache<u64, HeldStatement, RandomState>,
-    /// Of the copies, those under a client's own name: there is one for a name, and the client's name ends it.
-    own_names: HashMap<Box<[u8]>, u64, RandomState>,
-    /// Everything sent before this has been answered.
+    /// The client-named copies, by name: at most one for each name.
+    client_named: HashMap<Box<[u8]>, u64, RandomState>,
+    /// Everything that was sent before this moment has been answered.
     answered: Moment,
     /// The latest error.
     erred: Moment,
-    /// Those that became as good as they are in the present transaction.
+    /// The copies whose `good` was set in the present transaction.
     provisional: Vec<u64>,
-    /// What was prepared before may not exist, or be another statement: see [`Held::doubt`].
+    /// A statement that was prepared before this moment may be gone or replaced: see [`Held::doubt`].
     doubted: Moment,
     /// Code of the present transaction may still run: a portal, a cursor, a deferred trigger.
     doubts_at_end: bool,
-    /// Each transaction may run in another session: nothing outlives one.
+    /// Each transaction may run in another session, so no statement is relied on beyond its transaction.
     forgets: bool,
     /// Its client has temporary objects, or may have.
     temporary: bool,
@@ -77,21 +77,21 @@ pub(crate) struct Held {
     failed: bool,
     /// There was an error since the latest ReadyForQuery.
     segment_failed: bool,
-    /// Something of the present transaction has been undone: DDL, maybe, that plans were made after.
+    /// A part of the present transaction has been undone, maybe DDL that plans rely on.
     pub(crate) rolled_back: bool,
     /// The latest command tag was COMMIT.
     pub(crate) committed: bool,
     pub(crate) unnamed: Unnamed,
-    /// Whose statements it may know by the client's own names.
+    /// The client under whose names it may hold statements.
     pub(crate) lends_to: Option<ClientId>,
 }
 
 impl Held {
     pub(crate) fn new() -> Self {
         Held {
-            own: Vec::new(),
+            internal: Vec::new(),
             copies: lru::LruCache::unbounded_with_hasher(RandomState::default()),
-            own_names: HashMap::default(),
+            client_named: HashMap::default(),
             answered: Moment::default(),
             erred: Moment::default(),
             provisional: Vec::new(),
@@ -108,36 +108,39 @@ impl Held {
         }
     }
 
-    /// Whether the server holds it; a hit makes it the most recently used.
+    /// Whether the server holds it. If it does, it becomes the most recently used.
     #[inline]
     pub(crate) fn touch(&mut self, id: u64) -> bool {
         if id <= OWN_ID_MAX {
-            return self.own.iter().any(|(s, _)| s.id == id);
+            return self.internal.iter().any(|(s, _)| s.id == id);
         }
         self.copies.get(&id).is_some()
     }
 
-    /// Whether the server holds this statement of the pooler's, and no client can have put another in its place.
+    /// Whether the server holds this internal statement, and no client can have replaced it.
     #[inline]
     pub(crate) fn trusts(&self, id: u64) -> bool {
-        self.own.iter().any(|(s, good)| s.id == id && *good >= self.doubted)
+        self.internal
+            .iter()
+            .any(|(s, good)| s.id == id && *good >= self.doubted)
     }
 
-    /// At this moment a client may have ended any statement of the server's, and prepared another under the same name: a
-    /// DEALLOCATE or PREPARE, or code of unknown effect, may have run. Until the present transaction has ended, more of it
-    /// may run.
+    /// At this moment a client may have ended any statement on the server, and prepared another one under the same
+    /// name: a DEALLOCATE or PREPARE, or code of unknown effect, may have run. It may go on running until the present
+    /// transaction ends.
     pub(crate) fn doubt(&mut self, now: Moment) {
         self.doubted = now;
         self.doubts_at_end = true;
     }
 
-    /// Whether each transaction may run in another session, so that what one has prepared is doubted in the next.
+    /// Whether each transaction may run in another session. Then what one transaction has prepared is doubted in the
+    /// next.
     pub(crate) fn forgets_between_transactions(&mut self, forgets: bool) {
         self.forgets = forgets;
         self.doubts_at_end |= forgets;
     }
 
-    /// The transaction has ended; whether what [`Held::doubt`] says must be said once more, for the last time.
+    /// The transaction has ended. Returns whether [`Held::doubt_for_good`] must follow.
     #[inline]
     pub(crate) fn take_doubt_at_end(&mut self) -> bool {
         if self.forgets {
@@ -146,23 +149,24 @@ impl Held {
         std::mem::replace(&mut self.doubts_at_end, self.forgets)
     }
 
-    /// What may have run before this transaction has ended: nothing of it runs any more.
+    /// The transaction has ended, and with it the code that [`Held::doubt`] speaks of: what was prepared before this
+    /// moment is doubted once more.
     pub(crate) fn doubt_for_good(&mut self, now: Moment) {
         self.doubted = now;
     }
 
-    /// A client may have prepared a statement under any name that it knew.
+    /// Whether a client may ever have prepared a statement under a name that it knew.
     pub(crate) fn was_doubted(&self) -> bool {
         self.doubted > Moment::default()
     }
 
-    /// A copy that was good before this moment only may be none, or another statement.
+    /// A copy whose plan was last good before this moment may be gone or replaced.
     #[inline]
     pub(crate) fn doubted(&self) -> Moment {
         self.doubted
     }
 
-    /// A client's statement that is going to be used at this moment.
+    /// A client's statement that is about to be used, at this moment.
     #[inline]
     pub(crate) fn using(&mut self, id: u64, now: Moment) -> Option<&mut HeldStatement> {
         let copy = self.copies.get_mut(&id)?;
@@ -175,30 +179,32 @@ impl Held {
         Some(copy)
     }
 
-    /// A client's statement, without its being used.
+    /// A client's statement. This does not count as a use.
     pub(crate) fn copy_mut(&mut self, id: u64) -> Option<&mut HeldStatement> {
         self.copies.peek_mut(&id)
     }
 
-    /// Whether the server holds it, as far as can be told.
+    /// Whether the server holds it, as far as is known.
     pub(crate) fn usable(&self, id: u64) -> bool {
         self.copies
             .peek(&id)
             .is_some_and(|c| !c.outdated && c.good >= self.doubted)
     }
 
-    /// Whether the server holds it with a plan that is no older than this moment, as far as can be told.
+    /// Whether the server holds it with a plan that is not older than this moment, as far as is known.
     pub(crate) fn is_as_good_as(&self, id: u64, since: Moment) -> bool {
         self.usable(id) && self.copies.peek(&id).is_some_and(|c| c.good >= since)
     }
 
-    /// Whether a Parse of it need not be asked of the server: temporary objects come and go with any statement.
+    /// Whether this copy may answer a Parse. No copy may while its client has temporary objects, because any statement
+    /// may make or drop some.
     pub(crate) fn answers_parse(&self, statement: &Statement) -> bool {
         !self.temporary && statement.keeps && !statement.infers && self.usable(statement.id)
     }
 
-    /// Its client has temporary objects from now on, or has none. What was prepared beside those that are gone may not be
-    /// there for PostgreSQL's parser any more: its next use, and its next Parse, prepare it again.
+    /// Its client has temporary objects from now on, or no longer has any. In the second case PostgreSQL's parser may
+    /// not find what the statements that were prepared meanwhile refer to: they are prepared again at their next use or
+    /// Parse.
     pub(crate) fn temporary_objects(&mut self, are_there: bool) {
         if std::mem::replace(&mut self.temporary, are_there) && !are_there {
             let beside = self.copies.iter_mut().filter(|(_, c)| c.beside_temporary);
@@ -206,11 +212,11 @@ impl Held {
         }
     }
 
-    /// A statement that was prepared at this moment, or earlier than anybody knows (moment 0).
+    /// A statement that was prepared at this moment; 0 if the moment is not known.
     pub(crate) fn insert(&mut self, statement: Arc<Statement>, now: Moment) {
         if statement.id <= OWN_ID_MAX {
-            self.own.retain(|(s, _)| s.id != statement.id);
-            return self.own.push((statement, now));
+            self.internal.retain(|(s, _)| s.id != statement.id);
+            return self.internal.push((statement, now));
         }
         let copy = HeldStatement {
             good: now,
@@ -226,7 +232,7 @@ impl Held {
         self.provisional.push(copy.statement.id);
         if copy.statement.is_own() {
             let name = copy.statement.server_name().into();
-            let before = self.own_names.insert(name, copy.statement.id);
+            let before = self.client_named.insert(name, copy.statement.id);
             if let Some(before) = before.filter(|&id| id != copy.statement.id) {
                 self.copies.pop(&before);
             }
@@ -235,19 +241,19 @@ impl Held {
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
-        self.own.retain(|(s, _)| s.id != id);
+        self.internal.retain(|(s, _)| s.id != id);
         if let Some(copy) = self.copies.pop(&id) {
-            self.forget_own_name(&copy.statement);
+            self.forget_client_named(&copy.statement);
         }
     }
 
-    /// The statement to close so that one more fits under `limit`. Never one under a client's own name: what the client has
-    /// sent already may rely on it. They are closed when the server goes to somebody else.
+    /// The statement to close so that one more fits under `limit`. Never a client-named one: messages that the client
+    /// has sent may rely on it. Those are closed when the server goes to another client.
     pub(crate) fn evict_for(&mut self, limit: usize) -> Option<Arc<Statement>> {
         if self.copies.len() < limit.max(1) {
             return None;
         }
-        for _ in 0..=self.own_names.len() {
+        for _ in 0..=self.client_named.len() {
             let (id, copy) = self.copies.pop_lru()?;
             if !copy.statement.is_own() {
                 return Some(copy.statement);
@@ -257,48 +263,48 @@ impl Held {
         None
     }
 
-    fn forget_own_name(&mut self, statement: &Statement) {
+    fn forget_client_named(&mut self, statement: &Statement) {
         if statement.is_own() {
-            self.own_names.remove(statement.server_name());
+            self.client_named.remove(statement.server_name());
         }
     }
 
-    /// Those under the pooler's names, its own included.
-    pub(crate) fn all_under_our_names(&self) -> Vec<Arc<Statement>> {
+    /// All statements under internal names.
+    pub(crate) fn all_under_internal_names(&self) -> Vec<Arc<Statement>> {
         let copies = self.copies.iter().map(|(_, c)| &c.statement).filter(|s| !s.is_own());
-        self.own.iter().map(|(s, _)| s).chain(copies).cloned().collect()
+        self.internal.iter().map(|(s, _)| s).chain(copies).cloned().collect()
     }
 
-    /// The pooler's own.
-    pub(crate) fn all_own(&self) -> Vec<Arc<Statement>> {
-        self.own.iter().map(|(s, _)| s.clone()).collect()
+    /// The internal statements.
+    pub(crate) fn all_internal(&self) -> Vec<Arc<Statement>> {
+        self.internal.iter().map(|(s, _)| s.clone()).collect()
     }
 
-    /// What it knows by this name of a client's.
-    pub(crate) fn own_named(&self, name: &[u8]) -> Option<Arc<Statement>> {
-        let copy = self.own_names.get(name).and_then(|id| self.copies.peek(id));
+    /// The statement that the server holds under this name of a client's.
+    pub(crate) fn client_named(&self, name: &[u8]) -> Option<Arc<Statement>> {
+        let copy = self.client_named.get(name).and_then(|id| self.copies.peek(id));
         copy.map(|c| c.statement.clone())
     }
 
-    /// Those it knows by a client's own names; in the order of their names, so that it is always the same.
-    pub(crate) fn own_names(&self) -> Vec<Arc<Statement>> {
-        let own = self.own_names.values().filter_map(|id| self.copies.peek(id));
-        let mut own: Vec<_> = own.map(|c| c.statement.clone()).collect();
-        own.sort_unstable_by(|a, b| a.server_name().cmp(b.server_name()));
-        own
+    /// The client-named statements, sorted by name, so that the order is always the same.
+    pub(crate) fn all_client_named(&self) -> Vec<Arc<Statement>> {
+        let named = self.client_named.values().filter_map(|id| self.copies.peek(id));
+        let mut named: Vec<_> = named.map(|c| c.statement.clone()).collect();
+        named.sort_unstable_by(|a, b| a.server_name().cmp(b.server_name()));
+        named
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Statement>> {
-        let mut all: Vec<_> = std::mem::take(&mut self.own).into_iter().map(|(s, _)| s).collect();
+        let mut all: Vec<_> = std::mem::take(&mut self.internal).into_iter().map(|(s, _)| s).collect();
         all.extend(self.copies.iter().map(|(_, c)| c.statement.clone()));
         self.copies.clear();
-        self.own_names.clear();
+        self.client_named.clear();
         all
     }
 
     /// Forgets all statements but those in `ids`.
     pub(crate) fn keep_only(&mut self, ids: &HashSet<u64>) {
-        self.own.retain(|(s, _)| ids.contains(&s.id));
+        self.internal.retain(|(s, _)| ids.contains(&s.id));
         let gone: Vec<u64> = self
             .copies
             .iter()
@@ -306,14 +312,14 @@ impl Held {
             .filter(|id| !ids.contains(id))
             .collect();
         gone.iter().for_each(|id| drop(self.copies.pop(id)));
-        self.own_names.retain(|_, id| ids.contains(id));
+        self.client_named.retain(|_, id| ids.contains(id));
     }
 
     pub(crate) fn len(&self) -> usize {
         self.copies.len()
     }
 
-    /// Nothing is known for certain about any of a client's statements: each is prepared again in front of its next use.
+    /// The server may have lost any of the clients' statements: each is prepared again before its next use.
     pub(crate) fn outdate_all(&mut self) {
         self.copies.iter_mut().for_each(|(_, c)| c.outdated = true);
     }
@@ -331,7 +337,8 @@ impl Held {
         std::mem::take(&mut self.segment_failed)
     }
 
-    /// The server has sent ReadyForQuery and owes nothing. `between` transactions; `in_block` before.
+    /// The server has sent ReadyForQuery and owes nothing. `between`: no transaction is open. `in_block`: a block was
+    /// open before.
     pub(crate) fn note_ready(&mut self, now: Moment, between: bool, in_block: bool) {
         self.answered = now;
         if !between {
@@ -341,7 +348,7 @@ impl Held {
         if lasts {
             self.provisional.clear();
         } else {
-            // What was true in it need not be true any more.
+            // A plan that was good in this transaction may not be good after its rollback.
             for id in self.provisional.drain(..) {
                 if let Some(copy) = self.copies.peek_mut(&id) {
                     copy.good = Moment::default();
@@ -352,7 +359,8 @@ impl Held {
         (self.failed, self.rolled_back, self.committed) = (false, false, false);
     }
 
-    /// The parameter types of a statement, which was asked for them at this moment; it may have been prepared again since.
+    /// The server has told the parameter types of a statement. The Describe was sent at the moment `asked`; the
+    /// statement may have been prepared again since.
     pub(crate) fn learn_types(&mut self, id: u64, asked: Moment, types: &Types) {
         if let Some(copy) = self.copies.peek_mut(&id).filter(|c| c.parsed <= asked) {
             copy.types.get_or_insert_with(|| types.clone());
@@ -366,7 +374,7 @@ impl Held {
         }
     }
 
-    /// The server has described a statement at our or its client's wish, which had been sent at the moment `asked`.
+    /// The server has described a statement. The Describe, of the client's or internal, was sent at the moment `asked`.
     pub(crate) fn described(&mut self, id: u64, asked: Moment, rows: Rows) {
         if let Some(copy) = self.copies.peek_mut(&id) {
             copy.rows = Some(rows);

@@ -37,7 +37,7 @@ fn the_least_recently_used_statement_goes_first() {
 fn a_name_of_the_client_is_not_evicted() {
     let mut table = StatementTable::new(crate::base::secret_names::SecretNames::new([0; 32]));
     let settings = ParseSettings::default();
-    let own = table.intern_own(
+    let named = table.intern_own(
         crate::statements::prepared::Kind::Own,
         b"a",
         b"select 1",
@@ -47,10 +47,10 @@ fn a_name_of_the_client_is_not_evicted() {
     );
     let shared = table.intern(b"select 2", &[0, 0], &settings);
     let mut held = Held::new();
-    held.insert(own.clone(), Moment(1));
+    held.insert(named.clone(), Moment(1));
     held.insert(shared.clone(), Moment(1));
     assert_eq!(held.evict_for(1).unwrap().id, shared.id);
-    assert!(held.evict_for(1).is_none() && held.touch(own.id));
+    assert!(held.evict_for(1).is_none() && held.touch(named.id));
 }
 
 #[test]

@@ -1,35 +1,36 @@
-//! The statements that the pooler makes for itself: what they ask servers, and what they set there.
+//! Internal statements: those by which the pooler asks a server something or sets a setting there.
 
-use crate::base::secret_names::{OwnNames, SecretNames};
+use crate::base::secret_names::{InternalNames, SecretNames};
 use crate::statements::prepared::Statement;
 use std::sync::Arc;
 
-/// The statements the pooler makes for itself.
+/// The internal statements.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct OwnStatements {
-    /// Names of what is none of these.
-    pub(crate) names: OwnNames,
-    /// Makes a setting; NULL resets it.
+    /// Other internal names.
+    pub(crate) names: InternalNames,
+    /// Sets a setting; NULL resets it.
     pub(crate) set_config: Arc<Statement>,
     /// Begins the transaction of a deferred BEGIN.
     pub(crate) begin: Arc<Statement>,
-    /// Keeps a setting's value in a custom setting (the third parameter) and makes the setting for this transaction.
+    /// Keeps a setting's value in a custom setting (the third parameter) and sets the setting for this transaction.
     pub(crate) set_for_parse: Arc<Statement>,
     /// Gives a setting the value that was kept.
     pub(crate) set_back: Arc<Statement>,
-    /// As `set_config`, for the transaction only; tells name and value from before.
+    /// Like `set_config`, for the transaction only; returns the name and the earlier value.
     pub(crate) set_config_local: Arc<Statement>,
-    /// Begins a transaction that no default of the session's can hold up.
+    /// Begins a transaction that the session's defaults cannot delay.
     pub(crate) begin_plain: Arc<Statement>,
-    /// Ends it.
+    /// Ends that transaction.
     pub(crate) commit: Arc<Statement>,
-    /// One row: what ties the session to its server, a column for each of [`crate::state::pins::PROBED`], and whether it has a
-    /// schema for temporary objects; the parameters say whether to look for locks, and which statements of SQL-level PREPARE
-    /// can be made again anywhere.
+    /// One row: the reasons for pins, a column for each of [`crate::state::pins::PROBED`], and whether the session has
+    /// a schema for temporary objects. The parameters say whether to look for locks, and which statements of SQL-level
+    /// PREPARE need no pin.
     pub(crate) probe_pins: Arc<Statement>,
-    /// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
+    /// Name and value of every setting that the session has set; the parameter names those that pg_settings does not
+    /// show.
     pub(crate) probe_settings: Arc<Statement>,
-    /// Forgets what the session has drawn from sequences.
+    /// Discards the session's values of sequences.
     pub(crate) discard_sequences: Arc<Statement>,
     /// Every channel that the session listens to.
     pub(crate) listening_channels: Arc<Statement>,
@@ -37,7 +38,7 @@ pub(crate) struct OwnStatements {
     pub(crate) catalog_objects: Arc<Statement>,
     /// The source of routines.
     pub(crate) catalog_sources: Arc<Statement>,
-    /// A name for what is used once: whatever it means is closed in front of each use. By itself, no statement at all.
+    /// The name for statements that are used once: it is closed before each use. It has no text of its own.
     pub(crate) scratch: Arc<Statement>,
 }
 
@@ -62,44 +63,44 @@ const PROBE_SETTINGS: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settin
 
 impl OwnStatements {
     pub(crate) fn new(names: &mut SecretNames) -> Self {
-        let own_names = OwnNames::new(names);
-        let mut own = |id, query: &[u8], types: &[u8]| {
+        let internal_names = InternalNames::new(names);
+        let mut internal = |id, query: &[u8], types: &[u8]| {
             let name = names.of_statement(id);
             Arc::new(Statement::internal(id, name, query, types))
         };
         // Two parameters of type text (OID 25).
         let texts = [0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
         OwnStatements {
-            names: own_names,
-            set_config: own(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
-            begin: own(2, b"BEGIN", &[0, 0]),
-            set_config_local: own(
+            names: internal_names,
+            set_config: internal(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
+            begin: internal(2, b"BEGIN", &[0, 0]),
+            set_config_local: internal(
                 3,
                 b"SELECT $1, pg_catalog.current_setting($1), pg_catalog.set_config($1, $2, true)",
                 &texts,
             ),
-            begin_plain: own(
+            begin_plain: internal(
                 4,
                 b"BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",
                 &[0, 0],
             ),
-            commit: own(5, b"COMMIT", &[0, 0]),
+            commit: internal(5, b"COMMIT", &[0, 0]),
             // Parameters of types bool (OID 16) and text[] (OID 1009).
-            probe_pins: own(6, PROBE_PINS.as_bytes(), &[0, 2, 0, 0, 0, 16, 0, 0, 3, 0xf1]),
+            probe_pins: internal(6, PROBE_PINS.as_bytes(), &[0, 2, 0, 0, 0, 16, 0, 0, 3, 0xf1]),
             // One parameter of type text[] (OID 1009).
-            probe_settings: own(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
-            discard_sequences: own(12, b"DISCARD SEQUENCES", &[0, 0]),
-            listening_channels: own(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
-            catalog_objects: own(9, crate::statements::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
-            catalog_sources: own(10, crate::statements::catalog_query::SOURCES.as_bytes(), &[0, 0]),
-            scratch: own(11, b"", &[0, 0]),
-            set_for_parse: own(
+            probe_settings: internal(7, PROBE_SETTINGS.as_bytes(), &[0, 1, 0, 0, 3, 0xf1]),
+            discard_sequences: internal(12, b"DISCARD SEQUENCES", &[0, 0]),
+            listening_channels: internal(8, b"SELECT c FROM pg_catalog.pg_listening_channels() AS c", &[0, 0]),
+            catalog_objects: internal(9, crate::statements::catalog_query::OBJECTS.as_bytes(), &[0, 0]),
+            catalog_sources: internal(10, crate::statements::catalog_query::SOURCES.as_bytes(), &[0, 0]),
+            scratch: internal(11, b"", &[0, 0]),
+            set_for_parse: internal(
                 14,
                 b"SELECT pg_catalog.set_config($3, pg_catalog.current_setting($1), true), \
                   pg_catalog.set_config($1, $2, true)",
                 &[0, 3, 0, 0, 0, 25, 0, 0, 0, 25, 0, 0, 0, 25],
             ),
-            set_back: own(
+            set_back: internal(
                 15,
                 b"SELECT pg_catalog.set_config($1, pg_catalog.current_setting($2), true)",
                 &texts,

@@ -1,4 +1,4 @@
-//! Prepared statements: the table of all, what a client's names mean, what a server holds, and preparing again.
+//! Prepared statements: the table of all, what a client's names mean, what a server holds.
 
 pub(crate) mod catalog_query;
 pub(crate) mod client_names;

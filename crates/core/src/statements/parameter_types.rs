@@ -1,10 +1,10 @@
 //! The types of a statement's parameters that its client relies on.
 //!
-//! Where Parse leaves a type open PostgreSQL infers it, once: on a direct connection the parameters of a prepared statement
-//! keep their types whatever DDL does to the tables. Here the statement may be prepared again on another server, where it
-//! would be inferred anew; a value in binary would then be read as something else. So what a client was told first
-//! (ParameterDescription) is kept, and given explicitly whenever its statement is prepared again. A client that does not
-//! ask is asked for: a Describe of the pooler's goes along with the Parse.
+//! If Parse leaves a type open, PostgreSQL infers it, once: on a direct connection the parameters of a prepared
+//! statement keep their types whatever DDL does to the tables. Here the statement may be prepared again on another
+//! server, which would infer the types anew and might then misread a binary value. So the types that a client was first
+//! told (ParameterDescription) are kept, and given explicitly whenever its statement is prepared again. If a client
+//! does not ask for them, an internal Describe goes with the Parse.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(crate) fn are_inferred(query: &[u8], types: &[u8]) -> bool {
     given.contains(&[0; 4])
 }
 
-/// Words that may stand in front of a parenthesis without being the name of a function or type that somebody made.
+/// Words that may stand before a parenthesis without being the name of a user-defined function or type.
 const BEFORE_PARENTHESIS: &[&str] = &[
     "all",
     "and",
@@ -87,7 +87,7 @@ const BEFORE_PARENTHESIS: &[&str] = &[
     "where",
 ];
 
-/// Words that may stand in front of a string without being a type that somebody made.
+/// Words that may stand before a string without being the name of a user-defined type.
 const BEFORE_STRING: &[&str] = &[
     "all",
     "and",
@@ -119,9 +119,8 @@ const BEFORE_STRING: &[&str] = &[
     "where",
 ];
 
-/// Whether a copy of this statement may have been analysed with types that DDL has ended since, without PostgreSQL's noticing:
-/// it looks again when tables, functions and domains change, but not when other types do. `false` only for texts in which
-/// no type can be named.
+/// Whether the text may name a type. A copy of such a statement may have been analysed with a type that DDL has dropped
+/// since: PostgreSQL analyses a plan again when tables, functions and domains change, but not when other types do.
 pub(crate) fn may_name_types(query: &[u8]) -> bool {
     let is_word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || !b.is_ascii();
     let is_in = |words: &[&str], word: &[u8]| words.iter().any(|w| w.as_bytes().eq_ignore_ascii_case(word));

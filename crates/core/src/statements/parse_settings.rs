@@ -3,11 +3,11 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The setting that says who acts.
+/// The setting for the current role.
 const ROLE: &str = "role";
 
-/// The values of the settings that change parsing; equal ones may share prepared statements. Those of shapes are interned, so
-/// that equal ones are one, as a rule.
+/// The values of the settings that change parsing. Statements parsed under equal values may be shared. The values of
+/// shapes are interned, so usually equal ones are the same object.
 #[derive(Debug, Clone, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) struct ParseSettings(pub(crate) Arc<[(Arc<str>, Arc<str>)]>);
 
@@ -25,19 +25,19 @@ impl Hash for ParseSettings {
 }
 
 impl ParseSettings {
-    /// Names and values, but for the role: a Parse cannot be made as somebody else.
+    /// Names and values without the role, because the pooler cannot parse under another role.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
         self.0.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(ROLE))
     }
 
-    /// Whether both are the same, as a comparison of pointers tells: `false` need not mean anything.
+    /// Whether both are the same object. If not, they may still be equal.
     #[inline]
     pub(crate) fn is_surely(&self, other: &ParseSettings) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether constants in a text are read the same way. The path and the role, which tell what names mean, do not matter:
-    /// PostgreSQL looks at both itself whenever it uses a plan.
+    /// Whether constants in a text are read the same way under both. search_path and role, which determine what names
+    /// mean, do not matter: PostgreSQL checks them itself whenever it uses a plan.
     pub(crate) fn reads_alike(&self, other: &ParseSettings) -> bool {
         let is_constant = |(name, _): &&(Arc<str>, Arc<str>)| {
             let of_names = ["search_path", ROLE];

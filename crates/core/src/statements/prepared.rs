@@ -1,8 +1,8 @@
 //! One prepared statement: its identity, and what is known of it by its text.
 //!
 //! A statement's identity is its text, its parameter types and every setting that changes how text is parsed (recording
-//! E12: a constant folded under one DateStyle stays folded). Clients keep their own names for statements; servers know
-//! them by a name of the pooler's.
+//! E12: a constant folded under one DateStyle stays folded). Each client has its own names for statements; servers know
+//! them by internal names.
 
 use crate::statements::ends::Ends;
 use crate::statements::parameter_types;
@@ -11,17 +11,17 @@ use crate::statements::parse_settings::ParseSettings;
 /// Statements that return rows only by a RETURNING clause.
 const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
 
-/// Ids up to this are internal statements; they do not count among those of clients.
+/// Ids up to this are those of internal statements; they do not count in `max_prepared_statements`.
 pub(crate) const OWN_ID_MAX: u64 = 15;
 
-/// Whose a statement is, and how it is made on a server.
+/// By which name servers know a statement, and how it is prepared there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
 pub(crate) enum Kind {
-    /// Servers know it by a name of the pooler's.
+    /// Under an internal name, by Parse.
     Shared,
-    /// Servers know it by its client's own name, for SQL that names it (see [`crate::preparing::own_names`]).
+    /// Under the client's name, by Parse, for SQL that names it (see [`crate::preparing::client_named`]).
     Own,
-    /// The same, made by SQL-level PREPARE, which is its query text.
+    /// Under the client's name, by SQL-level PREPARE, which is its query text.
     Sql,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Statement {
     /// Never used twice in a process.
     pub(crate) id: u64,
     pub(crate) kind: Kind,
-    /// It is in no table: one client has it.
+    /// It is in no table: only one client has it.
     pub(crate) is_private: bool,
     /// See [`Statement::server_name`].
     name: Box<[u8]>,
@@ -41,24 +41,24 @@ pub(crate) struct Statement {
     pub(crate) types: Box<[u8]>,
     /// Settings it was parsed under.
     pub(crate) settings: ParseSettings,
-    /// What its text is.
+    /// What kind of statement its text is.
     pub(crate) verdict: pgweir_sql::Statement,
     /// What its text may do to the session.
     pub(crate) effects: pgweir_sql::Effects,
     /// The server infers the type of a parameter: see [`crate::statements::parameter_types`].
     pub(crate) infers: bool,
-    /// Settings may change how something in its text is read: a string, or a comparison with NULL.
+    /// Settings may change the meaning of something in its text: a string, or a comparison with NULL.
     pub(crate) has_constants: bool,
-    /// A copy that was made earlier may answer a Parse: nothing in it can be out of date without PostgreSQL's noticing.
+    /// An existing copy may answer a Parse: nothing in the copy can become outdated unless PostgreSQL notices it.
     pub(crate) keeps: bool,
-    /// Its text leaves it possible that it returns rows: others have no result that DDL could change.
+    /// By its text it may return rows. A statement without rows has no result that DDL could change.
     pub(crate) may_return_rows: bool,
     /// It only reads rows, and locks none.
     pub(crate) only_reads: bool,
 }
 
 impl Statement {
-    /// Reads the text for all that is kept of it. Servers know the statement by `name`, which is the pooler's.
+    /// Reads from the text all that is kept of it. `name` is the internal name.
     pub(crate) fn new(
         id: u64,
         name: Box<[u8]>,
@@ -85,10 +85,10 @@ impl Statement {
         }
     }
 
-    /// The same statement as servers know it by its client's name for it.
+    /// The same statement under its client's name.
     pub(crate) fn known_as(self, kind: Kind, name: &[u8]) -> Self {
         let (verdict, effects) = match kind {
-            // PREPARE has been carried out, and this is what it has prepared.
+            // The PREPARE has run; this is the statement that it has prepared.
             Kind::Sql => (
                 pgweir_sql::Statement::Other,
                 self.effects.without(pgweir_sql::Effects::PREPARE),
@@ -104,7 +104,7 @@ impl Statement {
         }
     }
 
-    /// A statement that the pooler makes for itself. Its text is not read: no client can have written it.
+    /// An internal statement. Its text is not examined, because no client has written it.
     pub(crate) fn internal(id: u64, name: Box<[u8]>, query: &[u8], types: &[u8]) -> Self {
         Statement {
             id,
@@ -130,12 +130,12 @@ impl Statement {
         &self.name
     }
 
-    /// How it is made and its client's name for it, where servers know it by that.
-    pub(crate) fn own(&self) -> Option<(Kind, &[u8])> {
+    /// How it is prepared, and its name, if it is client-named.
+    pub(crate) fn client_name(&self) -> Option<(Kind, &[u8])> {
         self.is_own().then_some((self.kind, self.server_name()))
     }
 
-    /// Whether servers know it by its client's name for it.
+    /// Whether it is client-named.
     pub(crate) fn is_own(&self) -> bool {
         self.kind != Kind::Shared
     }
@@ -147,14 +147,14 @@ impl Statement {
         matches!(self.verdict, Begin | StartTransaction)
     }
 
-    /// Whether it ends statements of its session.
+    /// Whether it ends prepared statements.
     #[inline]
     pub(crate) fn ends_some(&self) -> bool {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
         matches!(self.verdict, DeallocateAll | DiscardAll | Deallocate(_))
     }
 
-    /// The statements of its session that it ends.
+    /// The prepared statements that it ends.
     pub(crate) fn ends(&self) -> Option<Ends> {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, DiscardAll};
         match &self.verdict {
@@ -164,13 +164,13 @@ impl Statement {
         }
     }
 
-    /// Whether a Parse with this text, types and settings would be the same statement.
+    /// Whether a Parse with this text, types and settings means this statement.
     pub(crate) fn matches(&self, query: &[u8], types: &[u8], settings: &ParseSettings) -> bool {
         *self.query == *query && *self.types == *types && self.settings == *settings
     }
 }
 
-/// What a statement may do, or why it is looked at in each Bind.
+/// What a statement may do to the session. A statement with any effect is looked at in each Bind.
 fn effects(query: &[u8]) -> pgweir_sql::Effects {
     let clears = pgweir_sql::may_need_database_alone(query) && pgweir_sql::database_needed_alone(query).is_some();
     let looked_at = if clears || pgweir_sql::is_signal(query) {
@@ -181,14 +181,14 @@ fn effects(query: &[u8]) -> pgweir_sql::Effects {
     crate::base::secret_names::effects_of(query) | looked_at
 }
 
-/// `false` only where no setting but those that say what names mean changes what a text means.
+/// `false` only if no setting changes the meaning of the text, except search_path and role.
 fn has_constants(query: &[u8]) -> bool {
     let quotes = query.contains(&b'\'') || query.windows(2).any(|w| w[0] == b'$' && !w[1].is_ascii_digit());
     let word = |word: &[u8]| query.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
     quotes || word(b"null") || word(b"xml")
 }
 
-/// `false` only where the text begins with the word of a write and the word RETURNING is not in it.
+/// `false` only if the text begins with the word of a write and does not contain the word RETURNING.
 fn may_return_rows(query: &[u8]) -> bool {
     let text = query.trim_ascii_start();
     let begins = |word: &&[u8]| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));

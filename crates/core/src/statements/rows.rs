@@ -1,19 +1,19 @@
-//! What rows a statement returns, as far as PostgreSQL minds.
+//! The rows that a statement returns, as far as PostgreSQL compares them.
 
 use foldhash::fast::FixedState;
 use pgweir_wire::{ReadError, Reader};
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// The shape of a statement's rows, as a hash: names, types, sizes and modifiers of the columns. Which table a column comes
-/// from does not matter to PostgreSQL either: a table that was dropped and made again the same is no reason for 0A000.
+/// A hash of the names, types, sizes and modifiers of the columns. As in PostgreSQL, the table of a column does not
+/// count: a table that was dropped and made again with the same columns causes no 0A000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Rows(u64);
 
 impl Rows {
-    /// Of a statement that returns none: NoData.
+    /// A statement that returns no rows: NoData.
     pub(crate) const NONE: Rows = Rows(0);
 
-    /// Of a description that is too long to be read, or no description at all.
+    /// A description that is too long to be read, or none.
     pub(crate) const UNREAD: Rows = Rows(1);
 
     /// Reads the body of a RowDescription ("Message Formats").
@@ -22,7 +22,7 @@ impl Rows {
         let mut reader = Reader::new(body);
         for _ in 0..reader.i16()? {
             reader.cstr()?.hash(&mut hasher);
-            // Its table and its number there.
+            // The table's OID and the column's number.
             reader.bytes(6)?;
             // Type, size and modifier.
             reader.bytes(10)?.hash(&mut hasher);

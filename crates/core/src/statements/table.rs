@@ -1,5 +1,5 @@
-//! One table of prepared statements for all clients: those with the same content are one. A statement lives as long as a
-//! client names it or a server holds it.
+//! One table of prepared statements for all clients: statements with the same content are one object. A statement lives
+//! as long as a client has a name for it or a server holds it.
 
 use crate::base::secret_names::SecretNames;
 use crate::statements::held::Moment;
@@ -15,7 +15,7 @@ struct ByContent(Arc<Statement>);
 impl Hash for ByContent {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Content {
-            own: self.0.own(),
+            client_name: self.0.client_name(),
             query: &self.0.query,
             types: &self.0.types,
             settings: &self.0.settings,
@@ -26,7 +26,8 @@ impl Hash for ByContent {
 
 impl PartialEq for ByContent {
     fn eq(&self, other: &Self) -> bool {
-        self.0.own() == other.0.own() && self.0.matches(&other.0.query, &other.0.types, &other.0.settings)
+        self.0.client_name() == other.0.client_name()
+            && self.0.matches(&other.0.query, &other.0.types, &other.0.settings)
     }
 }
 
@@ -34,8 +35,8 @@ impl Eq for ByContent {}
 
 #[derive(Hash)]
 struct Content<'a> {
-    /// See [`Statement::own`].
-    own: Option<(Kind, &'a [u8])>,
+    /// See [`Statement::client_name`].
+    client_name: Option<(Kind, &'a [u8])>,
     query: &'a [u8],
     types: &'a [u8],
     settings: &'a ParseSettings,
@@ -43,17 +44,17 @@ struct Content<'a> {
 
 impl hashbrown::Equivalent<ByContent> for Content<'_> {
     fn equivalent(&self, key: &ByContent) -> bool {
-        key.0.own() == self.own && key.0.matches(self.query, self.types, self.settings)
+        key.0.client_name() == self.client_name && key.0.matches(self.query, self.types, self.settings)
     }
 }
 
-/// Every statement that somebody still names or holds.
+/// Every statement that a client has a name for or a server holds.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct StatementTable {
     statements: hashbrown::HashSet<ByContent, RandomState>,
     next_id: u64,
     clock: Moment,
-    /// The table is swept for statements nobody uses when it has grown to this.
+    /// At this size the table is swept for statements that are no longer used.
     sweep_at: usize,
     names: SecretNames,
 }
@@ -75,7 +76,7 @@ impl StatementTable {
     /// The statement with this content.
     pub(crate) fn intern(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
         let content = Content {
-            own: None,
+            client_name: None,
             query,
             types,
             settings,
@@ -101,7 +102,8 @@ impl StatementTable {
         }
     }
 
-    /// A statement with this content that nobody shares: what it was parsed under is not known for certain.
+    /// A statement with this content that is not shared, because the settings that it was parsed under are not known
+    /// for certain.
     pub(crate) fn intern_for_one(&mut self, query: &[u8], types: &[u8], settings: &ParseSettings) -> Arc<Statement> {
         Arc::new(self.make(query, types, settings, true))
     }
@@ -112,8 +114,8 @@ impl StatementTable {
         Statement::new(id, self.names.of_statement(id), query, types, settings, is_private)
     }
 
-    /// The statement with this content that servers know by its clients' name for it: clients of one program give the same
-    /// names to the same statements. Nobody shares one that `is_private`.
+    /// The statement with this content under a client's name. It is shared by clients that use the same name, as
+    /// clients of one program do, unless it `is_private`.
     pub(crate) fn intern_own(
         &mut self,
         kind: Kind,
@@ -127,7 +129,7 @@ impl StatementTable {
             return Arc::new(self.make(query, types, settings, true).known_as(kind, name));
         }
         let content = Content {
-            own: Some((kind, name)),
+            client_name: Some((kind, name)),
             query,
             types,
             settings,
@@ -137,12 +139,12 @@ impl StatementTable {
         })
     }
 
-    /// Now, for comparing what clients know of statements with what servers hold.
+    /// The present moment, for comparing clients' names with servers' copies.
     pub(crate) fn now(&self) -> Moment {
         self.clock
     }
 
-    /// A client prepares or describes a statement: this comes after everything before.
+    /// The next moment: a client prepares or describes a statement.
     pub(crate) fn tick(&mut self) -> Moment {
         self.clock.0 += 1;
         self.clock

@@ -1,6 +1,6 @@
-//! What a server's unnamed statement is.
+//! The unnamed statement of a server.
 
-/// What a server's unnamed statement is.
+/// The unnamed statement of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Unnamed {
     /// There is none.

@@ -1,6 +1,6 @@
 //! A pooler without sockets: the test plays the driver, the clients and the servers, in virtual time.
 
-// Each test file is a crate of its own and uses a part of this.
+// Each test file is a crate of its own and uses only a part of this.
 #![allow(dead_code)]
 
 use pgweir_config::{Config, load};
@@ -23,44 +23,44 @@ pub const REPORTED: [(&str, &str); 5] = [
     ("TimeZone", "UTC"),
 ];
 
-/// What a new server is asked first.
+/// The first question to a new server.
 pub const NATURE_QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
 /// A pooler and everything around it.
 pub struct Rig {
     pub pooler: Pooler,
     pub now: Time,
-    /// Bytes written to each connection and not yet looked at.
+    /// Bytes written to each connection that the test has not looked at.
     written: HashMap<ConnectionId, Vec<u8>>,
     /// Bytes the core did not consume.
     kept: HashMap<ConnectionId, Vec<u8>>,
-    /// Servers whose sockets are wanted.
+    /// Servers that the pooler wants to be connected.
     pub connects: VecDeque<ServerId>,
-    /// Where each server is.
+    /// The address of each server.
     pub endpoints: HashMap<ServerId, Endpoint>,
     pub cancels: VecDeque<(ServerId, CancelKey)>,
-    /// Cancel requests for peers: which one, for which connection, with which key.
+    /// Cancel requests for peers: the peer, the connection that asked, the key.
     pub passed_on: VecDeque<(u32, ClientId, CancelKey)>,
-    /// Connections on which a TLS handshake is wanted; whether a client begins with it at once.
+    /// Connections on which the pooler wants a TLS handshake; `true` if the client begins with it at once.
     pub handshakes: VecDeque<(ConnectionId, bool)>,
     pub closed: HashSet<ConnectionId>,
     pub log: Vec<(LogLevel, String)>,
     pub exited: bool,
     pub stopped_listening: bool,
-    /// What SET has made of the configuration.
+    /// The configuration after SET.
     pub configured: Option<Arc<Config>>,
-    /// Who wants the configuration read again.
+    /// Requests to read the configuration again.
     pub reloads: VecDeque<Option<ClientId>>,
-    /// What others are asked about clients.
+    /// Questions to the driver about clients.
     pub questions: VecDeque<(ClientId, Verification)>,
-    /// The names of the pooler's things that were told to anyone, by what [`without_secrets`] leaves of them.
+    /// Internal names that were sent to any connection, by their form after [`without_secrets`].
     names: HashMap<String, String>,
-    /// Servers that are asked for their catalog when they log in answer at once that nothing in it matters.
+    /// Servers that are asked for their catalog at login answer at once that it contains no name that matters.
     pub catalogs_are_empty: bool,
 }
 
 impl Rig {
-    /// A pooler with one database, `db`, that everybody may use as user `u`; `settings` are lines of [pgbouncer].
+    /// A pooler with one database, `db`, that every client may use as user `u`; `settings` are lines of [pgbouncer].
     pub fn new(settings: &str) -> Rig {
         Rig::with("db = host=127.0.0.1 user=u", settings)
     }
@@ -74,7 +74,7 @@ impl Rig {
         Rig::of(&configuration_with_users("db = host=127.0.0.1 user=u", settings, users))
     }
 
-    /// The same with these settings for logins and the files that they name.
+    /// A pooler with these settings for logins, and the files that they name.
     pub fn with_files(settings: &str, files: &[(&str, &str)]) -> Rig {
         Rig::of(&configuration_with_files(settings, files))
     }
@@ -108,7 +108,7 @@ impl Rig {
         }
     }
 
-    /// Writes out the outbox and does what is asked, as a driver must after every `handle_*` call.
+    /// Writes out the outbox and carries out the requests, as a driver must after every `handle_*` call.
     pub fn settle(&mut self, input: &[u8]) {
         let mut input = input.to_vec();
         loop {
@@ -159,7 +159,7 @@ impl Rig {
         }
     }
 
-    /// Bytes come from a connection.
+    /// A connection sends bytes.
     pub fn comes(&mut self, id: impl Into<ConnectionId>, bytes: &[u8]) {
         let id = id.into();
         let mut input = self.kept.remove(&id).unwrap_or_default();
@@ -168,7 +168,7 @@ impl Rig {
         self.settle(&input);
     }
 
-    /// Messages come from a connection.
+    /// A connection sends messages.
     pub fn says(&mut self, id: impl Into<ConnectionId>, write: impl FnOnce(&mut Writer<'_>)) {
         let mut bytes = Vec::new();
         write(&mut Writer::new(&mut bytes));
@@ -183,7 +183,8 @@ impl Rig {
         });
     }
 
-    /// A server answers all that it was sent without an error, each Query and Execute with this command tag; what that was.
+    /// A server answers everything that it was sent without an error, each Query and Execute with this command tag;
+    /// returns what it was sent.
     pub fn serves(&mut self, server: ServerId, tag: &str) -> Vec<String> {
         let told = self.told(server);
         for line in &told {
@@ -200,7 +201,7 @@ impl Rig {
         told
     }
 
-    /// A client that connects and says nothing.
+    /// A client that connects and sends nothing.
     pub fn silent_client(&mut self) -> ClientId {
         let peer = Address::Tcp(([127, 0, 0, 1], 5000).into());
         let id = self.pooler.handle_accept(
@@ -221,7 +222,7 @@ impl Rig {
         self.settle(&[]);
     }
 
-    /// Others have found out about a client.
+    /// The driver answers a question about a client.
     pub fn verified(&mut self, client: ClientId, answer: Verified) {
         self.pooler.handle_verified(self.now, client, answer);
         self.settle(&[]);
@@ -238,7 +239,7 @@ impl Rig {
         self.client_begins_at(accepted, parameters)
     }
 
-    /// The same over another connection.
+    /// The same over a connection with these facts.
     pub fn client_begins_at(&mut self, accepted: Accepted, parameters: &[(&str, &str)]) -> ClientId {
         let id = self.pooler.handle_accept(self.now, accepted);
         self.settle(&[]);
@@ -261,7 +262,7 @@ impl Rig {
         id
     }
 
-    /// Every server that is wanted comes up.
+    /// Every server that the pooler wants logs in.
     pub fn servers_log_in(&mut self) -> Vec<ServerId> {
         let mut up = Vec::new();
         while let Some(id) = self.connects.pop_front() {
@@ -285,7 +286,7 @@ impl Rig {
         self.server_logs_in_with(id, &[]);
     }
 
-    /// A server lets us in and reports these settings, too.
+    /// A server accepts the login and reports these settings, too.
     pub fn server_logs_in_with(&mut self, id: ServerId, reports: &[(&str, &str)]) {
         self.server_connects(id);
         self.says(id, |w| {
@@ -307,7 +308,7 @@ impl Rig {
         }
     }
 
-    /// A server answers the question of whose session it is.
+    /// A server answers the question for its process id.
     pub fn tells_process_id(&mut self, id: ServerId, process_id: u32) {
         self.written.remove(&id.into());
         self.says(id, |w| {
@@ -317,14 +318,14 @@ impl Rig {
         });
     }
 
-    /// Whether a message that nobody has looked at yet was written to a server.
+    /// Whether a server has been sent a message that the test has not looked at.
     fn is_asked(&self, id: ServerId, what: &str) -> bool {
         messages(self.written.get(&id.into()).map_or(&[], Vec::as_slice))
             .iter()
             .any(|(tag, body)| line(true, *tag, body) == what)
     }
 
-    /// A server answers what it was told: the segment that reads the catalog.
+    /// A server answers the segment that reads the catalog.
     pub fn tells_catalog(&mut self, id: ServerId, objects: &[[&str; 4]], sources: &[[&str; 3]]) {
         fn row<'a>(values: &[&'a str]) -> Vec<Option<&'a [u8]>> {
             values.iter().map(|v| Some(v.as_bytes())).collect()
@@ -346,7 +347,7 @@ impl Rig {
         });
     }
 
-    /// A server answers a segment of the pooler's own statements, each with these rows.
+    /// A server answers a segment of internal statements, each with these rows.
     fn tells_rows<'r>(&mut self, id: ServerId, rows_of: impl Fn(&str) -> Vec<Vec<Option<&'r [u8]>>>) {
         let mut rows: Vec<Vec<Option<&[u8]>>> = Vec::new();
         let mut answer = Vec::new();
@@ -395,7 +396,7 @@ impl Rig {
         }
     }
 
-    /// An ERROR of a server's about a thing of the pooler's, `pgweir_10`, whose full name it was told.
+    /// An ERROR about an internal object `pgweir_10`, with the full name that was sent to a server.
     pub fn error_about(&self, sqlstate: &'static str, message: &str) -> ErrorText<'static> {
         let word = message.split('"').nth(1).expect("a name in quotes");
         error(sqlstate, message.replace(word, &self.names[word]).leak())
@@ -408,12 +409,12 @@ impl Rig {
         messages(&bytes).into_iter().map(owned).collect()
     }
 
-    /// How many bytes wait to be looked at.
+    /// The number of bytes that the test has not looked at.
     pub fn bytes_written(&self, id: impl Into<ConnectionId>) -> usize {
         self.written.get(&id.into()).map_or(0, Vec::len)
     }
 
-    /// The cancel key in what was written to a client, which stays there.
+    /// The cancel key in the messages to a client, which are not removed.
     pub fn key_told(&self, id: ClientId) -> CancelKey {
         let welcome = messages(&self.written[&id.into()]);
         let (_, body) = welcome.iter().find(|(tag, _)| *tag == b'K').expect("BackendKeyData");
@@ -456,20 +457,20 @@ impl Rig {
         self.settle(&[]);
     }
 
-    /// A cancel request that was passed on to a peer is over.
+    /// The driver reports that a cancel request has been passed on to a peer.
     pub fn passed_on_ends(&mut self, peer: u32, by: ClientId) {
         self.pooler.handle_passed_on(self.now, peer, by);
         self.settle(&[]);
     }
 
-    /// The configuration is read again, and is this now.
+    /// The configuration is read again; this is the new one.
     pub fn reloads(&mut self, config: Config) {
         let outcome = ReloadOutcome::New(Arc::new(config), Vec::new());
         self.pooler.handle_reload(self.now, None, outcome);
         self.settle(&[]);
     }
 
-    /// A CancelRequest on a connection of its own, which is returned.
+    /// Sends a CancelRequest on a connection of its own; returns that connection.
     pub fn cancel_request(&mut self, key: &CancelKey) -> ClientId {
         let peer = Address::Tcp(([127, 0, 0, 1], 5001).into());
         let id = self.pooler.handle_accept(
@@ -493,7 +494,7 @@ pub fn process_id(server: ServerId) -> u32 {
 }
 
 fn ini(databases: &str, settings: &str) -> String {
-    // Scripted servers answer no probes but where a test asks for them.
+    // Scripted servers answer no probes unless a test asks for them.
     let session_state = if settings.contains("session_state") {
         ""
     } else {
@@ -510,7 +511,7 @@ fn ini(databases: &str, settings: &str) -> String {
     )
 }
 
-/// What a file with these lines of [databases] and [pgbouncer] says.
+/// The configuration in a file with these lines of [databases] and [pgbouncer].
 pub fn configuration(databases: &str, settings: &str) -> Config {
     read(&ini(databases, settings), "")
 }
@@ -544,7 +545,7 @@ fn read_from(files: &[(&str, &str)]) -> Config {
     loaded.config
 }
 
-/// An ERROR of a server's.
+/// An ERROR from a server.
 pub fn error(sqlstate: &'static str, message: &'static str) -> ErrorText<'static> {
     ErrorText {
         severity: "ERROR",
@@ -555,7 +556,7 @@ pub fn error(sqlstate: &'static str, message: &'static str) -> ErrorText<'static
     }
 }
 
-/// A FATAL of a server's.
+/// A FATAL from a server.
 pub fn fatal(sqlstate: &'static str, message: &'static str) -> ErrorText<'static> {
     ErrorText {
         severity: "FATAL",
@@ -579,10 +580,10 @@ fn text(bytes: &[u8]) -> String {
     without_secrets(&text)
 }
 
-/// The digits behind `pgweir_10_` in the names of statements, and behind `pgweir_portal_` in others.
+/// The number of digits after `pgweir_10_` in the names of statements, and after `pgweir_portal_` in other names.
 const SECRET_DIGITS: [usize; 2] = [22, 32];
 
-/// `pgweir_10` for `pgweir_10_0a1B2c3D4e5F6g7H8i9JkL`: what cannot be guessed is different in each test.
+/// Shortens `pgweir_10_0a1B2c3D4e5F6g7H8i9JkL` to `pgweir_10`, because the secret part differs in each test.
 pub fn without_secrets(text: &str) -> String {
     let mut rest = text;
     let mut out = String::new();

@@ -85,7 +85,7 @@ fn run_try(arguments: &TryArguments) -> Result<(), String> {
     }
 }
 
-/// Ends the pooler, by SIGTERM to this process, when PostgreSQL ends by itself. The returned flag is true then.
+/// Ends the pooler, by SIGTERM to this process, if PostgreSQL ends before it. Then the returned flag is true.
 fn watch(cluster: &mut Cluster) -> Arc<AtomicBool> {
     let ending = Arc::new(AtomicBool::new(false));
     if let Some(mut said) = cluster.take_output() {

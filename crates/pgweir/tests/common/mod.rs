@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything here may take.
+/// The longest time that any wait may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `what` holds.
@@ -32,7 +32,7 @@ pub fn free_port() -> u16 {
         .port()
 }
 
-/// Who to run a pooler as: it refuses root.
+/// The user to run a pooler as, because it refuses root.
 fn unprivileged() -> Option<nix::unistd::User> {
     let is_root = nix::unistd::geteuid().is_root();
     is_root.then(|| nix::unistd::User::from_name("nobody").unwrap().unwrap())
@@ -78,14 +78,14 @@ impl Place {
         self.file(&format!(".s.PGSQL.{}", self.port))
     }
 
-    /// Makes a file the pooler's own.
+    /// Gives a file to the pooler's user.
     pub fn give(&self, path: &Path) {
         if let Some(user) = unprivileged() {
             std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
         }
     }
 
-    /// The command line, to be changed or run.
+    /// The command, which may be changed before it is run.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pgweir"));
         if let Some(user) = unprivileged() {
@@ -98,7 +98,7 @@ impl Place {
         command
     }
 
-    /// Starts a pooler that writes its log to the file only, and waits until it listens.
+    /// Starts a pooler that writes its log only to the file, and waits until it listens.
     pub fn start(&self) -> Process {
         let process = Process(self.command(&["-q"]).spawn().unwrap());
         self.wait_until_listening();
@@ -113,7 +113,7 @@ impl Place {
         });
     }
 
-    /// Runs a command that is expected to end, and gives its exit status, output and errors.
+    /// Runs a command until it ends; returns its exit status, output and errors.
     pub fn outcome(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let files = [self.file("outcome.stdout"), self.file("outcome.stderr")];
         let [stdout, stderr] = files.each_ref().map(|f| fs::File::create(f).unwrap());
@@ -165,7 +165,7 @@ impl Drop for Process {
     }
 }
 
-/// `pgweir try`, up and running.
+/// `pgweir try`, running.
 pub struct TryIt {
     pub process: Process,
     pub port: u16,

@@ -1,4 +1,4 @@
-//! What the event loop is to report of a connection: bytes to read, and room to write where there was none.
+//! The events that the event loop reports for a connection: bytes to read, and room to write after there was none.
 
 use super::Connections;
 use crate::connection::Facts;
@@ -41,7 +41,7 @@ impl Connections {
     fn register_again(&self, id: ConnectionId, fd: i32, interest: Interest) -> io::Result<()> {
         let token = Subject::Connection(id).token();
         match self.registry.reregister(&mut SourceFd(&fd), token, interest) {
-            // It has come from another process and was not watched yet.
+            // It comes from another process and has not been watched yet.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 self.registry.register(&mut SourceFd(&fd), token, interest)
             }
@@ -49,7 +49,7 @@ impl Connections {
         }
     }
 
-    /// Begins to watch a connection that has come from another process, if it is still there.
+    /// Begins to watch a connection that comes from another process, if it still exists.
     pub(crate) fn watch(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
         let mut interest = Interest::READABLE;

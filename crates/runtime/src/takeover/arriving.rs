@@ -1,4 +1,4 @@
-//! The new process: it asks for everything, and goes on with it.
+//! The new process: it asks for everything, and takes it over.
 
 use super::channel::{Channel, Kind};
 use super::{Clock, ConnectionRecord, HELLO, LAYOUT, monotonic_us};
@@ -12,24 +12,24 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant};
 
-/// How long the old process may take to come to rest and to send everything.
+/// How long the old process may take to finish its work and to send everything.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// How long a process that has closed the channel may take to end.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// The process whose place is taken.
+/// The process that this one replaces.
 #[derive(Debug)]
 pub(crate) struct Predecessor {
     channel: Channel,
     pid: Option<Pid>,
 }
 
-/// What it has handed over.
+/// What that process has handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     pub(crate) listeners: Vec<Listener>,
-    /// Where it waits for those that take its place.
+    /// The socket where it waits for processes that want to replace it.
     pub(crate) gate: Option<OwnedFd>,
     /// `None` if it keeps its connections.
     pub(crate) taken: Option<Taken>,
@@ -94,8 +94,8 @@ impl Predecessor {
         Ok(inherited)
     }
 
-    /// Everything is prepared. When this returns without an error, the old process uses nothing of it any more. If it has died
-    /// meanwhile, there is nobody else to go on.
+    /// All preparations are done. When this returns without an error, the old process uses nothing of it any more. If
+    /// the old process has died meanwhile, this one goes on.
     pub(crate) fn take_place(&mut self, with_connections: bool) -> io::Result<()> {
         let kind = match with_connections {
             true => Kind::Ready,
@@ -110,7 +110,7 @@ impl Predecessor {
         }
     }
 
-    /// Whether the old process has ended, or ends soon.
+    /// Whether the old process has ended, or is about to.
     pub(crate) fn has_died(&self) -> bool {
         let Some(pid) = self.pid else { return false };
         let asked = Instant::now();
@@ -124,7 +124,7 @@ impl Predecessor {
     }
 }
 
-/// Whether a process has ended and its parent has not asked for its status yet.
+/// Whether a process has ended, and its parent has not waited for it yet.
 fn is_zombie(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     stat.rsplit(')')
@@ -145,8 +145,8 @@ impl Channel {
 }
 
 impl Inherited {
-    /// A line for each socket: `tcp ADDRESS`, `unix PORT PATH` or `gate`; the first two behind `given` if a service manager has
-    /// opened the socket.
+    /// A line for each socket: `tcp ADDRESS`, `unix PORT PATH` or `gate`. The first two begin with `given` if a service
+    /// manager has opened the socket.
     fn take_listeners(&mut self, text: &[u8], sockets: Vec<OwnedFd>) -> io::Result<()> {
         let text = std::str::from_utf8(text).map_err(|_| damaged())?;
         for (line, socket) in text.lines().zip(sockets) {

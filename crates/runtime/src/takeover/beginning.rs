@@ -1,4 +1,4 @@
-//! Where a process begins: with nothing, or where another one has stopped.
+//! How a process begins: with nothing, or with the state of another one.
 
 use super::arriving::{Inherited, Predecessor};
 use super::{ConnectionRecord, socket_path};
@@ -18,10 +18,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Idle connections that are watched anew in one turn of the event loop.
+/// Idle connections that are watched again in one turn of the event loop.
 const WATCHED_PER_TURN: usize = 256;
 
-/// The process whose place is taken, if there is one, and what it has handed over.
+/// The process that this one replaces, if there is one, and what it has handed over.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     predecessor: Option<Predecessor>,
@@ -29,7 +29,7 @@ pub(crate) struct Beginning {
     environment: Environment,
 }
 
-/// A pooler, new or thawed, and what belongs to it.
+/// A pooler, new or thawed, and its surroundings.
 pub(crate) struct Begun {
     pub(crate) pooler: Pooler,
     /// The instant of [`Time`] zero.
@@ -39,7 +39,7 @@ pub(crate) struct Begun {
 }
 
 impl Beginning {
-    /// Without `-R` there is nobody. With it, everything has been received when this returns, unless there is nobody either.
+    /// With `-R`, finds the process to replace. If there is one, everything has been received when this returns.
     pub(crate) fn find(reboot: bool, settings: &ListenSettings, log: &mut Log) -> Result<Self, StartError> {
         let mut beginning = Beginning {
             predecessor: None,
@@ -75,7 +75,7 @@ impl Beginning {
         Ok(beginning)
     }
 
-    /// Whether another process must let go first.
+    /// Whether there is a process to replace.
     pub(crate) fn is_take_over(&self) -> bool {
         self.predecessor.is_some()
     }
@@ -90,12 +90,12 @@ impl Beginning {
         self.inherited.gate.take()
     }
 
-    /// What the service manager has put into the environment, of this process or of the one before.
+    /// The environment variables of the service manager, from this process or the earlier one.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// The pooler to begin with. State that cannot be used stays with the process that has it.
+    /// The pooler to begin with. If the state cannot be used, it stays with the old process.
     pub(crate) fn pooler(&mut self, config: Config, surroundings: Surroundings, log: &mut Log) -> Begun {
         let config = Arc::new(config);
         let now = Instant::now();
@@ -128,7 +128,7 @@ impl Beginning {
         }
     }
 
-    /// The old process lets go. When this returns without an error, there is nobody else to serve.
+    /// The old process stops. When this returns without an error, this process must serve all connections.
     pub(crate) fn take_place(&mut self, with_connections: bool, log: &mut Log) -> Result<(), StartError> {
         let Some(predecessor) = &mut self.predecessor else {
             return Ok(());
@@ -150,9 +150,9 @@ impl Beginning {
 }
 
 impl Begun {
-    /// Takes up the connections that have come along. Those that are at work are watched at once. The others follow when the
-    /// event loop turns ([`EventLoop::watch_some`]), so that nobody waits for them: whoever begins to watch a socket is
-    /// told what has happened on it before.
+    /// Takes up the connections that were handed over. Those at work are watched at once. The others follow in later
+    /// turns of the event loop ([`EventLoop::watch_some`]), so that they delay nobody: when a socket is watched, its
+    /// earlier events are reported.
     pub(crate) fn take_up(&mut self, connections: &mut Connections) -> Vec<ConnectionId> {
         let mut unwatched = Vec::new();
         for (record, socket) in self.sockets.drain(..) {
@@ -162,7 +162,7 @@ impl Begun {
                 ConnectionId::Server(server) => server.0.generation,
             };
             let mut connection = Connection::new(Transport::new(socket), generation);
-            // What it was told last, it may not have read.
+            // It may not have read its latest output.
             connection.facts.set(Facts::SPOKE_LAST);
             if record.is_unix {
                 connection.facts.set(Facts::UNIX);
@@ -180,7 +180,7 @@ impl Begun {
         unwatched
     }
 
-    /// What the core must be told first.
+    /// What the core must know first.
     pub(crate) fn predecessor(&mut self) -> Option<(pgweir_core::Predecessor, HashSet<ConnectionId>)> {
         let ids = self.sockets.iter().map(|(record, _)| record.id).collect();
         self.predecessor.take().map(|predecessor| (predecessor, ids))
@@ -188,7 +188,7 @@ impl Begun {
 }
 
 impl EventLoop {
-    /// Goes on where another process has stopped, with the connections that have come along.
+    /// Continues where the other process has stopped, with the connections that were handed over.
     pub(crate) fn go_on(
         &mut self,
         predecessor: pgweir_core::Predecessor,
@@ -202,7 +202,7 @@ impl EventLoop {
         self.settle();
     }
 
-    /// Begins to watch some of the connections that have come along. Those that are gone are skipped.
+    /// Begins to watch some of the connections that were handed over. Those that are gone are skipped.
     pub(crate) fn watch_some(&mut self) {
         for id in self
             .unwatched

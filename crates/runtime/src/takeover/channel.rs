@@ -1,4 +1,4 @@
-//! Messages between the two processes: a kind, a length, bytes, and descriptors beside them.
+//! Messages between the two processes: a kind, a length, bytes, and descriptors with them.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -9,38 +9,38 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Bytes in front of each message: its kind and its length.
+/// Bytes before each message: its kind and its length.
 const HEADER_BYTES: usize = 9;
 
 /// The longest message, bytes.
 const MESSAGE_BYTES_MAX: u64 = 16 << 30;
 
-/// Bytes that are made room for before they come.
+/// The most bytes for which room is made before they arrive.
 const ROOM_BYTES: u64 = 1 << 20;
 
-/// Descriptors beside one message, at most.
+/// The most descriptors with one message.
 pub(super) const DESCRIPTORS_MAX: usize = 253;
 
 /// Kinds of messages. They never change: a process may be of any version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The old process hands nothing over; a text says why.
+    /// The old process hands nothing over; the text says why.
     Refused = b'N' as isize,
     /// Listening sockets, a line of text for each.
     Listeners = b'L' as isize,
-    /// What time it is.
+    /// The present time.
     Clock = b'T' as isize,
     /// The frozen core.
     State = b'S' as isize,
     /// Connections.
     Connections = b'C' as isize,
-    /// That was all.
+    /// The end of the list.
     End = b'E' as isize,
-    /// The new process can go on with everything.
+    /// The new process can take over everything.
     Ready = b'R' as isize,
-    /// The new process has what it needs to listen, and no more.
+    /// The new process can take over only the listening sockets.
     ReadyToListen = b'r' as isize,
-    /// The old process has let go.
+    /// The old process has stopped.
     Go = b'G' as isize,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Message {
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
-/// One end of the channel; its calls wait, but not longer than a limit.
+/// One end of the channel. Its calls block up to a time limit.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: UnixStream,
@@ -78,7 +78,7 @@ impl Channel {
         Ok(Channel { stream })
     }
 
-    /// The stream itself, for what is said before there are messages.
+    /// The stream itself, for the bytes before the first message.
     pub(super) fn stream(&mut self) -> &mut UnixStream {
         &mut self.stream
     }
@@ -97,7 +97,7 @@ impl Channel {
             &mut control,
             SendFlags::NOSIGNAL,
         )?;
-        // The descriptors have gone with the first byte.
+        // The descriptors were sent with the first byte.
         self.stream.write_all(&header[sent..])?;
         self.stream.write_all(bytes)
     }

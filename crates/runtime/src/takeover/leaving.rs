@@ -17,30 +17,30 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
-/// Processes that wait to be heard.
+/// The most processes that may wait to be served.
 const GATE_BACKLOG: i32 = 8;
 
-/// How long a process that connects may take to say what it wants.
+/// How long a process that connects may take to send its request.
 const HELLO_WAIT: Duration = Duration::from_secs(1);
 
-/// How long handshakes of TLS may take to end; clients and servers in the midst of one are lost afterwards.
+/// How long TLS handshakes may take to end. After that, connections in the midst of one are lost.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(1);
 
-/// How long cancel requests and a RELOAD may take to end; a process that wants to take over is refused afterwards.
+/// How long cancel requests and a RELOAD may take to end. After that, the process that wants to take over is refused.
 const REST_WAIT: Duration = Duration::from_secs(5);
 
-/// Time between two looks at whether they have ended.
+/// Time between two checks of this.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// How long the other process may take to take everything. Nobody is served meanwhile.
+/// How long the other process may take to receive everything. No client is served meanwhile.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
-/// The socket where a process can ask to take this one's place, and the one that has asked.
+/// The socket where a process can ask to replace this one, and the process that has asked.
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
     gate: Option<Gate>,
     successor: Option<Successor>,
-    /// Another process has taken this one's place.
+    /// Another process has replaced this one.
     pub(crate) is_over: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Succession {
 struct Gate {
     socket: UnixListener,
     path: String,
-    /// The file belongs to another process now.
+    /// The file now belongs to another process.
     is_given_away: bool,
 }
 
@@ -61,7 +61,7 @@ impl Drop for Gate {
     }
 }
 
-/// A process that wants to take this one's place.
+/// A process that wants to replace this one.
 #[derive(Debug)]
 struct Successor {
     stream: UnixStream,
@@ -70,11 +70,11 @@ struct Successor {
     said: Vec<u8>,
 }
 
-/// Bytes of the first message: who it is and which form of state it knows.
+/// Bytes of the first message: what the process is, and the layout of state that it knows.
 const HELLO_BYTES: usize = HELLO.len() + size_of::<u64>();
 
 impl Successor {
-    /// The form of state that it knows; `None` until it has said so, an error if it is no pgweir.
+    /// The layout of state that it knows; `None` until it has sent it, an error if it is not pgweir.
     fn layout(&self) -> Option<Result<u64, ()>> {
         let (hello, layout) = self.said.split_first_chunk::<{ HELLO.len() }>()?;
         let layout = u64::from_le_bytes(layout.try_into().ok()?);
@@ -82,7 +82,7 @@ impl Successor {
     }
 }
 
-/// A TLS connection whose bytes this process will carry: the end of the pair that it keeps.
+/// A TLS connection whose bytes this process will carry, and this process's end of the pair.
 type Kept = (ConnectionId, OwnedFd);
 
 impl Succession {
@@ -107,12 +107,12 @@ impl Succession {
         })
     }
 
-    /// When to look again at whether everything has come to rest.
+    /// When to check again whether everything has ended.
     pub(crate) fn next(&self, now: Time) -> Option<Time> {
         self.successor.as_ref().map(|_| now + LOOK_AGAIN)
     }
 
-    /// Stops waiting; the socket and its file belong to another process now.
+    /// Stops waiting; the socket and its file now belong to another process.
     pub(crate) fn give_away(&mut self, registry: &mio::Registry) {
         if let Some(gate) = &mut self.gate {
             gate.is_given_away = true;
@@ -121,8 +121,8 @@ impl Succession {
         self.gate = None;
     }
 
-    /// The socket and its file are this process's own. Whoever connects must be told so: the kernel names the process that
-    /// called listen() last.
+    /// Makes the socket and its file this process's own. For this, listen() is called again, because the kernel reports
+    /// the process that called it last to those that connect.
     pub(crate) fn own(&mut self) {
         if let Some(gate) = &mut self.gate {
             let _ = rustix::net::listen(&gate.socket, GATE_BACKLOG);
@@ -138,7 +138,8 @@ fn listen(path: &str) -> io::Result<UnixListener> {
             UnixListener::bind_addr(&address)
         }
         None => {
-            // Whoever listened at the main socket beside it would have kept us from starting.
+            // If another process used it, that process would also listen on the main socket, and this one could not
+            // have started.
             let _ = std::fs::remove_file(path);
             let socket = UnixListener::bind(path)?;
             rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o600))?;
@@ -148,7 +149,7 @@ fn listen(path: &str) -> io::Result<UnixListener> {
 }
 
 impl EventLoop {
-    /// Somebody has connected to the gate. Only a process of the same user, or of root, may take over.
+    /// A process has connected to the gate. It must have the same user, or be root.
     pub(crate) fn handle_gate_event(&mut self) {
         while let Some(Ok((stream, _))) = self.succession.gate.as_ref().map(|gate| gate.socket.accept()) {
             let own = rustix::process::geteuid();
@@ -189,7 +190,7 @@ impl EventLoop {
         }
     }
 
-    /// Looks at the process that wants to take over, if there is one.
+    /// Serves the process that wants to take over, if there is one.
     pub(crate) fn attend_to_successor(&mut self) {
         let Some(successor) = &mut self.succession.successor else {
             return;
@@ -221,7 +222,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether TLS is being agreed on with somebody.
+    /// Whether a TLS handshake is under way.
     fn is_shaking_hands(&mut self) -> bool {
         let ids = self.pooler.connections();
         let mut found = ids.into_iter().filter_map(|id| {
@@ -275,8 +276,8 @@ impl EventLoop {
         self.accepting.hold(false);
     }
 
-    /// Sends everything and waits until the other process is ready. Nothing here has changed if that fails. With connections,
-    /// those with TLS stay here.
+    /// Sends everything and waits until the other process is ready. If that fails, nothing has changed here. If
+    /// connections are sent, those with TLS stay here.
     fn hand_over(&mut self, successor: Successor, whole: bool) -> io::Result<Option<Vec<Kept>>> {
         let mut channel = Channel::new(successor.stream, ANSWER_WAIT)?;
         let (mut lines, mut sockets) = self.accepting.description();
@@ -317,7 +318,7 @@ impl EventLoop {
         Ok(kept)
     }
 
-    /// One message of connections. Of those with TLS the other process gets the end of a pair of sockets.
+    /// Sends one message of connections. For a TLS connection the other process gets one end of a pair of sockets.
     fn send_connections(
         &mut self,
         channel: &mut Channel,
@@ -338,7 +339,7 @@ impl EventLoop {
             match &connection.tls {
                 None => raw.push(connection.transport.fd()),
                 Some(tls) if tls.is_secured() => {
-                    // What waits for the socket is sealed already.
+                    // The bytes that wait for the socket are encrypted records.
                     record.pending = Vec::new();
                     record.is_unix = true;
                     let (here, there) = UnixStream::pair()?;
@@ -356,7 +357,7 @@ impl EventLoop {
         channel.send(Kind::Connections, &to_bytes(&records), &descriptors)
     }
 
-    /// The other process has everything: this one keeps what it carries bytes for.
+    /// The other process has everything. This process keeps only the connections whose bytes it carries.
     fn let_go(&mut self, pid: i32, kept: Vec<Kept>) {
         self.service_manager.main_process_is(pid);
         self.succession.give_away(self.poll.registry());
@@ -368,7 +369,7 @@ impl EventLoop {
         }
         for id in self.pooler.connections() {
             if let Some(connection) = self.connections.remove(id) {
-                // The socket lives on in the other process, and with it what is registered here.
+                // The other process keeps the socket open, so its registration here must be removed.
                 let fd = connection.transport.fd();
                 let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
             }
@@ -378,7 +379,7 @@ impl EventLoop {
     }
 }
 
-/// Descriptors of sockets that the caller holds until they are sent.
+/// Descriptors of sockets that the caller owns until they are sent.
 #[expect(unsafe_code, reason = "sockets of many owners go into one message")]
 fn borrowed(raw: &[i32]) -> Vec<BorrowedFd<'_>> {
     // SAFETY: every number is that of a socket that lives in `Connections` or in the caller's list of pairs.

@@ -1,4 +1,4 @@
-//! `-R`: another process takes the place of this one, with its listening sockets and every connection.
+//! `-R`: another process replaces this one, with its listening sockets and all connections.
 //!
 //! ```text
 //! new process                                 old process
@@ -11,9 +11,9 @@
 //! goes on                                     carries the bytes of TLS connections until they end
 //! ```
 //!
-//! Until it says Go, the old process has changed nothing: whatever happens to the other one, it goes on as before. If the new
-//! one does not know the form of its state, it takes the listening sockets alone, and the old process serves its connections
-//! until they end.
+//! Until it sends Go, the old process has changed nothing, so it goes on as before whatever happens to the new one. If
+//! the new process does not know the layout of the state, it takes over only the listening sockets, and the old process
+//! serves its connections until they end.
 
 mod arriving;
 mod beginning;
@@ -29,10 +29,10 @@ use crate::listener::unix_socket_path;
 use pgweir_core::{ConnectionId, Pooler, Time};
 use pgweir_freeze::{Freeze, mix};
 
-/// What a process that wants to take over says first, before the form of its state.
+/// The first bytes of a process that wants to take over, before its layout of the state.
 const HELLO: [u8; 8] = *b"pgweir-R";
 
-/// A hash of the form of all that is handed over, beside listening sockets.
+/// A hash of the layout of everything that is handed over, except listening sockets.
 const LAYOUT: u64 = mix(
     mix(Pooler::STATE_LAYOUT, Clock::LAYOUT),
     <Vec<ConnectionRecord> as Freeze>::LAYOUT,
@@ -41,7 +41,7 @@ const LAYOUT: u64 = mix(
 /// Connections in one message: the kernel passes up to 253 descriptors at a time.
 const BATCH: usize = 200;
 
-/// What time it is in the core, and what its surroundings are.
+/// The time in the core, and its surroundings.
 #[derive(Debug, Freeze)]
 struct Clock {
     now: Time,
@@ -64,7 +64,7 @@ struct ConnectionRecord {
     pending: Vec<u8>,
 }
 
-/// Where a process waits for one that takes its place.
+/// The path of the socket where a process waits for one that replaces it.
 pub(crate) fn socket_path(dir: &str, port: u16) -> String {
     format!("{}.take-over", unix_socket_path(dir, port))
 }

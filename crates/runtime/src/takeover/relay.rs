@@ -1,5 +1,5 @@
-//! TLS connections of a process whose place was taken: it keeps their keys, and carries their bytes between the network and a
-//! pair of sockets, whose other end the new process has.
+//! TLS connections of a process that was replaced: it keeps their keys, and carries their bytes between the network and
+//! a pair of sockets, whose other end the new process has.
 
 use crate::closing::Closing;
 use crate::connection::Connection;
@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Pieces of one connection before others get their turn.
+/// The most pieces of one connection before other connections get their turn.
 const PIECES_PER_TURN_MAX: usize = 8;
 
 /// The slot of a relay.
@@ -28,7 +28,7 @@ pub(crate) type RelayId = Slot;
 pub(crate) struct Relay {
     /// The connection to the network, with its TLS and the records that its socket has not taken.
     connection: Connection,
-    /// The end of the pair.
+    /// This process's end of the pair.
     plain: Transport,
     /// Plain bytes that the pair has not taken.
     to_plain: Pending,
@@ -36,18 +36,18 @@ pub(crate) struct Relay {
     plain_ended: bool,
 }
 
-/// What is left to do for a connection.
+/// What remains to be done for a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Left {
     /// There may be more at once.
     More,
-    /// Events will tell.
+    /// Nothing until the next event.
     Waits,
-    /// The end.
+    /// Nothing any more: it has ended.
     Nothing,
 }
 
-/// Sends what waits. False if the socket will take no more.
+/// Sends the waiting bytes. False if the socket is broken.
 fn flush(pending: &mut Pending, transport: &mut Transport) -> bool {
     while !pending.is_empty() {
         let waiting = pending.waiting();
@@ -76,10 +76,11 @@ impl Relay {
         }
     }
 
-    /// Carries what there is.
+    /// Carries the bytes that have arrived.
     fn carry(&mut self, records: &mut [u8], into: &mut [u8]) -> Left {
         for _ in 0..PIECES_PER_TURN_MAX {
-            // What waits goes first: while there is any, nothing is read, and no event would tell of it again.
+            // Waiting bytes go first. While there are any nothing is read, and no event would report the unread bytes
+            // again.
             if !self.flush() {
                 return Left::Nothing;
             }
@@ -94,7 +95,7 @@ impl Relay {
         Left::More
     }
 
-    /// Sends what waits on both sides. False if one of them is broken.
+    /// Sends the waiting bytes of both sides. False if one of them is broken.
     fn flush(&mut self) -> bool {
         let network_ok = flush(&mut self.connection.pending, &mut self.connection.transport);
         let plain_ok = flush(&mut self.to_plain, &mut self.plain);
@@ -165,7 +166,7 @@ impl EventLoop {
         }
     }
 
-    /// Carries the bytes of TLS connections until they end, and sends what closed ones still have to be told.
+    /// Carries the bytes of TLS connections until they end, and sends the last output of closed ones.
     pub(crate) fn run_relays(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         self.records.resize(READ_BYTES, 0);
@@ -195,19 +196,20 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The relay that an event is about; `None` if the process is to end at once.
+    /// The relay of an event; `None` if the process must end at once.
     fn handle_relay_event(&mut self, event: &Event) -> Option<Option<RelayId>> {
         match Subject::of(event.token()) {
             Subject::Relay(slot) => return Some(Some(slot)),
             Subject::Closing(slot) => self.handle_closing_event(slot),
             Subject::Inbox if self.is_told_to_end() => return None,
-            // Everything else belongs to the other process.
+            // The other process handles everything else.
             _ => {}
         }
         Some(None)
     }
 
-    /// Only the signal that ends a process at once counts: its connections end with those of the other process.
+    /// Whether a signal has asked for an immediate end. Other signals are ignored: these connections end with those of
+    /// the other process.
     fn is_told_to_end(&mut self) -> bool {
         let mut messages = self.inbox.try_iter();
         messages.any(|message| matches!(message, crate::inbox::Message::Command(Command::ShutdownImmediate)))

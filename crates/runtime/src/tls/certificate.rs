@@ -1,4 +1,4 @@
-//! What is read from a certificate.
+//! Reading certificates.
 
 use pgweir_core::PeerCertificate;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
@@ -7,7 +7,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::signature_algorithm::SignatureAlgorithm;
 
-/// A certificate read leniently: also those of version 1, and others that rustls does not take.
+/// Reads a certificate leniently: also those of version 1, and others that rustls refuses.
 pub(super) fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
     x509_parser::parse_x509_certificate(der)
         .ok()
@@ -15,7 +15,7 @@ pub(super) fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
 }
 
 /// The `tls-server-end-point` of a certificate (RFC 5929, section 4.1): its hash by the hash function of its signature,
-/// or SHA-256 where that is MD5 or SHA-1. `None` where the signature has no hash function of its own, or an unknown one.
+/// or by SHA-256 if that is MD5 or SHA-1. `None` if the signature has no hash function or an unknown one.
 pub(super) fn end_point(der: &[u8]) -> Option<Arc<[u8]>> {
     let certificate = parse(der)?;
     let name = match SignatureAlgorithm::try_from(&certificate.signature_algorithm).ok()? {
@@ -50,7 +50,7 @@ pub(super) fn common_name<'a>(certificate: &'a X509Certificate<'_>) -> Option<&'
     (none.is_none() && !name.contains('\0')).then_some(name)
 }
 
-/// Whether the alternative names of a certificate have one of kind DNS.
+/// Whether the alternative names of a certificate contain one of kind DNS.
 pub(super) fn has_dns_name(certificate: &X509Certificate<'_>) -> bool {
     match certificate.subject_alternative_name() {
         Ok(Some(names)) => {
@@ -58,13 +58,13 @@ pub(super) fn has_dns_name(certificate: &X509Certificate<'_>) -> bool {
             names.any(|name| matches!(name, GeneralName::DNSName(_)))
         }
         Ok(None) => false,
-        // What cannot be read may have one.
+        // An extension that cannot be read may contain one.
         Err(_) => true,
     }
 }
 
-/// Whether a name in a certificate stands for this host, as libpq has it: `*.` stands for one label, and for nothing
-/// within a name of one label.
+/// Whether a name in a certificate matches this host, as in libpq: `*.` matches exactly one label, and no host of a
+/// single label.
 pub(super) fn is_name_of(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix("*.") {
         None => pattern.eq_ignore_ascii_case(host),

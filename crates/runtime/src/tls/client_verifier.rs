@@ -1,4 +1,4 @@
-//! How much of a client's certificate is looked at: `client_tls_sslmode = verify-ca` and `verify-full`.
+//! Verifying clients' certificates: `client_tls_sslmode = verify-ca` and `verify-full`.
 
 use super::server_verifier::verify_signature;
 use super::trust::Trust;
@@ -9,7 +9,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// Looks at certificates of clients, each of which must have one.
+/// Verifies the certificates of clients, each of which must have one.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     /// rustls's own verifier for the same authorities.

@@ -21,7 +21,7 @@ use thiserror::Error;
 /// PostgreSQL's protocol in ALPN.
 const ALPN: &[u8] = b"postgresql";
 
-/// What TLS connections are made from. New ones use it; those that there are keep theirs.
+/// The settings for new TLS connections. Existing connections keep theirs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TlsContexts {
     /// For clients; `None`: `client_tls_sslmode = disable`.
@@ -30,7 +30,7 @@ pub(crate) struct TlsContexts {
     pub(super) connects: Option<Arc<ClientConfig>>,
 }
 
-/// What clients are accepted with.
+/// The settings for clients' connections.
 #[derive(Debug, Clone)]
 pub(super) struct Accepts {
     pub(super) config: Arc<ServerConfig>,
@@ -50,7 +50,7 @@ pub enum TlsFailure {
         what: &'static str,
         /// Its name.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file has no part of the kind that is needed, or a malformed one.
@@ -63,12 +63,12 @@ pub enum TlsFailure {
         /// What is wrong with it.
         why: String,
     },
-    /// Key and certificate are not those of each other.
+    /// Key and certificate do not belong together.
     #[error("private key file \"{key}\" does not belong to certificate file \"{certificate}\"")]
     Mismatch {
         /// The name of the file with the key.
         key: String,
-        /// The name of the other.
+        /// The name of the file with the certificate.
         certificate: String,
     },
     /// rustls cannot use the settings.
@@ -103,7 +103,7 @@ impl TlsContexts {
     }
 }
 
-/// What is wrong with the files that the settings of TLS name.
+/// Checks the files that the TLS settings name.
 pub fn check_tls_files(config: &Config) -> Option<Problem> {
     TlsContexts::load_or_problem(config).err()
 }

@@ -1,14 +1,14 @@
-//! TLS on both legs, by rustls: records of a connection, certificates, and what the settings make of them.
+//! TLS for clients and servers, by rustls: records, certificates, settings.
 //!
-//! | file | has |
+//! | file | contains |
 //! |---|---|
-//! | `session` | one connection's TLS: bytes of the socket to plain bytes and back, the handshake included |
-//! | `steps` | what rustls wants done, step by step |
+//! | `session` | TLS on one connection: the handshake, and decrypting and encrypting its bytes |
+//! | `steps` | what rustls asks for, step by step |
 //! | `contexts` | the settings `client_tls_*` and `server_tls_*`, with the files that they name |
-//! | `names` | OpenSSL's names of what rustls calls otherwise |
-//! | `certificate` | what is read from a certificate: names, the hash for channel binding |
+//! | `names` | OpenSSL's names for rustls's suites, groups and versions |
+//! | `certificate` | reading certificates: names, the hash for channel binding |
 //! | `trust` | whether a certificate comes from a file of authorities |
-//! | `server_verifier`, `client_verifier` | how much of the other side's certificate is looked at |
+//! | `server_verifier`, `client_verifier` | how the other side's certificate is verified |
 
 mod certificate;
 mod client_verifier;

@@ -1,4 +1,4 @@
-//! OpenSSL's names of what rustls calls otherwise.
+//! OpenSSL's names for rustls's suites, groups and versions.
 
 use pgweir_config::TlsVersion;
 use rustls::crypto::SupportedKxGroup;
@@ -59,7 +59,7 @@ pub(super) fn version_name(version: ProtocolVersion) -> &'static str {
     }
 }
 
-/// The version as rustls has it; `None`: it does not speak it.
+/// rustls's value for a version; `None` if rustls does not support it.
 pub(super) fn version(version: TlsVersion) -> Option<&'static SupportedProtocolVersion> {
     match version {
         TlsVersion::V1_3 => Some(&version::TLS13),
@@ -68,7 +68,7 @@ pub(super) fn version(version: TlsVersion) -> Option<&'static SupportedProtocolV
     }
 }
 
-/// The group of one of the names that `client_tls_ecdhcurve` has.
+/// The group with this name in `client_tls_ecdhcurve`.
 pub(super) fn group(name: &str) -> Option<&'static dyn SupportedKxGroup> {
     match name {
         "X25519" => Some(kx_group::X25519),

@@ -1,4 +1,4 @@
-//! How much of a server's certificate is looked at: `server_tls_sslmode`.
+//! Verifying servers' certificates: `server_tls_sslmode`.
 
 use super::certificate::{common_name, has_dns_name, is_name_of, parse};
 use super::trust::Trust;
@@ -11,12 +11,12 @@ use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Uni
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// Looks at certificates of servers.
+/// Verifies the certificates of servers.
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
-    /// Whom a certificate must come from; `None`: anybody may have made it.
+    /// The authorities that a certificate must come from; `None`: any certificate is accepted.
     pub(super) trust: Option<Trust>,
-    /// Whether it must be for the host that was connected to.
+    /// Whether it must be for the host of the connection.
     pub(super) checks_name: bool,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
 }
@@ -37,8 +37,8 @@ impl ServerVerifier {
     }
 }
 
-/// Whether a certificate is for this host: by its alternative names, or, where none of them is of kind DNS, by its common
-/// name, as libpq has it.
+/// Checks that a certificate is for this host: by its alternative names, or, if none of them is of kind DNS, by its
+/// common name, as in libpq.
 fn check_name(certificate: &CertificateDer<'_>, host: &ServerName<'_>) -> Result<(), Error> {
     if let Ok(parsed) = ParsedCertificate::try_from(certificate)
         && verify_server_name(&parsed, host).is_ok()
@@ -94,7 +94,7 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// A signature of TLS 1.3, also by the key of a certificate that rustls does not read.
+/// Verifies a signature of TLS 1.3, also by the key of a certificate that rustls cannot read.
 pub(super) fn verify_signature(
     message: &[u8],
     certificate: &CertificateDer<'_>,

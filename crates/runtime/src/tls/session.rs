@@ -1,8 +1,8 @@
-//! One connection's TLS: bytes of the socket to plain bytes and back.
+//! TLS on one connection: from the bytes of the socket to plain bytes, and back.
 //!
-//! rustls keeps no bytes here: what came of a record that is not complete is in [`TlsSession::unread`], and what is to be
-//! sent goes to the connection's pending output, as bytes of the socket. All complete records that a read brings are
-//! decrypted at once, so no plain bytes wait where no event would tell of them. An idle connection has no buffer.
+//! rustls keeps no bytes here. The bytes of an incomplete record are in [`TlsSession::unread`]. Records to be sent
+//! become pending output of the connection. All complete records of a read are decrypted at once, because no event
+//! would report plain bytes that wait here. An idle connection has no buffer.
 
 use super::certificate::names;
 use super::contexts::TlsContexts;
@@ -18,49 +18,49 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Bytes that a record may have beyond its content, at most.
+/// The most bytes that a record may have in addition to its content.
 const RECORD_OVERHEAD_BYTES: usize = 64;
 
-/// The content of a record, at most (RFC 8446, section 5.1).
+/// The most bytes of content in a record (RFC 8446, section 5.1).
 const RECORD_CONTENT_BYTES_MAX: usize = 16 * 1024;
 
 /// Room for an alert.
 const ALERT_BYTES: usize = 128;
 
-/// A client that began with TLS at once must name the protocol, so that nobody can make a browser talk to a server
-/// (ALPACA attacks). The words are PostgreSQL's.
+/// The error for a client that begins with TLS at once and does not name the protocol. It must, so that nobody can make
+/// a browser talk to a server (ALPACA attacks). The words are PostgreSQL's.
 const NO_ALPN: &str = "received direct SSL connection request without ALPN protocol negotiation extension";
 
-/// Which side of the handshake we are.
+/// The pooler's role in the handshake.
 enum Side {
-    /// A client connected to us.
+    /// Server, for a client's connection.
     Server(UnbufferedServerConnection),
-    /// We connected to a server.
+    /// Client, for a server's connection.
     Client(UnbufferedClientConnection),
 }
 
 /// TLS on one connection.
 pub(crate) struct TlsSession {
     side: Side,
-    /// Records that are not complete, or all that came before the handshake began.
+    /// The bytes of an incomplete record, or all bytes from before the handshake.
     unread: Vec<u8>,
-    /// What is in `unread` has not been looked at.
+    /// `unread` contains bytes that rustls has not seen.
     is_fresh: bool,
     /// The end of the handshake has been reported.
     is_secured: bool,
-    /// The other side has ended its side of TLS, or has broken it: what comes is not read.
+    /// The other side has ended TLS or broken it: further bytes are not read.
     is_over: bool,
-    /// See [`TlsFacts::end_point`]; of our own certificate.
+    /// See [`TlsFacts::end_point`]; for the pooler's certificate.
     end_point: Option<Arc<[u8]>>,
-    /// Whether the other side's certificate was verified, and is to be reported.
+    /// Whether the other side's certificate was verified, so that its names are reported.
     reports_peer: bool,
     /// Whether the protocol must have been named by ALPN.
     needs_alpn: bool,
-    /// The host of a server, as the configuration has it.
+    /// The host of a server, as in the configuration.
     host: Box<str>,
 }
 
-/// Prints where it stands, and no key.
+/// Prints the state, and no key.
 impl fmt::Debug for TlsSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsSession")
@@ -70,10 +70,10 @@ impl fmt::Debug for TlsSession {
     }
 }
 
-/// What one read has brought.
+/// The outcome of one read.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Plain bytes, at the front of the buffer that was given.
+    /// Number of plain bytes, which are at the beginning of the caller's buffer.
     pub(crate) bytes: usize,
     /// The socket may hold more.
     pub(crate) more: bool,
@@ -95,7 +95,7 @@ pub(crate) enum End {
 }
 
 impl TlsSession {
-    /// Waits for the client's part of a handshake; `early` are the bytes of it that are there already. `None`: TLS is off.
+    /// Waits for a client's handshake. `early` are bytes of it that have already arrived. `None`: TLS is off.
     pub(crate) fn accept(contexts: &TlsContexts, early: Vec<u8>, direct: bool) -> Option<Result<TlsSession, Error>> {
         let accepts = contexts.accepts.as_ref()?;
         let connection = UnbufferedServerConnection::new(Arc::clone(&accepts.config));
@@ -109,7 +109,7 @@ impl TlsSession {
         }))
     }
 
-    /// Begins a handshake with a server. `address` stands in for a `host` that is no name of DNS.
+    /// Begins a handshake with a server. If `host` is not a DNS name, `address` is used instead.
     pub(crate) fn connect(contexts: &TlsContexts, host: &str, address: IpAddr) -> Option<Result<TlsSession, Error>> {
         let config = Arc::clone(contexts.connects.as_ref()?);
         let name = ServerName::try_from(host.to_owned()).unwrap_or(ServerName::IpAddress(address.into()));
@@ -135,7 +135,7 @@ impl TlsSession {
         }
     }
 
-    /// The host of a server, as the configuration has it.
+    /// The host of a server, as in the configuration.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
@@ -152,8 +152,8 @@ impl TlsSession {
         }
     }
 
-    /// One read of the socket. Plain bytes go into `into`, and what is to be sent is appended to `out`. `records` is room
-    /// for bytes of the socket; both must have room for some records.
+    /// Reads the socket once. Plain bytes are written to `into`, and records to be sent are appended to `out`.
+    /// `records` is room for bytes of the socket. Both buffers must have room for several records.
     pub(crate) fn receive(
         &mut self,
         transport: &mut Transport,
@@ -259,7 +259,7 @@ impl TlsSession {
         End::NotSecured(why.to_owned())
     }
 
-    /// After an error: tells the other side.
+    /// Sends the other side an alert after an error.
     fn send_alert(&mut self, out: &mut Vec<u8>) {
         loop {
             let (_, step) = match &mut self.side {
@@ -272,7 +272,7 @@ impl TlsSession {
         }
     }
 
-    /// What the handshake has agreed on.
+    /// The result of the handshake.
     fn facts(&self) -> Result<TlsFacts, &'static str> {
         let state = self.state();
         if self.needs_alpn && state.alpn_protocol().is_none() {
@@ -293,14 +293,14 @@ impl TlsSession {
         })
     }
 
-    /// Appends the records that carry `plain` to `out`. Fails before the end of the handshake, and when the connection has
-    /// no keys left.
+    /// Encrypts `plain` and appends the records to `out`. Fails before the end of the handshake, and when the
+    /// connection's keys are used up.
     pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), ()> {
         let records = plain.len() / RECORD_CONTENT_BYTES_MAX + 1;
         self.write(out, plain.len() + records * RECORD_OVERHEAD_BYTES, Some(plain))
     }
 
-    /// Appends the record that ends our side to `out`.
+    /// Appends the record that ends the pooler's side to `out`.
     pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
         let _ = self.write(out, ALERT_BYTES, None);
     }

@@ -1,4 +1,4 @@
-//! One step of rustls at a time, on either side of a connection.
+//! One step of rustls at a time, for both roles.
 
 use rustls::Error;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
@@ -10,7 +10,7 @@ pub(super) enum Step {
     Over,
 }
 
-/// Does what rustls asks for. Returns the bytes of the input that it is done with, too.
+/// Does what rustls asks for. Also returns the number of input bytes that it has used.
 pub(super) fn advance<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     into: &mut [u8],
@@ -26,7 +26,8 @@ pub(super) fn advance<Data>(
                 Some(Err(e)) => break Err(e),
                 Some(Ok(record)) => {
                     discard += record.discard;
-                    // Never more than the records that carried it, which had no more room.
+                    // The payload is never longer than its records, for which there was
+                    // room.
                     into[*filled..*filled + record.payload.len()].copy_from_slice(record.payload);
                     *filled += record.payload.len();
                 }
@@ -57,7 +58,7 @@ fn answer<Data>(state: ConnectionState<'_, '_, Data>, out: &mut Vec<u8>) -> Step
     }
 }
 
-/// Writes when rustls is ready to.
+/// Writes as soon as rustls is ready.
 pub(super) fn write<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Vec<u8>,
@@ -67,7 +68,7 @@ pub(super) fn write<Data>(
     let Ok(state) = status.state else { return Step::Over };
     let mut traffic = match state {
         ConnectionState::WriteTraffic(traffic) => traffic,
-        // Its end does not end ours.
+        // The other side's end does not end the pooler's side.
         ConnectionState::PeerClosed => return Step::Again,
         state => {
             return match answer(state, out) {

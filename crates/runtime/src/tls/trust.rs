@@ -8,19 +8,19 @@ use x509_parser::oid_registry::{OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_KEY
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Version;
 
-/// The most certificates between one of version 1 and the authority.
+/// The most certificates between a certificate of version 1 and the authority.
 const CHAIN_MAX: usize = 4;
 
 /// A file of authorities.
 #[derive(Debug, Clone)]
 pub(super) struct Trust {
     pub(super) roots: std::sync::Arc<RootCertStore>,
-    /// The same, as they are in the file.
+    /// The same certificates, as they are in the file.
     certificates: Vec<CertificateDer<'static>>,
 }
 
 impl Trust {
-    /// Fails where rustls cannot use one of them as an authority.
+    /// Fails if rustls cannot use one of them as an authority.
     pub(super) fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Trust, Error> {
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
@@ -32,9 +32,9 @@ impl Trust {
         })
     }
 
-    /// Judges what rustls refuses though OpenSSL takes it, as long as it is safe: a certificate that stands in the file
-    /// itself (a self-signed one), and certificates of version 1, which `openssl x509 -req` makes where it is told
-    /// nothing of extensions, as in PostgreSQL's manual. `refusal` is what rustls said.
+    /// Whether to accept a certificate that rustls refuses and OpenSSL accepts, if that is safe: a certificate that is
+    /// in the file itself (a self-signed one), or one of version 1, which `openssl x509 -req` makes by default, as in
+    /// PostgreSQL's manual. `refusal` is rustls's reason.
     pub(super) fn accepts_though(
         &self,
         refusal: Error,
@@ -54,8 +54,8 @@ impl Trust {
         Err(refusal)
     }
 
-    /// Whether an authority has signed a certificate, directly or through others, each of which is an authority itself and
-    /// in time.
+    /// Whether an authority of the file has signed a certificate, directly or through others. Each of these must be an
+    /// authority and valid at this time.
     fn has_signed(
         &self,
         read: &X509Certificate<'_>,
@@ -84,8 +84,8 @@ impl Trust {
     }
 }
 
-/// Whether a certificate is that of an authority that may sign the certificates of others, with no further conditions
-/// that only rustls can check. `below` is how many authorities stand between it and the certificate.
+/// Whether a certificate may sign the certificates of others, with no further conditions that only rustls can check.
+/// `below` is the number of authorities between it and the certificate.
 fn may_sign(certificate: &X509Certificate<'_>, below: usize) -> bool {
     let is_authority = certificate.basic_constraints().is_ok_and(|found| {
         found.is_some_and(|c| c.value.ca && c.value.path_len_constraint.is_none_or(|n| n as usize >= below))

@@ -1,9 +1,9 @@
-//! Plays the client lines of scripts to a real server and writes down what it says.
+//! Sends the client lines of scripts to a real server and writes down its answers.
 //!
 //!     record --port PORT --scripts DIR --out DIR
 //!
-//! Every `*.script` becomes a `*.txt` of the same name. What differs from run to run is replaced: process ids become the
-//! number of the connection, secrets zeros, OIDs of tables the first one a fresh database gives out.
+//! Every `*.script` becomes a `*.txt` of the same name. Values that differ from run to run are replaced: a process id
+//! by the number of the connection, a secret by zeros, a table's OID by the first one that a new database assigns.
 #![allow(
     clippy::disallowed_methods,
     reason = "a program that talks to servers and writes files"
@@ -17,7 +17,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A server that has said nothing for so long says nothing more, milliseconds.
+/// If a server has sent nothing for this long, its answer is complete, milliseconds.
 const SILENCE_MS: u64 = 300;
 
 type Failure = Box<dyn std::error::Error>;
@@ -52,7 +52,7 @@ fn main() -> Result<(), Failure> {
         std::fs::write(out.join(&name), recorded.text())?;
         names.push(name);
     }
-    // A recording whose script is gone goes too.
+    // A recording whose script is gone is removed, too.
     for entry in std::fs::read_dir(&out)? {
         let path = entry?.path();
         if !names.iter().any(|name| path.file_name() == Some(name.as_os_str())) {
@@ -141,7 +141,7 @@ fn setup(port: u16) -> Result<(), Failure> {
 }
 
 impl Connection {
-    /// Everything the server says until it is silent, as text.
+    /// Everything that the server sends until it is silent, as text.
     fn listen(&mut self, number: u32) -> Result<Vec<String>, Failure> {
         if self.closed {
             return Ok(Vec::new());

@@ -4,9 +4,10 @@
 //!     simulate --seed SEED [--trace] [--canary NAME] [--take-over PERCENT]
 //!     simulate --again
 //!
-//! `--commit` begins where the first 48 bits of a commit's hash say, so that each commit has seeds of its own and whoever has
-//! the commit can run the same ones; `--new` begins where the clock says; `--again` runs those that failed once.
-//! `--take-over` says after how many steps in a hundred another process takes over, in every seed; the traces stay the same.
+//! `--commit` takes the first seed from the first 48 bits of a commit's hash: each commit has its own seeds, and they
+//! can be run again from the commit. `--new` takes it from the clock. `--again` runs the seeds that failed once.
+//! `--take-over` sets, for every seed, after how many steps in a hundred another process takes over; the traces stay
+//! the same.
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
 use pgweir_sim::simulation::canary::Canary;
@@ -27,11 +28,11 @@ const USAGE: &str =
 /// What to run.
 struct Order {
     seeds: Vec<u64>,
-    /// One seed, told at length.
+    /// A single seed, with its details.
     one: Option<u64>,
     trace: bool,
     canary: Option<Canary>,
-    /// Where it is not what each seed has by itself.
+    /// How often another process takes over, if it differs from the seed's own choice.
     take_overs: Option<TakeOvers>,
 }
 
@@ -109,7 +110,7 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
     Ok(order)
 }
 
-/// Seeds that nobody has run: 48 bits of the clock.
+/// Seeds that have not been run before: 48 bits of the clock.
 fn seeds_of_now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_micros() as u64 & seeds::FIRST_MAX
@@ -141,7 +142,7 @@ fn many_seeds(order: &Order) -> ExitCode {
     let failed = AtomicBool::new(false);
     let (answered, steps, failures) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let shared = AtomicU64::new(0);
-    // The same before and after a change that must not change behaviour.
+    // The hash is the same before and after a change that must not change behaviour.
     let traces = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     std::thread::scope(|scope| {
@@ -158,11 +159,11 @@ fn many_seeds(order: &Order) -> ExitCode {
                         shared.fetch_add(outcome.shared, Ordering::Relaxed);
                         traces.fetch_xor(outcome.trace, Ordering::Relaxed);
                     }
-                    // A canary is caught where nothing is wrong without it.
+                    // A canary counts as caught if the seed succeeds without it.
                     let caught = |_: &String| canary.is_none() || order.run(seed, None, false).violation.is_none();
                     if let Some(why) = what_is_wrong(result).filter(caught) {
                         failures.fetch_add(1, Ordering::Relaxed);
-                        // The first is told in full: topology first, replay command last.
+                        // The first failure is printed in full: topology first, replay command last.
                         if !failed.swap(true, Ordering::Relaxed) {
                             println!(
                                 "{}seed {seed}: {why}\nreplay: {}",

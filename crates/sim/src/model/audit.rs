@@ -1,18 +1,17 @@
 //! Which statement ran under which settings.
 //!
-//! Every statement of a simulated client bears a token that no other has. A session notes the settings under which it began
-//! to run it, also where nobody will be told: whose statement ran under whose settings can be checked although its client
-//! has gone.
+//! Every statement of a simulated client contains a token that no other statement has. A session records the settings
+//! under which it begins to run each of them, so that they can be checked even after the client has left.
 
 use super::execute::Plan;
 use super::expression::{Expression, Function, Value};
 use super::settings::Snapshot;
 use super::statement::Statement;
 
-/// How tokens begin.
+/// The beginning of tokens.
 const TOKEN: &str = "tok";
 
-/// A statement has begun to run.
+/// A statement that has begun to run.
 #[derive(Debug, Clone)]
 pub struct Ran {
     /// The first token in it.
@@ -49,7 +48,7 @@ fn in_expression(e: &Expression) -> Option<&str> {
         Expression::Value(_) | Expression::Param(_) | Expression::Column(_) => None,
         Expression::Operator(_, left, right) => in_expression(left).or_else(|| in_expression(right)),
         Expression::Cast(inner, _) => in_expression(inner),
-        // What a pooler restores says in whose name, but it is not they who run it.
+        // A restoration names the client's settings, but it is not the client's statement.
         Expression::Call(Function::SetConfig, _) => None,
         Expression::Call(_, arguments) => arguments.iter().find_map(in_expression),
     }

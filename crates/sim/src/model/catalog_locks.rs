@@ -1,6 +1,7 @@
-//! Catalogs that other sessions have locked: what a pooler makes and asks in its own name waits for them.
+//! Catalogs that other sessions have locked: internal statements wait for them.
 //!
-//! Which catalog a statement reads is not modelled. Any statement of the pooler's own may have to wait, in front of its Execute:
+//! The model does not know which catalog a statement reads. Any internal statement may have to wait before its Execute:
+//! for a while, or until a time limit of the session ends it.
 //! for a while, or until a time limit of the session ends it.
 
 use super::error::ServerError;
@@ -13,20 +14,20 @@ use crate::random::Random;
 use pgweir_wire::frontend::FrontendTag;
 use pgweir_wire::{HEADER_BYTES, Reader};
 
-/// When statements must wait, and how long.
+/// Which statements must wait, and how long.
 #[derive(Debug)]
 pub struct CatalogLocks {
-    /// Where chance comes from.
+    /// The source of random numbers.
     pub random: Random,
-    /// Statements in a hundred.
+    /// How many statements in a hundred wait.
     pub percent: u64,
     /// The longest wait, microseconds.
     pub us_max: u64,
-    /// No wait begins after it, microseconds.
+    /// No wait begins after this time, microseconds.
     pub until_us: u64,
 }
 
-/// A wait, and the error that ends it where it is longer than the session allows.
+/// A wait, and the error that ends it if it is longer than the session allows.
 #[derive(Debug)]
 pub(super) struct Wait {
     pub(super) us: u64,
@@ -64,10 +65,10 @@ impl CatalogLocks {
     }
 }
 
-/// A limit on a whole transaction, which no wait here is long enough for.
+/// A limit on a whole transaction; no wait is that long.
 const TRANSACTION_LIMIT: &str = "transaction_timeout";
 
-/// Whether a plan makes one of the time limits, for which nothing is read.
+/// Whether a plan sets one of the time limits, which reads no catalog.
 fn makes_limit(plan: &Plan) -> bool {
     let Plan::Cursor(cursor) = plan else { return false };
     cursor.expressions().any(|e| match e {
@@ -82,7 +83,7 @@ fn makes_limit(plan: &Plan) -> bool {
 }
 
 impl Session {
-    /// How long a message of the pooler's own waits for a lock, if it has to.
+    /// How long an internal message waits for a lock, if it has to.
     pub(super) fn wait_for_lock(&mut self, tag: FrontendTag, message: &[u8], now_us: u64) -> Option<Wait> {
         let locks = self.catalog_locks.as_mut()?;
         let mut body = Reader::new(message.get(HEADER_BYTES..)?);
@@ -96,7 +97,8 @@ impl Session {
             _ => false,
         };
         let mut wait = reads.then(|| locks.wait(now_us, &self.settings)).flatten()?;
-        // What is made again behind a RESET has a portal of its own. That it is lost to a limit is documented (docs/differences.md).
+        // Values that are set again behind a RESET use a portal of their own. A limit may end that
+        // (docs/differences.md).
         if tag == FrontendTag::Execute && !name.is_empty() {
             wait.ends_with = None;
         }

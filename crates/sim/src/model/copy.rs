@@ -10,7 +10,7 @@ use pgweir_wire::frontend::FrontendTag;
 /// Rows on their way in.
 #[derive(Debug, Default)]
 pub(super) struct CopyIn {
-    /// A line without its end.
+    /// The beginning of a line whose end has not come.
     line: Vec<u8>,
     /// Checked rows; they reach the table in a batch at the end, so a duplicate key is found only then.
     rows: Vec<(i32, Value)>,
@@ -142,7 +142,7 @@ impl Session {
                     copy.row(&line)
                 }
             }
-            // Sync and Flush mean nothing here (E7).
+            // Sync and Flush are ignored here (E7).
             _ => return,
         };
         let ended = result.is_err() || tag == FrontendTag::CopyDone;

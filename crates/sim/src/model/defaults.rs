@@ -1,4 +1,5 @@
-//! What ALTER ROLE .. SET and ALTER DATABASE .. SET have made (`pg_db_role_setting`): how sessions begin.
+//! The settings of ALTER ROLE .. SET and ALTER DATABASE .. SET (`pg_db_role_setting`), with which
+//! sessions begin.
 
 /// One default.
 #[derive(Debug, Clone)]
@@ -18,13 +19,13 @@ impl RoleDefault {
         self.user.as_deref().is_none_or(|u| u == user) && self.database.as_deref().is_none_or(|d| d == database)
     }
 
-    /// A role counts more than a database, and a role in a database counts most (`process_settings`).
+    /// A role takes precedence over a database, and a role in a database over both (`process_settings`).
     fn rank(&self) -> (bool, bool) {
         (self.user.is_some(), self.database.is_some())
     }
 }
 
-/// Name and value of the defaults for a session, those that count more behind the others.
+/// The defaults of a session; later ones take precedence.
 pub(super) fn for_session<'a>(
     all: &'a [RoleDefault],
     user: &str,

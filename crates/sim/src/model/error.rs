@@ -2,7 +2,7 @@
 
 use pgweir_wire::write::ErrorText;
 
-/// An ErrorResponse or NoticeResponse to be.
+/// The content of an ErrorResponse or NoticeResponse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerError {
     /// ERROR, FATAL, WARNING, NOTICE.
@@ -39,7 +39,7 @@ impl ServerError {
         }
     }
 
-    /// A statement that PostgreSQL would take and the model does not. No script of ours may meet it.
+    /// A statement that PostgreSQL accepts and the model does not know. No script may use it.
     pub fn unmodelled(what: impl std::fmt::Display) -> Self {
         Self::error("XX000", format!("the model does not know {what}"))
     }

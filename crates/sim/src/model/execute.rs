@@ -24,7 +24,7 @@ pub(super) enum Plan {
     Utility(Statement),
 }
 
-/// Rows on their way.
+/// Rows to be sent.
 #[derive(Debug)]
 pub(super) struct Cursor {
     items: Vec<Expression>,
@@ -33,7 +33,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// What each row is made of.
+    /// The expressions of each row.
     pub(super) fn expressions(&self) -> impl Iterator<Item = &Expression> {
         self.items.iter()
     }
@@ -46,19 +46,19 @@ enum Rows {
         next: i64,
         last: i64,
     },
-    /// The bounds are not known before it runs.
+    /// A series whose bounds are not known before it runs.
     SeriesOf(Expression, Expression),
     Table(VecDeque<[Value; 2]>),
-    /// So many without columns.
+    /// This many rows without columns.
     Same(u64),
-    /// What ties the session to its server; whether locks count, and which statements do not.
+    /// The reasons for pins; whether locks count, and which statements do not.
     Ties {
         locks: bool,
         but: Vec<String>,
     },
     /// Whether the session has a schema for temporary objects.
     Remains,
-    /// Settings the session has made, and these custom ones.
+    /// Settings that the session has set, and these custom ones.
     Made(Vec<String>),
     Given(VecDeque<Vec<Value>>),
     Show(String),
@@ -68,14 +68,14 @@ enum Rows {
     End,
 }
 
-/// What came of running.
+/// The outcome of running a plan.
 #[derive(Debug)]
 pub(super) enum Ran {
-    /// It is over; its command tag.
+    /// It has ended; this is its command tag.
     Done(String),
-    /// The row limit was met.
+    /// The row limit was reached.
     Suspended,
-    /// It wants CopyData.
+    /// It needs CopyData.
     CopyIn,
     /// It is busy.
     Sleep { us: u64 },
@@ -124,7 +124,7 @@ impl Environment for Surroundings<'_> {
 }
 
 impl Session {
-    /// 25P02 for what a failed transaction does not take.
+    /// 25P02 for statements that a failed transaction refuses.
     pub(super) fn refuse_if_failed(&self, statement: &Statement) -> Result<(), ServerError> {
         if self.transaction.block == Block::Failed && !statement.is_transaction_exit() {
             return Err(failed_transaction());
@@ -724,8 +724,8 @@ impl Session {
         Ok(())
     }
 
-    /// What cleaning up a failed transaction says about portals that were made in it after it failed
-    /// (`AtCleanup_Portals`).
+    /// The warnings when a failed transaction is cleaned up, about portals that were made in it after the
+    /// failure (`AtCleanup_Portals`).
     fn warn_of_portals(&mut self, level_id: u32) {
         // Levels further out are aborted in order, and their portals with them.
         let level_id = level_id.max(self.transaction.level_id());
@@ -818,7 +818,7 @@ fn rows_alone(rows: Rows) -> Plan {
     })
 }
 
-/// The table's OID in RowDescription: the first a fresh database gives out.
+/// The table's OID in RowDescription: the first one that a new database assigns.
 const TABLE_OID: u32 = 16384;
 
 /// CopyInResponse or CopyOutResponse in text format.
@@ -841,7 +841,7 @@ pub(super) fn failed_transaction() -> ServerError {
     )
 }
 
-/// EXECUTE gives no parameters here, and what it does to statements other than queries is beyond the model.
+/// The model's EXECUTE has no parameters, and its statement must be a query.
 fn can_be_executed(name: &str, prepared: &Prepared) -> Result<(), ServerError> {
     if !prepared.params.is_empty() {
         let message = format!("wrong number of parameters for prepared statement \"{name}\"");

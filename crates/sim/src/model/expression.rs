@@ -1,4 +1,4 @@
-//! Expressions: their types, when they are folded, what they are.
+//! Expressions: their types, constant folding, their values.
 
 use super::error::ServerError;
 
@@ -189,19 +189,19 @@ impl Function {
 /// The longest string `repeat` makes here, bytes; PostgreSQL goes to 1 GB.
 const REPEAT_BYTES_MAX: usize = 16 << 20;
 
-/// What functions reach outside their arguments.
+/// The state outside of their arguments that functions use.
 pub(super) trait Environment {
     fn current_setting(&mut self, name: &str, missing_ok: bool) -> Result<Value, ServerError>;
     fn set_config(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<Value, ServerError>;
     fn process_id(&self) -> u32;
-    /// Whether an advisory lock was got at once.
+    /// Takes an advisory lock if it is free; returns whether it was.
     fn lock(&mut self, key: i64) -> bool;
-    /// Whether an advisory lock was held and is given back.
+    /// Gives an advisory lock back; returns whether it was held.
     fn unlock(&mut self, key: i64) -> bool;
     fn unlock_all(&mut self);
 }
 
-/// Constant folding: nothing outside the arguments is known.
+/// Constant folding, which knows only the arguments.
 struct NoEnvironment;
 
 impl Environment for NoEnvironment {
@@ -226,7 +226,7 @@ impl Environment for NoEnvironment {
 }
 
 impl Expression {
-    /// Finds its type; `want` decides that of an unknown literal or parameter, and `params` learns it.
+    /// Finds its type. `want` is the type of an unknown literal or parameter, and is recorded in `params`.
     pub(super) fn resolve(
         &mut self,
         want: Option<Type>,
@@ -295,7 +295,7 @@ impl Expression {
         }
     }
 
-    /// Evaluates every part that is the same for all rows and all times, as the planner does; fails where such a part
+    /// Evaluates the parts that are the same for all rows at all times, as the planner does. Fails if such a part
     /// fails.
     pub(super) fn fold(&mut self) -> Result<(), ServerError> {
         let constant = match self {

@@ -112,7 +112,7 @@ impl Session {
                 format!("cursor \"{}\" already exists", String::from_utf8_lossy(portal)),
             ));
         }
-        // From here on a failure leaves a portal behind, which the end of the transaction removes.
+        // From here on a failure leaves a portal, which the end of the transaction removes.
         self.portals.insert(
             portal.into(),
             Portal::unusable(None, self.transaction.level_id(), PortalState::Spent),
@@ -203,7 +203,7 @@ impl Session {
         Ok(())
     }
 
-    /// `RevalidateCachedQuery`, as far as the model's statements can become invalid.
+    /// `RevalidateCachedQuery`, for the ways in which the model's statements can become invalid.
     pub(super) fn still_there(&self, prepared: &Prepared) -> Result<(), ServerError> {
         match prepared.statement.as_ref().and_then(Statement::temporary_table) {
             Some(name) => self.catalog().temporary_table(name),
@@ -252,7 +252,7 @@ impl Session {
     }
 
     fn execute_run(&mut self, shared: &mut Shared, now_us: u64, name: &[u8], rows_max: u64) -> Result<(), ServerError> {
-        // Out of its place while it runs, because a COMMIT it holds ends all portals.
+        // It is removed while it runs, because a COMMIT in it ends all portals.
         let Some(mut portal) = self.portals.remove(name) else {
             return Err(missing_portal(name));
         };
@@ -336,7 +336,7 @@ impl Session {
     }
 }
 
-/// Whether running it dropped the very level its portal was made in.
+/// Whether running it ends the level in which its portal was made.
 fn ends_levels(portal: &Portal) -> bool {
     portal
         .prepared

@@ -1,4 +1,4 @@
-//! What a session has beside settings: temporary tables, held cursors, channels, advisory locks.
+//! State of a session besides settings: temporary tables, held cursors, channels, advisory locks.
 
 use super::error::ServerError;
 use super::expression::{Type, Value};
@@ -8,7 +8,7 @@ use super::transaction::{Notification, Shared};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// A temporary table: one column of text, of which only the number of rows is kept.
+/// A temporary table with one column of text. Only the number of its rows is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TemporaryTable {
     pub(super) rows: u64,
@@ -19,7 +19,7 @@ pub(super) struct TemporaryTable {
 /// By name.
 pub(super) type Temporary = BTreeMap<String, TemporaryTable>;
 
-/// What takes effect when its transaction commits.
+/// A command that takes effect when its transaction commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Announcement {
     Listen(String),
@@ -36,12 +36,12 @@ pub(super) enum Announcement {
 pub(super) struct HeldCursor {
     pub(super) columns: Vec<Column>,
     pub(super) rows: VecDeque<Vec<(Value, Type)>>,
-    /// Level of the transaction it was declared in; none once that has committed.
+    /// The level of the transaction in which it was declared; none after that has committed.
     pub(super) level_id: Option<u32>,
 }
 
-/// What is left of a session when its transaction is over and no other session can be given: the columns of the pooler's
-/// probe, in their order.
+/// State that outlives a transaction and cannot be restored on another server: the columns of the pooler's probe, in
+/// their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ties {
     /// Temporary tables.
@@ -71,7 +71,7 @@ impl Ties {
     }
 }
 
-/// Advisory locks on keys below this one are held by some other session for ever.
+/// A session outside the model holds the advisory locks on keys below this one.
 const FIRST_FREE_KEY: i64 = 0;
 
 /// A session's advisory locks: how often it holds each.
@@ -79,7 +79,7 @@ const FIRST_FREE_KEY: i64 = 0;
 pub(super) struct Locks(BTreeMap<i64, u32>);
 
 impl Locks {
-    /// `pg_advisory_lock()`, `pg_try_advisory_lock()`: whether it was got.
+    /// `pg_advisory_lock()`, `pg_try_advisory_lock()`: returns whether the lock was taken.
     pub(super) fn lock(&mut self, key: i64) -> bool {
         if key < FIRST_FREE_KEY {
             return false;
@@ -88,7 +88,7 @@ impl Locks {
         true
     }
 
-    /// `pg_advisory_unlock()`: whether it was held.
+    /// `pg_advisory_unlock()`: returns whether the lock was held.
     pub(super) fn unlock(&mut self, key: i64) -> bool {
         let Some(count) = self.0.get_mut(&key) else {
             return false;
@@ -106,7 +106,7 @@ impl Locks {
 }
 
 impl Session {
-    /// What would be lost if its client went on with another server.
+    /// The state that would be lost if the client went on with another server.
     pub fn ties(&self) -> Ties {
         Ties {
             temporary: !self.transaction.temporary.is_empty(),
@@ -167,7 +167,7 @@ impl Session {
         Ok(())
     }
 
-    /// The transaction commits: what waited for it comes about.
+    /// The transaction commits, and its announcements take effect.
     pub(super) fn commit_objects(&mut self, shared: &mut Shared) {
         if self.transaction.temporary.values().any(|t| t.drop_on_commit) {
             Rc::make_mut(&mut self.transaction.temporary).retain(|_, table| !table.drop_on_commit);
@@ -176,7 +176,7 @@ impl Session {
             cursor.level_id = None;
         }
         let announced = std::mem::take(&mut self.transaction.announced);
-        // Whoever begins to listen hears what is committed from then on (`Exec_ListenPreCommit`).
+        // A session gets the notifications that are committed after it begins to listen (`Exec_ListenPreCommit`).
         if self.channels.is_empty() && announced.iter().any(|a| matches!(a, Announcement::Listen(_))) {
             self.heard = shared.notifications.len();
         }
@@ -194,7 +194,7 @@ impl Session {
         }
     }
 
-    /// DISCARD ALL, beside settings and portals.
+    /// DISCARD ALL, without settings and portals.
     pub(super) fn discard_objects(&mut self) {
         self.statements.clear();
         self.cursors.clear();
@@ -203,12 +203,12 @@ impl Session {
         self.transaction.temporary = Rc::default();
     }
 
-    /// Whether notifications have been committed that it has not looked at.
+    /// Whether notifications have been committed that it has not read.
     pub fn has_to_hear(&self, shared: &Shared) -> bool {
         !self.channels.is_empty() && self.heard < shared.notifications.len()
     }
 
-    /// Notifications are told when no transaction is left (`ProcessNotifyInterrupt`).
+    /// Notifications are sent when no transaction is open (`ProcessNotifyInterrupt`).
     pub(super) fn tell_notifications(&mut self, shared: &Shared) {
         if self.channels.is_empty() {
             return;

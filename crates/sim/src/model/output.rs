@@ -3,10 +3,10 @@
 use super::error::ServerError;
 use pgweir_wire::Writer;
 
-/// PostgreSQL's send buffer (`PQ_SEND_BUFFER_SIZE`): a full one is sent, whether anybody asked for it or not.
+/// The size of PostgreSQL's send buffer (`PQ_SEND_BUFFER_SIZE`). It is sent when it is full, without a flush.
 const SEND_BUFFER_BYTES: usize = 8192;
 
-/// What was written and not yet sent, and what was sent and not yet taken.
+/// Bytes that were written and not sent, and bytes that were sent and not taken.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pending: Vec<u8>,

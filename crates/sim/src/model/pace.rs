@@ -1,30 +1,30 @@
-//! How long a server takes.
+//! The speed of a server.
 
 use crate::random::Random;
 use pgweir_wire::frontend::FrontendTag;
 
-/// When a session pauses in front of what it is to do. A cancel that comes meanwhile ends it before it has begun.
+/// When a session pauses before its next work. A cancel during the pause ends that work before it has begun.
 #[derive(Debug, Default)]
 pub enum Pace {
-    /// Everything is done at once, but pg_sleep.
+    /// Everything is done at once, except pg_sleep.
     #[default]
     AtOnce,
-    /// It pauses in front of every message and every statement until it is told to go on: whoever drives it decides where a
-    /// cancel hits.
+    /// It pauses before every message and every statement until it is told to go on: the test decides where a cancel
+    /// hits.
     StepByStep,
-    /// It pauses now and then: so often in a hundred, for so long at most, microseconds.
+    /// It pauses now and then.
     Slow {
-        /// Where chance comes from.
+        /// The source of random numbers.
         random: Random,
-        /// In a hundred.
+        /// How often, in a hundred.
         percent: u64,
-        /// Microseconds.
+        /// The longest pause, microseconds.
         us_max: u64,
     },
 }
 
 impl Pace {
-    /// How long it pauses in front of a message; for a statement inside a Query, that of Query.
+    /// How long it pauses before a message. Statements inside a Query pause like a Query.
     pub(super) fn pause_us(&mut self, tag: FrontendTag) -> Option<u64> {
         use FrontendTag::{Bind, Close, Describe, Execute, FunctionCall, Parse, Query};
         match self {

@@ -1,4 +1,4 @@
-//! Tokens into statements, and statements into what Parse keeps.
+//! From tokens to statements, and from statements to the content of a prepared statement.
 
 use super::error::ServerError;
 use super::expression::{Expression, Function, Type, Value};
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement>, ServerError> {
         }
         match parser.statement() {
             Ok(statement) => statements.push(statement),
-            // The parser proper refuses the whole text; what the analyser refuses, it refuses when its turn comes.
+            // The parser refuses the whole text. Errors of the analyser come when the statement's turn comes.
             Err(e) if e.sqlstate == "42601" => return Err(e),
             Err(e) => {
                 statements.push(Statement::Invalid(e));
@@ -43,7 +43,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement>, ServerError> {
     }
 }
 
-/// What names mean when a statement is analysed.
+/// The meaning of names when a statement is analysed.
 pub(super) struct Catalog<'a> {
     pub(super) settings: &'a Settings,
     pub(super) temporary: &'a Temporary,
@@ -142,7 +142,7 @@ pub(super) fn analyse(
     })
 }
 
-/// Names of temporary tables begin so: a name alone does not say whether it is one.
+/// The beginning of every temporary table's name, so that the name alone shows what it is.
 const TEMPORARY_PREFIX: &str = "tmp";
 
 const TABLE: [Type; 2] = [Type::Int4, Type::Text];
@@ -492,7 +492,7 @@ impl Parser {
         self.table().map(|()| None)
     }
 
-    /// `kv`, or the error that the analyser would report: every use of it here is the last thing that can fail.
+    /// `kv`, or the analyser's error: nothing else can fail after this.
     fn table(&mut self) -> Result<(), ServerError> {
         let name = self.dotted()?;
         if name == "kv" {
@@ -515,7 +515,7 @@ impl Parser {
     }
 
     fn select(&mut self) -> Result<Statement, ServerError> {
-        // The source decides what names mean, so it is found first.
+        // The source decides what names mean, so it is read first.
         let start = self.at;
         if self.call("generate_series") {
             let (first, last) = self.series()?;

@@ -19,7 +19,7 @@ use pgweir_wire::{CancelKey, HEADER_BYTES, Header, TransactionStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Which PostgreSQL is modelled.
+/// The version of PostgreSQL that is modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// PostgreSQL 15.
@@ -37,13 +37,13 @@ impl Version {
         }
     }
 
-    /// Whether what follows an Execute that has completed belongs to an implicit transaction block, so that only Sync
-    /// ends it, and a Query does not. In PostgreSQL 15 a Query commits what was executed before it without a Sync.
+    /// Whether the messages after a completed Execute belong to an implicit transaction block, which only Sync ends. In
+    /// PostgreSQL 15 a Query commits what was executed before it without a Sync.
     fn pipelines_are_blocks(self) -> bool {
         self.major() >= 18
     }
 
-    /// What `server_version` says.
+    /// The value of `server_version`.
     pub fn text(self) -> &'static str {
         match self {
             Version::V15 => "15.18",
@@ -62,18 +62,18 @@ pub struct Session {
     pub(super) key: CancelKey,
     input: Vec<u8>,
     pub(super) pace: Pace,
-    /// It pauses in front of the first message of its input until then.
+    /// It pauses before the first message of its input until this time.
     pausing: Option<u64>,
-    /// Why the message fails when the pause is over.
+    /// The error with which the message fails after the pause.
     pause_ends_with: Option<ServerError>,
-    /// It has paused in front of it.
+    /// It has already paused before that message.
     has_paused: bool,
     pub(super) catalog_locks: Option<CatalogLocks>,
     pub(super) out: Output,
     pub(super) phase: Phase,
-    /// An extended message failed: everything up to Sync is passed over.
+    /// An extended message has failed: everything up to Sync is ignored.
     pub(super) skip_to_sync: bool,
-    /// What sessions of its user and database begin with.
+    /// The default settings of its user and database.
     pub(super) defaults: Rc<[RoleDefault]>,
     pub(super) settings: Settings,
     pub(super) transaction: Transaction,
@@ -83,9 +83,9 @@ pub struct Session {
     /// Cursors declared WITH HOLD.
     pub(super) cursors: BTreeMap<String, HeldCursor>,
     pub(super) locks: Locks,
-    /// Where it listens.
+    /// The channels that it listens to.
     pub(super) channels: BTreeSet<String>,
-    /// How many of the database's notifications it has looked at, while it listens.
+    /// How many of the database's notifications it has read, while it listens.
     pub(super) heard: usize,
     pub(super) met_undefined: bool,
     /// Statements that have begun to run since they were last asked for.
@@ -99,23 +99,23 @@ pub(super) enum Phase {
     Startup,
     Ready,
     CopyIn(CopyIn, Caller),
-    /// pg_sleep: until then.
+    /// pg_sleep until this time.
     Sleeping(u64, Caller),
     Closed,
 }
 
-/// Who waits for a statement that stops half way.
+/// What goes on when an interrupted statement ends.
 #[derive(Debug)]
 pub(super) enum Caller {
     Simple(SimpleRun),
     Execute { portal: Vec<u8>, rows_max: u64 },
 }
 
-/// Whether a portal can run, and if not, how PostgreSQL finds out.
+/// Whether a portal can run, and if not, with which error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PortalState {
     Ready,
-    /// It has run and returns no rows, or failed when it ran: 55000.
+    /// It has run and returns no rows, or has failed: 55000.
     Spent,
     /// Its transaction failed and its plan was released: 25P02.
     Released,
@@ -127,17 +127,17 @@ pub(super) enum PortalState {
 pub(super) struct Portal {
     pub(super) prepared: Rc<Prepared>,
     pub(super) plan: Plan,
-    /// Which columns are sent in binary.
+    /// The columns that are sent in binary.
     pub(super) binary: Vec<bool>,
     /// Level of the transaction it belongs to.
     pub(super) level_id: u32,
     pub(super) state: PortalState,
-    /// It has not come to an end of its own: noticed if a failed transaction's ROLLBACK finds it.
+    /// It has not ended: a ROLLBACK of a failed transaction warns of it.
     pub(super) needs_cleanup: bool,
 }
 
 impl Portal {
-    /// One that cannot run: the statement failed on its way into it, before or after the portal got to know it.
+    /// A portal that cannot run, because the statement failed before or after it was known to the portal.
     pub(super) fn unusable(prepared: Option<Rc<Prepared>>, level_id: u32, state: PortalState) -> Portal {
         let empty = || Prepared {
             statement: None,
@@ -201,12 +201,12 @@ impl Session {
         Session { pace, ..self }
     }
 
-    /// The same, of a server with such defaults.
+    /// The same, with these default settings.
     pub fn with_defaults(self, defaults: Rc<[RoleDefault]>) -> Self {
         Session { defaults, ..self }
     }
 
-    /// The same, where others lock catalogs now and then.
+    /// The same, with other sessions that lock catalogs now and then.
     pub fn with_catalog_locks(self, locks: Option<CatalogLocks>) -> Self {
         Session {
             catalog_locks: locks,
@@ -214,12 +214,13 @@ impl Session {
         }
     }
 
-    /// Whom it serves: database and user, empty before login.
+    /// Its database and user, empty before login.
     pub fn owner(&self) -> (&str, &str) {
         (&self.database, &self.user)
     }
 
-    /// Whether it was asked for something that makes a real server read freed memory: it may crash, or say anything.
+    /// Whether a request made it do something at which a real server reads freed memory, and may crash or send
+    /// anything.
     pub fn met_undefined(&self) -> bool {
         self.met_undefined
     }
@@ -229,7 +230,7 @@ impl Session {
         &self.key
     }
 
-    /// Takes bytes from the client and does all it can with them at `now_us`.
+    /// Takes bytes from the client and does everything that is possible at `now_us`.
     pub fn receive(&mut self, shared: &mut Shared, now_us: u64, bytes: &[u8]) {
         if self.is_closed() {
             return;
@@ -238,7 +239,7 @@ impl Session {
         self.work(shared, now_us);
     }
 
-    /// What was sent since the last call.
+    /// The bytes that were sent since the last call.
     pub fn take_sent(&mut self) -> Vec<u8> {
         self.out.take_sent()
     }
@@ -248,7 +249,8 @@ impl Session {
         std::mem::take(&mut self.ran)
     }
 
-    /// What was written since the last call, also what is held back for a Flush, a Sync or the end of a statement.
+    /// The bytes that were written since the last call, including those that wait for a Flush, a Sync or the end of a
+    /// statement.
     pub fn take_written(&mut self) -> Vec<u8> {
         self.out.take_written()
     }
@@ -261,7 +263,7 @@ impl Session {
         }
     }
 
-    /// Whether it has closed the connection; what it sent before is still to be taken.
+    /// Whether it has closed the connection. Bytes that it has sent before can still be taken.
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
     }
@@ -271,8 +273,8 @@ impl Session {
         !matches!(self.phase, Phase::Startup | Phase::Closed)
     }
 
-    /// Whether nothing of a transaction, a statement or a failed sequence is left: how a server must be when it changes
-    /// hands.
+    /// Whether no transaction, no statement and no failed sequence is open: a server must be in this state when it gets
+    /// another client.
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Ready)
             && self.pausing.is_none()
@@ -280,13 +282,13 @@ impl Session {
             && self.transaction.block == Block::Default
     }
 
-    /// Whether the next command will fail with XX000: in PostgreSQL 18 a Sync that ends an implicit block in which a Query
-    /// ran leaves its transaction behind.
+    /// Whether the next command will fail with XX000: in PostgreSQL 18 a Sync that ends an implicit block in which a
+    /// Query has run leaves the transaction open.
     pub fn is_out_of_step(&self) -> bool {
         self.transaction.block == Block::Started && !self.transaction.command_started
     }
 
-    /// Input that has come and was not looked at: a message cut short, or what comes behind a statement that runs.
+    /// Input that has not been read: an incomplete message, or the messages after a statement that runs.
     pub fn unread(&self) -> &[u8] {
         &self.input
     }
@@ -305,7 +307,7 @@ impl Session {
         self.statements.len()
     }
 
-    /// What the application calls itself.
+    /// Its application_name.
     pub fn application_name(&self) -> &str {
         self.settings.application_name()
     }
@@ -318,7 +320,7 @@ impl Session {
         }
     }
 
-    /// PL/pgSQL is loaded in another process, so that nobody is told here.
+    /// PL/pgSQL is loaded on another server of the client's, so that there are no messages about it here.
     pub fn load_plpgsql_unseen(&mut self) {
         self.settings.reserve_prefix();
     }
@@ -328,7 +330,7 @@ impl Session {
         self.settings.get(name).ok()
     }
 
-    /// Goes on if the time it was busy until has come, and hears of notifications while it is idle.
+    /// Goes on if the time until which it was busy has come, and reads notifications while it is idle.
     pub fn advance(&mut self, shared: &mut Shared, now_us: u64) {
         if self.is_idle() && self.has_to_hear(shared) {
             self.tell_notifications(shared);
@@ -350,7 +352,7 @@ impl Session {
         }
     }
 
-    /// A CancelRequest with its key: ends a busy statement, and does nothing otherwise.
+    /// A CancelRequest with its key: ends a statement that keeps it busy, and otherwise does nothing.
     pub fn cancel(&mut self, shared: &mut Shared, now_us: u64) {
         if let Phase::Sleeping(..) = self.phase {
             let Phase::Sleeping(_, caller) = std::mem::replace(&mut self.phase, Phase::Ready) else {
@@ -368,7 +370,7 @@ impl Session {
         }
     }
 
-    /// Whether it is busy with a question that only a pooler asks: what a client's cancel must never reach.
+    /// Whether it is busy with an internal query, which a client's cancel must never hit.
     pub fn is_asked(&self) -> bool {
         let Ok(Some(header)) = Header::read(&self.input) else {
             return false;
@@ -387,14 +389,14 @@ impl Session {
         self.pausing.is_some() && prepared.and_then(|p| p.statement.as_ref()).is_some_and(asks)
     }
 
-    /// The message in front of which it pauses is ended before anything has come of it.
+    /// A cancel ends the message before which it pauses, without any effect of the message.
     fn fail_first_message(&mut self, shared: &mut Shared, ended: ServerError) {
         let Ok(Some(header)) = Header::read(&self.input) else {
             return;
         };
         let unnamed = header.tag == b'P' && self.input.get(HEADER_BYTES) == Some(&0);
         if unnamed || header.tag == b'Q' {
-            // Dropped before anything that a cancel could interrupt.
+            // PostgreSQL drops it before the first point at which a cancel can interrupt.
             self.unnamed = None;
         }
         self.input.drain(..header.message_bytes as usize);
@@ -473,7 +475,7 @@ impl Session {
         self.input = input;
     }
 
-    /// Whether it pauses now, in front of a message that has come in full.
+    /// Whether it pauses now, before a message that has come completely.
     fn pauses(&mut self, tag: u8, message: &[u8], now_us: u64) -> bool {
         if std::mem::take(&mut self.has_paused) || self.skip_to_sync || !matches!(self.phase, Phase::Ready) {
             return false;
@@ -491,7 +493,7 @@ impl Session {
         self.pausing.is_some()
     }
 
-    /// Refuses tags that no client sends, before the length is looked at.
+    /// Refuses tags that no client sends, before it reads the length.
     fn check_tag(&mut self, tag: u8) {
         if let Phase::CopyIn(..) = self.phase {
             self.check_copy_tag(tag);
@@ -544,7 +546,7 @@ impl Session {
                 self.client_closed();
                 (Ok(()), false)
             }
-            // Left over from a COPY that failed: passed over.
+            // They are left over from a COPY that has failed, and are ignored.
             FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail => (Ok(()), false),
             FrontendTag::Password => (Ok(()), false),
         };
@@ -553,7 +555,7 @@ impl Session {
         }
     }
 
-    /// Goes on after a sleep or a copy-in: with the tag of the statement that ended, or none where rows are to follow.
+    /// Goes on after a sleep or a copy-in. `tag` is the tag of the statement that has ended; none if rows follow.
     pub(super) fn resume(&mut self, shared: &mut Shared, now_us: u64, caller: Caller, tag: Option<String>) {
         let (result, extended) = match caller {
             Caller::Simple(run) => (self.simple_resume(shared, now_us, run, tag), false),
@@ -564,7 +566,7 @@ impl Session {
         }
     }
 
-    /// What the main loop does about an error.
+    /// The main loop's reaction to an error.
     pub(super) fn fail(&mut self, shared: &Shared, e: &ServerError, extended: bool) {
         if e.severity == "FATAL" {
             self.fatal(e);
@@ -584,7 +586,7 @@ impl Session {
         self.client_closed();
     }
 
-    /// ReadyForQuery, behind notifications and the settings that changed.
+    /// Sends notifications, changed settings, and then ReadyForQuery.
     pub(super) fn ready(&mut self, shared: &Shared) {
         if self.status() == TransactionStatus::Idle {
             self.tell_notifications(shared);
@@ -592,7 +594,7 @@ impl Session {
         self.tell_ready();
     }
 
-    /// ReadyForQuery, behind the settings that changed.
+    /// Sends changed settings, and then ReadyForQuery.
     pub(super) fn tell_ready(&mut self) {
         for (name, value) in self.settings.changes_to_tell() {
             self.out
@@ -603,7 +605,7 @@ impl Session {
         self.out.flush();
     }
 
-    /// What names mean to the analyser.
+    /// The meaning of names for the analyser.
     pub(super) fn catalog(&self) -> Catalog<'_> {
         Catalog {
             settings: &self.settings,
@@ -617,7 +619,7 @@ impl Session {
     pub(super) fn start_command(&mut self) -> Result<(), ServerError> {
         let first = !std::mem::replace(&mut self.transaction.command_started, true);
         match self.transaction.block {
-            // Sync took the implicit block away, and no command was there to end what is left of it.
+            // Sync has ended the implicit block, and no command has ended the rest of it.
             Block::Started if first => {
                 return Err(ServerError::error(
                     "XX000",
@@ -646,7 +648,7 @@ impl Session {
         }
     }
 
-    /// Makes the transaction's writes everybody's and ends it.
+    /// Commits the transaction's writes and ends it.
     pub(super) fn commit(&mut self, shared: &mut Shared) {
         for (key, value) in std::mem::take(&mut self.transaction.writes).iter() {
             match value {

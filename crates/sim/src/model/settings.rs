@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// How a setting's values are checked and spelled.
+/// How values of a setting are checked and spelled.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Text,
@@ -23,7 +23,8 @@ enum Kind {
     },
     Kilobytes,
     Milliseconds,
-    /// Any role there is; `pg_settings` does not show it, and RESET ALL leaves it (`GUC_NO_SHOW_ALL`, `GUC_NO_RESET_ALL`).
+    /// Any existing role. `pg_settings` does not show it, and RESET ALL does not change it (`GUC_NO_SHOW_ALL`,
+    /// `GUC_NO_RESET_ALL`).
     Role,
 }
 
@@ -86,7 +87,7 @@ static DEFINITIONS: [Definition; 24] = [
     definition("standard_conforming_strings", Kind::Bool, "on", 1),
     definition("statement_timeout", Kind::Milliseconds, "0", 0),
     definition("TimeZone", Kind::TimeZone, "UTC", 1),
-    // Only PostgreSQL 17 and later have it, and only they are asked for it.
+    // Only PostgreSQL 17 and later have it, and the pooler asks only those for it.
     definition("transaction_timeout", Kind::Milliseconds, "0", 0),
     definition("work_mem", Kind::Kilobytes, "4MB", 0),
 ];
@@ -95,7 +96,7 @@ fn find(name: &str) -> Option<usize> {
     DEFINITIONS.iter().position(|d| d.name.eq_ignore_ascii_case(name))
 }
 
-/// Time zones the model takes: any that every installation has.
+/// Time zones that the model knows: every installation has them.
 const TIME_ZONES: [&str; 6] = [
     "UTC",
     "GMT",
@@ -107,17 +108,17 @@ const TIME_ZONES: [&str; 6] = [
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pair {
-    /// What holds after commit.
+    /// The value after commit.
     session: Rc<str>,
-    /// What holds now: differs from `session` after SET LOCAL.
+    /// The present value: differs from `session` after SET LOCAL.
     current: Rc<str>,
-    /// Whether the session made it (`pg_settings.source` is `session`), after commit and now.
+    /// Whether the session has set it (`pg_settings.source` is `session`), after commit and at present.
     session_made: bool,
     current_made: bool,
 }
 
 impl Pair {
-    /// A value that the session has not made.
+    /// A value that the session has not set.
     fn given(value: Rc<str>) -> Pair {
         Pair {
             session: value.clone(),
@@ -174,20 +175,20 @@ impl Values {
     }
 }
 
-/// Where a setting's value is kept.
+/// The place of a setting's value.
 #[derive(Debug, Clone)]
 enum Place {
     Known(usize),
     Custom(Rc<str>),
 }
 
-/// The values of all settings at one moment, cheap to keep.
+/// The values of all settings at one moment. A copy is cheap.
 #[derive(Debug, Clone)]
 pub struct Snapshot(Rc<Values>);
 
 impl Snapshot {
-    /// The first setting in which two sessions differ that must look alike: its name and both values. Where a pooler
-    /// follows only what servers report, `reported` leaves the rest out.
+    /// The first setting that differs between two sessions that must look alike: its name and both values. If the
+    /// pooler follows only reported settings, `reported` skips all others.
     pub fn difference(&self, other: &Snapshot, reported: bool) -> Option<(String, String, String)> {
         if Rc::ptr_eq(&self.0, &other.0) {
             return None;
@@ -219,7 +220,7 @@ impl Snapshot {
     }
 }
 
-/// What PL/pgSQL reserves, and what a server says of a name under it.
+/// The prefix that PL/pgSQL reserves.
 const RESERVED_PREFIX: &str = "plpgsql.";
 pub(super) const INVALID_NAME: &str = "invalid configuration parameter name";
 
@@ -233,7 +234,7 @@ fn without_reserved(values: &Rc<Values>) -> Rc<Values> {
     values
 }
 
-/// Custom settings in which the pooler keeps something for the length of a transaction.
+/// The prefix of internal custom settings, which keep a value for the length of a transaction.
 const OF_THE_POOLER: &str = "pgweir";
 
 /// All settings of one session.
@@ -241,15 +242,17 @@ const OF_THE_POOLER: &str = "pgweir";
 pub(super) struct Settings {
     version: Version,
     values: Snapshot,
-    /// What RESET returns to.
+    /// The values that RESET returns to.
     resets: Rc<Values>,
-    /// Custom names ever set here: they outlive rollbacks and DISCARD ALL with the value '' (F2, F2b).
+    /// Custom names that were ever set on this server: they outlive rollbacks and DISCARD ALL with the value '' (F2,
+    /// F2b).
     placeholders: BTreeSet<Rc<str>>,
-    /// PL/pgSQL is loaded: names under its prefix are its own (`MarkGUCPrefixReserved`), of which the model knows none.
+    /// PL/pgSQL is loaded: names under its prefix are reserved (`MarkGUCPrefixReserved`), and the model knows none of
+    /// them.
     prefix_reserved: bool,
-    /// Last value the client was told, in the order of [`DEFINITIONS`].
+    /// The values that were last reported to the client, in the order of [`DEFINITIONS`].
     told: Vec<Option<Rc<str>>>,
-    /// The values when it was told last: nothing is looked at while they are the same ones.
+    /// The values at the last report. While they are the same object, nothing has changed.
     told_of: Option<Rc<Values>>,
 }
 
@@ -276,14 +279,14 @@ impl Settings {
         Ok(())
     }
 
-    /// Which user the session is.
+    /// Sets the session's user.
     pub(super) fn set_user(&mut self, user: &str) {
         let index = find("session_authorization").expect("it is among them");
         Rc::make_mut(&mut self.resets).known[index] = Pair::given(user.into());
         self.reset_all();
     }
 
-    /// A custom name that nobody has set; `unknown` is the error where it cannot be one.
+    /// A custom name that has not been set; `unknown` is the error if the name cannot be set.
     fn placeholder(&mut self, name: &str, unknown: ServerError) -> Result<Place, ServerError> {
         if !name.contains('.') {
             return Err(unknown);
@@ -296,8 +299,8 @@ impl Settings {
         Ok(Place::Custom(lower))
     }
 
-    /// PL/pgSQL is loaded, for good: the settings under its prefix that it does not know are removed, whatever becomes of the
-    /// transaction. Says which they were.
+    /// PL/pgSQL is loaded until the process ends: settings under its prefix that it does not know are removed, even if
+    /// the transaction is rolled back. Returns their names.
     pub(super) fn reserve_prefix(&mut self) -> Vec<Rc<str>> {
         if std::mem::replace(&mut self.prefix_reserved, true) {
             return Vec::new();
@@ -386,7 +389,7 @@ impl Settings {
         Ok(text)
     }
 
-    /// Name and value, in the setting's own unit, of what the session has made: the rows of `pg_settings` whose source is
+    /// Name and value, in the setting's unit, of what the session has set: the rows of `pg_settings` with source
     /// `session`. Custom settings are not among them.
     pub(super) fn made(&self) -> Vec<(String, String)> {
         let in_units = |(d, pair): (&Definition, &Pair)| {
@@ -429,7 +432,7 @@ impl Settings {
         };
     }
 
-    /// The transaction committed: what was LOCAL ends.
+    /// The transaction commits, and SET LOCAL ends.
     pub(super) fn commit(&mut self) {
         let differs = |p: &Pair| p.current != p.session || p.current_made != p.session_made;
         let values = &self.values.0;
@@ -441,7 +444,7 @@ impl Settings {
         }
     }
 
-    /// Reported settings whose value is not what the client was last told, in no promised order.
+    /// Reported settings whose value differs from the last report, in no promised order.
     pub(super) fn changes_to_tell(&mut self) -> Vec<(String, String)> {
         let mut changes = Vec::new();
         if self.told_of.as_ref().is_some_and(|of| Rc::ptr_eq(of, &self.values.0)) {
@@ -545,7 +548,7 @@ fn units(value: &str, units: &[(&str, u64)]) -> Option<u64> {
     }
 }
 
-/// Style and field order, either of which may be left as it was (`check_datestyle`).
+/// Style and field order. A value may omit one of them (`check_datestyle`).
 fn date_style(now: &str, value: &str) -> Option<String> {
     let (mut style, mut order) = now.split_once(", ")?;
     for word in value.split(',').map(str::trim) {

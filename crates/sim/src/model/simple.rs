@@ -9,15 +9,15 @@ use super::transaction::{Block, Shared};
 use pgweir_wire::frontend::FrontendTag;
 use std::rc::Rc;
 
-/// Where a Query stands.
+/// The state of a Query.
 #[derive(Debug)]
 pub(super) struct SimpleRun {
     statements: Rc<[Statement]>,
-    /// The one that runs, or runs next.
+    /// The statement that runs, or runs next.
     at: usize,
-    /// Its plan, where it is half way through.
+    /// Its plan, if it has been interrupted.
     plan: Option<Plan>,
-    /// It has paused in front of this one.
+    /// It has already paused before this statement.
     has_paused: bool,
 }
 
@@ -100,7 +100,7 @@ impl Session {
         }
         let prepared = match analyse(statement.clone(), &[], &self.catalog()) {
             Err(e) if matches!(statement, Statement::Show(_)) => {
-                // Noticed only when the portal starts.
+                // The error comes when the portal starts.
                 let portal = Portal::unusable(None, self.transaction.level_id(), PortalState::Dangling);
                 self.portals.insert(Vec::new(), portal);
                 return Err(e);
@@ -112,14 +112,14 @@ impl Session {
         }
         let statement = prepared.plan(&[])?;
         let plan = self.plan(shared, statement);
-        // EXECUTE of what cannot be planned fails before its rows are described.
+        // An EXECUTE that cannot be planned fails before its rows are described.
         let fails = matches!(plan, Plan::Utility(Statement::Invalid(_)));
         if let Some(columns) = prepared.columns.as_ref().filter(|_| !fails) {
             let binary = vec![false; columns.len()];
             self.row_description(columns, &binary);
         }
-        // CreatePortal("", true, true): whatever unnamed portal there was is gone, and this one stays, failed, if the
-        // statement fails in a transaction block.
+        // CreatePortal("", true, true): it replaces any unnamed portal, and stays as a failed one if the statement
+        // fails in a transaction block.
         let portal = Portal::unusable(
             Some(Rc::new(prepared)),
             self.transaction.level_id(),

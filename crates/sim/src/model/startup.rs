@@ -5,10 +5,10 @@ use super::error::ServerError;
 use super::session::{Phase, Session};
 use pgweir_wire::{ProtocolVersion, StartupPacket};
 
-/// Database and user names that begin so do not exist; all others do.
+/// Databases and users whose names begin so do not exist; all others do.
 const MISSING_PREFIX: &str = "nosuch";
 
-/// The newest protocol the modelled version speaks.
+/// The newest protocol version of the modelled version.
 fn newest(major: u32) -> ProtocolVersion {
     if major >= 18 {
         ProtocolVersion::V3_2
@@ -18,7 +18,7 @@ fn newest(major: u32) -> ProtocolVersion {
 }
 
 impl Session {
-    /// Takes one startup packet off the front of `bytes`; `None` where it is cut short.
+    /// Reads one startup packet from the front of `bytes`; `None` if it is incomplete.
     pub(super) fn startup(&mut self, bytes: &[u8]) -> Option<usize> {
         let length = match StartupPacket::packet_bytes(bytes) {
             Ok(Some(length)) if length <= bytes.len() => length,
@@ -103,7 +103,8 @@ impl Session {
         for (name, value) in &settings {
             self.settings.set_at_startup(name, value).map_err(fatal)?;
         }
-        // They come later and count less. So `DateStyle=ISO` of a startup packet does not keep their order of day and month.
+        // Database and role defaults come later, and the packet takes precedence. So `DateStyle=ISO` in a startup
+        // packet does not keep their order of day and month.
         let is_named = |name: &str| settings.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         let defaults = defaults::for_session(&self.defaults, &self.user, &self.database);
         for (name, value) in defaults.filter(|(name, _)| !is_named(name)) {

@@ -31,9 +31,9 @@
 //! `kv` is `create table kv (k int primary key, v text)`, the only table that lasts. Every name may be qualified by `pg_catalog`.
 //! Settings are those of `settings.rs` and any name with a dot; under `plpgsql` none, once code has loaded PL/pgSQL.
 //!
-//! Between concurrent sessions there are no locks: each sees what others committed, and the last writer wins; advisory locks
-//! on keys below 0 are held by a session that is not modelled; a session hears notifications
-//! between its transactions. What a pooler asks about the session, and about functions, is known by its text (`views.rs`).
+//! There are no locks between concurrent sessions: each sees what others have committed, and the last writer wins. A
+//! session that is not modelled holds the advisory locks on keys below 0. A session reads notifications between its
+//! transactions. Internal questions about the session and about functions are known by their texts (`views.rs`).
 
 use super::error::ServerError;
 use super::expression::{Expression, Type, Value};
@@ -133,7 +133,7 @@ pub(super) enum Statement {
         severity: Raise,
         text: String,
     },
-    /// What the analyser refuses: a name that does not exist.
+    /// A statement that the analyser refuses: a name in it does not exist.
     Invalid(ServerError),
 }
 
@@ -185,7 +185,7 @@ pub(super) struct Column {
 }
 
 impl Statement {
-    /// COMMIT, ROLLBACK, ROLLBACK TO: what a failed transaction still takes (`IsTransactionExitStmt`).
+    /// COMMIT, ROLLBACK, ROLLBACK TO: a failed transaction accepts them (`IsTransactionExitStmt`).
     pub(super) fn is_transaction_exit(&self) -> bool {
         matches!(
             self,
@@ -193,7 +193,7 @@ impl Statement {
         )
     }
 
-    /// A TransactionStmt: committed by itself as soon as it has run.
+    /// A TransactionStmt: it is committed as soon as it has run.
     pub(super) fn is_transaction(&self) -> bool {
         self.is_transaction_exit()
             || matches!(
@@ -214,7 +214,7 @@ impl Statement {
         }
     }
 
-    /// The expressions that are planned at Bind, so that constant ones fail there.
+    /// The expressions that are planned at Bind; constant ones fail there.
     pub(super) fn expressions_mut(&mut self) -> Vec<&mut Expression> {
         match self {
             Statement::Select(select) => select.expressions_mut(),
@@ -240,13 +240,13 @@ impl Select {
     }
 }
 
-/// A parsed and analysed statement: what Parse keeps.
+/// A parsed and analysed statement: the content of a prepared statement.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Prepared {
     /// `None` is the empty query.
     pub(super) statement: Option<Statement>,
     pub(super) params: Vec<Type>,
-    /// `None` where no rows come back.
+    /// `None` if it returns no rows.
     pub(super) columns: Option<Vec<Column>>,
     /// Made by SQL-level PREPARE.
     pub(super) from_sql: bool,

@@ -6,15 +6,15 @@ use super::settings::Snapshot;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What the sessions of one model server have in common.
+/// The state that all sessions of one model server share.
 #[derive(Debug, Default)]
 pub struct Shared {
     pub(super) table: BTreeMap<i32, Value>,
-    /// All that were ever committed, in the order of their commits.
+    /// All committed notifications, in the order of their commits.
     pub(super) notifications: Vec<Notification>,
 }
 
-/// What NOTIFY sends.
+/// A notification.
 #[derive(Debug)]
 pub(super) struct Notification {
     pub(super) process_id: u32,
@@ -28,7 +28,7 @@ impl Shared {
         Self::default()
     }
 
-    /// Whether anybody has ever notified.
+    /// Whether a notification was ever committed.
     pub fn has_notifications(&self) -> bool {
         !self.notifications.is_empty()
     }
@@ -39,14 +39,14 @@ impl Shared {
     }
 }
 
-/// Where a session stands (`TBlockState`, without those that last no longer than one command).
+/// The state of a session (`TBlockState`, without the states that last no longer than one command).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Block {
     /// No transaction.
     Default,
-    /// One command's own transaction.
+    /// The transaction of a single command.
     Started,
-    /// Several commands' own transaction: a multi-statement Query, or a pipeline.
+    /// The transaction of several commands: a multi-statement Query, or a pipeline.
     Implicit,
     /// BEGIN.
     InProgress,
@@ -57,10 +57,10 @@ pub(super) enum Block {
 /// Changes to the table that are not committed: `None` is a deleted row.
 pub(super) type Writes = BTreeMap<i32, Option<Value>>;
 
-/// What a rollback to its start brings back.
+/// The state to which a rollback returns.
 #[derive(Debug)]
 pub(super) struct Level {
-    /// Of a savepoint; the transaction itself has none.
+    /// The name of a savepoint; the transaction itself has none.
     pub(super) name: Option<String>,
     /// Subtransaction id: never used twice in a transaction.
     pub(super) id: u32,
@@ -82,11 +82,11 @@ pub(super) struct Transaction {
     /// The transaction and its savepoints, outermost first; empty outside a transaction.
     pub(super) levels: Vec<Level>,
     pub(super) writes: Rc<Writes>,
-    /// Temporary tables: what is rolled back with the transaction, and stays when it commits.
+    /// Temporary tables. They are rolled back with the transaction, and stay after a commit.
     pub(super) temporary: Rc<Temporary>,
-    /// There is a schema for them, as there is from the first one on that has not been rolled back.
+    /// There is a schema for them, since the first one that was not rolled back.
     pub(super) temporary_schema: bool,
-    /// What comes about when it commits.
+    /// Commands that take effect at commit.
     pub(super) announced: Rc<Vec<Announcement>>,
     pub(super) next_level_id: u32,
 }

@@ -1,11 +1,11 @@
-//! The questions a pooler asks about a session and about functions, known by their text.
+//! Internal questions about a session and about functions, which are known by their texts.
 //!
-//! They are no SQL that the model could read; a text that differs from these is an error that the simulation reports.
+//! The model cannot read their SQL. A text that differs from these is an error, which the simulation reports.
 
 use super::statement::{SetTo, Statement};
 
-/// What ties the session to its server, a column for each of [`super::Ties`], and whether it has a schema for temporary
-/// objects; the parameters say whether to look for locks, and which statements not to count.
+/// The reasons for pins, a column for each of [`super::Ties`], and whether the session has a schema for temporary
+/// objects. The parameters say whether to look for locks, and which statements not to count.
 const TIES: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_depend d \
         WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
@@ -19,22 +19,22 @@ const TIES: &str = "SELECT \
         WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
     pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
-/// Name and value of every setting the session has made; the parameter names those that pg_settings does not show.
+/// Name and value of every setting that the session has set; the parameter names those that pg_settings does not show.
 const MADE: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
     WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
 
-/// Whether the session has a schema for temporary objects: what DISCARD ALL leaves.
+/// Whether the session has a schema for temporary objects, which DISCARD ALL does not remove.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
-/// The same, and statistics are told at once.
+/// The same; statistics are reported at once.
 const REMAINS_FLUSHED: &str =
     "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0 FROM pg_catalog.pg_stat_force_next_flush()";
 
 /// Every channel that the session listens to.
 const CHANNELS: &str = "SELECT c FROM pg_catalog.pg_listening_channels() AS c";
 
-/// Lifts the limits that could end a listener. No limit of these ends a session of the model: it is answered like SET.
+/// Lifts the limits that could end a listener. None of them exists in the model, so it is answered like SET.
 const NO_LIMITS: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
     WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
 
@@ -50,16 +50,16 @@ pub(super) const REMAINS_COLUMNS: [&str; 1] = ["?column?"];
 /// Columns of [`MADE`].
 pub(super) const MADE_COLUMNS: [&str; 2] = ["name", "setting"];
 
-/// How the statements begin that read what functions do to sessions.
+/// The beginnings of the statements that read what functions do to sessions.
 const CATALOG: [&str; 2] = ["WITH RECURSIVE calls AS (", "SELECT s.oid, s.language, "];
 
-/// What they find, in words of the model: it has no functions.
+/// A text for the model with the same result, no rows: the model has no functions.
 const NO_FUNCTIONS: &str = "select v from kv where k = 0-2000000000";
 
-/// Which process answers: other poolers are known by it.
+/// The question for the process id, which distinguishes other poolers.
 const WHOSE_SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
-/// A text, or one that the model can read and that has the same rows.
+/// A text, or one that the model can read and that returns the same rows.
 pub(super) fn in_other_words(text: &str) -> &str {
     if text == WHOSE_SESSION {
         return "select pg_backend_pid()";
@@ -68,13 +68,13 @@ pub(super) fn in_other_words(text: &str) -> &str {
     if is_catalog { NO_FUNCTIONS } else { text }
 }
 
-/// How the pooler makes settings.
+/// The statement by which the pooler sets settings.
 const SET_CONFIG: &str = "SELECT pg_catalog.set_config($1, $2, false)";
 
-/// What it cleans sessions with: clients write it in small letters.
+/// The statement by which the pooler cleans sessions. Clients of the simulation write it in lower case.
 const DISCARD_ALL: &str = "DISCARD ALL";
 
-/// Whether only the pooler sends such a text, and it may read any catalog.
+/// Whether only the pooler sends such a text. Then it may read any catalog.
 pub(super) fn is_of_pooler(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| {
         let reads = CATALOG.iter().any(|begin| text.starts_with(begin)) || question(text).is_some();

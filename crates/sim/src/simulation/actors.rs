@@ -1,4 +1,4 @@
-//! What clients do when their time has come.
+//! What clients do when it is their turn.
 
 use super::client::{Phase, STAYS_US_MAX, Wish};
 use super::network::{Peer, address};
@@ -37,7 +37,7 @@ impl World {
         let (latency, slow) = (self.latency_us_max(), self.topology.slow_us_max);
         let client = &mut self.clients[number as usize];
         if client.abandons {
-            // At every byte, and at every step of what its settings set in motion.
+            // At any byte, and at any step of the work that its settings cause.
             let at = self.now_us + client.random.below(latency * 12 + slow);
             self.schedule(at, Event::ClientVanishes(number, session));
         } else if client.random.below(100) < self.topology.vanish_percent && self.now_us < self.topology.calm_at_us {
@@ -70,7 +70,7 @@ impl World {
             self.schedule(at, Event::ClientVanishes(number, session));
             return;
         }
-        // A driver waits until its cancel connection is closed: nothing that it sends afterwards may be hit.
+        // A driver waits until its cancel connection is closed; then the cancel cannot hit its next message.
         if self.has_cancels_under_way(number) {
             let at = self.now_us + self.latency_us_max();
             self.schedule(at, Event::ClientActs(number));
@@ -88,7 +88,7 @@ impl World {
         let latency = self.latency_us_max();
         let client = &mut self.clients[number as usize];
         if client.may_cancel() && client.random.below(100) < self.topology.cancel_percent {
-            // Some right away, some when a slow statement runs.
+            // Some cancel at once, some while a slow statement runs.
             let late_us = if client.random.percent(50) {
                 latency * 4
             } else {
@@ -134,7 +134,7 @@ impl World {
         let (Some(key), Phase::Busy) = (client.connection, client.phase) else {
             return;
         };
-        // The rest of a flight of the session before is nothing that a client who sends rubbish would send.
+        // This flight belongs to the session before, or the client sends rubbish and has no flight.
         if client.flights_sent != flight || client.rubbish {
             return;
         }
@@ -173,7 +173,7 @@ impl World {
                 let thinks = if self.topology.reader_percent > 0 { 1 } else { 10 };
                 let at = self.now_us + client.random.below(latency * thinks + 100);
                 let flight = client.flights_sent;
-                // What the pooler asks behind the client's back is nothing that the client may cancel.
+                // A client must not cancel internal queries.
                 if client.random.below(100) < self.topology.cancel_percent {
                     let early = self.now_us + client.random.below(latency * 4 + 100);
                     self.schedule(early, Event::ClientCancels(number, flight));
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Closes its socket, whatever it was doing; what it sent last may be cut anywhere.
+    /// Closes its socket, whatever it was doing. Its last bytes may be cut anywhere.
     pub(super) fn client_vanishes(&mut self, number: u64, session: u64) {
         let client = &mut self.clients[number as usize];
         if client.session_number != session {

@@ -4,7 +4,7 @@ use crate::transcript::split_messages;
 use pgweir_core::Weakness;
 use pgweir_wire::{HEADER_BYTES, Writer, backend};
 
-/// What is broken. Each happens now and then, not always.
+/// The defects. Each occurs now and then, not always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Canary {
     /// Bytes for one client go to another.
@@ -17,7 +17,7 @@ pub enum Canary {
     SwapParts,
     /// A cancel request goes to another server.
     MisdirectCancel,
-    /// The core is told that a cancel request is through before it is.
+    /// The core is told that a cancel request has ended before it has.
     EarlyCancelEnd,
     /// A Resume is ignored.
     ForgetResume,
@@ -25,20 +25,20 @@ pub enum Canary {
     LeaveOpen,
     /// A reply to a client is swallowed.
     SwallowPart,
-    /// A restoration makes one setting less.
+    /// A restoration lacks one setting.
     ForgetSetting,
-    /// A server says of what ties a client to it that it is not there.
+    /// A server's answer to a probe denies a reason for a pin.
     DropPin,
-    /// The DISCARD ALL behind a client that left does nothing.
+    /// The DISCARD ALL after a client has left does nothing.
     SkipCleanup,
-    /// A server begins without the defaults of its role and database.
+    /// A server begins without the default settings of its role and database.
     ForgetDefaults,
-    /// A defect of the core that was mended is back.
+    /// A repaired defect of the core is brought back.
     Weak(Weakness),
 }
 
 impl Canary {
-    /// Those that break the driver.
+    /// Defects of the driver.
     pub const OF_DRIVER: [Canary; 13] = [
         Canary::Misroute,
         Canary::FalseIdle,
@@ -69,7 +69,7 @@ impl Canary {
         }
     }
 
-    /// Once in so many chances.
+    /// A defect occurs at one in this many opportunities.
     pub fn one_in(self) -> u64 {
         match self {
             Canary::ForgetSetting => 1,
@@ -81,19 +81,19 @@ impl Canary {
     }
 }
 
-/// The statement with which the core makes settings, in the unnamed portal; what cannot be guessed follows.
+/// The internal statement that sets settings, in the unnamed portal; the secret digits follow.
 const SET_CONFIG: &[u8] = b"\0pgweir_1_";
 
 /// Columns of the probe of pins, and of the schema for temporary objects.
 const PINS: usize = 6;
 
-/// The core's cleanup behind a client that left.
+/// The core's cleanup after a client has left.
 const DISCARD_ALL: &[u8] = b"DISCARD ALL\0";
 
-/// The statement that asks for the settings of a session, in the unnamed portal.
+/// The internal statement that asks for the settings of a session, in the unnamed portal.
 const QUESTION: &[u8] = b"\0pgweir_7_";
 
-/// Bytes for a server with one restored setting less: its Bind makes another one.
+/// Bytes for a server without one of the restored settings: its Bind sets another one.
 pub(super) fn without_a_setting(bytes: &[u8]) -> Option<Vec<u8>> {
     with_bind(bytes, SET_CONFIG, &[Some(b"app.forgotten"), Some(b"1")])
 }
@@ -103,12 +103,12 @@ pub(super) fn with_bad_setting(bytes: &[u8]) -> Option<Vec<u8>> {
     with_bind(bytes, SET_CONFIG, &[Some(b"work_mem"), Some(b"much")])
 }
 
-/// Bytes for a server that does not answer what is asked of its session.
+/// Bytes for a server that does not answer a probe.
 pub(super) fn with_bad_question(bytes: &[u8]) -> Option<Vec<u8>> {
     with_bind(bytes, QUESTION, &[])
 }
 
-/// The same bytes with other values in the first Bind of a statement of the core's.
+/// The same bytes with other values in the first Bind of an internal statement.
 fn with_bind(bytes: &[u8], of: &[u8], values: &[Option<&[u8]>]) -> Option<Vec<u8>> {
     let messages = split_messages(bytes);
     let at = messages
@@ -126,7 +126,7 @@ fn with_bind(bytes: &[u8], of: &[u8], values: &[Option<&[u8]>]) -> Option<Vec<u8
     Some(forged)
 }
 
-/// Bytes for a server whose DISCARD ALL is none.
+/// Bytes for a server whose DISCARD ALL does nothing.
 pub(super) fn without_cleanup(bytes: &[u8]) -> Option<Vec<u8>> {
     let is_cleanup = bytes.first() == Some(&b'Q') && bytes.get(HEADER_BYTES..) == Some(DISCARD_ALL);
     is_cleanup.then(|| {
@@ -136,7 +136,7 @@ pub(super) fn without_cleanup(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// A server's answer to the probe of pins, with all of them denied; `None` where there is no such answer or no pin in it.
+/// A server's answer to the probe of pins with all pins denied; `None` if it is no such answer, or contains no pin.
 pub(super) fn without_pins(bytes: &[u8]) -> Option<Vec<u8>> {
     change_row(bytes, |row| {
         let all_bool = row.len() == PINS && row.iter().all(|v| matches!(v, Some(b"t" | b"f")));
@@ -144,7 +144,7 @@ pub(super) fn without_pins(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// What a row becomes: `None` leaves it, `Some(None)` takes it out.
+/// The change to a row: `None` leaves it, `Some(None)` removes it.
 type Change = Option<Option<Vec<Option<Vec<u8>>>>>;
 
 fn change_row(bytes: &[u8], change: impl Fn(&[Option<&[u8]>]) -> Change) -> Option<Vec<u8>> {

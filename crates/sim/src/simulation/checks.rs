@@ -1,4 +1,4 @@
-//! What must hold at every step, and when all is over.
+//! What must hold at every step, and at the end.
 
 use super::canary::Canary;
 use super::client::Phase;
@@ -11,12 +11,12 @@ use pgweir_core::ConnectionId;
 use pgweir_wire::Header;
 use std::collections::BTreeMap;
 
-/// What the pooler calls its listeners.
+/// The application_name of the pooler's listeners.
 const LISTENER: &str = "pgweir listener";
 
 impl World {
-    /// A server that changes hands must be idle and clean. `given` is the input that the core was just given, by whom, and
-    /// how much of it the core has consumed.
+    /// A server that gets another client must be idle and clean. `given` is the latest input to the core: the
+    /// connection, the bytes, and how many of them the core has consumed.
     pub(super) fn check_links(&mut self, given: Option<(ConnectionId, &[u8], usize)>) {
         let mut wrong = None;
         let pooler = &mut self.pooler;
@@ -63,8 +63,8 @@ impl World {
                     session.is_idle()
                 ));
             } else if !session.ties().without_prepared().is_empty() {
-                // What it holds by its last client's names is closed in front of this one's messages, as what this one sees
-                // must show.
+                // The statements under its last client's names are closed before this client's first message. The
+                // answers to this client must show that.
                 wrong = Some(format!("{id:?} is given to {client:?} with {:?}", session.ties()));
             }
         }
@@ -73,8 +73,8 @@ impl World {
         }
     }
 
-    /// A server has run a statement of somebody's: not under the settings of anybody else, and under all of their own. Those
-    /// who are still there compare when their flight is over.
+    /// A server has run a statement: it must run under its client's settings, and under nobody else's. Clients that are
+    /// still there compare at the end of their flight.
     pub(super) fn check_settings(&mut self, ran: Ran) {
         let number = ran.token.trim_start_matches("tok").split('x').next();
         let Some(number) = number.and_then(|n| n.parse::<u64>().ok()) else {
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// A client that does nothing and that nothing ties to its server has none, once all that was on its way has come.
+    /// An idle client without a pin must have no server, once everything that was on its way has arrived.
     pub(super) fn check_pins(&mut self) {
         if !self.topology.keeps_sessions || self.topology.mode == Mode::Session {
             return;
@@ -120,16 +120,16 @@ impl World {
                 continue;
             };
             let at_rest = session.is_idle() && session.unread().is_empty() && session.ties().is_empty();
-            // What it listens to may be on its way to a listener, which has not heard the mark.
+            // Its channels may be on their way to a listener that has not heard the mark.
             let listens = self.connections.values().any(|c| {
                 let Peer::Server(listener) = c.peer else { return false };
                 let hears = |s: &Session| s.owner().0 == session.owner().0 && is_listener(s);
                 let is_behind = self.postgres.behind(process_id).contains(&listener);
                 self.postgres.session(listener).is_some_and(hears) && (is_behind || !is_still(c))
             });
-            // It is asked nothing while a cancel is on its way to it.
+            // No probe is sent while a cancel is on its way to the server.
             let is_cancelled = matches!(server.id, ConnectionId::Server(id) if self.cancels.contains_key(&id));
-            // What no question could tell of is no tie that the session shows.
+            // A pin that no probe can end is not visible in the session.
             let for_good = matches!(connection.id, ConnectionId::Client(id) if self.pooler.is_pinned_for_good(id));
             let is_excused = listens || is_cancelled || for_good;
             if is_still(connection) && is_still(server) && at_rest && !is_excused {
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// Looks at limits only when there may be more of something than before.
+    /// Checks the limits, but only when a number may have grown.
     pub(super) fn check_limits(&mut self) {
         if !std::mem::take(&mut self.has_grown) {
             return;
@@ -153,7 +153,7 @@ impl World {
         let mut pools: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         let mut databases: BTreeMap<&str, u64> = BTreeMap::new();
         let mut users: BTreeMap<&str, u64> = BTreeMap::new();
-        // One that the core has closed may take a moment to be gone, but not for ever.
+        // A server that the core has closed may exist for a moment, but not for ever.
         let is_closing = |process_id: u32| {
             let key = self.by_process.get(&process_id);
             key.and_then(|key| self.connections.get(key)).is_some_and(|c| c.closing)
@@ -164,7 +164,7 @@ impl World {
             if user.is_empty() || is_closing(process_id) && !rests {
                 continue;
             }
-            // The size of the pool says nothing of listeners.
+            // Listeners do not count in the size of the pool.
             if !is_listener(session) {
                 *pools.entry((database, user)).or_default() += 1;
             }
@@ -192,7 +192,7 @@ impl World {
             .clients
             .iter()
             .filter(|c| matches!(c.phase, Phase::Idle | Phase::Busy))
-            // Whoever the core has closed may not have heard of it.
+            // A client that the core has closed may not have noticed yet.
             .filter_map(|c| self.connections.get(&c.connection?))
             .filter(|connection| !connection.closing)
             .count() as u64;
@@ -229,7 +229,7 @@ impl World {
         ));
     }
 
-    /// All clients are gone: every server is idle, or gone too.
+    /// All clients are gone: every server must be idle, or gone too.
     pub(super) fn check_rest(&mut self) {
         let wrong = self.without_rest();
         if !wrong.is_empty() {
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// What is not at rest.
+    /// The connections that are not at rest.
     pub(super) fn without_rest(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for connection in self.connections.values() {
@@ -282,8 +282,8 @@ fn is_listener(session: &Session) -> bool {
     session.application_name() == LISTENER
 }
 
-/// Whether what an idle server ignores is all that begins in the first `sent_bytes` of what it is sent: what is left of a
-/// COPY that failed, and Flush. The end of the last may only just have been written.
+/// Whether an idle server ignores every message that begins in the first `sent_bytes` of these bytes: the data of a
+/// COPY that failed, and Flush. The last message may have been written only in part.
 fn is_ignored_when_idle(bytes: &[u8], sent_bytes: usize) -> bool {
     let mut at = 0;
     crate::transcript::split_messages(bytes).into_iter().all(|m| {

@@ -1,4 +1,4 @@
-//! One client: sessions one after the other, flights in each.
+//! One client: several sessions in turn, several flights in each.
 
 use super::flight::{Author, Flight};
 use super::oracle::{Oracle, Verdict};
@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::transcript::{backend_to_text, frontend_to_text, split_messages};
 use pgweir_wire::{CancelKey, ErrorFields, Header, ProtocolVersion, StartupPacket};
 
-/// Where a client stands.
+/// The state of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Between sessions.
@@ -17,57 +17,57 @@ pub enum Phase {
     LoggingIn,
     /// Thinks.
     Idle,
-    /// Waits for what its flight must bring.
+    /// Waits for the answers to its flight.
     Busy,
-    /// The pooler has said why it ends; only the end of the connection may follow.
+    /// The pooler has sent the error with which it closes the connection; nothing else may follow.
     Refused,
-    /// Has said goodbye or vanished.
+    /// Has sent Terminate or vanished.
     Gone,
 }
 
-/// What the client wants next.
+/// What the client does next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Nothing: it waits.
     Nothing,
-    /// To be called after thinking.
+    /// It acts after a time to think.
     Think,
-    /// To send the next stage of its flight.
+    /// It sends the next stage of its flight.
     NextStage,
-    /// To vanish: nothing it could get can be judged any more.
+    /// It vanishes: its answers cannot be checked any more.
     Leave,
 }
 
 /// A client.
 #[derive(Debug)]
 pub struct Client {
-    /// Its number.
+    /// The client's number.
     pub number: u64,
     /// Its own random numbers.
     pub random: Random,
-    /// Where it stands.
+    /// Its state.
     pub phase: Phase,
-    /// Its connection, as the world numbers them.
+    /// The number of its connection in the world.
     pub connection: Option<u64>,
     /// Sessions still to come.
     pub sessions_left: u64,
     /// Flights of this session still to come.
     pub flights_left: u64,
-    /// Which session this is, in the whole run.
+    /// The number of this session in the whole run.
     pub session_number: u64,
     /// Its cancel key.
     pub key: Option<CancelKey>,
-    /// Sends rubbish in this session: nothing is expected of the answers but that they are its own.
+    /// Sends rubbish in this session. Its answers are checked only for other clients' tokens.
     pub rubbish: bool,
-    /// Sends what harms others, if anything can.
+    /// Sends whatever might harm other clients.
     pub hostile: bool,
     /// It has already stopped in the midst of a message.
     has_stalled: bool,
     /// It will go away while it logs in.
     pub abandons: bool,
-    /// Flights sent over all sessions: names a flight for events that come later.
+    /// Number of flights sent in all sessions: identifies a flight for later events.
     pub flights_sent: u64,
-    /// Segments answered in full, over all sessions.
+    /// Number of segments answered completely, in all sessions.
     pub answered: u64,
     received: Vec<u8>,
     oracle: Option<Oracle>,
@@ -79,12 +79,12 @@ pub struct Client {
     ready_seen: usize,
     /// Statements of this flight that its servers have run.
     ran: Vec<Ran>,
-    /// Nothing in this flight changes settings, and nothing was open when it began.
+    /// This flight changes no settings, and no transaction was open when it began.
     leaves_settings: bool,
     settings: Vec<(&'static str, String)>,
 }
 
-/// What is left of a client that has gone in the midst of a flight.
+/// What is kept of a client that has left in the midst of a flight.
 #[derive(Debug)]
 pub struct Retired {
     oracle: Oracle,
@@ -92,14 +92,14 @@ pub struct Retired {
 }
 
 impl Retired {
-    /// What is wrong with what a server goes on running for it.
+    /// The error, if a server ran this statement of the client's under wrong settings.
     pub fn judge(&self, ran: &Ran) -> Option<String> {
         self.oracle.judge(ran, self.reported)
     }
 }
 
-/// What the startup packets of logins that are abandoned name beside the usual: values that others name, too, and some that
-/// no server takes.
+/// Additional startup parameters of logins that are abandoned: values that other clients use, too, and some that every
+/// server refuses.
 const STRANGE: [(&str, &[&str]); 5] = [
     ("search_path", &["public", "a"]),
     ("IntervalStyle", &["iso_8601"]),
@@ -108,18 +108,18 @@ const STRANGE: [(&str, &[&str]); 5] = [
     ("role", &["none"]),
 ];
 
-/// How long a client stays that sends what no driver does, and one that has stopped in the midst of a message, microseconds.
+/// How long a client stays that breaks the protocol, or has stopped in the midst of a message, microseconds.
 pub const STAYS_US_MAX: u64 = 100_000;
 const STALLS_US_MAX: u64 = 40_000_000;
 
-/// Why a message that nobody expected is yet allowed.
+/// Whether an unexpected message is allowed.
 fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -> bool {
     let faulty = topology.servers_may_die();
-    // docs/differences.md: what the server has swallowed of it is not known.
+    // docs/differences.md: it is not known which Syncs the server has swallowed.
     let detail = b"DSync among the data of a copy that failed\0";
     let copy_in_doubt = body.windows(detail.len()).any(|w| w == detail);
     match fields.sqlstate {
-        // One that has vanished counts until that is noticed.
+        // A client that has vanished counts until the pooler notices.
         b"53300" => topology.max_client_conn <= topology.clients,
         b"57014" => topology.query_wait_timeout_ms > 0 && fields.message == b"query_wait_timeout",
         b"57P05" => topology.pin_idle_timeout_ms > 0,
@@ -136,7 +136,7 @@ fn allowed_refusal(topology: &Topology, fields: &ErrorFields<'_>, body: &[u8]) -
     }
 }
 
-/// Whether a message tells of a name under a prefix that a library has reserved.
+/// Whether a message is about a name under a prefix that a library has reserved.
 fn is_of_reserved_name(body: &[u8]) -> bool {
     let name = b"invalid configuration parameter name \"plpgsql.";
     body.windows(name.len()).any(|w| w == name)
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// Begins a session; the startup packet.
+    /// Begins a session; returns the startup packet.
     pub fn connect(&mut self, topology: &Topology, session_number: u64, connection: u64) -> Vec<u8> {
         self.connection = Some(connection);
         self.session_number = session_number;
@@ -202,7 +202,7 @@ impl Client {
                 }
             }
         }
-        // Who acts is another where the startup packet says so, and RESET ALL leaves it.
+        // If the startup packet names a role, the current role is another one, and RESET ALL does not change it.
         let has_roles = topology.role_defaults.iter().any(|d| d.name == "role");
         if topology.startup_settings && has_roles && self.random.percent(40) {
             self.settings.push(("role", "captain".into()));
@@ -225,7 +225,7 @@ impl Client {
             parameters.map(|(n, v)| (n.as_bytes(), v.as_bytes())),
         );
         let mut oracle = Oracle::new(topology, &packet);
-        // What the client names itself counts more.
+        // The client's own values take precedence.
         let named = |name: &str| self.settings.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         for setting in topology.connect_settings.iter().filter(|(name, _)| !named(name)) {
             oracle.connect_query(&topology.connect_statement(setting));
@@ -234,7 +234,7 @@ impl Client {
         packet
     }
 
-    /// The next flight, or `None` where the session ends with Terminate. The first stage is sent at once.
+    /// The next flight, or `None` if the session ends with Terminate. The first stage is sent at once.
     pub fn next_flight(&mut self, topology: &Topology) -> Option<()> {
         if self.flights_left == 0 {
             return None;
@@ -272,14 +272,14 @@ impl Client {
         bytes
     }
 
-    /// Bytes of no protocol.
+    /// Bytes that are not the protocol at all.
     pub fn some_rubbish(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for _ in 0..self.random.between(1, 5) {
             match self.random.below(4) {
                 0 => bytes.extend((0..self.random.between(1, 40)).map(|_| self.random.next() as u8)),
                 1 => {
-                    // A known tag, a length that fits, a body that does not.
+                    // A known tag, a right length, a malformed body.
                     let body: Vec<u8> = (0..self.random.below(20)).map(|_| self.random.next() as u8).collect();
                     let tag = *self.random.pick(b"QPBEDCSHFdcfXp");
                     pgweir_wire::Writer::new(&mut bytes).message(tag, |b| b.extend_from_slice(&body));
@@ -299,7 +299,7 @@ impl Client {
         bytes
     }
 
-    /// Bytes of the protocol that no driver sends, and how long the client stays at most, microseconds.
+    /// Messages of the protocol that no driver sends, and how long the client stays afterwards at most, microseconds.
     pub fn some_hostility(&mut self) -> (Vec<u8>, u64) {
         let mut bytes = Vec::new();
         for _ in 0..self.random.between(1, 3) {
@@ -316,7 +316,7 @@ impl Client {
         if self.has_stalled || self.random.percent(40) {
             return (bytes, STAYS_US_MAX);
         }
-        // It stops where others may have to wait for it.
+        // It stops at a point where other clients may have to wait for it.
         self.has_stalled = true;
         let mut w = pgweir_wire::Writer::new(&mut bytes);
         let mut tag = *self.random.pick(b"QPBDE");
@@ -324,7 +324,7 @@ impl Client {
             0 => w.query(b"begin"),
             1 => {
                 w.query(b"copy kv from stdin");
-                // Another message waits for replies that the COPY holds up (seeds-that-failed.txt).
+                // Another message would wait for replies that the COPY delays (seeds-that-failed.txt).
                 tag = b'd';
             }
             2 => w.parse(b"", b"select 1", &[0, 0]),
@@ -337,7 +337,7 @@ impl Client {
         (bytes, STALLS_US_MAX)
     }
 
-    /// Hundreds of messages at once.
+    /// Hundreds of messages together.
     fn flood(&mut self, bytes: &mut Vec<u8>) {
         let mut w = pgweir_wire::Writer::new(bytes);
         w.parse(b"", b"select 1", &[0, 0]);
@@ -357,7 +357,7 @@ impl Client {
         w.sync();
     }
 
-    /// Names that the pooler may use for statements of its own and of its clients.
+    /// Names that the pooler may use for internal statements and for those of its clients.
     fn guess_names(&mut self, bytes: &mut Vec<u8>) {
         let mut w = pgweir_wire::Writer::new(bytes);
         for _ in 0..self.random.between(3, 30) {
@@ -387,7 +387,7 @@ impl Client {
         }
     }
 
-    /// These bytes of the flight are on their way.
+    /// These bytes of the flight are being sent.
     pub fn sent(&mut self, bytes: &[u8]) {
         self.unsent_bytes -= bytes.len();
         if let Some(oracle) = &mut self.oracle {
@@ -403,7 +403,7 @@ impl Client {
         self.ran.push(ran);
     }
 
-    /// Looks at everything that servers have run of a flight that is over.
+    /// Checks everything that servers have run of a flight that is over.
     fn judge_flight(&mut self, topology: &Topology) -> Result<(), String> {
         let ran = std::mem::take(&mut self.ran);
         let Some(oracle) = self.oracle.as_ref().filter(|_| !self.rubbish) else {
@@ -420,8 +420,8 @@ impl Client {
         }
     }
 
-    /// The client goes away: who can still tell what the rest of its flight must run under, where that is certain. What has
-    /// run before is looked at.
+    /// The client leaves. What its servers have run is checked. Returns what is needed to check the rest of its flight,
+    /// if the settings for that are certain.
     pub fn retire(&mut self, topology: &Topology) -> Result<Option<Retired>, String> {
         let is_certain = self.leaves_settings && !self.rubbish && self.phase == Phase::Busy;
         let Some(mut oracle) = self.oracle.take().filter(|_| is_certain) else {
@@ -437,13 +437,13 @@ impl Client {
         }))
     }
 
-    /// Whether a cancel may be sent for what is under way.
+    /// Whether a cancel may be sent now.
     pub fn may_cancel(&self) -> bool {
         let under_way = self.phase == Phase::Busy && !self.flight.certain;
         (under_way || self.phase == Phase::Idle) && self.key.is_some() && !self.rubbish
     }
 
-    /// A cancel request for what is under way, or for nothing, is being sent.
+    /// A cancel request is being sent, whether something is running or not.
     pub fn cancelling(&mut self) {
         if let Some(oracle) = &mut self.oracle
             && self.phase == Phase::Busy
@@ -452,14 +452,14 @@ impl Client {
         }
     }
 
-    /// What the flight holds, for the trace.
+    /// The contents of the flight, for the trace.
     pub fn describe_flight(&self) -> String {
         let bytes = self.flight.stages.concat();
         let lines: Vec<String> = split_messages(&bytes).into_iter().map(frontend_to_text).collect();
         lines.join(" | ")
     }
 
-    /// Bytes from the pooler. An error is what a checker found wrong.
+    /// Bytes from the pooler. The error is a violation.
     pub fn receive(&mut self, topology: &Topology, bytes: &[u8]) -> Result<Wish, String> {
         if self.phase == Phase::Gone {
             return Ok(Wish::Nothing);
@@ -526,7 +526,7 @@ impl Client {
         };
         let fields = ErrorFields::read(&message[5..]).unwrap_or_default();
         if message[0] == b'E' && fields.is_fatal() {
-            // A private server would say the same only to a client that breaks the protocol.
+            // A private server would send this only to a client that breaks the protocol.
             if oracle.compare(message) == Verdict::Right {
                 self.phase = Phase::Refused;
                 return Ok(Wish::Nothing);
@@ -547,7 +547,7 @@ impl Client {
         self.progress(topology)
     }
 
-    /// What a verdict on a message means: nothing, where it was right.
+    /// Handles the verdict on a message; a right one has no consequences.
     fn accept(&mut self, verdict: Verdict, message: &[u8]) -> Result<Option<Wish>, String> {
         match verdict {
             Verdict::Right | Verdict::CancelledWhileWaiting => Ok(None),
@@ -567,7 +567,7 @@ impl Client {
         }
     }
 
-    /// What follows when something has come or gone out. An error is what a checker found wrong.
+    /// What follows after something has been received or sent. The error is a violation.
     pub fn progress(&mut self, topology: &Topology) -> Result<Wish, String> {
         let Some(oracle) = &mut self.oracle else {
             return Ok(Wish::Nothing);
@@ -623,19 +623,19 @@ impl Client {
         Ok(Wish::Nothing)
     }
 
-    /// What comes behind the loss of a listener may come in any place, too.
+    /// The notice after the loss of a listener may come at any point, too.
     fn is_gap_notice(&self, body: &[u8]) -> bool {
         ErrorFields::read(body).is_ok_and(|f| f.message == b"notifications may have been lost")
     }
 
-    /// The notice of query_wait_notify may come in any place.
+    /// The notice of query_wait_notify may come at any point.
     fn is_queue_notice(&self, body: &[u8]) -> bool {
         ErrorFields::read(body).is_ok_and(|f| f.message.starts_with(b"No server connection available"))
     }
 
-    /// Every token in a message is this session's own.
+    /// Every token in a message must be this session's.
     fn check_tokens(&self, message: &[u8]) -> Result<(), String> {
-        // Process ids and secrets are random: now and then they spell a token.
+        // Process ids and secrets are random, and now and then look like a token.
         if message.first() == Some(&b'K') {
             return Ok(());
         }
@@ -652,7 +652,7 @@ impl Client {
         Ok(())
     }
 
-    /// The pooler closed the connection. An error is what a checker found wrong.
+    /// The pooler has closed the connection. The error is a violation.
     pub fn closed(&mut self, topology: &Topology) -> Result<(), String> {
         let phase = std::mem::replace(&mut self.phase, Phase::Offline);
         self.connection = None;

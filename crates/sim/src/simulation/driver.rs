@@ -1,9 +1,9 @@
-//! The runtime's part: the contract of `pgweir_core::pooler`, kept to the letter.
+//! The runtime's part: it follows the contract of `pgweir_core::pooler` exactly.
 
 use super::canary::{Canary, with_bad_question, with_bad_setting, without_a_setting, without_cleanup};
 use super::network::Peer;
 use super::world::{Event, World};
-use pgweir_core::{ConnectionId, OwnWork, Request};
+use pgweir_core::{ConnectionId, InternalWork, Request};
 
 impl World {
     /// Reads a connection once, as the runtime does.
@@ -55,7 +55,7 @@ impl World {
         self.read_later(key);
     }
 
-    /// Gives bytes to the core and writes what it says; how many it consumed.
+    /// Gives bytes to the core and writes its output; returns how many bytes it consumed.
     pub(super) fn pass_to_core(&mut self, id: ConnectionId, input: &[u8]) -> usize {
         self.trace.bytes(self.now_us, id.token(), input);
         let consumed = match id {
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// The peer is gone.
+    /// The peer has closed the connection.
     pub(super) fn closed(&mut self, key: u64) {
         let Some(connection) = self.connections.remove(&key) else {
             return;
@@ -185,21 +185,21 @@ impl World {
         }
     }
 
-    /// A server that refuses what the pooler makes or asks in its own name: it is sent something else instead.
+    /// A server that refuses internal requests: it is sent other bytes instead.
     fn refuse(&mut self, to: ConnectionId, bytes: Vec<u8>) -> Vec<u8> {
         let ConnectionId::Server(server) = to else { return bytes };
         if self.now_us >= self.topology.calm_at_us || !self.random.percent(self.topology.refusal_percent) {
             return bytes;
         }
-        let refused = match self.pooler.own_work(server) {
-            Some(OwnWork::Restoration) => with_bad_setting(&bytes),
-            Some(OwnWork::Probe) => with_bad_question(&bytes),
+        let refused = match self.pooler.internal_work(server) {
+            Some(InternalWork::Restoration) => with_bad_setting(&bytes),
+            Some(InternalWork::Probe) => with_bad_question(&bytes),
             None => None,
         };
         refused.unwrap_or(bytes)
     }
 
-    /// What canaries do to single parts; `None` swallows one.
+    /// What canaries do to a single part; `None` if it is swallowed.
     pub(super) fn falsify(&mut self, to: ConnectionId, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let to_client = matches!(to, ConnectionId::Client(_));
         if to_client && self.sings(Canary::SwallowPart) {
@@ -258,7 +258,7 @@ impl World {
                 } else if self.random.percent(75) {
                     self.soon(Event::CancelArrives(server, key, linked, false));
                 } else {
-                    // PostgreSQL starts a process for it, which may take a while to get a processor.
+                    // PostgreSQL starts a process for it, which may have to wait for a processor.
                     let late = self.now_us + self.random.below(30 * self.topology.latency_us_max);
                     self.schedule(late, Event::CancelArrives(server, key, linked, false));
                 }

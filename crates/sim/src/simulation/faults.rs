@@ -1,16 +1,16 @@
-//! What breaks.
+//! The faults.
 
 use super::world::{Event, World};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
-    /// The server dies, and is back after so many microseconds.
+    /// The server crashes, and is back after this many microseconds.
     Crash(u64),
     /// It is back.
     Recover,
     /// An administrator ends one connection.
     TerminateOne,
-    /// One connection breaks without a word.
+    /// One connection breaks without a message.
     BreakOne,
 }
 
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Ends a server's connection where it is: of what it sent last, some is lost.
+    /// Breaks a server's connection at once: its latest bytes may be lost.
     pub(super) fn break_server(&mut self, process_id: u32) {
         self.postgres.with(process_id, |session, _| session.client_closed());
         self.postgres.remove(process_id);

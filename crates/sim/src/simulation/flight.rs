@@ -7,11 +7,11 @@ use crate::transcript::frontend_from_text;
 /// One exchange: bytes to send, and what answers them.
 #[derive(Debug, Default)]
 pub struct Flight {
-    /// Sent one after the other; the next only when all that the one before must bring has come.
+    /// Parts that are sent one after the other, each after all answers to the one before have come.
     pub stages: Vec<Vec<u8>>,
     /// Lengths of the segments: each has exactly one ReadyForQuery, unless `certain`.
     pub segments: Vec<usize>,
-    /// No cancel may be sent: the segments answer more or less than one ReadyForQuery each.
+    /// No cancel may be sent: the segments may have more or less than one ReadyForQuery each.
     pub certain: bool,
 }
 
@@ -24,40 +24,40 @@ pub struct Author {
     resets_settings: bool,
     keeps_sessions: bool,
     startup_settings: bool,
-    /// It does what outlives its transactions.
+    /// It uses session state that outlives its transactions.
     has_session: bool,
     /// It only reads.
     reads: bool,
-    /// It has prepared what it reads by.
+    /// It has prepared the statement by which it reads.
     has_prepared: bool,
-    /// For now it does not.
+    /// At present it uses none.
     plain: bool,
-    /// It has done so: it may be tied to its server.
+    /// It has used some, and may be pinned to its server.
     may_be_tied: bool,
     large_rows_max: u64,
     reserved_names: bool,
-    /// It runs no code, so that the servers it is on may go without.
+    /// It runs no code, so that its servers may stay without loaded libraries.
     avoids_code: bool,
-    /// What it makes first, to be restored from then on.
+    /// A setting that it sets first, and that is restored from then on.
     begins_with: Option<String>,
     /// It has sent its first flight.
     has_begun: bool,
     /// There is a connect_query.
     connect_query: bool,
-    /// Settings that roles and databases have defaults of.
+    /// Settings for which roles and databases have defaults.
     defaults: Vec<&'static str>,
     /// Messages longer than 64 KiB that it may still send.
     long_messages: u64,
-    /// It sends messages of a copy where there is none.
+    /// It sends messages of a COPY when there is none.
     stray_copies: bool,
-    /// First of the keys this session uses.
+    /// The first of the keys that this session uses.
     keys: u64,
     token: String,
     count: u64,
     lines: Vec<String>,
 }
 
-/// Keys of one session.
+/// The number of keys of one session.
 const KEYS: u64 = 10;
 
 /// Settings that follow a client in every mode.
@@ -68,18 +68,18 @@ const SETTINGS: [(&str, &[&str]); 4] = [
     ("IntervalStyle", &["iso_8601", "postgres"]),
 ];
 
-/// Where a statement stands.
+/// The place of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// It is a whole Query.
     Query,
-    /// A Query has it and others.
+    /// It is one of several in a Query.
     List,
     /// It is executed from a portal.
     Execute,
 }
 
-/// EXECUTE by code, of a name that is made by PREPARE only: others it may not find (docs/differences.md).
+/// EXECUTE by code of a statement that was made by PREPARE: code may not find others (docs/differences.md).
 const BY_CODE: &str = "do $$begin execute 'execute sp'; end$$";
 
 /// Settings that the server does not report, as the default of all versions.
@@ -92,17 +92,17 @@ const UNREPORTED: [(&str, &[&str]); 6] = [
     ("default_transaction_deferrable", &["on", "off"]),
 ];
 
-/// Settings of the user's own.
+/// Custom settings.
 const CUSTOM: [&str; 2] = ["app.tenant", "app.user"];
 
-/// The one that no view shows and no report tells of.
+/// The setting that neither a view nor ParameterStatus shows.
 const ROLE: &str = "role";
 
-/// One that connect_query may make.
+/// A setting of connect_query.
 const OF_THE_POOL: &str = "app.pool";
 
 impl Author {
-    /// For session `session_number` of the whole run.
+    /// For the session with this number in the whole run.
     pub fn new(mut random: Random, topology: &Topology, session_number: u64) -> Self {
         let defaults: Vec<&str> = topology.role_defaults.iter().map(|d| d.name).collect();
         let begins_with = match session_number % 3 {
@@ -141,7 +141,7 @@ impl Author {
         }
     }
 
-    /// The mark that every value of this session bears.
+    /// The token that every value of this session contains.
     pub fn token(&self) -> &str {
         &self.token
     }
@@ -163,8 +163,8 @@ impl Author {
         self.lines.push(line.into());
     }
 
-    /// A statement that may stand anywhere: without session state, DEALLOCATE of one name is known to poolers only as a
-    /// Query of its own.
+    /// A statement for any place. Without session state, poolers know a DEALLOCATE of one name only as a Query of its
+    /// own.
     fn statement(&mut self) -> String {
         if self.has_session && !self.plain && self.random.percent(35) {
             return self.session_statement();
@@ -227,7 +227,7 @@ impl Author {
         }
     }
 
-    /// A statement that may stand in such a place.
+    /// A statement for this place.
     fn statement_for(&mut self, place: Place) -> String {
         loop {
             let text = self.statement();
@@ -237,8 +237,8 @@ impl Author {
         }
     }
 
-    /// Where clients have startup values of their own, the pooler makes them again behind what resets settings, if it sees
-    /// that in time (docs/differences.md).
+    /// If clients have startup values of their own, the pooler sets them again after a reset, if it sees the reset in
+    /// time (docs/differences.md).
     fn may_stand(&self, text: &str, place: Place) -> bool {
         let resets = text.starts_with("reset") || text == "discard all" || text.ends_with("default");
         !self.startup_settings
@@ -251,8 +251,8 @@ impl Author {
                 }
     }
 
-    /// A statement that changes what outlives its transaction, or shows it. No text without a value of this session names
-    /// what other sessions may lack: prepared statements are shared.
+    /// A statement that changes or shows state that outlives its transaction. Prepared statements are shared, so every
+    /// text that names something which other sessions may lack contains a value of this session.
     fn session_statement(&mut self) -> String {
         loop {
             let text = if self.reserved_names && self.random.percent(30) {
@@ -298,7 +298,7 @@ impl Author {
             13 if self.resets_settings && self.random.percent(50) => {
                 self.pick(&["reset all", "reset work_mem", "discard all", "discard all"])
             }
-            // What no other session has: whoever runs under it has been given it.
+            // Only this session has this setting, so a statement that runs under it must be this session's.
             13 => self.own_setting(),
             14..=15 => format!("create temp table {table} (v text)"),
             16 => format!("create temp table {table} (v text) on commit drop"),
@@ -319,14 +319,14 @@ impl Author {
                 let one = format!("unlisten {}", self.token);
                 self.pick(&["unlisten *", &one])
             }
-            // Names of SQL-level and protocol-level statements are the same ones.
+            // SQL-level and protocol-level statements share their names.
             35 => {
                 let name = self.pick(&["sp", "sp", "a", "b"]);
                 self.pick(&[
                     &format!("prepare {name} as select '{value}'"),
                     &format!("prepare {name} as select k, v from kv where k = {key}"),
                     &format!("prepare {name} as insert into kv values ({key}, '{value}')"),
-                    // The same of all sessions.
+                    // A text that all sessions share.
                     &format!("prepare {name} as select current_setting('TimeZone')"),
                     &format!("prepare {name} as select current_setting('TimeZone')"),
                     &format!("prepare {name} as select set_config('DateStyle', 'SQL, DMY', false)"),
@@ -337,7 +337,7 @@ impl Author {
                 "deallocate all",
                 "deallocate a",
                 "deallocate b",
-                // The pooler's own statements go, too, and it is not told.
+                // The internal statements are deallocated, too, and the pooler is not told.
                 "deallocate all; do $$begin execute 'deallocate all'; end$$",
                 "deallocate all; do $$begin execute 'deallocate all'; end$$",
             ]),
@@ -355,7 +355,7 @@ impl Author {
         }
     }
 
-    /// A setting that servers know until code has run on them, and code.
+    /// A setting that servers know until code has run on them, or code.
     fn reserved_name(&mut self) -> String {
         self.may_be_tied = true;
         let value = self.value();
@@ -375,7 +375,7 @@ impl Author {
         ])
     }
 
-    /// Touches what connect_query may make.
+    /// Uses a setting of connect_query.
     fn setting_of_the_pool(&mut self) -> String {
         self.may_be_tied = true;
         let value = self.value();
@@ -397,7 +397,7 @@ impl Author {
         statements[self.random.between(range.start, range.end - 1) as usize].clone()
     }
 
-    /// Makes, resets or shows a setting of which a role or a database has a default.
+    /// Sets, resets or shows a setting for which a role or a database has a default.
     fn setting_of_the_role(&mut self) -> String {
         self.may_be_tied = true;
         let (value, mut name) = (self.value(), *self.random.pick(&self.defaults));
@@ -458,12 +458,13 @@ impl Author {
         self.pick(&[
             &format!("show {name}"),
             &format!("select '{value}', current_setting('{name}')"),
-            // Whether a name nobody has set is unknown or empty depends on what the server has seen (F2).
+            // Whether an unset name is unknown or empty depends on the server's earlier sessions (F2).
             &format!("select '{value}', nullif(current_setting('{custom}', true), '')"),
         ])
     }
 
-    /// What works only where the session's objects are; only as a Query, because its columns are not known before it runs.
+    /// Works only on the server with the session's objects. Only as a Query, because its columns are not known before
+    /// it runs.
     fn use_of_session(&mut self) -> String {
         match self.random.below(6) {
             0 => {
@@ -540,11 +541,11 @@ impl Author {
         }
     }
 
-    /// Text, types and the end of a Bind that fits.
+    /// Text, types and the end of a matching Bind.
     fn parameters(&mut self) -> (String, String, String) {
         let (key, value) = (self.key(), self.value());
         let (text, types, bind) = match self.random.below(8) {
-            // Texts that all clients share, so that they meet in one table.
+            // Texts that all clients use, so that they share statements.
             0..=2 => ("select $1", "", format!("values \"{value}\"")),
             3 => ("select $1", " types 25", format!("values \"{value}\" results 1")),
             4 => ("select k, v from kv where k = $1", "", format!("values \"{key}\"")),
@@ -586,7 +587,7 @@ impl Author {
             _ => (text, false),
         };
         if copies {
-            // A name that nobody binds again: who did would be asked for data it has not got.
+            // A name that is not bound again: a later Bind would be asked for data.
             name = "copy".into();
             self.push("Close S \"copy\"");
         }
@@ -615,7 +616,7 @@ impl Author {
         self.push(format!("Execute \"{portal}\" {rows}"));
         if copies {
             if self.random.percent(20) {
-                // A Sync means nothing only if the copy-in has begun.
+                // A Sync is ignored only if the copy-in has begun.
                 let line = if certain {
                     self.pick(&["Sync", "Flush"])
                 } else {
@@ -726,7 +727,7 @@ impl Author {
         self.push("Sync");
     }
 
-    /// Messages of a copy that has ended or never was: servers ignore them.
+    /// Messages of a COPY that has ended or never began: servers ignore them.
     fn stray_copy(&mut self) {
         for _ in 0..self.random.between(1, 3) {
             let value = self.value();
@@ -803,7 +804,7 @@ impl Author {
             }
             11..=13 if transactions => Flight::of(self.transaction()),
             14..=16 if transactions => {
-                // The same, one round trip each: the client thinks in between, and the server waits with it.
+                // The same with one round trip each: the client thinks in between, while the server waits.
                 let segments = self.transaction();
                 let mut flight = Flight::of(segments.clone());
                 flight.stages = segments;
@@ -811,10 +812,10 @@ impl Author {
                 flight
             }
             17 => self.flushed(),
-            // Who keeps its server sees what PostgreSQL 18 leaves behind, as on a private one; others do not.
+            // A client that keeps its server gets PostgreSQL 18's error, as on a private server; other clients do not.
             18 if transactions && !self.may_be_tied => self.query_without_sync(),
             _ => {
-                // All kinds at once: how many ReadyForQuery it brings depends on what fails.
+                // All kinds together: the number of ReadyForQuery depends on what fails.
                 for _ in 0..self.random.between(1, 4) {
                     self.extended(true);
                     if self.random.percent(50) {
@@ -829,7 +830,7 @@ impl Author {
         }
     }
 
-    /// A message too long for the pooler to keep, which makes a setting, and others behind it.
+    /// A message that is too long to be kept and sets a setting, and other messages after it.
     fn long_flight(&mut self) -> Flight {
         self.may_be_tied = true;
         let (value, shown) = (self.value(), self.value());
@@ -883,8 +884,8 @@ impl Author {
         Flight::of(segments)
     }
 
-    /// Prepares what cannot be made again on another server, as its table is gone. No text names it among other statements:
-    /// see docs/differences.md.
+    /// Prepares a statement that cannot be prepared again on another server, because its table is gone. No text names
+    /// it among other statements: see docs/differences.md.
     fn prepared_on_gone(&mut self) -> Flight {
         let value = self.value();
         let texts = [
@@ -901,7 +902,7 @@ impl Author {
         Flight::of(segments)
     }
 
-    /// A Query behind an Execute that no Sync has ended: PostgreSQL 15 commits it, 18 does not.
+    /// A Query after an Execute without Sync: PostgreSQL 15 commits it, 18 does not.
     fn query_without_sync(&mut self) -> Flight {
         self.plain = true;
         let (key, value) = (self.key(), self.value());
@@ -910,7 +911,7 @@ impl Author {
             1 => format!("select '{value}'"),
             _ => self.statement_for(Place::Execute),
         };
-        // Settings made here are lost with the transaction that PostgreSQL 18 leaves behind, and it tells nobody.
+        // PostgreSQL 18 loses these settings with the open transaction, and does not report that.
         let text = if text.contains("set") {
             "select 1/0".into()
         } else {
@@ -931,7 +932,7 @@ impl Author {
         flight
     }
 
-    /// An extended segment in pieces, each ended by Flush, and the client waits for each.
+    /// An extended segment in pieces. Each ends with Flush, and the client waits for its answers.
     fn flushed(&mut self) -> Flight {
         let mut stages = Vec::new();
         for _ in 0..self.random.between(1, 3) {
@@ -948,7 +949,7 @@ impl Author {
         }
     }
 
-    /// What ends a session: nothing may be left open, and what was written must be there.
+    /// The end of a session: no transaction may be open, and everything that was written must exist.
     pub fn last_flight(&mut self) -> Flight {
         let mut segments = Vec::new();
         self.push("Query \"rollback\"");

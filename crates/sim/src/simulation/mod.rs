@@ -1,25 +1,28 @@
 //! One seed, one run.
 //!
 //! The seed decides the topology (pools, limits, timeouts, clients), the load (what each client does and when) and the
-//! faults (how bytes are cut and delayed, who vanishes, when servers die). [`world::World`] plays the part of the runtime
-//! under the same contract, with a clock that jumps from event to event. While the faults rage, the checkers watch:
+//! faults (how bytes are cut and delayed, which clients vanish, when servers die). [`world::World`] plays the part of
+//! the runtime under the same contract, with a clock that jumps from event to event. While the faults go on, the
+//! checkers watch:
 //!
-//! - every byte a client gets is the byte a private server would have sent it ([`oracle`]); every statement carries a
-//!   token of its client, so a byte that went astray is one that cannot be explained;
-//! - a server changes hands only when it is idle, clean, and nothing is on its way to or from it;
+//! - every byte that a client gets is the byte that a private server would have sent ([`oracle`]). Every statement
+//!   carries a token of its client, so a byte for another client is noticed;
+//! - a server gets another client only when it is idle, clean, and nothing is on its way to or from it;
 //! - servers per pool, database and user, and clients, stay within their limits;
 //! - a cancel request reaches the server of the client that sent it, or a server without a client;
-//! - no connection is heard of after its end;
-//! - whoever gets a server finds nothing of another session in it (temporary tables, locks, held cursors, LISTEN, PREPARE),
-//!   and a client that nothing ties to its server any more does not keep it.
+//! - nothing happens on a connection after its end;
+//! - a client finds nothing of another session on its server (temporary tables, locks, held cursors, LISTEN, PREPARE),
+//!   and keeps its server only while something pins it.
 //!
-//! Beside clients that mean well there may be some that send rubbish, flood, stop in the midst of a message and guess the
-//! pooler's own names; of them only the tokens are looked at. Some pools have a connect_query, whose settings every private
-//! server begins with; some clients set names that code reserves on some servers, or send messages longer than 64 KiB.
+//! Besides well-behaved clients there may be some that send rubbish, flood, stop in the midst of a message and guess
+//! internal names; of their answers only the tokens are checked. Some pools have a connect_query, whose settings every
+//! private server begins with. Some clients set names that code reserves on some servers, or send messages longer than
+//! 64 KiB.
 //!
 //! After the faults have stopped every client must be served to its end, and all servers must come to rest.
 //!
-//! In some runs the pooler's state is frozen and thawed again and again ([`takeover`]), which changes nothing.
+//! In some runs the pooler's state is frozen and thawed again and again ([`takeover`]), without any effect on the
+//! trace.
 //!
 //! A [`canary::Canary`] breaks the driver on purpose: the checkers must notice every one of them.
 
@@ -49,7 +52,7 @@ pub fn run(seed: u64, canary: Option<Canary>, print: bool) -> Outcome {
     run_with(seed, canary, TakeOvers::of_seed(seed), print)
 }
 
-/// Runs one seed with so many take-overs.
+/// Runs one seed with this frequency of take-overs.
 pub fn run_with(seed: u64, canary: Option<Canary>, take_overs: TakeOvers, print: bool) -> Outcome {
     World::new(Topology::new(seed), canary, take_overs, print).run()
 }

@@ -1,4 +1,4 @@
-//! Sockets and what is between them: pieces of any size, any time late.
+//! Sockets and the network between them: pieces of any size, with any delay.
 
 use super::canary::{Canary, without_pins};
 use super::world::{CancelKeyBytes, Event, World};
@@ -20,21 +20,21 @@ pub(super) enum Peer {
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) peer: Peer,
-    /// Sent by the peer, not yet read.
+    /// Bytes that the peer has sent and the pooler has not read.
     pub(super) inbox: VecDeque<u8>,
-    /// The peer has closed: nothing follows the inbox.
+    /// The peer has closed: no bytes follow those in the inbox.
     pub(super) peer_closed: bool,
-    /// Read and not consumed by the core.
+    /// Bytes that were read and that the core has not consumed.
     pub(super) kept: Vec<u8>,
-    /// Written by the core, not yet on its way.
+    /// Bytes that the core has written and that have not been sent.
     pub(super) pending: VecDeque<u8>,
     /// The core has closed it: it ends when pending is empty.
     pub(super) closing: bool,
     pub(super) to_pooler: bool,
     pub(super) from_pooler: bool,
-    /// Not read because its destination is behind.
+    /// It is not read, because too much output waits for its destination.
     pub(super) held_back: bool,
-    /// Who it was linked to when last seen.
+    /// The connection that it was last linked to.
     pub(super) linked: Option<ConnectionId>,
 }
 
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Puts what a server has said on its way.
+    /// Sends a server's output.
     pub(super) fn pump_server(&mut self, process_id: u32) {
         let key = self.by_process.get(&process_id).copied();
         let ran = self.postgres.with(process_id, |session, _| session.take_ran());
@@ -182,7 +182,7 @@ impl World {
     }
 
     pub(super) fn connect_ends(&mut self, server: ServerId) {
-        // The core may have given up meanwhile.
+        // The core may have given up the attempt meanwhile.
         if !self.connecting.remove(&server) {
             return;
         }
@@ -255,7 +255,8 @@ impl World {
             .session(process_id)
             .is_some_and(|s| *s.key().secret == *key.1 || process_id != key.0);
         let is_asked = self.postgres.session(process_id).is_some_and(Session::is_asked);
-        // Behind a client that has left, the pooler itself ends what waits for long.
+        // After a client has left, the pooler itself cancels an internal query that waits
+        // for long.
         if right_key && is_asked && linked.is_some() {
             self.fail(format!("a cancel for {linked:?} reached a question of the pooler's"));
         }
@@ -270,13 +271,14 @@ impl World {
     }
 }
 
-/// Others go on locking catalogs for so long after the faults have stopped, microseconds.
+/// How long other sessions go on locking catalogs after the faults have stopped,
+/// microseconds.
 const LOCKED_FOR_US: u64 = 10_000_000;
 
-/// What the model says of what it cannot do.
+/// The model's error for statements that it does not know.
 const UNMODELLED: &[u8] = b"the model does not know";
 
-/// Where a ReadyForQuery says something else than idle.
+/// The place of a ReadyForQuery that does not say idle.
 fn false_idle_at(bytes: &[u8]) -> Option<usize> {
     let at = bytes.len().checked_sub(6)?;
     (bytes[at..].starts_with(b"Z\0\0\0\x05") && bytes[at + 5] != b'I').then_some(at + 5)

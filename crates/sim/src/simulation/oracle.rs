@@ -1,4 +1,4 @@
-//! What a private server would have answered.
+//! The answers of a private server.
 
 use super::topology::Topology;
 use crate::model::audit::Ran;
@@ -7,57 +7,58 @@ use crate::transcript::split_messages;
 use pgweir_wire::{CancelKey, ErrorFields, TransactionStatus};
 use std::collections::{HashMap, VecDeque};
 
-/// Bytes of one segment: what one ReadyForQuery answers.
+/// Bytes of one segment: those that one ReadyForQuery answers.
 #[derive(Debug)]
 struct Segment {
-    /// Sent by the client and not yet given to the private server.
+    /// Bytes that the client has sent and the private server has not been given.
     unfed: Vec<u8>,
     /// Bytes the client has still to send.
     to_come: usize,
-    /// It runs no further: the rest is passed over.
+    /// The rest of it is not run.
     dropped: bool,
-    /// Its ReadyForQuery has come; what is left of it means nothing (the data of a COPY that failed).
+    /// Its ReadyForQuery has come. What is left of it has no answer (the data of a COPY that failed).
     answered: bool,
 }
 
-/// A client's private server. It is fed only as far as the real replies have come where a cancel may change them.
+/// A client's private server. Where a cancel may change the answers, it is fed only as far as the real answers have
+/// come.
 #[derive(Debug)]
 pub struct Oracle {
     session: Session,
     shared: Shared,
     segments: VecDeque<Segment>,
     expected: VecDeque<Vec<u8>>,
-    /// Errors that came before the client had sent the whole of the message they answer.
+    /// Errors that came before the client had sent the whole message that they answer.
     early: VecDeque<Vec<u8>>,
-    /// Notifications of a server that waits for the next message of a segment in which a block has ended: it tells them at once,
-    /// if it has to wait, or else with ReadyForQuery.
+    /// Notifications of a server that waits for the next message of a segment in which a block has ended. It sends them
+    /// at once if it has to wait, and otherwise with ReadyForQuery.
     heard_early: Vec<Vec<u8>>,
     /// The last message has ended a block.
     has_ended_block: bool,
-    /// Notifications may be lost: with the listener that was to tell them.
+    /// Notifications may be lost, with the listener that would have delivered them.
     loses_notifications: bool,
-    /// The private server was out of step behind a Query in the midst of a segment, and was brought back into it.
+    /// The private server has failed after a Query in the midst of a segment, as PostgreSQL 18 does, and was repaired.
     fell_into_step: bool,
-    /// The last ReadyForQuery said so.
+    /// The last ReadyForQuery said that the transaction has failed.
     transaction_failed: bool,
-    /// A cancel may have hit what is under way.
+    /// A cancel may have hit the present flight.
     pub cancelled: bool,
-    /// Under which settings each statement of this flight has run, by token.
+    /// The settings under which each statement of this flight has run, by token.
     ran: HashMap<String, Vec<Snapshot>>,
 }
 
 /// CommandComplete of a DEALLOCATE.
 const DEALLOCATED: [u8; 16] = *b"C\0\0\0\x0fDEALLOCATE\0";
 
-/// What comparing a message came to.
+/// The result of comparing a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it must be.
+    /// It is right.
     Right,
     /// The pooler dropped a segment that waited for a server, because its client cancelled it.
     CancelledWhileWaiting,
-    /// The one difference left: Describe of a statement on a server that does not hold the statement and cannot be made to,
-    /// in a failed transaction or because its table is gone (docs/differences.md). What follows is compared no more.
+    /// The one allowed difference: a statement that its server does not hold and cannot prepare, in a failed
+    /// transaction or because its table is gone (docs/differences.md). The following messages are not compared.
     CannotDescribe,
     /// This was expected instead.
     Wrong(Option<Vec<u8>>),
@@ -91,7 +92,8 @@ impl Oracle {
         oracle
     }
 
-    /// Poolers close a server that is out of step, so that their clients, unlike a private server's, notice nothing.
+    /// Poolers close a server that PostgreSQL 18 leaves in this state, so their clients, unlike a private server's,
+    /// notice nothing.
     pub fn fall_into_step(&mut self) {
         if self.session.is_out_of_step() {
             self.fell_into_step = true;
@@ -101,14 +103,14 @@ impl Oracle {
         }
     }
 
-    /// connect_query has run before the client came.
+    /// connect_query has run before the client was linked.
     pub fn connect_query(&mut self, text: &str) {
         let mut query = Vec::new();
         pgweir_wire::Writer::new(&mut query).query(text.as_bytes());
         self.run_through(&query);
     }
 
-    /// Has something done that the client has not asked for.
+    /// Runs a message that the client has not sent.
     fn run_through(&mut self, message: &[u8]) {
         self.session.receive(&mut self.shared, 0, message);
         while self.session.busy_until().is_some() {
@@ -117,7 +119,7 @@ impl Oracle {
         self.session.take_written();
     }
 
-    /// A flight begins; lengths of its segments.
+    /// A flight begins; these are the lengths of its segments.
     pub fn begin(&mut self, segments: &[usize]) {
         self.segments.extend(segments.iter().map(|&to_come| Segment {
             unfed: Vec::new(),
@@ -127,7 +129,7 @@ impl Oracle {
         }));
     }
 
-    /// The client has sent these bytes of it.
+    /// The client has sent these bytes of the flight.
     pub fn sent(&mut self, mut bytes: &[u8]) {
         for segment in &mut self.segments {
             let count = bytes.len().min(segment.to_come);
@@ -140,7 +142,7 @@ impl Oracle {
         assert!(bytes.is_empty(), "a flight is what its segments are");
     }
 
-    /// Whether all that was sent was answered in full.
+    /// Whether everything that was sent has been answered completely.
     pub fn is_settled(&self) -> bool {
         self.expected.is_empty()
             && self.early.is_empty()
@@ -148,7 +150,7 @@ impl Oracle {
             && self.session.busy_until().is_none()
     }
 
-    /// Feeds all that was sent: what comes back is certain, or a cancel cannot change it.
+    /// Feeds everything that was sent: the answers are certain, or a cancel cannot change them.
     pub fn feed_all(&mut self) {
         while self.session.busy_until().is_some() || self.segments.iter().any(|s| !s.unfed.is_empty()) {
             if self.session.busy_until().is_some() {
@@ -190,14 +192,13 @@ impl Oracle {
             .extend(split_messages(&written).into_iter().map(<[u8]>::to_vec));
     }
 
-    /// Whether nothing of a transaction is left.
+    /// Whether no transaction is open.
     pub fn is_idle(&self) -> bool {
         self.session.is_idle()
     }
 
-    /// What is wrong with the settings under which a statement has run on the client's server: those of the private server
-    /// were others. Nothing is known of a statement that the private server has not run. `reported` as in
-    /// [`Snapshot::difference`].
+    /// The error, if a statement has run on the client's server under other settings than on the private server. A
+    /// statement that the private server has not run is not checked. `reported` as in [`Snapshot::difference`].
     pub fn judge(&self, ran: &Ran, reported: bool) -> Option<String> {
         let all = self.ran.get(&ran.token)?;
         let mut wrong = None;
@@ -212,27 +213,27 @@ impl Oracle {
         ))
     }
 
-    /// A flight is over: nothing of it runs any more.
+    /// A flight is over: none of its statements runs any more.
     pub fn forget_flight(&mut self) {
         self.ran.clear();
     }
 
-    /// Compares what the client got with what it must get.
+    /// Compares a message that the client got with the expected one.
     pub fn compare(&mut self, message: &[u8]) -> Verdict {
         self.early.push_back(message.to_vec());
         self.compare_early()
     }
 
-    /// The first message that came before the message that it answers was sent whole.
+    /// The first message that came before the message that it answers was sent completely.
     pub fn next_early(&self) -> Option<Vec<u8>> {
         self.early.front().cloned()
     }
 
-    /// Compares what has come before the message that it answers was sent whole.
+    /// Compares the messages that came before the messages that they answer were sent completely.
     pub fn compare_early(&mut self) -> Verdict {
         while let Some(message) = self.early.pop_front() {
             match self.compare_next(&message) {
-                // A Parse of the pooler's own in front of a Bind may fail while the rest of the Bind is still to come.
+                // An internal Parse before a Bind may fail while the rest of the Bind is still to come.
                 Verdict::Wrong(None) if is_failed_transaction_error(&message) && self.is_inside_message() => {
                     self.early.push_front(message);
                     return Verdict::Right;
@@ -254,12 +255,13 @@ impl Oracle {
 
     fn compare_next(&mut self, message: &[u8]) -> Verdict {
         if (self.fell_into_step || self.cancelled) && is_out_of_step(message) {
-            // Its server is kept for it, so it meets what a private server would have said; a cancel in its way is not told.
+            // The client keeps its server, so it gets the error that a private server would have sent. A cancel may
+            // have hit it unnoticed.
             return Verdict::CannotDescribe;
         }
         let is_cancel = is_cancel_error(message);
-        // docs/differences.md: code has loaded PL/pgSQL there, another client's or this one's. Who has such a setting, though,
-        // must not get where it cannot be.
+        // docs/differences.md: code of some client has loaded PL/pgSQL on that server. But a client that has such a
+        // setting must not get such a server.
         if is_reserved_name_error(message) && self.expected.is_empty() {
             if self
                 .session
@@ -285,7 +287,7 @@ impl Oracle {
                 return Verdict::CancelledWhileWaiting;
             }
             if !self.feed() {
-                // It has hit what the pooler prepares in front of a message of which the client has sent a part only.
+                // The cancel has hit an internal message before a message of which the client has sent only a part.
                 let is_half_sent = self.segments.iter().any(|s| s.to_come > 0);
                 return match is_cancel && self.cancelled && is_half_sent {
                     true => Verdict::CannotDescribe,
@@ -315,7 +317,8 @@ impl Oracle {
             self.expected.remove(at);
             return Verdict::Right;
         }
-        // What is removed there when PL/pgSQL is loaded may be what others have left; and here, what was never made there.
+        // When PL/pgSQL is loaded on a shared server, settings of other clients may be removed; on the private server,
+        // settings that were not set on the shared one.
         if is_removal(message) && self.expected.front().is_none_or(|e| e != message) {
             return Verdict::Right;
         }
@@ -332,7 +335,7 @@ impl Oracle {
             return self.compare_next(message);
         };
         let is_known = is_failed_transaction_error(message) || is_missing_statement_error(message);
-        // An EXECUTE that failed in front of its own Query has made no portal (docs/differences.md).
+        // An EXECUTE that failed before its own Query has made no portal (docs/differences.md).
         let no_portal = is_missing_portal_error(message) && is_failed_transaction_error(&expected);
         let other_error = self.session.status() == TransactionStatus::Failed && (is_known || no_portal);
         if expected == message
@@ -350,15 +353,16 @@ impl Oracle {
             return Verdict::Right;
         }
         if is_no_block_warning(&expected) && matches!(message.first(), Some(b'C' | b'E')) {
-            // A statement prepared again within the segment has made a pipeline of it (docs/differences.md).
+            // A statement that was prepared again within the segment has made it a pipeline (docs/differences.md).
             return self.compare_next(message);
         }
         if is_reserved_name_error(message) || is_reserved_name_error(&expected) {
-            // docs/differences.md: as above, where the private server has gone on; or its own code has not run there.
+            // docs/differences.md: as above, and the private server has gone on; or its own code has not run on this
+            // server.
             return Verdict::CannotDescribe;
         }
-        // What must be prepared again fails in front of what its Bind would have failed for, or of the DEALLOCATE that ends it
-        // (docs/differences.md).
+        // A statement that must be prepared again fails before the error of its Bind, or before the DEALLOCATE that
+        // ends it (docs/differences.md).
         if (matches!(expected.first(), Some(b't' | b'E')) || expected[..] == DEALLOCATED[..])
             && is_missing_table_error(message)
         {
@@ -368,16 +372,16 @@ impl Oracle {
             return Verdict::CannotDescribe;
         }
         if message.windows(HINT_TO_END.len()).any(|w| w == HINT_TO_END) {
-            // Nothing can be forgotten in a failed transaction (docs/differences.md).
+            // A failed transaction refuses DISCARD SEQUENCES (docs/differences.md).
             return Verdict::CannotDescribe;
         }
         if is_cancel && self.cancelled && matches!(expected.first(), Some(b'Z' | b'S')) {
-            // It has hit what the pooler makes again behind a RESET of the segment, which fails with it: neither ReadyForQuery nor
-            // the reports in front of it come as expected.
+            // The cancel has hit the values that are set again behind a RESET, and the segment has failed with them:
+            // neither ReadyForQuery nor the reports before it come as expected.
             return Verdict::CannotDescribe;
         }
         if self.transaction_failed && is_failed_transaction_error(&expected) && message.first() == Some(&b'n') {
-            // The unnamed portal is an older one still, as an EXECUTE that failed in front of its own Query has made none.
+            // The unnamed portal is an older one, because an EXECUTE that failed before its own Query has made none.
             return Verdict::CannotDescribe;
         }
         if self.transaction_failed && is_taken_name_error(&expected) {
@@ -385,26 +389,26 @@ impl Oracle {
             return Verdict::CannotDescribe;
         }
         if self.transaction_failed && is_missing_statement_error(message) {
-            // One Query ends a failed transaction and uses a statement, which could not be prepared again before.
+            // One Query ends a failed transaction and uses a statement that could not be prepared again before.
             return Verdict::CannotDescribe;
         }
         let in_doubt = self.cancelled || self.session.met_undefined();
         if in_doubt && self.transaction_failed && is_missing_portal_error(message) {
-            // A Query that was cancelled, or failed in front of its own, has taken the place of the unnamed portal, or has not got
-            // that far.
+            // A Query that was cancelled, or failed before its own statement, has replaced the unnamed portal, or has
+            // not got that far.
             return Verdict::CannotDescribe;
         }
         Verdict::Wrong(Some(expected))
     }
 
-    /// The front segment runs no further: its answer is the error that has come and ReadyForQuery.
+    /// The first segment is not run further: its answer is the error that has come, and ReadyForQuery.
     fn drop_front_segment(&mut self) {
         if let Some(segment) = self.segments.iter_mut().find(|s| !s.answered) {
             segment.unfed.clear();
             segment.dropped = true;
         }
         if self.session.status() == TransactionStatus::InTransaction {
-            // What is cancelled in a transaction fails the transaction.
+            // A cancel in a transaction fails it.
             let mut failing = Vec::new();
             pgweir_wire::Writer::new(&mut failing).query(b"this is no statement");
             self.run_through(&failing);
@@ -415,13 +419,13 @@ impl Oracle {
     }
 }
 
-/// What PostgreSQL 18 says to the command behind a Query in the midst of a segment of the extended protocol.
+/// PostgreSQL 18's error for the command after a Query in the midst of an extended segment.
 fn is_out_of_step(message: &[u8]) -> bool {
     let text = b"StartTransactionCommand: unexpected state STARTED";
     message.first() == Some(&b'E') && message.windows(text.len()).any(|w| w == text)
 }
 
-/// Errors 08P01 of Bind name the statement as the server knows it: the one exception to "the very same bytes".
+/// Errors 08P01 of Bind contain the statement's name on the server: the one exception from equal bytes.
 fn is_same_but_for_a_name(expected: &[u8], message: &[u8]) -> bool {
     let text = |m: &[u8]| {
         let text = String::from_utf8_lossy(m.get(5..)?).into_owned();
@@ -443,8 +447,8 @@ fn is_bind_of_changed_rows(expected: &[u8], message: &[u8]) -> bool {
         && fields(message).as_deref() == Some(b"0A000")
 }
 
-/// In a failed transaction a Parse of the pooler's own fails where the client's message would have failed otherwise: an
-/// error all the same, and the same to whoever is told that the transaction is aborted.
+/// In a failed transaction an internal Parse fails where the client's message would have failed with another error. To
+/// the client both mean that the transaction is aborted.
 fn is_failed_transaction_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"25P02")
 }
@@ -458,13 +462,13 @@ fn is_taken_name_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42P05")
 }
 
-/// What the pooler hints at where several statements would end a failed transaction and ask for what was drawn.
+/// The pooler's hint if several statements would end a failed transaction and then call currval().
 const HINT_TO_END: &[u8] = b"End the transaction by a Query of its own.";
 
-/// The name that clients set under the prefix of PL/pgSQL.
+/// A name under the prefix of PL/pgSQL that clients set.
 const RESERVED_NAME: &str = "plpgsql.no_such";
 
-/// A name under a prefix that a library has reserved.
+/// The error for a name under a prefix that a library has reserved.
 fn is_reserved_name_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"42602")
 }
@@ -483,7 +487,7 @@ fn is_no_block_warning(message: &[u8]) -> bool {
     message.first() == Some(&b'N') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"25P01")
 }
 
-/// The process id is the server's.
+/// Equal except for the process id, which is a server's.
 fn is_same_notification(expected: &[u8], message: &[u8]) -> bool {
     let content = |m: &[u8]| (m.first() == Some(&b'A')).then(|| m[9..].to_vec());
     content(expected).is_some_and(|e| content(message) == Some(e))
@@ -504,7 +508,7 @@ fn is_cancel_error(message: &[u8]) -> bool {
     message.first() == Some(&b'E') && ErrorFields::read(&message[5..]).is_ok_and(|f| f.sqlstate == b"57014")
 }
 
-/// Its DETAIL says so.
+/// The pooler's DETAIL says so.
 fn is_of_the_pooler(message: &[u8]) -> bool {
     const DETAIL: &[u8] = b"Dit was waiting for a server";
     message.windows(DETAIL.len()).any(|w| w == DETAIL)

@@ -9,7 +9,7 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub struct Postgres {
     version: Version,
-    /// What sessions begin with.
+    /// The default settings of sessions.
     defaults: Rc<[RoleDefault]>,
     /// By database, of which there are few.
     shared: Vec<(String, Shared)>,
@@ -20,7 +20,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// A server without connections, whose sessions have such defaults.
+    /// A server without connections, with these default settings of sessions.
     pub fn new(version: Version, defaults: &[RoleDefault]) -> Self {
         Postgres {
             version,
@@ -32,7 +32,8 @@ impl Postgres {
         }
     }
 
-    /// Accepts a connection; its process id. `forgets` leaves out what its role and database have as defaults.
+    /// Accepts a connection; returns its process id. `forgets` omits the default settings of its role and
+    /// database.
     pub fn accept(&mut self, pace: Pace, locks: Option<CatalogLocks>, forgets: bool) -> u32 {
         let process_id = self.next_process_id;
         self.next_process_id += 1;
@@ -54,7 +55,7 @@ impl Postgres {
         self.sessions.get(&process_id)
     }
 
-    /// Idle sessions of the same database that have notifications to hear.
+    /// Idle sessions of the same database that have not delivered all notifications.
     pub fn behind(&self, process_id: u32) -> Vec<u32> {
         let Some(database) = self.sessions.get(&process_id).map(|s| s.owner().0) else {
             return Vec::new();
@@ -75,7 +76,7 @@ impl Postgres {
         self.sessions.iter().map(|(id, session)| (*id, session))
     }
 
-    /// Does something with a session and its database.
+    /// Calls `act` with a session and its database.
     pub fn with<T>(&mut self, process_id: u32, act: impl FnOnce(&mut Session, &mut Shared) -> T) -> Option<T> {
         let session = self.sessions.get_mut(&process_id)?;
         let database = session.owner().0;

@@ -1,18 +1,19 @@
 //! Which seeds to run.
 
-/// Seeds that failed once: a number, and in words what it was.
+/// Seeds that failed once: a number, and a description.
 ///
-/// What a seed does depends on every choice the simulation makes: when its clients learn something new, an old seed becomes
-/// another story. The file is a second look at what has just been mended; core tests keep it mended.
+/// What a seed does depends on every choice of the simulation, so an old seed does something else after the
+/// simulation's clients have learnt something new. The file only checks recent repairs again; the core's tests keep
+/// them checked.
 const FAILED: &str = include_str!("../../seeds-that-failed.txt");
 
-/// Hexadecimal digits of a commit's hash that say where its seeds begin: 48 bits, which a seed and a count fit into.
+/// Hexadecimal digits of a commit's hash that are the start of its seeds: 48 bits, so that a seed and a count fit.
 const DIGITS: usize = 12;
 
 /// The largest first seed.
 pub const FIRST_MAX: u64 = (1 << (4 * DIGITS)) - 1;
 
-/// Where the seeds of a commit begin; `None` where this is no hash.
+/// The first seed of a commit; `None` if this is no hash.
 pub fn of_commit(hash: &str) -> Option<u64> {
     u64::from_str_radix(hash.get(..DIGITS)?, 16).ok()
 }

@@ -1,4 +1,5 @@
-//! Taking over: the pooler's state is frozen, and a pooler thawed from it goes on. Nobody may notice: the trace is the same.
+//! Take-overs: the pooler's state is frozen, and a pooler thawed from it goes on. Nothing may change: the trace is the
+//! same.
 
 use super::canary::Canary;
 use super::world::World;
@@ -7,23 +8,23 @@ use pgweir_config::Config;
 use pgweir_core::{Pooler, Surroundings};
 use std::sync::Arc;
 
-/// How often the state is frozen and thawed.
+/// How often a take-over happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeOvers {
-    /// Not at all.
+    /// Never.
     Never,
-    /// After some steps in a hundred, drawn from numbers of its own.
+    /// After this many steps in a hundred, drawn from a separate source.
     Percent(u64),
 }
 
-/// One seed in this many is run with take-overs, unless it is said otherwise.
+/// One seed in this many has take-overs, unless the command line says otherwise.
 const SEEDS_WITH_TAKE_OVERS: u64 = 8;
 
-/// Steps in a hundred that are followed by a take-over in those.
+/// After how many steps in a hundred these seeds have a take-over.
 const PERCENT: u64 = 1;
 
 impl TakeOvers {
-    /// What a run of this seed has where nothing else is said.
+    /// The take-overs of a seed by default.
     pub fn of_seed(seed: u64) -> TakeOvers {
         match seed % SEEDS_WITH_TAKE_OVERS {
             0 => TakeOvers::Percent(PERCENT),
@@ -32,7 +33,7 @@ impl TakeOvers {
     }
 }
 
-/// What another process is told beside the state, and when it takes over.
+/// What another process gets besides the state, and when it takes over.
 #[derive(Debug)]
 pub(super) struct Successors {
     pub(super) config: Arc<Config>,
@@ -42,7 +43,7 @@ pub(super) struct Successors {
 }
 
 impl World {
-    /// Another process takes over, or not.
+    /// Another process may take over now.
     pub(super) fn perhaps_take_over(&mut self) {
         let due = match self.successors.how_often {
             TakeOvers::Never => false,

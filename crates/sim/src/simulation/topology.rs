@@ -1,4 +1,4 @@
-//! What the seed decides before anything happens.
+//! The decisions of a seed before anything happens.
 
 use crate::model::{RoleDefault, Version};
 use crate::random::Random;
@@ -15,12 +15,12 @@ pub enum Mode {
     Statement,
 }
 
-/// The world one seed makes.
+/// The world of one seed.
 #[derive(Debug, Clone)]
 pub struct Topology {
     /// The seed.
     pub seed: u64,
-    /// Which PostgreSQL.
+    /// PostgreSQL's version.
     pub version: Version,
     /// pool_mode.
     pub mode: Mode,
@@ -74,51 +74,51 @@ pub struct Topology {
     pub reset_always: bool,
     /// Clients name settings in their startup packets.
     pub startup_settings: bool,
-    /// The longest a piece of bytes takes, microseconds.
+    /// The longest delay of a piece of bytes, microseconds.
     pub latency_us_max: u64,
-    /// Bytes moved at once, at most.
+    /// The most bytes moved together.
     pub chunk_bytes_max: u64,
     /// The driver reads no source while more than this many bytes wait for its destination.
     pub held_back_bytes: usize,
-    /// Messages and statements in a hundred that a server takes its time for.
+    /// Messages and statements in a hundred for which a server takes time.
     pub slow_percent: u64,
-    /// How long at most, microseconds.
+    /// The longest such time, microseconds.
     pub slow_us_max: u64,
-    /// Rows of about 100 bytes in a large result, at most.
+    /// The most rows, of about 100 bytes, in a large result.
     pub large_rows_max: u64,
-    /// Flights in a hundred that a client leaves in the middle.
+    /// Flights in a hundred during which the client vanishes.
     pub vanish_percent: u64,
     /// Flights in a hundred that a client tries to cancel.
     pub cancel_percent: u64,
     /// Clients in a hundred that send rubbish.
     pub rubbish_percent: u64,
-    /// Logins in a hundred that bring settings of their own, some of which no server takes, and are abandoned.
+    /// Logins in a hundred with settings of their own, some of which every server refuses, that are abandoned.
     pub abandoned_percent: u64,
-    /// What the pooler makes or asks in its own name, in a hundred, that a server refuses.
+    /// Internal requests in a hundred that a server refuses.
     pub refusal_percent: u64,
     /// Faults of the server.
     pub server_faults: u64,
     /// Faults stop at this time, microseconds.
     pub calm_at_us: u64,
-    /// Clients set what PL/pgSQL does not know under its prefix, which servers refuse once code has run on them.
+    /// Clients set a name that PL/pgSQL does not know under its prefix. Servers refuse it once code has run on them.
     pub reserved_names: bool,
-    /// Settings that connect_query makes; none is no connect_query.
+    /// Settings of connect_query; if there are none, there is no connect_query.
     pub connect_settings: Vec<(&'static str, &'static str)>,
-    /// It makes them by set_config().
+    /// connect_query calls set_config().
     pub connects_by_function: bool,
-    /// Statements of the pooler's own in a hundred that wait for somebody's lock on a catalog.
+    /// Internal statements in a hundred that wait for another session's lock on a catalog.
     pub lock_percent: u64,
-    /// How long at most, microseconds.
+    /// The longest such wait, microseconds.
     pub lock_us_max: u64,
-    /// What ALTER ROLE .. SET and ALTER DATABASE .. SET have made before anybody came.
+    /// The settings of ALTER ROLE .. SET and ALTER DATABASE .. SET.
     pub role_defaults: Vec<RoleDefault>,
-    /// Clients in a hundred that flood, stop in the midst of a message and guess the pooler's own names.
+    /// Clients in a hundred that flood, stop in the midst of a message and guess internal names.
     pub hostile_percent: u64,
     /// query_timeout, client_idle_timeout and idle_transaction_timeout, seconds; 0 is off.
     pub client_limits_s: u64,
     /// Clients now and then send a message longer than 64 KiB.
     pub long_messages: bool,
-    /// Clients now and then send messages of a copy where there is none.
+    /// Clients now and then send messages of a COPY when there is none.
     pub stray_copies: bool,
     /// Sessions in a hundred that only read; the others of such a run leave nothing behind.
     pub reader_percent: u64,
@@ -126,7 +126,7 @@ pub struct Topology {
     pub pipeline_depth: &'static str,
 }
 
-/// What connect_query may make: none that clients give at startup has the same value there.
+/// Settings that connect_query may set. None has a value that clients give at startup.
 const CONNECT_SETTINGS: [(&str, &str); 5] = [
     ("work_mem", "3MB"),
     ("app.pool", "pool"),
@@ -135,7 +135,7 @@ const CONNECT_SETTINGS: [(&str, &str); 5] = [
     ("search_path", "pool"),
 ];
 
-/// How often the pooler's own statements wait for locks, in a hundred, and how long at most, microseconds.
+/// How many internal statements in a hundred wait for locks, and the longest wait, microseconds.
 const CATALOG_LOCKS: [(u64, u64); 6] = [
     (1, 8_000_000),
     (5, 3_000_000),
@@ -145,7 +145,8 @@ const CATALOG_LOCKS: [(u64, u64); 6] = [
     (70, 500_000),
 ];
 
-/// What roles and databases may have as defaults: PostgreSQL's own values are among them, and those that clients give at startup.
+/// Possible default settings of roles and databases. PostgreSQL's defaults are among them, and values that clients give
+/// at startup.
 const ROLE_DEFAULTS: [(&str, &str); 19] = [
     ("role", "team"),
     ("role", "team"),
@@ -182,7 +183,7 @@ impl Topology {
         let clients = r.between(1, 10);
         let pool_size = r.between(1, 4);
         let quiet = r.percent(30);
-        // What was added later draws from another source, so that the rest of a seed stays what it was.
+        // Later additions draw from another source, so that earlier decisions of a seed stay the same.
         let mut added = Random::new(seed ^ 0xadde_d000);
         let percent = |r: &mut Random, most: u64| if quiet { 0 } else { r.below(most + 1) };
         let mut topology = Topology {
@@ -244,7 +245,7 @@ impl Topology {
             pipeline_depth: "1",
         };
         if topology.reserved_names {
-            // One client's code must meet another's setting on one server of several.
+            // One client's code must run on a server with another client's setting.
             topology.mode = Mode::Transaction;
             topology.keeps_sessions = true;
             topology.clients = topology.clients.max(4);
@@ -257,7 +258,7 @@ impl Topology {
                 topology.link = "adversarial";
             }
         }
-        // In the way of PgBouncer, what is reset is gone for whoever comes next.
+        // With session_state = pgbouncer, a RESET removes these settings for all later clients.
         if topology.keeps_sessions && added.percent(15) {
             let (first, second) = (*added.pick(&CONNECT_SETTINGS), *added.pick(&CONNECT_SETTINGS));
             topology.connect_settings = vec![first];
@@ -268,19 +269,19 @@ impl Topology {
         }
         if added.percent(10) {
             topology.hostile_percent = added.between(10, 50);
-            // No client that means well takes so long.
+            // No well-behaved client takes that long.
             topology.client_limits_s = *added.pick(&[0, 20]);
         }
         if added.percent(3) {
             topology.long_messages = true;
-            // Byte by byte they would take longer than all the rest.
+            // Byte by byte they would take longer than everything else.
             topology.chunk_bytes_max = topology.chunk_bytes_max.max(4096);
             topology.held_back_bytes = topology.held_back_bytes.max(20_000);
             topology.latency_us_max = topology.latency_us_max.min(500);
         }
         if added.percent(20) {
             if added.percent(50) {
-                // Clients that take turns on servers meet what others have made of the defaults.
+                // Clients that take turns on servers must not notice each other's changes to these defaults.
                 topology.mode = Mode::Transaction;
                 topology.keeps_sessions = true;
                 topology.max_prepared_statements = topology.max_prepared_statements.max(1);
@@ -326,7 +327,7 @@ impl Topology {
         topology
     }
 
-    /// At most one for each setting of a user, a database, or a user in a database.
+    /// At most one for each setting and each user, database, or user in a database.
     fn some_role_defaults(&self, r: &mut Random) -> Vec<RoleDefault> {
         let mut all: Vec<RoleDefault> = Vec::new();
         for _ in 0..r.between(1, 4) {
@@ -410,7 +411,7 @@ impl Topology {
         text
     }
 
-    /// The statement of connect_query that makes a setting.
+    /// The statement of connect_query that sets a setting.
     pub fn connect_statement(&self, (name, value): &(&str, &str)) -> String {
         match self.connects_by_function {
             true => format!("select set_config('{name}', '{value}', false)"),
@@ -423,29 +424,29 @@ impl Topology {
         (0..self.users).map(|n| format!("\"user{n}\" \"\"\n")).collect()
     }
 
-    /// Whether clients may do what outlives their transactions.
+    /// Whether clients may use session state that outlives their transactions.
     pub fn has_sessions(&self) -> bool {
         self.keeps_sessions || self.mode == Mode::Session
     }
 
-    /// Whether a time limit that no client has set may end what waits for a lock: the pooler does not know of those that roles
-    /// and databases have as defaults.
+    /// Whether a time limit that no client has set may end a wait for a lock: the pooler does not know the default
+    /// limits of roles and databases.
     pub fn has_unseen_limits(&self) -> bool {
         self.lock_percent > 0 && self.role_defaults.iter().any(|d| d.name.ends_with("_timeout"))
     }
 
-    /// Whether a client may lose its server through no fault of its own.
+    /// Whether a client may lose its server without having caused it.
     pub fn servers_may_die(&self) -> bool {
         self.server_faults > 0
     }
 
-    /// Whether the connection that listens for a client may end through no fault of its own: a limit that it shares with
-    /// servers may leave no other way.
+    /// Whether a client's listener may be closed without the client having caused it: a limit that it shares with
+    /// servers may leave no other choice.
     pub fn listeners_may_die(&self) -> bool {
         self.servers_may_die() || self.max_db_connections > 0 || self.max_user_connections > 0
     }
 
-    /// Servers that all pools together may have.
+    /// The most servers of all pools together.
     pub fn servers_max(&self) -> u64 {
         self.databases * self.users * (self.pool_size + self.reserve_pool_size)
     }

@@ -17,17 +17,18 @@ impl Trace {
         Trace { hash: OFFSET, print }
     }
 
-    /// Whether lines are printed: what is costly to make is made only then.
+    /// Whether lines are printed; costly ones are made only then.
     pub fn prints(&self) -> bool {
         self.print
     }
 
-    /// The same for two runs in which the same bytes went the same ways at the same times.
+    /// The hash. It is equal for two runs in which the same bytes took the same ways at
+    /// the same times.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Bytes that moved.
+    /// Bytes that have moved.
     pub fn bytes(&mut self, now_us: u64, what: u64, bytes: &[u8]) {
         self.number(now_us);
         self.number(what);
@@ -36,7 +37,7 @@ impl Trace {
         }
     }
 
-    /// Something that happened to somebody.
+    /// Another event, as a number.
     pub fn number(&mut self, number: u64) {
         self.hash = (self.hash ^ number).wrapping_mul(PRIME);
     }

@@ -1,4 +1,4 @@
-//! The driver: it plays the runtime's part, with a clock that jumps.
+//! The world of one run: it plays the runtime's part, with a clock that jumps.
 
 use super::canary::Canary;
 use super::client::{Client, Phase, Retired};
@@ -14,54 +14,54 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::Arc;
 
-/// After the faults have stopped, everybody must be served within this time, microseconds.
+/// After the faults have stopped, every client must be served within this time, microseconds.
 const SERVED_WITHIN_US: u64 = 300_000_000;
 
 /// Latency and size of pieces of a network without faults.
 const CALM_LATENCY_US: u64 = 500;
 const CALM_CHUNK_BYTES: u64 = 512;
 
-/// Then the pooler gets this long to bring its servers to rest, microseconds.
+/// How long the pooler then has to bring its servers to rest, microseconds.
 const REST_US: u64 = 15_000_000;
 
-/// And this long where what a client has left unread may be hundreds of messages.
+/// The same if hundreds of messages of a client may be left unread.
 const REST_FROM_FLOODS_US: u64 = 75_000_000;
 
-/// Waits for a lock on a catalog, one behind the other, that it gets time for beside that.
+/// Waits for a lock on a catalog, one after the other, for which additional time is allowed.
 const LOCKS_AT_REST: u64 = 4;
 
-/// How often it gets that again, as long as something is not at rest: on a slow server each message of a flood takes a fifth
-/// of a second.
+/// How often that time is extended while something is not at rest: on a slow server each message of a flood takes a
+/// fifth of a second.
 const RESTS_MAX: u32 = 8;
 
 /// The same without floods: a server that is closed at the very end of the rest has its Terminate on the way.
 const RESTS_FOR_GOODBYES: u32 = 1;
 
-/// Steps between two looks at who keeps a server.
+/// Steps between two checks for servers that are kept without a pin.
 const PINS_CHECKED_EVERY: u64 = 64;
 
-/// Steps between two looks at what the core keeps twice.
+/// Steps between two checks of the core's invariants.
 const INVARIANTS_CHECKED_EVERY: u64 = 16;
 
-/// Steps of one run: more are a loop without end.
+/// The most steps of one run: more mean an endless loop.
 const STEPS_MAX: u64 = 4_000_000;
 
 /// How a run ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What the seed decided.
+    /// The decisions of the seed.
     pub topology: Topology,
-    /// What a checker found wrong.
+    /// The first violation.
     pub violation: Option<String>,
-    /// Hash of all that happened.
+    /// Hash of everything that happened.
     pub trace: u64,
-    /// Segments that were answered in full.
+    /// Segments that were answered completely.
     pub answered: u64,
     /// Flights that were sent to a server behind those of other clients.
     pub shared: u64,
     /// Steps taken.
     pub steps: u64,
-    /// Chances at which a canary broke something.
+    /// How often the canary broke something.
     pub broken: u64,
     /// Virtual time at the end, microseconds.
     pub ended_at_us: u64,
@@ -69,9 +69,9 @@ pub struct Outcome {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// A client does what is next for it.
+    /// A client acts.
     ClientActs(u64),
-    /// A client sends bytes of its flight; which flight.
+    /// A client sends bytes of the flight with this number.
     ClientSends(u64, u64, Vec<u8>),
     /// A client vanishes, if it is still in this session.
     ClientVanishes(u64, u64),
@@ -83,15 +83,16 @@ pub(super) enum Event {
     FromPooler(u64),
     /// A connection attempt ends.
     ConnectEnds(ServerId),
-    /// A cancel request reaches the server; who was linked when it was sent, and whether the core believes it over.
+    /// A cancel request reaches the server: the client that was linked when it was sent, and whether the core believes
+    /// that it has ended.
     CancelArrives(ServerId, CancelKeyBytes, Option<ClientId>, bool),
     /// The connection of a cancel request ends; the same.
     CancelEnds(ServerId, bool),
     /// The core is told that it has ended.
     CancelTold(ServerId),
-    /// A statement may be over.
+    /// The time of a pause or statement may be over.
     ServerWakes(u32),
-    /// Something breaks.
+    /// A fault.
     Fault(Fault),
 }
 
@@ -107,20 +108,20 @@ pub struct World {
     pub(super) pooler: Pooler,
     pub(super) postgres: Postgres,
     pub(super) clients: Vec<Client>,
-    /// Sessions whose client has gone in the midst of a flight, by number.
+    /// Sessions whose client has left in the midst of a flight, by number.
     pub(super) retired: BTreeMap<u64, Retired>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) by_id: HashMap<ConnectionId, u64>,
     /// Connections to servers, by process id.
     pub(super) by_process: HashMap<u32, u64>,
-    /// When busy servers are to wake, by process id.
+    /// When busy servers wake, by process id.
     pub(super) wakes: BTreeMap<u32, u64>,
     /// A server or a client has logged in.
     pub(super) has_grown: bool,
     pub(super) next_connection: u64,
     pub(super) next_session: u64,
     pub(super) connecting: BTreeSet<ServerId>,
-    /// Cancels on their way to servers, and for whom.
+    /// Cancels on their way to servers, and the clients that they are for.
     pub(super) cancels: BTreeMap<ServerId, Vec<Option<ClientId>>>,
     pub(super) doing_requests: bool,
     pub(super) successors: Successors,
@@ -132,7 +133,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world of a topology; with a canary its driver is broken.
+    /// The world of a topology; with a canary its driver has a defect.
     pub fn new(topology: Topology, canary: Option<Canary>, take_overs: TakeOvers, print: bool) -> Self {
         let mut random = Random::new(topology.seed ^ 0x7e1e_0000);
         let (ini, users) = (topology.ini(), topology.users_file());
@@ -262,7 +263,7 @@ impl World {
             self.now_us = self.now_us.max(next);
             if event_at.is_some_and(|at| at <= next) {
                 if let Some(Reverse((_, _, event))) = self.events.pop() {
-                    // A client that keeps a server for nothing does so until it does something.
+                    // A client that keeps a server without a pin does so until its next action.
                     if matches!(event, Event::ClientActs(_)) || self.steps.is_multiple_of(PINS_CHECKED_EVERY) {
                         self.check_pins();
                     }
@@ -308,7 +309,7 @@ impl World {
             .push(Reverse((at_us.max(self.now_us), self.event_number, event)));
     }
 
-    /// The network is a fair one when the faults have stopped.
+    /// After the faults have stopped the network is fast and reliable.
     pub(super) fn latency_us_max(&self) -> u64 {
         if self.now_us < self.topology.calm_at_us {
             self.topology.latency_us_max
@@ -336,7 +337,7 @@ impl World {
         self.schedule(at, event);
     }
 
-    /// Whether the canary sings now.
+    /// Whether the canary breaks something now.
     pub(super) fn sings(&mut self, canary: Canary) -> bool {
         let sings = self.canary == Some(canary) && self.random.below(canary.one_in()) == 0;
         self.broken += u64::from(sings);

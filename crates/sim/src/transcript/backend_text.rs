@@ -5,7 +5,7 @@ use pgweir_wire::backend::{self, BackendTag, TransactionStatus};
 use pgweir_wire::{CancelKey, HEADER_BYTES, Header, Reader, Writer};
 use std::fmt::Write as _;
 
-/// One whole message as text; a message whose body breaks its own rules is `Raw` and its bytes.
+/// One complete message as text. If its body is malformed, the text is `Raw` and the bytes.
 pub fn backend_to_text(message: &[u8]) -> String {
     known(message).unwrap_or_else(|| {
         let mut text = String::from("Raw");

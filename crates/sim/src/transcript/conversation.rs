@@ -4,50 +4,49 @@ use super::{TextError, backend_from_text, frontend_from_text, startup_from_text}
 use std::fmt::Write as _;
 use thiserror::Error;
 
-/// Who speaks in a line.
+/// The direction of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// `C>`: a message to the server.
     Client,
     /// `S<`: a message from the server.
     Server,
-    /// `S?`: what the server says now goes here (in scripts that are still to be recorded), and nothing more comes (in
-    /// recordings).
+    /// `S?`: in a script, the place for the server's answer; in a recording, nothing more comes.
     Wait,
 }
 
 /// One line of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Who speaks.
+    /// The direction.
     pub turn: Turn,
-    /// Which connection; 1 is the one without a number.
+    /// The connection; 1 is the one without a number.
     pub connection: u32,
-    /// What stands behind the arrow.
+    /// The text after the arrow.
     pub text: String,
 }
 
 /// A conversation on one or more connections.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conversation {
-    /// The remarks at the top of the file, without their `#`.
+    /// The comments at the top of the file, without their `#`.
     pub title: Vec<String>,
     /// The lines in the order they happened.
     pub lines: Vec<Line>,
 }
 
-/// A file that is no conversation.
+/// A file that is not a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line_number}: {why}")]
 pub struct ConversationError {
     /// Counted from 1.
     pub line_number: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
 impl Line {
-    /// The bytes of a client or server line; nothing for [`Turn::Wait`].
+    /// The bytes of a client or server line; none for [`Turn::Wait`].
     pub fn bytes(&self) -> Result<Vec<u8>, TextError> {
         let mut bytes = Vec::new();
         match self.turn {
@@ -67,7 +66,7 @@ impl Line {
 }
 
 impl Conversation {
-    /// Reads a file. Blank lines are passed over, and remarks other than those at the top; every message is checked.
+    /// Reads a file. Blank lines and comments after the top are skipped; every message is checked.
     pub fn read(text: &str) -> Result<Self, ConversationError> {
         let mut conversation = Conversation::default();
         for (index, raw) in text.lines().enumerate() {
@@ -112,7 +111,7 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// The file again: what [`Conversation::read`] reads back as the same conversation.
+    /// The text of the file, from which [`Conversation::read`] makes the same conversation.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for remark in &self.title {

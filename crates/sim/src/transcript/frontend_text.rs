@@ -5,7 +5,7 @@ use pgweir_wire::frontend::{FrontendTag, Named, Parse, Target};
 use pgweir_wire::{HEADER_BYTES, Header, ReadError, Reader, Writer};
 use std::fmt::Write as _;
 
-/// One whole message as text; a message whose body breaks its own rules is `Raw` and its bytes.
+/// One complete message as text. If its body is malformed, the text is `Raw` and the bytes.
 pub fn frontend_to_text(message: &[u8]) -> String {
     known(message).unwrap_or_else(|| {
         let mut text = String::from("Raw");
@@ -248,7 +248,7 @@ mod tests {
             r#"Raw "P\x00\x00\x00\x05x""#,
         ] {
             let mut bytes = Vec::new();
-            // A zero byte inside a C string makes the message malformed: it comes back as Raw, and loses nothing.
+            // A zero byte inside a C string makes the message malformed: it is read back as Raw without loss.
             frontend_from_text(line, &mut bytes).unwrap();
             let text = frontend_to_text(&bytes);
             if !line.contains("\\x00\\xff") {

@@ -7,10 +7,9 @@
 //! S< ReadyForQuery I
 //! ```
 //!
-//! One message a line; `C>` went to the server, `S<` came from it; `C2>` and `S2<` are a second connection. Lines that
-//! begin with `#` are remarks. What stands behind the arrow is written by [`frontend_to_text`] and [`backend_to_text`],
-//! and read by [`frontend_from_text`] and [`backend_from_text`]: each pair loses nothing, bytes that are no text
-//! included.
+//! One message a line: `C>` to the server, `S<` from it; `C2>` and `S2<` on a second connection. Lines that begin with
+//! `#` are comments. The text after the arrow is written by [`frontend_to_text`] and [`backend_to_text`], and read by
+//! [`frontend_from_text`] and [`backend_from_text`]. Nothing is lost, even if bytes are not text.
 
 mod backend_text;
 mod conversation;
@@ -26,7 +25,7 @@ pub use normal::normal_lines;
 pub use startup_text::{startup_from_text, startup_to_text};
 pub use words::TextError;
 
-/// Cuts a stream of whole messages into messages; bytes that are cut short or no message stay together at the end.
+/// Splits a stream into messages. Bytes that are incomplete or no message stay together at the end.
 pub fn split_messages(mut stream: &[u8]) -> Vec<&[u8]> {
     let mut messages = Vec::new();
     while let Ok(Some(header)) = pgweir_wire::Header::read(stream) {

@@ -1,10 +1,10 @@
-//! What two servers must agree on.
+//! The part of two servers' answers that must be equal.
 
 use super::words::{Words, put_quoted};
 
-/// A server's lines without what differs from server to server and run to run: of errors and notices severity, SQLSTATE
-/// and message stay; process ids, secrets, table OIDs and version numbers go; ParameterStatus lines that stand together
-/// are sorted, because PostgreSQL promises no order among them.
+/// A server's lines without what differs between servers and runs. Of errors and notices severity, SQLSTATE and message
+/// remain. Process ids, secrets, table OIDs and version numbers are removed. Adjacent ParameterStatus lines are sorted,
+/// because PostgreSQL promises no order among them.
 pub fn normal_lines(lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut normal: Vec<String> = lines.into_iter().map(|line| normal_line(&line)).collect();
     for run in normal.chunk_by_mut(|a, b| a.starts_with(STATUS) && b.starts_with(STATUS)) {

@@ -31,7 +31,7 @@ pub fn startup_to_text(packet: &[u8]) -> String {
     }
 }
 
-/// The packet of such a line, or `None` where the line is no startup packet.
+/// The packet of such a line; `None` if the line is not a startup packet.
 pub fn startup_from_text(line: &str) -> Result<Option<Vec<u8>>, TextError> {
     let mut words = Words::new(line)?;
     let mut packet = Vec::new();

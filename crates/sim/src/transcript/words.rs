@@ -3,24 +3,24 @@
 use std::fmt::Write as _;
 use thiserror::Error;
 
-/// A line that is no message.
+/// A line that is not a message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TextError {
-    /// The first word names no message of this direction.
+    /// The first word is not a message of this direction.
     #[error("expected a message name, got {got:?}")]
     UnknownMessage {
         /// The word.
         got: String,
     },
-    /// Something else stood where this was expected.
+    /// Something else was found where this was expected.
     #[error("expected {expected}, got {got:?}")]
     Expected {
         /// What the message needs here.
         expected: &'static str,
-        /// What stands there; empty at the end of the line.
+        /// What was found; empty at the end of the line.
         got: String,
     },
-    /// A quoted string that does not end or holds an unknown escape.
+    /// A quoted string without an end, or with an unknown escape.
     #[error("bad quoted string in {line:?}")]
     Quoting {
         /// The line.
@@ -28,7 +28,8 @@ pub enum TextError {
     },
 }
 
-/// Appends a blank and `bytes` in quotes; whatever is not printable ASCII or UTF-8 text becomes an escape.
+/// Appends a blank and `bytes` in quotes. Bytes that are neither printable ASCII nor UTF-8 text become
+/// escapes.
 pub(super) fn put_quoted(to: &mut String, bytes: &[u8]) {
     to.push_str(" \"");
     for chunk in bytes.utf8_chunks() {
@@ -141,7 +142,7 @@ impl Words {
         }
     }
 
-    /// Whether the next token is this word; takes it if so.
+    /// Takes the next token if it is this word; returns whether it was.
     pub(super) fn take(&mut self, word: &str) -> bool {
         let found = matches!(self.peek(), Some(Token::Word(w)) if w == word);
         if found {
@@ -194,7 +195,7 @@ impl Words {
         std::iter::from_fn(|| self.number().ok()).collect()
     }
 
-    /// Whether every token was taken.
+    /// Fails unless all tokens were taken.
     pub(super) fn end(&self) -> Result<(), TextError> {
         match self.peek() {
             None => Ok(()),

@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a server may take for a whole script.
+/// The longest time for a whole script.
 const ANSWER_SECONDS_MAX: u64 = 20;
 
-/// The real servers the runner started: major version and port.
+/// The real servers that the runner has started: major version and port.
 #[allow(clippy::disallowed_methods)]
 pub fn real_servers() -> Vec<(u32, u16)> {
     [(15, "PGWEIR_TEST_PG_PORT"), (18, "PGWEIR_TEST_PG18_PORT")]
@@ -32,7 +32,7 @@ pub fn converse(port: u16, bytes: &[u8]) -> Vec<u8> {
         .unwrap();
     stream.write_all(bytes).unwrap();
     let mut answer = Vec::new();
-    // A server that closes with unread input resets the connection; what it said before has arrived.
+    // A server that closes with unread input resets the connection; its earlier bytes have arrived.
     let _ = stream.read_to_end(&mut answer);
     answer
 }

@@ -10,14 +10,14 @@ use crate::console::refusal::Refusal;
 use crate::pooler::Pooler;
 use std::sync::Arc;
 
-/// What clients hear after KILL_CLIENT.
+/// The message to a client after KILL_CLIENT.
 const FORCED: &str = CloseReason::Killed.text();
 
-/// What clients hear after KILL: PgBouncer's words.
+/// The message to clients after KILL, in PgBouncer's words.
 const KILLED: &str = "database removed";
 
 impl Pooler {
-    /// RECONNECT: servers are closed as they become free; new ones may be opened at once.
+    /// RECONNECT: servers are closed when they become free; new ones may be opened at once.
     pub(crate) fn reconnect(&mut self, now: Time, database: Option<&str>) {
         self.replace_servers(now, CloseReason::Reconnect, |pooler, pool| {
             pooler.is_within(pool, database)
@@ -39,7 +39,7 @@ impl Pooler {
         }
     }
 
-    /// KILL: clients and servers are dropped, and new clients wait for RESUME.
+    /// KILL: clients and servers are closed, and new clients wait for RESUME.
     pub(crate) fn kill(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
         if self.admin.halt != Halt::No {
             return Err(Refusal::not_in_state("already paused"));
@@ -59,7 +59,7 @@ impl Pooler {
         Ok(())
     }
 
-    /// Closes clients, and then all servers, of some pools.
+    /// Closes all clients, and then all servers, of some pools.
     pub(super) fn drop_connections(
         &mut self,
         now: Time,
@@ -78,13 +78,13 @@ impl Pooler {
             let pool = self.servers.get(slot).map(|server| server.pool);
             if let Some(pool) = pool.filter(|&pool| of(self, pool)) {
                 self.close_server(now, ServerId(slot), message);
-                // That was no failure of the server's.
+                // This does not count as a failure of the server.
                 self.forget_failures(pool);
             }
         }
     }
 
-    /// The servers that follow may be those of another database, or functions were changed where the pooler cannot see.
+    /// The next servers may have another database, or functions may have been changed without pgweir.
     fn doubt_catalogs(&mut self, now: Time, of: impl Fn(&Pooler, PoolId) -> bool) {
         for pool_id in self.pool_ids() {
             if of(self, pool_id) {
@@ -100,12 +100,12 @@ impl Pooler {
         pool.retry_at = None;
     }
 
-    /// KILL_CLIENT: drops one client and its server.
+    /// KILL_CLIENT: closes one client and its server.
     pub(crate) fn kill_client(&mut self, now: Time, number: u32) -> Result<(), Refusal> {
         let id = self.client_by_number(number).ok_or_else(Refusal::no_such_client)?;
         let link = self.clients.get(id.0).and_then(|client| client.link);
         if let Some(server) = link.and_then(|server| self.servers.get_mut(server.0)) {
-            // Nobody else gets it.
+            // No other client gets it.
             server.close_reason.get_or_insert(CloseReason::Killed);
         }
         self.fail_client(now, id, Trouble::Killed, FORCED, "", "");

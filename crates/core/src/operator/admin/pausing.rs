@@ -10,11 +10,11 @@ use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
 use crate::server::Server;
 
-/// Why servers are closed under PAUSE; PgBouncer's words.
+/// The reason for closing servers under PAUSE, in PgBouncer's words.
 const PAUSE_MODE: &str = "pause mode";
 
 impl Pooler {
-    /// PAUSE: no client gets a server, and servers are closed as they become free.
+    /// PAUSE: no client gets a server, and servers are closed when they become free.
     pub(crate) fn pause(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
         if self.admin.ending != Ending::No {
             return Err(Refusal::not_in_state("pooler is shutting down"));
@@ -30,8 +30,8 @@ impl Pooler {
         Ok(())
     }
 
-    /// RESUME: undoes PAUSE, KILL and SUSPEND. Without a database it undoes what was ordered without one; where there is
-    /// nothing of the kind, it resumes every database.
+    /// RESUME: undoes PAUSE, KILL and SUSPEND. Without a database it undoes the commands given without one. If there
+    /// were none, it resumes every database.
     pub(crate) fn resume(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
         if self.admin.ending != Ending::No {
             return Err(Refusal::not_in_state("pooler is shutting down"));
@@ -68,7 +68,7 @@ impl Pooler {
         Ok(())
     }
 
-    /// SUSPEND: everything written so far goes out, and nothing more is read.
+    /// SUSPEND: pending output is still written, and nothing more is read.
     pub(crate) fn suspend(&mut self) -> Result<(), Refusal> {
         if self.admin.ending != Ending::No {
             return Err(Refusal::not_in_state("pooler is shutting down"));
@@ -98,14 +98,14 @@ impl Pooler {
         database.is_none_or(|database| *self.pool(pool_id).key.database == *database)
     }
 
-    /// Whether no PAUSE, and nothing that waits for its end, is under way.
+    /// Whether no PAUSE is in force, and no command waits for its end.
     #[inline]
     pub(crate) fn has_no_orders(&self) -> bool {
         !self.admin.paused_all() && self.databases.paused.is_empty() && self.admin.waiters.is_empty()
     }
 
-    /// A server has become free or has gone, or an order came: closes free servers that are paused, and answers the
-    /// console clients whose wait is over.
+    /// A server has become free or was closed, or a command was given. Closes free servers that are paused, and answers
+    /// the console clients whose commands have ended.
     #[inline]
     pub(crate) fn pause_progress(&mut self, now: Time) {
         if !self.has_no_orders() && !self.admin.progressing {

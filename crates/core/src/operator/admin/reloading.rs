@@ -1,4 +1,4 @@
-//! RELOAD and SET: what another configuration means for everything that runs.
+//! RELOAD and SET: what a new configuration changes.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
@@ -16,7 +16,7 @@ use pgweir_config::{Changes, Config, Problem, Severity};
 use std::sync::Arc;
 
 impl Pooler {
-    /// The configuration has been read again. A bad one changes nothing.
+    /// The configuration has been read again. If it has errors, nothing changes.
     pub(crate) fn reloaded(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
         let answer = match outcome {
             ReloadOutcome::Bad(problems) => self.reload_refused(&problems),
@@ -55,7 +55,7 @@ impl Pooler {
         }
     }
 
-    /// SET: a setting has another value until the next RELOAD.
+    /// SET: changes a setting until the next RELOAD.
     pub(crate) fn change_setting(&mut self, now: Time, key: &str, value: &str) -> Result<(), Refusal> {
         let mut config = (*self.shared.config).clone();
         config
@@ -69,15 +69,14 @@ impl Pooler {
         Ok(())
     }
 
-    /// What the configuration has for the logins of each pool's servers.
+    /// The credentials in the configuration for the servers of each pool.
     pub(crate) fn stored_credentials(&self) -> Vec<(PoolId, Credential)> {
         self.live_pools()
             .map(|(id, pool)| (id, self.stored_credential(&pool.key.database, &pool.key.user)))
             .collect()
     }
 
-    /// Goes over to another configuration: everything that is read from it counts from now on. `before` is what the old one
-    /// had for logins.
+    /// Takes over another configuration. `before` are the credentials in the old one.
     pub(crate) fn use_config(
         &mut self,
         now: Time,
@@ -101,8 +100,8 @@ impl Pooler {
         }
     }
 
-    /// What a new configuration means for one pool. `before` is what the old one had for its logins; what a client's own
-    /// login has taught since is better, unless the file says something new.
+    /// What a new configuration changes for one pool. `before` is the credential in the old one. A credential that a
+    /// client's login has revealed is kept, unless the new file has another one.
     fn refresh_pool(&mut self, now: Time, pool_id: PoolId, before: &Credential, changes: &Changes) {
         let key = self.pool(pool_id).key.clone();
         let Some(entry) = self.shared.config.database(&key.database) else {
@@ -120,7 +119,7 @@ impl Pooler {
                 .any(|(_, c)| c.pool == Some(pool_id) && c.login_user.is_some()),
         };
         if key.kind != PoolKind::AuthQuery && elsewhere {
-            // Its clients belong to the pool of another user now.
+            // Its clients now belong to the pool of another user.
             let message = CloseReason::DatabaseChanged.text();
             self.drop_connections(now, Trouble::Killed, message, |_, pool| pool == pool_id);
             return self.drop_pool(pool_id);
@@ -149,7 +148,7 @@ impl Pooler {
     }
 }
 
-/// The names of what a RELOAD changed, for the log; values may be secrets.
+/// The names of the settings that a RELOAD has changed, for the log. Values may be secrets.
 fn what_changed(changes: &Changes) -> String {
     let settings = changes
         .settings

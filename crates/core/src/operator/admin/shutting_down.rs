@@ -10,11 +10,11 @@ use crate::console::orders::{Ending, Halt};
 use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
 
-/// What clients hear when the process ends; PgBouncer's words.
+/// The message to clients when the process ends, in PgBouncer's words.
 const SHUTTING_DOWN: &str = "server shutting down";
 
 impl Pooler {
-    /// SHUTDOWN, in one of its ways; a later order replaces an earlier one.
+    /// SHUTDOWN, in one of its three ways. A later command replaces an earlier one.
     pub(crate) fn shutdown(&mut self, now: Time, how: Ending) {
         if self.admin.ending == Ending::Immediate {
             return;
@@ -50,7 +50,8 @@ impl Pooler {
         self.fail_client(now, id, Trouble::ShuttingDown, SHUTTING_DOWN, "", "");
     }
 
-    /// A client or a server has gone: ends the process if that is what it waited for.
+    /// A client or a server has been closed: ends the process if SHUTDOWN has waited for
+    /// that.
     pub(crate) fn shutdown_progress(&mut self, now: Time) {
         let text = match self.admin.ending {
             Ending::WaitForClients if !self.has_clients() => "client connections dropped, exiting",
@@ -61,7 +62,8 @@ impl Pooler {
         self.exit_now(now);
     }
 
-    /// Clients other than the console's, those that are logging in included.
+    /// Whether there are clients other than the console's. Those that are logging in
+    /// count.
     fn has_clients(&self) -> bool {
         let logging_in = |phase: &ClientPhase| matches!(phase, ClientPhase::Login(_));
         self.client_count > 0 || self.clients.iter().any(|(_, c)| logging_in(&c.phase))
@@ -81,7 +83,7 @@ impl Pooler {
         })
     }
 
-    /// Tells every client, takes leave of every server, and ends the process.
+    /// Sends every client an error and every server Terminate, and ends the process.
     pub(super) fn exit_now(&mut self, now: Time) {
         if self.admin.ending == Ending::Immediate {
             return;

@@ -1,4 +1,4 @@
-//! Console commands, carried out.
+//! The commands of the console.
 
 use crate::base::access::Access;
 use crate::base::ids::ClientId;
@@ -57,7 +57,7 @@ const HELP: &str = "
 \tWAIT_CLOSE [<db>]";
 
 impl Pooler {
-    /// Carries a command out. Rows and notices go to `reply`.
+    /// Runs a command. Rows and notices are appended to `reply`.
     pub(super) fn console_command(
         &mut self,
         now: Time,
@@ -108,7 +108,8 @@ impl Pooler {
         reply.append(&mut rows.bytes);
     }
 
-    /// A command that changes something: for administrators, and written to the log.
+    /// Runs a command that changes something: only for administrators, and written to the
+    /// log.
     fn console_order(&mut self, now: Time, id: ClientId, command: &Command) -> Result<Done, Refusal> {
         match command {
             Command::Set { key, value } => {
@@ -145,7 +146,7 @@ impl Pooler {
         }
     }
 
-    /// An order about one database, or about all of them where none is named.
+    /// Runs a command about one database, or about all of them if none is named.
     fn database_order(&mut self, now: Time, command: &Command) -> Result<Done, Refusal> {
         let (verb, database) = command.about_database().expect("every other order has been dealt with");
         if let Some(database) = database {
@@ -177,7 +178,7 @@ impl Pooler {
         self.log(LogLevel::Log, text);
     }
 
-    /// Whether an order may be about this database.
+    /// Checks whether a command may name this database.
     fn must_know(&self, database: &str, verb: &str) -> Result<(), Refusal> {
         if database == CONSOLE_DATABASE {
             return Err(Refusal::console_database(verb, database));
@@ -189,7 +190,7 @@ impl Pooler {
     }
 }
 
-/// The number of a client, in decimal or behind `0x` in hexadecimal digits.
+/// The number of a client: decimal, or hexadecimal after `0x`.
 fn client_number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),

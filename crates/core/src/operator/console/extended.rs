@@ -31,7 +31,7 @@ impl Pooler {
         }
     }
 
-    /// Runs a portal, or gives more of its rows; `None` where the portal is suspended.
+    /// Runs a portal, or returns more of its rows; `None` if the portal is suspended.
     fn console_execute(&mut self, now: Time, id: ClientId, body: &[u8]) -> Result<Option<Done>, Refusal> {
         let execute = Execute::read(body)?;
         if let Execution::Run(command, formats) = self.console_mut(id).portals.execute(&execute.portal)? {

@@ -1,8 +1,7 @@
 //! The admin console: database `pgbouncer`.
 //!
-//! It speaks the simple and the extended protocol, so that any driver can read it; it has no transactions, but BEGIN and
-//! its kin are acknowledged. A command that waits ([`Waits`]) leaves the client busy: nothing of it is read until the
-//! answer is there.
+//! It speaks the simple and the extended protocol, so any driver can use it. It has no transactions, but acknowledges
+//! BEGIN and similar statements. While a command waits ([`Waits`]), nothing is read from its client.
 
 mod actions;
 mod extended;
@@ -30,10 +29,10 @@ use crate::pooler::Pooler;
 use actions::Done;
 use pgweir_wire::{FrontendTag, TransactionStatus, Writer};
 
-/// The version SHOW VERSION and server_version tell.
+/// The version in SHOW VERSION and server_version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The parameters the console reports at login: what drivers must know to talk to it.
+/// The parameters that the console reports at login, because drivers need them.
 fn parameters(access: Access) -> [(&'static str, String); 8] {
     let superuser = if access == Access::Admin { "on" } else { "off" };
     [
@@ -77,7 +76,7 @@ impl Pooler {
         });
     }
 
-    /// What a console client waits for.
+    /// The command whose end a console client waits for.
     pub(crate) fn console_waits(&self, id: ClientId) -> Option<&Waits> {
         match &self.clients.get(id.0)?.phase {
             ClientPhase::Console(console) => console.waits(),
@@ -92,7 +91,7 @@ impl Pooler {
         }
     }
 
-    /// A console client that the caller has looked up.
+    /// The state of a console client that the caller has looked up.
     fn console_mut(&mut self, id: ClientId) -> &mut ConsoleState {
         self.console(id).expect("the caller looked it up")
     }
@@ -133,9 +132,9 @@ impl Pooler {
                 console.sync();
                 self.console_ready(id);
             }
-            // Nothing is held back here.
+            // The console sends everything at once.
             FrontendTag::Flush => {}
-            // Outside a copy these are ignored, as PostgreSQL does.
+            // Outside COPY these messages are ignored, as in PostgreSQL.
             FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail => {}
             FrontendTag::Parse
             | FrontendTag::Bind
@@ -179,7 +178,7 @@ impl Pooler {
         }
     }
 
-    /// What becomes of a command that has been taken.
+    /// Answers a command, or leaves its client waiting.
     fn console_done(&mut self, now: Time, id: ClientId, done: Done) {
         match done {
             Done::Tag(tag) => self.console_completes(id, &tag),
@@ -201,7 +200,7 @@ impl Pooler {
         }
     }
 
-    /// CommandComplete, and what follows it.
+    /// Sends CommandComplete and, for a Query, ReadyForQuery.
     fn console_completes(&mut self, id: ClientId, tag: &str) {
         self.send(id, |w| w.command_complete(tag));
         self.console_ready_unless_extended(id);
@@ -219,7 +218,7 @@ impl Pooler {
         self.send(id, |w| w.ready_for_query(status));
     }
 
-    /// Tells a console client that it does not get what it asked for.
+    /// Sends a console client an error.
     fn console_refuses(&mut self, id: ClientId, refusal: &Refusal) {
         if self.shared.settings.log_pooler_errors
             && let Some(client) = self.clients.get(id.0)
@@ -230,7 +229,7 @@ impl Pooler {
         self.send(id, |w| w.error(&refusal.text()));
     }
 
-    /// A CancelRequest for a client of the console. Its wait ends; what it ordered stands.
+    /// A CancelRequest for a client of the console: its wait ends; the command stays in force.
     pub(crate) fn cancel_console(&mut self, id: ClientId) {
         if let Some(waits) = self.console_waits(id) {
             let refusal = Refusal::given_up(waits.verb(), "a cancel request");
@@ -238,7 +237,7 @@ impl Pooler {
         }
     }
 
-    /// The command a console client waits for has come to its end.
+    /// The command that a console client waits for has ended.
     pub(crate) fn console_answered(&mut self, id: ClientId, outcome: Result<&str, &Refusal>) {
         let Some(console) = self.console(id) else { return };
         console.wait_no_more();

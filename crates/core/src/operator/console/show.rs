@@ -1,4 +1,4 @@
-//! SHOW: which table comes from where, and the small ones.
+//! SHOW: dispatch, and the small tables.
 
 use crate::base::access::Access;
 use crate::base::time::Time;
@@ -36,7 +36,7 @@ impl Pooler {
             Show::PeerPools => self.show_peer_pools(rows),
             Show::DnsHosts => self.show_dns_hosts(now, rows),
             Show::DnsZones => self.show_dns_zones(rows),
-            // File descriptors are the driver's.
+            // Only the driver knows file descriptors.
             Show::Fds => {}
         }
     }

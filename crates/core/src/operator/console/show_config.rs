@@ -6,7 +6,7 @@ use crate::pooler::Pooler;
 use pgweir_config::{CONSOLE_DATABASE, UserSettings};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The size PgBouncer shows for its console's own pool.
+/// The pool size that PgBouncer shows for its console.
 const CONSOLE_POOL_SIZE: u32 = 2;
 
 impl Pooler {
@@ -127,7 +127,7 @@ impl Pooler {
         }
     }
 
-    /// Clients by the user they logged in as.
+    /// The number of clients for each user that they logged in as.
     fn clients_by_user(&self) -> BTreeMap<&str, u32> {
         let mut counts = BTreeMap::new();
         for (_, client) in self.clients.iter() {
@@ -152,7 +152,7 @@ impl Pooler {
         }
     }
 
-    /// The requests that are passed on to each peer. A connection to a peer does nothing else, so it is never being logged in.
+    /// The requests that are passed on to each peer. A connection to a peer logs in nowhere.
     pub(super) fn show_peer_pools(&self, rows: &mut Rows<'_>) {
         for (peer, pool) in self.peers.iter() {
             rows.push(&[

@@ -1,4 +1,4 @@
-//! SHOW LISTS and SHOW MEM: how many there are of what, and what they cost.
+//! SHOW LISTS and SHOW MEM: numbers of objects, and their memory.
 
 use crate::client::{Client, ClientPhase};
 use crate::console::rows::Rows;
@@ -41,8 +41,9 @@ impl Pooler {
         }
     }
 
-    /// PgBouncer's caches, as far as there is something like them: the size of one, how many are in use, how many places
-    /// are kept for more, and the bytes of both. What hangs on them (texts, queues) is not counted, but for statements.
+    /// The counterparts of PgBouncer's caches: the size of one entry, the entries in use, the places kept for more, and
+    /// the bytes of all. Memory that an entry refers to (texts, queues) is not counted, except the texts of prepared
+    /// statements.
     pub(super) fn show_mem(&self, rows: &mut Rows<'_>) {
         let statements = self.shared.statements.len();
         let statement_bytes = match statements {
@@ -95,7 +96,7 @@ impl Pooler {
             ("server_prepared_statement_cache", statement_bytes, statements, 0),
         ];
         for (name, size, used, free) in caches {
-            // Free places hold no value: only the place is kept.
+            // A free place holds no value.
             let total = size * used + size_of::<usize>() * 2 * free;
             rows.push(&[name.into(), size.into(), used.into(), free.into(), total.into()]);
         }

@@ -1,5 +1,4 @@
-//! SHOW PINS, SHOW SESSION, SHOW LISTENERS and SHOW STATE_STATS: which clients keep their servers, what the session of
-//! one looks like, who listens for those that listen, and what keeping sessions costs.
+//! SHOW PINS, SHOW SESSION, SHOW LISTENERS and SHOW STATE_STATS.
 
 use crate::base::access::Access;
 use crate::base::time::Time;
@@ -7,8 +6,8 @@ use crate::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// A row for each client whose session ties it to its server. Statements, in which there may be secrets, are for
-    /// administrators.
+    /// A row for each client that is pinned by its session. Only administrators see statements, because they may
+    /// contain secrets.
     pub(super) fn show_pins(&self, now: Time, access: Access, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
             let (Some(pinned), Some(server), Some(pool)) = (&client.session.pinned, client.link, client.pool) else {
@@ -27,9 +26,9 @@ impl Pooler {
         }
     }
 
-    /// What one client's session consists of: a row for each setting that differs from the server's defaults or is
-    /// reported, for each protocol-level prepared statement, and for each reason for a pin. Values and statements, in which
-    /// there may be secrets, are for administrators; others see names.
+    /// One client's session: a row for each setting that differs from the server's defaults or is reported, for each
+    /// protocol-level prepared statement, and for each reason for a pin. Only administrators see values and statements,
+    /// because they may contain secrets; others see names.
     pub(super) fn show_session(&self, now: Time, number: u32, access: Access, rows: &mut Rows<'_>) {
         let Some(client) = self.client_by_number(number).and_then(|id| self.clients.get(id.0)) else {
             return;
@@ -62,7 +61,7 @@ impl Pooler {
         }
     }
 
-    /// A row for each listener; without a server where that is being opened.
+    /// A row for each listener. The server is null while it is being opened.
     pub(super) fn show_listeners(&self, rows: &mut Rows<'_>) {
         for (database, user, encoding, server, channels, clients) in self.listeners.rows() {
             rows.push(&[
@@ -83,7 +82,7 @@ impl Pooler {
     }
 }
 
-/// What only an administrator may read.
+/// A value that only administrators see.
 fn secret(access: Access, text: &str) -> Value<'_> {
     match access {
         Access::Admin => text.into(),

@@ -13,7 +13,7 @@ use pgweir_config::{CONSOLE_DATABASE, Config, LoadBalanceHosts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What one row counts.
+/// The counts of one row.
 #[derive(Debug, Default)]
 struct Counts {
     cl_active: u32,
@@ -52,16 +52,16 @@ impl Counts {
     }
 }
 
-/// The mode PgBouncer shows for its console's own pool.
+/// The mode that PgBouncer shows for its console.
 const CONSOLE_POOL_MODE: &str = "statement";
 
 impl Pooler {
-    /// One row for each database and user: pools for clients, auth_query and replication of the same two are one row,
-    /// because exporters take both for a key.
+    /// One row for each database and user. Pools for clients, auth_query and replication share a row, because
+    /// exporters use database and user as the key.
     pub(super) fn show_pools(&self, now: Time, rows: &mut Rows<'_>, extended: bool) {
         let mut counts: BTreeMap<(Arc<str>, Arc<str>), Counts> = BTreeMap::new();
         for ((_, pool), counted) in self.live_pools().zip(self.count_by_pool(now)) {
-            // Listeners are no servers of the pool: SHOW LISTENERS has them.
+            // Listeners are in SHOW LISTENERS.
             if pool.key.kind == PoolKind::Listener {
                 continue;
             }
@@ -118,7 +118,8 @@ impl Pooler {
         self.clients.iter().filter(|(_, c)| on_console(&c.phase)).count()
     }
 
-    /// Counts of each pool, in the order of [`Pooler::live_pools`]. One look at each connection: there may be many.
+    /// Counts of each pool, in the order of [`Pooler::live_pools`]. One pass over all connections, because there may
+    /// be many.
     fn count_by_pool(&self, now: Time) -> impl Iterator<Item = Counts> {
         let mut counts: Vec<Option<Counts>> = self
             .pools
@@ -169,7 +170,7 @@ impl Pooler {
         }
     }
 
-    /// Whether an idle server is tested before it is handed out: PgBouncer calls it "used".
+    /// Whether an idle server is checked before a client gets it. PgBouncer calls this state "used".
     pub(super) fn needs_check(&self, now: Time, server: &Server) -> bool {
         server.is_idle()
             && self.shared.settings.server_check_query.is_some()
@@ -177,7 +178,7 @@ impl Pooler {
     }
 }
 
-/// PgBouncer shows it for databases with several hosts only.
+/// PgBouncer shows it only for databases with several hosts.
 pub(super) fn load_balance_hosts(config: &Config, database: &str) -> Option<&'static str> {
     let entry = config.database(database)?;
     let several = entry.hosts.len() > 1;

@@ -13,7 +13,7 @@ use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 use pgweir_config::CONSOLE_DATABASE;
 
-/// Bits of a slot's place in the column `id`; the lowest bit tells servers from clients, the rest is its generation.
+/// Bits of a slot's place in the column `id`. The lowest bit is 1 for servers, the others are the generation.
 ///
 /// ```text
 /// 30 ......... 21 | 20 ....... 1 | 0
@@ -24,15 +24,15 @@ const PLACE_BITS: u32 = 20;
 /// Bits of the generation in the column `id`, which must fit a positive int4.
 const GENERATION_BITS: u32 = 31 - PLACE_BITS - 1;
 
-/// The column `id`: no two living connections have the same (below a million of them), and a place that was used again
-/// has another, so that KILL_CLIENT does not hit a newcomer.
+/// The column `id`. No two open connections have the same, up to a million connections. When a place is used again its
+/// id changes, so that KILL_CLIENT does not hit the new client.
 fn number(slot: Slot, is_server: bool) -> u32 {
     let place = (slot.index + 1) & ((1 << PLACE_BITS) - 1);
     let generation = slot.generation & ((1 << GENERATION_BITS) - 1);
     generation << (PLACE_BITS + 1) | place << 1 | u32::from(is_server)
 }
 
-/// What stands in a row; the rest is the same for clients and servers.
+/// The contents of a row that differ for clients and servers.
 struct Socket<'a> {
     kind: &'static str,
     user: &'a str,
@@ -77,8 +77,8 @@ impl Pooler {
         }
     }
 
-    /// Clients and servers with what is in their buffers. Buffers are the driver's and mostly empty: zeros. Active ones
-    /// are linked, waiting, or at work.
+    /// Clients and servers with their buffers. The driver has the buffers, mostly empty, so the columns are 0. Active
+    /// connections are those that are linked, waiting, or at work.
     pub(super) fn show_sockets(&self, now: Time, rows: &mut Rows<'_>, active_only: bool) {
         for (slot, client) in self.clients.iter() {
             let active = client.link.is_some() || client.waiting != Waiting::No;
@@ -218,7 +218,7 @@ impl Pooler {
         }
     }
 
-    /// A server's state as SHOW SOCKETS calls it; SHOW SERVERS drops the prefix.
+    /// A server's state in SHOW SOCKETS; SHOW SERVERS drops the prefix.
     fn server_state(&self, now: Time, server: &Server) -> &'static str {
         match server.phase {
             ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) | ServerPhase::ConnectQuery => {
@@ -237,7 +237,7 @@ impl Pooler {
     }
 }
 
-/// Before the proof of who it is; afterwards a login that waits for a server is a waiting client.
+/// Whether the client is not authenticated yet. Afterwards, a login that waits for a server is a waiting client.
 fn is_authenticating(client: &Client) -> bool {
     matches!(client.phase, ClientPhase::Login(_)) && !matches!(client.waiting, Waiting::ForServer { .. })
 }
@@ -268,7 +268,7 @@ fn replication(kind: Option<PoolKind>) -> &'static str {
     }
 }
 
-/// A connection's name in the log, without the letter in front.
+/// A connection's name in the log, without the letter before it.
 fn pointer(id: impl std::fmt::Display) -> String {
     id.to_string()[2..].to_string()
 }

@@ -1,11 +1,12 @@
-//! SHOW STATS and its kin.
+//! SHOW STATS, SHOW TOTALS and similar tables.
 
 use crate::base::stats::Stats;
 use crate::base::time::Time;
 use crate::console::rows::{Rows, Value};
 use crate::pooler::Pooler;
 
-/// The rows of SHOW TOTALS behind their prefix, in the order of [`Stats::values`]. They differ from SHOW STATS.
+/// The names in SHOW TOTALS after their prefix, in the order of [`Stats::values`]. They differ from those of
+/// SHOW STATS.
 const TOTALS: [&str; Stats::FIELDS] = [
     "server_assignment_count",
     "xact_count",

@@ -1,15 +1,16 @@
-//! Prepared statements under their client's own names, for SQL that names them.
+//! Prepared statements under the names that their client has given them, for SQL that names them.
 //!
 //! In PostgreSQL, statements of Parse and of SQL-level PREPARE share one namespace: EXECUTE runs either, DEALLOCATE and
-//! Close end either, `pg_prepared_statements` shows both. Servers know what a client has made by Parse under names of the
-//! pooler's, so in front of a text that may name statements, those it mentions are made once more on its server, under their
-//! own names: they are *lent*. They stay there while nobody else gets the server, and are closed in front of the next
-//! client's first message.
+//! Close end either, `pg_prepared_statements` shows both. Servers know a client's statements by internal names. So
+//! before a text that may name statements, the pooler prepares the named ones once more on the client's server, under
+//! the client's names: they are *lent*. They stay there while the server serves this client, and are closed before the
+//! first message of the next client.
 //!
-//! What a client makes by a PREPARE alone in a Query is one of its names like any other, and does not tie it to its server:
-//! its text is run again where it is missing. PREPARE in other company (several statements in a Query, the extended
-//! protocol, code) is found by a probe and pins ([`crate::base::pin_reason::PinReason::PreparedStatements`]); until then, and while it
-//! does, what the client prepares goes to the server under its own name, so that the server sees whether that is taken.
+//! A PREPARE that is alone in a Query gives the client a name, like a Parse, and does not pin it: where a server lacks
+//! the statement, the text is run again. A probe finds a PREPARE among other statements of a Query, in the extended
+//! protocol or in code, and pins the client ([`crate::base::pin_reason::PinReason::PreparedStatements`]). Until the
+//! probe has answered, and while the client is pinned, its Parse goes to the server under the client's name, so that
+//! the server checks whether that name is taken.
 
 use crate::base::message::Step;
 use crate::base::pin_reason::PinReason;
@@ -28,21 +29,21 @@ use std::sync::Arc;
 /// What is known of the statements that a text mentions.
 #[derive(Debug, Default)]
 pub(crate) struct Mentioned {
-    /// What they may do, all together.
+    /// The effects of all of them.
     pub(crate) effects: Effects,
-    /// Settings they name that `pg_settings` does not show.
+    /// Settings that they name and `pg_settings` does not show.
     pub(crate) hidden: Vec<Box<str>>,
 }
 
 impl ServerSide<'_> {
-    /// Settings whose names EXECUTE gives to the statement `own`.
-    fn names_given(&mut self, own: &Statement, text: &[u8], mentioned: &mut Mentioned) {
+    /// Adds the settings that `text`, an EXECUTE, names by the arguments that it gives to the statement `named`.
+    fn names_given(&mut self, named: &Statement, text: &[u8], mentioned: &mut Mentioned) {
         let mut given = false;
         if mentioned.effects.intersects(Effects::SETTINGS) {
-            given = !pgweir_sql::setting_parameters(&own.query).is_empty();
+            given = !pgweir_sql::setting_parameters(&named.query).is_empty();
         }
         if mentioned.effects.intersects(Effects::PASSES) {
-            let passed = self.settings_passed(&own.query);
+            let passed = self.settings_passed(&named.query);
             mentioned.effects = mentioned.effects.without(Effects::PASSES);
             given |= !passed.parameters.is_empty();
             if passed.untold {
@@ -58,50 +59,52 @@ impl ServerSide<'_> {
         }
     }
 
-    /// A server is to know statements by its client's own names.
+    /// Notes that the server is about to hold statements under its client's names.
     pub(crate) fn lends(&mut self) {
         let server = &mut *self.server;
         server.held.lends_to = server.link;
         self.pool.lends = true;
     }
 
-    /// A client's name has ended, or has never meant anything: so has what its server knows by it, which may be the empty
+    /// Closes what the server holds under a client's name that has ended or has no meaning. It may be the empty
     /// statement of a DEALLOCATE that failed.
     pub(crate) fn close_own(&mut self, name: &[u8]) {
-        if let Some(own) = self.server.held.own_named(name) {
-            self.inject_close(&own);
+        if let Some(named) = self.server.held.client_named(name) {
+            self.inject_close(&named);
         }
     }
 
-    /// The names of statements that a probe must not take for something that ties the client to its server; those that are
-    /// not ASCII do.
+    /// The names of statements that a probe must not report as a reason for a pin. Names that are not ASCII stay
+    /// reasons.
     pub(crate) fn names_by_sql(&mut self) -> Vec<Box<[u8]>> {
-        let own = self.server.held.own_names();
-        let by_sql = own.iter().filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
+        let named = self.server.held.all_client_named();
+        let by_sql = named
+            .iter()
+            .filter(|s| s.kind == Kind::Sql && s.server_name().is_ascii());
         by_sql.map(|s| s.server_name().into()).collect()
     }
 }
 
 impl Exchange<'_> {
-    /// A text with these effects is about to run: what it may name is made available under the client's own names.
+    /// Prepares the statements that a text with these effects may name, under the client's names, before the text runs.
     pub(crate) fn lend_names(&mut self, effects: Effects, text: &[u8]) -> Mentioned {
         let mut mentioned = Mentioned::default();
         let guarded = self.to().lends_behind_savepoint(effects);
-        for (own, since) in self.own_statements_in(effects, text) {
-            mentioned.effects |= self.effects_of_names_in(&own);
-            self.to().names_given(&own, text, &mut mentioned);
-            mentioned.hidden.extend(pgweir_sql::hidden_settings(&own.query));
-            self.to().lend(&own, since, guarded);
-            self.to().runs_names_in(&own);
+        for (named, since) in self.client_named_in(effects, text) {
+            mentioned.effects |= self.effects_of_names_in(&named);
+            self.to().names_given(&named, text, &mut mentioned);
+            mentioned.hidden.extend(pgweir_sql::hidden_settings(&named.query));
+            self.to().lend(&named, since, guarded);
+            self.to().runs_names_in(&named);
         }
-        // The statements to come depend on settings, too.
+        // The effects of these statements depend on settings, too.
         self.server.session.may_set(mentioned.effects);
         mentioned
     }
 
-    /// Names are lent in segments of the pooler's. Behind a segment of the client's that is not answered yet they could meet a
-    /// transaction that has failed, or be taken for the data of a copy: the text waits. So it does where names are lent behind
-    /// a savepoint, and the BEGIN of the block has not been answered.
+    /// Whether a text must wait before names are lent for it. Lent names are prepared in internal segments. Behind an
+    /// unanswered segment of the client's, such a segment could run in a failed transaction, or be taken for the data
+    /// of a copy. Names that are lent behind a savepoint also wait until the BEGIN of the block has been answered.
     pub(crate) fn waits_to_lend(&mut self, effects: Effects, text: &[u8]) -> Option<Step> {
         let server = &*self.server;
         let begins = server.conversation.is_beginning();
@@ -114,9 +117,9 @@ impl Exchange<'_> {
         if !waits {
             return None;
         }
-        let names = self.own_statements_in(effects, text);
+        let names = self.client_named_in(effects, text);
         let held = &self.server.held;
-        if names.iter().all(|(own, since)| held.is_as_good_as(own.id, *since)) {
+        if names.iter().all(|(named, since)| held.is_as_good_as(named.id, *since)) {
             return None;
         }
         if begins {
@@ -125,14 +128,13 @@ impl Exchange<'_> {
         Some(self.waits_for_replies())
     }
 
-    /// The statements of [`Exchange::names_in`] as servers know them by the client's own names; see
-    /// [`Exchange::own_statement`].
-    fn own_statements_in(&mut self, effects: Effects, text: &[u8]) -> Vec<(Arc<Statement>, Moment)> {
+    /// The statements of [`Exchange::names_in`] under the client's names; see [`Exchange::client_named`].
+    fn client_named_in(&mut self, effects: Effects, text: &[u8]) -> Vec<(Arc<Statement>, Moment)> {
         let names = self.names_in(effects, text);
-        names.iter().filter_map(|name| self.own_statement(name)).collect()
+        names.iter().filter_map(|name| self.client_named(name)).collect()
     }
 
-    /// What [`Exchange::lend_names`] would make available, without doing it.
+    /// The statements that [`Exchange::lend_names`] would lend.
     pub(crate) fn statements_mentioned(&self, effects: Effects, text: &[u8]) -> Vec<Arc<Statement>> {
         let names = self.names_in(effects, text);
         let client = &*self.client;
@@ -159,8 +161,8 @@ impl Exchange<'_> {
         }
         let begins = server.conversation.is_beginning();
         let in_block = begins || server.conversation.status == TransactionStatus::InTransaction;
-        // Code may run EXECUTE; in the midst of a segment a PREPARE in front of it would make it part of a pipeline. PREPARE takes
-        // the snapshot of its transaction: SET TRANSACTION and LOCK must not come behind that.
+        // Code may run EXECUTE. In the midst of a segment, a PREPARE before the code would make the segment a pipeline.
+        // PREPARE takes the snapshot of its transaction, and SET TRANSACTION and LOCK must come before that.
         let mut found = if effects.intersects(Effects::STATEMENTS) {
             names.all()
         } else if naming {
@@ -176,9 +178,10 @@ impl Exchange<'_> {
         found
     }
 
-    /// The statement of this name as servers know it by the client's own name, and since when the client has it. It is not
-    /// shared with others while the client would have constants in it read otherwise.
-    fn own_statement(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
+    /// The statement of this name, in the form that servers hold under the client's name, and since when the client has
+    /// it. It is not shared with other clients if the client's present settings would give its constants another
+    /// meaning.
+    fn client_named(&mut self, name: &[u8]) -> Option<(Arc<Statement>, Moment)> {
         let client = &mut *self.client;
         let meaning = client.statements.names.as_mut()?.get_mut(name)?;
         let since = meaning.since;
@@ -186,12 +189,12 @@ impl Exchange<'_> {
             .statement
             .settings
             .reads_alike(client.session.shape.parse_settings());
-        if let Some(known) = meaning.as_own().filter(|own| !alone || own.is_private) {
+        if let Some(known) = meaning.as_own().filter(|named| !alone || named.is_private) {
             return Some((known.clone(), since));
         }
         let of = &meaning.statement;
         let kind = if of.is_own() { of.kind } else { Kind::Own };
-        let own = self.shared.statements.intern_own(
+        let named = self.shared.statements.intern_own(
             kind,
             name,
             &of.query,
@@ -200,14 +203,14 @@ impl Exchange<'_> {
             alone || of.is_private,
         );
         if of.is_own() {
-            meaning.statement = own.clone();
+            meaning.statement = named.clone();
         } else {
-            meaning.own = Some(own.clone());
+            meaning.client_named = Some(named.clone());
         }
-        Some((own, since))
+        Some((named, since))
     }
 
-    /// Whether what a Query does to statements is followed here: no probe need tell what became of them.
+    /// Whether the pooler itself follows what a Query does to statements, so that no probe has to ask.
     pub(crate) fn follows_names_in(&self, verdict: &pgweir_sql::Statement) -> bool {
         use pgweir_sql::Statement::{Deallocate, DeallocateAll, Execute, Prepare};
         let client = &*self.client;
@@ -225,13 +228,13 @@ impl Exchange<'_> {
         let suspicion = client.session.suspicion.as_ref();
         let probe = self.server.session.probe.as_ref();
         client.session.pins.contains(PinReason::PreparedStatements)
-            // The answer that would have told has not come.
+            // The probe that could have answered this has not answered.
             || client.session.pins.contains(PinReason::UnknownState)
             || suspicion.is_some_and(|s| s.effects.intersects(Effects::PREPARE))
             || probe.is_some_and(|p| p.prepares)
     }
 
-    /// PREPARE alone in a Query: the client has one more name, unless the server refuses it.
+    /// Handles a PREPARE that is alone in a Query: the client gets a name, unless the server refuses it.
     pub(crate) fn prepares(&mut self, name: &[u8], text: &[u8], mut effect: Effect) -> Effect {
         let server = &mut *self.server;
         let in_doubt = server.session.settings_in_doubt || server.session.local_in_doubt;
@@ -257,20 +260,21 @@ impl Exchange<'_> {
         effect
     }
 
-    /// A DEALLOCATE of one of the client's names is about to run; what it changes if it succeeds. Servers keep for others what
-    /// the name means; what is deallocated is an empty statement made for the purpose, so that the reply is the server's own,
-    /// and an error where there must be one (in a failed transaction).
+    /// Handles a DEALLOCATE of one of the client's names, which is about to run; returns what it changes if it
+    /// succeeds. The server keeps the shared statement for others. The DEALLOCATE ends an empty statement that was made
+    /// for it, so that the reply is the server's, and an error where there must be one (in a failed transaction).
     pub(crate) fn deallocates(&mut self, name: &[u8], mut effect: Effect) -> Effect {
         effect.name = self.end_name(name).and_then(|e| e.name);
         effect.server_loses = Some(self.make_empty(name));
         effect
     }
 
-    /// A PREPARE of a name that the client has given to something is about to run: the server refuses it, as it knows the name,
-    /// if only by an empty statement. What the client has prepared need not be one that can be made again.
+    /// Handles a PREPARE of a name that the client already uses: the server must refuse it. So the server gets an empty
+    /// statement of that name, unless it holds the client's. The client's statement itself may be impossible to prepare
+    /// again.
     pub(crate) fn take_name(&mut self, name: &[u8]) {
         let held = &self.server.held;
-        let knows = held.own_named(name).is_some_and(|own| held.usable(own.id));
+        let knows = held.client_named(name).is_some_and(|named| held.usable(named.id));
         if !knows && self.server.conversation.intake != Intake::CopyIn {
             let empty = self.make_empty(name);
             let now = self.shared.statements.now();
@@ -278,9 +282,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// Gives a client's name to an empty statement.
+    /// Prepares an empty statement under a client's name.
     fn make_empty(&mut self, name: &[u8]) -> Arc<Statement> {
-        // In front of a Query a Parse that a cancel hits must not take the Query along.
+        // A cancel that hits this Parse must not skip the Query behind it.
         let goes_apart =
             !self.server.conversation.queue.segment_open() && !self.server.conversation.queried_in_pipeline;
         let settings = self.client.session.shape.parse_settings().clone();
@@ -289,11 +293,12 @@ impl Exchange<'_> {
             .statements
             .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
         self.to().own_name_comes(name);
-        // If the server passes over all this, it still knows what it knew by that name.
+        // If the server ignores these messages, it still holds the earlier statement of that name.
         self.to().close_own(name);
         self.to().lends();
-        // Neither is refused, in whatever transaction; but a cancel may hit them, or the server passes over them.
-        self.to().close_whatever(name);
+        // No transaction status makes the server refuse these two. But a cancel may hit them, or the server ignores
+        // them.
+        self.to().close_name(name);
         let made = Effect {
             server_gains: Some(empty.clone()),
             ..Effect::default()
@@ -309,22 +314,24 @@ impl Exchange<'_> {
         empty
     }
 
-    /// A server that has lent names was just linked to a client: what it knows by names that are not this client's, or not
-    /// any more, is closed. What is sent begins a segment of restored settings, which the caller ends.
+    /// Closes the statements that the server, which was just linked to a client, holds under names that this client
+    /// does not use. The Close messages begin a restoration's segment, which the caller ends.
     #[cold]
     pub(crate) fn take_names_back(&mut self) {
         let client = &*self.client;
         let names = client.statements.names.as_ref();
-        let is_its_own = |own: &Statement| {
-            let meaning = names.and_then(|names| names.get(own.server_name()));
-            meaning.is_some_and(|m| m.statement.id == own.id || m.own.as_ref().is_some_and(|o| o.id == own.id))
+        let is_of_client = |named: &Statement| {
+            let meaning = names.and_then(|names| names.get(named.server_name()));
+            meaning.is_some_and(|m| {
+                m.statement.id == named.id || m.client_named.as_ref().is_some_and(|o| o.id == named.id)
+            })
         };
         let server = &mut *self.server;
-        let all = server.held.own_names();
-        let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|own| is_its_own(own));
+        let all = server.held.all_client_named();
+        let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|named| is_of_client(named));
         server.held.lends_to = (!kept.is_empty()).then_some(self.id);
-        for own in gone {
-            self.to().inject_close(&own);
+        for named in gone {
+            self.to().inject_close(&named);
         }
     }
 }

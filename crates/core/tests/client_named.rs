@@ -1,4 +1,4 @@
-//! SQL that names prepared statements: one namespace with Parse, on servers that are shared.
+//! SQL that names prepared statements: one namespace with Parse, on shared servers.
 
 mod rig;
 
@@ -52,7 +52,7 @@ fn execute_finds_what_parse_has_prepared() {
     );
 }
 
-/// Guards against a client that can run or see what another has prepared on the same server.
+/// Guards against a client that can run or see another client's statements on the same server.
 #[test]
 fn what_is_lent_is_closed_in_front_of_the_next_client() {
     let (mut rig, a, b) = one_server();
@@ -72,8 +72,8 @@ fn what_is_lent_is_closed_in_front_of_the_next_client() {
     assert_eq!(told.last().unwrap(), "Query execute s");
 }
 
-/// Clients of one program give the same names to the same statements: the next one need not prepare them again, unless DDL
-/// may have changed them between.
+/// Clients of one program use the same names for the same statements: the next one need not prepare them again, unless
+/// DDL may have changed them meanwhile.
 #[test]
 fn the_same_statement_under_the_same_name_is_there_for_the_next_client() {
     let (mut rig, a, b) = one_server();
@@ -125,7 +125,7 @@ fn a_prepare_that_the_server_refuses_gives_no_name() {
     assert_eq!(rig.told(server)[0], "Parse pgweir_11 select 2", "the name is free");
 }
 
-/// Guards against "prepared statement does not exist" where its table does not.
+/// Guards against "prepared statement does not exist" where the statement's table does not exist.
 #[test]
 fn what_cannot_be_made_again_is_the_error_of_its_execute() {
     for in_block in [false, true] {
@@ -168,7 +168,7 @@ fn what_cannot_be_made_again_is_the_error_of_its_execute() {
     }
 }
 
-/// The server says that a transaction block is open.
+/// The server reports that a transaction block is open.
 fn begins(rig: &mut Rig, server: ServerId) {
     rig.told(server);
     rig.says(server, |w| {
@@ -177,7 +177,7 @@ fn begins(rig: &mut Rig, server: ServerId) {
     });
 }
 
-/// Guards against a PREPARE of the pooler's that meets a transaction which has failed, or is taken for data of a copy.
+/// Guards against an internal PREPARE that runs in a failed transaction, or is taken for data of a COPY.
 #[test]
 fn nothing_is_lent_behind_a_segment_that_is_not_answered() {
     type Sends = fn(&mut pgweir_wire::Writer<'_>);
@@ -215,7 +215,7 @@ fn nothing_is_lent_behind_a_segment_that_is_not_answered() {
     }
 }
 
-/// Guards against names that a failed Execute of DEALLOCATE ALL brings back though they were never made.
+/// Guards against names that come back although they were never made, because an Execute of DEALLOCATE ALL fails.
 #[test]
 fn deallocate_all_in_a_pipeline_waits_for_the_parse_in_front_of_it() {
     let (mut rig, a, _) = one_server();
@@ -296,7 +296,7 @@ fn deallocate_among_other_statements_ends_the_name() {
 }
 
 #[test]
-fn the_view_shows_the_clients_own_names() {
+fn the_view_shows_the_clients_names() {
     let (mut rig, a, b) = one_server();
     prepares(&mut rig, b, b"other", b"select 'b'");
     prepares(&mut rig, a, b"s", b"select 1");
@@ -307,7 +307,7 @@ fn the_view_shows_the_clients_own_names() {
     assert!(!told.iter().any(|l| l.contains("other")), "{told:?}");
 }
 
-/// Guards against a text of another client's in the view: what our PREPARE ran in is left where it failed.
+/// Guards against another client's text in the view: a failed internal PREPARE leaves its statement.
 #[test]
 fn the_view_does_not_show_what_a_prepare_of_ours_has_left() {
     let (mut rig, a, b) = one_server();
@@ -316,7 +316,7 @@ fn the_view_does_not_show_what_a_prepare_of_ours_has_left() {
     assert!(told.iter().any(|l| l == "Close Spgweir_preparing"), "{told:?}");
 }
 
-/// Guards against an empty statement of ours in the view: a Parse of a name that is taken leaves it.
+/// Guards against an internal empty statement in the view: a Parse of a name that is taken leaves it.
 #[test]
 fn the_view_does_not_show_what_made_a_parse_fail() {
     let (mut rig, a, b) = one_server();
@@ -343,9 +343,9 @@ fn the_view_does_not_show_what_made_a_parse_fail() {
     assert!(told.iter().any(|l| l == "Close Spgweir_b"), "{told:?}");
 }
 
-/// Guards against two statements of one name: the server decides where what a text has made is not known yet.
+/// Guards against two statements of one name: until it is known what a text has prepared, the server decides.
 #[test]
-fn a_parse_behind_a_prepare_in_other_company_goes_under_its_own_name() {
+fn a_parse_behind_a_prepare_among_other_statements_goes_under_the_clients_name() {
     let (mut rig, a, _) = one_server();
     rig.says(a, |w| w.query(b"select 1; prepare s as select 2"));
     let server = rig.server_of(a).unwrap();
@@ -363,7 +363,7 @@ fn a_parse_behind_a_prepare_in_other_company_goes_under_its_own_name() {
     assert_eq!(rig.told(server), ["Parse s select 3", "Sync"]);
 }
 
-/// Guards against a second statement of a name whose first cannot be made again: its table has gone.
+/// Guards against a second statement of a name whose first cannot be prepared again, because its table is gone.
 #[test]
 fn a_name_that_cannot_be_made_again_is_taken() {
     let (mut rig, a, server) = with_one_gone();
@@ -397,12 +397,12 @@ fn a_name_that_cannot_be_made_again_is_taken() {
     assert!(told.contains(&"Parse s ".to_string()), "{told:?}");
 }
 
-/// A server on which a table has gone, by the rules of transaction blocks.
+/// A server on which a table is gone; it follows the rules of transaction blocks.
 struct Scripted {
     status: TransactionStatus,
     /// The texts of its statements, by name.
     statements: HashMap<String, String>,
-    /// What the portal runs that was bound last.
+    /// The text of the portal that was bound last.
     bound: String,
     portals: HashSet<String>,
     /// Everything is ignored up to the next Sync.
@@ -420,7 +420,7 @@ impl Scripted {
         }
     }
 
-    /// Answers all that the server was sent, and what follows from it; what that was.
+    /// Answers everything that the server was sent, and what follows from the answers; returns all of it.
     fn answers(&mut self, rig: &mut Rig, server: ServerId) -> Vec<String> {
         let mut all = Vec::new();
         loop {
@@ -513,7 +513,7 @@ impl Scripted {
     }
 }
 
-/// A client with a statement that cannot be made again and one that can, and a server that holds neither.
+/// A client with two statements, of which only one can be prepared again, and a server that holds neither.
 fn with_one_gone() -> (Rig, ClientId, ServerId) {
     let (mut rig, a, b) = one_server();
     asks(&mut rig, a, "prepare s as select * from gone", "PREPARE");
@@ -526,14 +526,14 @@ fn with_one_gone() -> (Rig, ClientId, ServerId) {
     (rig, a, server)
 }
 
-/// What runs `text` by the pooler's own statement, in the order of the messages.
+/// How often the internal statement runs `text`.
 fn runs(told: &[String], text: &str) -> usize {
     let parse = format!("Parse pgweir_preparing {text}");
     let found = told.iter().position(|l| *l == parse);
     found.unwrap_or_else(|| panic!("{text} in {told:?}"))
 }
 
-/// Guards against a transaction that fails because of a statement that nothing in it uses: its table has gone.
+/// Guards against a transaction that fails because of a statement that it does not use: the table is gone.
 #[test]
 fn what_only_code_may_use_fails_no_transaction() {
     for text in ["do $$begin end$$", "call p()", "table pg_prepared_statements"] {
@@ -565,7 +565,7 @@ fn what_only_code_may_use_fails_no_transaction() {
     }
 }
 
-/// The same where the block was begun without a server.
+/// The same after a deferred BEGIN.
 #[test]
 fn behind_a_deferred_begin_names_are_lent_when_it_is_answered() {
     let (mut rig, a, server) = with_one_gone();
@@ -591,12 +591,12 @@ fn behind_a_deferred_begin_names_are_lent_when_it_is_answered() {
     );
 }
 
-/// Guards against 25001, and against a snapshot from before a lock: PREPARE takes one.
+/// PREPARE takes a snapshot. Guards against 25001, and against a snapshot from before a lock.
 #[test]
 fn nothing_is_lent_in_front_of_what_needs_no_snapshot() {
     let (mut rig, a, server) = with_one_gone();
     let mut postgres = Scripted::new();
-    // From here on, any statement may run code.
+    // From now on any statement may run code.
     rig.says(a, |w| {
         w.query(b"create function f() returns int language plpgsql as 'begin return 1; end'")
     });
