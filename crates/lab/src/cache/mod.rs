@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `survey` | what PostgreSQL says: settings, usage counts, relations and their buffers |
 //! | `page_cache`, `resident`, `local` | what the operating system says |
-//! | `counting`, `reads` | how often a block is missing from shared_buffers, and what that costs |
+//! | `counting`, `reads`, `io` | how often a block is missing from shared_buffers, and what that costs |
 //! | `usage`, `verdict`, `verdict_words` | the histogram, and what all of it means (pure) |
 //! | `look` | the report |
 //! | `connection`, `agree` | the connection, signals, asking the user |
@@ -13,10 +13,11 @@
 //! | `working_set` | the file of saved blocks (pure) |
 //! | `save`, `restore` | writing and reading it |
 
-mod agree;
+pub(crate) mod agree;
 mod connection;
 pub(crate) mod counting;
 pub(crate) mod extension;
+mod io;
 pub(crate) mod local;
 mod look;
 mod page_cache;
@@ -35,6 +36,7 @@ mod verdict_words;
 mod warm;
 mod working_set;
 
+pub use io::MissDetails;
 pub use look::{Look, LookArguments};
 pub use plan::{Plan, Step, plan};
 pub use reads::Reads;
