@@ -52,6 +52,12 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
         "{} servers at work, {} idle, pool_size {size}",
         pool.servers_active, pool.servers_idle
     ));
+    if pool.looks > 2 {
+        finding = finding.evidence(format!(
+            "clients waited at {} of {} looks",
+            pool.looks_waiting, pool.looks
+        ));
+    }
     if let (Some(wait), Some(transaction)) = (pool.wait_mean_us, pool.transaction_mean_us) {
         finding = finding.evidence(format!(
             "on average a client waits {:.1} ms for transactions of {:.1} ms",

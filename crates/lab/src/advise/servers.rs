@@ -242,6 +242,17 @@ fn every_server_is_judged_as_an_experienced_administrator_would() {
     );
 }
 
+/// Guards against advice that nobody can check.
+#[test]
+fn whatever_asks_for_something_says_how_to_see_that_it_helped() {
+    for row in rows() {
+        for finding in judge(Some(&row.facts), row.pooler.as_ref()) {
+            let asks = finding.severity < Severity::Unknown;
+            assert_eq!(asks, !finding.helped.is_empty(), "{}: {finding:?}", row.name);
+        }
+    }
+}
+
 /// Guards against a report that says two numbers for one setting.
 #[test]
 fn no_report_contradicts_itself() {
