@@ -39,18 +39,20 @@ fn run_time(arguments: &Arguments) -> Duration {
     Duration::from_secs(u64::from(arguments.common.seconds)) + RESTART_TIME
 }
 
-/// Measures all sizes, every second round from the other end.
+/// Whether prewarmed: the states in which each size is measured.
+pub(super) fn states(can_prewarm: bool) -> &'static [bool] {
+    if can_prewarm { &[false, true] } else { &[false] }
+}
+
+/// Measures all sizes, every second round from the other end; these steps are in the plan of the progress already.
 pub(super) fn measure(
     session: &mut Session,
     arguments: &Arguments,
     sizes: &[u64],
-    can_prewarm: bool,
+    states: &[bool],
     restarter: &mut Restarter,
     data_dir: Option<&Path>,
 ) -> Result<Found> {
-    let states: &[bool] = if can_prewarm { &[false, true] } else { &[false] };
-    let runs = sizes.len() * states.len() * arguments.common.rounds as usize;
-    session.progress.plan(runs, time(arguments, sizes.len(), states.len()));
     let mut found = Found::default();
     for round in 0..arguments.common.rounds {
         let mut order: Vec<(u64, bool)> = sizes.iter().flat_map(|s| states.iter().map(|w| (*s, *w))).collect();

@@ -107,10 +107,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut session = Session::open("buffers", &arguments.common, &settings, |target| {
         plan(arguments, &sizes, target)
     })?;
+    let prewarm = warming::find_prewarm(&session.target)?;
+    let states = measure::states(prewarm.is_ok());
+    let runs = sizes.len() * states.len() * arguments.common.rounds as usize;
+    session
+        .progress
+        .plan(runs, measure::time(arguments, sizes.len(), states.len()));
     if !arguments.common.existing {
+        session.progress.plan(1, fill_time(arguments.workload.scale));
         session.fill(&arguments.workload)?;
     }
-    let prewarm = warming::find_prewarm(&session.target)?;
     let data_dir = match &session.target.cluster {
         Some(cluster) => Some(cluster.folder().join(DATA_FOLDER)),
         None => arguments.data_dir.clone(),
@@ -124,7 +130,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         &mut session,
         arguments,
         &sizes,
-        prewarm.is_ok(),
+        states,
         &mut restarter,
         data_dir.as_deref(),
     )?;
