@@ -40,10 +40,10 @@ impl Measurement {
     fn experiment(self) -> Experiment {
         let (name, minutes) = match self {
             Measurement::Connections => ("connections", 8),
-            Measurement::Connect => ("connect", 3),
+            Measurement::Connect => ("connect", 5),
             Measurement::Idle => ("idle", 15),
-            Measurement::Buffers => ("buffers", 12),
-            Measurement::Scale => ("scale", 15),
+            Measurement::Buffers => ("buffers", 6),
+            Measurement::Scale => ("scale", 10),
         };
         Experiment {
             command: format!("pgweir lab {name} --throwaway"),

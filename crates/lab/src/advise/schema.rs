@@ -46,7 +46,19 @@ fn check(root: &Value, schema: &Value, value: &Value, path: &str, wrong: &mut Ve
     for (i, item) in value.as_array().into_iter().flatten().enumerate() {
         check(root, &schema["items"], item, &format!("{path}[{i}]"), wrong);
     }
-    let Some(object) = value.as_object() else { return };
+    if let Some(object) = value.as_object() {
+        check_fields(root, schema, object, path, wrong);
+    }
+}
+
+/// The same for the fields of an object.
+fn check_fields(
+    root: &Value,
+    schema: &Value,
+    object: &serde_json::Map<String, Value>,
+    path: &str,
+    wrong: &mut Vec<String>,
+) {
     for name in schema["required"].as_array().into_iter().flatten() {
         if !object.contains_key(name.as_str().expect("a name")) {
             wrong.push(format!("{path}: {name} is required"));

@@ -69,6 +69,36 @@ pub(super) fn measure(
     }
 }
 
+/// A server that has just been started, with its caches as wanted.
+struct Prepared {
+    /// Why the page cache was not emptied.
+    page_cache_kept: Option<String>,
+    /// What prewarming has read, and how long that took.
+    warmed: Option<(Warmed, Duration)>,
+}
+
+fn prepare(
+    session: &mut Session,
+    (bytes, warm): (u64, bool),
+    restarter: &mut Restarter,
+    data_dir: Option<&Path>,
+) -> Result<Prepared> {
+    restarter.restart(&mut session.target, bytes, &session.interrupt)?;
+    let mut client = session.target.connect()?;
+    let page_cache_kept = drop_page_cache(&mut client, data_dir).err();
+    let started = Instant::now();
+    let warmed = match warm {
+        true => Some((prewarm(&mut client, bytes, &session.interrupt)?, started.elapsed())),
+        false => None,
+    };
+    drop(client);
+    session.interrupt.check()?;
+    Ok(Prepared {
+        page_cache_kept,
+        warmed,
+    })
+}
+
 fn run(
     session: &mut Session,
     arguments: &Arguments,
@@ -91,19 +121,14 @@ fn run(
     session
         .progress
         .begin(&format!("{name}, round {}", round + 1), run_time(arguments));
-    restarter.restart(&mut session.target, bytes, &session.interrupt)?;
-    let mut client = session.target.connect()?;
-    if let Err(why) = drop_page_cache(&mut client, data_dir) {
-        found.page_cache_kept = Some(why);
+    let prepared = prepare(session, (bytes, warm), restarter, data_dir)?;
+    if prepared.page_cache_kept.is_some() {
+        found.page_cache_kept = prepared.page_cache_kept;
     }
-    if warm {
-        let started = Instant::now();
-        let warmed = prewarm(&mut client, bytes, &session.interrupt)?;
-        case.add("prewarm_seconds", started.elapsed().as_secs_f64());
+    if let Some((warmed, time)) = prepared.warmed {
+        case.add("prewarm_seconds", time.as_secs_f64());
         found.warmed.insert(bytes, warmed);
     }
-    drop(client);
-    session.interrupt.check()?;
     let before = block_counts(&session.target)?;
     let load = Load::new(&arguments.workload, arguments.clients, arguments.common.seconds);
     let progress = &mut session.progress;
@@ -113,9 +138,8 @@ fn run(
         Ok(measured) => {
             add_figures(case, &measured);
             let after = block_counts(&session.target)?;
-            let asked_for = after.1 - before.1;
-            if asked_for > 0.0 {
-                case.add("hit_percent", (after.0 - before.0) / asked_for * 100.0);
+            if after.1 > before.1 {
+                case.add("hit_percent", (after.0 - before.0) / (after.1 - before.1) * 100.0);
             }
             case.command.clone_from(&measured.command);
             session.results.raw(

@@ -87,22 +87,7 @@ impl Arguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    if !arguments.common.throwaway && arguments.data_dir.is_none() {
-        return Err(Error::new(
-            "shared_buffers changes with a restart only, and this is not told how to restart the server",
-        )
-        .hint("--data-dir FOLDER --restart-command COMMAND restarts a server of this machine, again and again")
-        .hint("--throwaway measures a temporary server of its own"));
-    }
-    let memory_bytes = Machine::here().memory_bytes;
-    let sizes = sizes(arguments, memory_bytes);
-    if let Some(largest) = sizes.last().filter(|size| memory_bytes > 0 && **size > memory_bytes) {
-        return Err(Error::new(format!(
-            "shared_buffers = {} is more than the memory of this machine, {}",
-            size::written(*largest),
-            Unit::Bytes.show(memory_bytes as f64)
-        )));
-    }
+    let sizes = sizes_that_fit(arguments)?;
     let settings = arguments.throwaway_settings();
     let mut session = Session::open("buffers", &arguments.common, &settings, |target| {
         plan(arguments, &sizes, target)
@@ -149,6 +134,27 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let report = page::report(&outcome, arguments, &found, &verdict);
     target.close()?;
     results.finish(outcome, &report)
+}
+
+/// The sizes to measure, where the server can be restarted with them.
+fn sizes_that_fit(arguments: &Arguments) -> Result<Vec<u64>> {
+    if !arguments.common.throwaway && arguments.data_dir.is_none() {
+        return Err(Error::new(
+            "shared_buffers changes with a restart only, and this is not told how to restart the server",
+        )
+        .hint("--data-dir FOLDER --restart-command COMMAND restarts a server of this machine, again and again")
+        .hint("--throwaway measures a temporary server of its own"));
+    }
+    let memory_bytes = Machine::here().memory_bytes;
+    let sizes = sizes(arguments, memory_bytes);
+    if let Some(largest) = sizes.last().filter(|size| memory_bytes > 0 && **size > memory_bytes) {
+        return Err(Error::new(format!(
+            "shared_buffers = {} is more than the memory of this machine, {}",
+            size::written(*largest),
+            Unit::Bytes.show(memory_bytes as f64)
+        )));
+    }
+    Ok(sizes)
 }
 
 /// Ascending, each once.

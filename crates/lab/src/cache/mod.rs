@@ -6,10 +6,10 @@
 //! | `page_cache`, `resident`, `local` | what the operating system says |
 //! | `counting`, `reads`, `io` | how often a block is missing from shared_buffers, and what that costs |
 //! | `usage`, `verdict`, `verdict_words` | the histogram, and what all of it means (pure) |
-//! | `look` | the report |
+//! | `look`, `look_page` | the report, on a terminal and as a page |
 //! | `connection`, `agree` | the connection, signals, asking the user |
 //! | `plan` | what to read, in which order, as far as it fits (pure) |
-//! | `warm` | reading it, with progress |
+//! | `warm`, `reader` | reading it, with progress |
 //! | `working_set` | the file of saved blocks (pure) |
 //! | `save`, `restore` | writing and reading it |
 
@@ -20,8 +20,10 @@ pub(crate) mod extension;
 mod io;
 pub(crate) mod local;
 mod look;
+mod look_page;
 mod page_cache;
 mod plan;
+mod reader;
 pub(crate) mod reads;
 mod relation;
 mod resident;
