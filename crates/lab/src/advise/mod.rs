@@ -137,7 +137,10 @@ pub fn run(arguments: &AdviseArguments) -> Result<ExitCode> {
     }
     let advice = look(arguments)?;
     print(arguments, &advice)?;
-    if let Some(facts) = advice.facts.as_ref().filter(|_| arguments.apply) {
+    if arguments.apply {
+        let facts = advice.facts.as_ref();
+        let facts =
+            facts.ok_or_else(|| Error::new("nothing can be changed: only the console answered, and not the server"))?;
         apply::apply(&Server::from_arguments(&arguments.server)?, &advice.findings, facts)?;
     }
     let worst = advice.findings.first().map(|finding| finding.severity);
