@@ -6,6 +6,7 @@ use super::{Advice, Facts};
 use crate::cache::Unseen;
 use crate::progress::duration_words;
 use crate::report::{Report, Table, Unit};
+use std::time::Duration;
 
 /// Whether a finding asks for something.
 fn matters(finding: &&Finding) -> bool {
@@ -80,11 +81,16 @@ fn heading(advice: &Advice) -> String {
             "PostgreSQL {}, database \"{}\"{machine}, watched for {}",
             facts.server.version,
             facts.server.database,
-            duration_words(facts.sessions.watched)
+            watched_words(facts.sessions.watched)
         )
     });
     let pooler = advice.pooler.as_ref().map(|pooler| pooler.version.clone());
     server.into_iter().chain(pooler).collect::<Vec<_>>().join("; ")
+}
+
+/// To the next second: the last look is a little before the end of the time.
+fn watched_words(watched: Duration) -> String {
+    duration_words(Duration::from_secs(watched.as_secs_f64().round() as u64))
 }
 
 fn machine(facts: &Facts) -> String {
