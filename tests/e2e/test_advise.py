@@ -2,10 +2,13 @@
 
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
+import time
 
 import pgthrow
 import pytest
@@ -187,6 +190,119 @@ def test_extensions_that_are_not_installed(server):
     assert unseen and 'extension "pg_buffercache" is not installed on the server' in unseen[0]["why"], advice["unseen"]
     assert "postgresql-contrib" in unseen[0]["how"]
     assert "memory.budget" in findings(advice)
+
+
+def answering(arguments, answers):
+    """Runs an advise at a terminal; gives these answers to its questions, one after the other. Status and all that it said."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execvp(PGWEIR[0], [*PGWEIR, "advise", *arguments])
+    said, asked = b"", 0
+    while True:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, said
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # The terminal is closed with its last program.
+            break
+        if not part:
+            break
+        said += part
+        while asked < said.count(b"[y/N] "):
+            os.write(terminal, answers[asked].encode() + b"\n")
+            asked += 1
+    assert asked == len(answers), said
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), said.decode().replace("\r\n", "\n")
+
+
+def test_apply_asks_for_each_change_and_leaves_the_restart_to_the_user(own_cluster):
+    """2,000 connections with 1 GB of work_mem each: two settings, of which one needs a restart."""
+    cluster = own_cluster(settings={"max_connections": "2000", "work_mem": "1GB"})
+    arguments = ["--server", cluster.dsn(), "--seconds", "0", "--ram", "16", "--cores", "2", "--apply"]
+    started = cluster.psql("select pg_postmaster_start_time()")
+    written = "select string_agg(name, ', ' order by name) from pg_file_settings where sourcefile like '%auto.conf'"
+    status, said = answering(arguments, ["n", "n"])
+    assert status == 0 and "Nothing was changed." in said, said
+    assert cluster.psql(written) == ""
+    status, said = answering(arguments, ["y", "y"])
+    assert status == 0, said
+    assert "max_connections is 2000 now: " in said and "ALTER SYSTEM SET max_connections = '100'? [y/N]" in said, said
+    # Two findings ask for it.
+    assert said.count("ALTER SYSTEM SET max_connections = '100'?") == 1, said
+    assert "max_connections: written; in effect after the next restart, which is yours to do" in said, said
+    work_mem = cluster.psql("show work_mem")
+    assert work_mem != "1GB" and f"work_mem is {work_mem} now; ALTER SYSTEM RESET work_mem takes it back" in said, said
+    assert cluster.psql(written) == "max_connections, work_mem"
+    assert cluster.psql("select pending_restart from pg_settings where name = 'max_connections'") == "t"
+    assert cluster.psql("select pg_postmaster_start_time()") == started
+    # A setting of the role comes before the file.
+    cluster.psql("alter system reset work_mem; alter role postgres set work_mem = '2GB'")
+    cluster.reload()
+    status, said = answering(arguments, ["n", "y"])
+    assert status == 0 and 'work_mem: written, but "user" sets it for this session' in said, said
+
+
+def test_apply_without_a_terminal_or_the_right(server):
+    refused = advise("--server", server.dsn(), "--apply", check=False)
+    assert refused.returncode == 1 and "no terminal to ask at" in refused.stderr and refused.stdout == ""
+    plain = f"host=127.0.0.1 port={server.port} user=monitor dbname=postgres"
+    # 100 connections on 1 GB: fewer are advised.
+    status, said = answering(["--server", plain, "--seconds", "0", "--ram", "1", "--cores", "1", "--apply"], ["y"])
+    assert status == 1 and "permission denied" in said and "GRANT ALTER SYSTEM ON PARAMETER" in said, said
+
+
+def test_exit_status_for_scripts(server):
+    """3 where a finding is as severe as told; 1 stays for errors."""
+    bad = ["--server", server.dsn(), "--seconds", "0", "--ram", "1", "--cores", "1"]
+    advice = json.loads(advise("--json", *bad).stdout)
+    assert advice["findings"][0]["severity"] == "advice", advice["findings"][0]
+    assert advise(*bad).returncode == 0
+    assert advise(*bad, "--fail-on", "advice", check=False).returncode == 3
+    assert advise(*bad, "--fail-on", "warning", check=False).returncode == 0
+    assert advise("--server", "host=127.0.0.1 port=1", "--fail-on", "advice", check=False).returncode == 1
+    assert advise(*bad, "--fail-on", "fine", check=False).returncode not in (0, 3)
+
+
+def test_each_finding_says_how_to_see_that_it_helped(server):
+    bad = ["--server", server.dsn(), "--seconds", "0", "--ram", "1", "--cores", "1"]
+    for finding in json.loads(advise("--json", *bad).stdout)["findings"]:
+        assert bool(finding["helped"]) == (finding["severity"] in ("critical", "warning", "advice")), finding
+    assert "    it has helped if: pgweir advise says that the worst case fits" in advise(*bad).stdout
+
+
+def test_the_schema_is_printed_without_a_server():
+    schema = json.loads(advise("--json-schema").stdout)
+    assert schema["title"] == "pgweir advise --json" and "Finding" in schema["$defs"]
+
+
+def test_watching_sees_what_comes_and_goes(pg15, make_pooler):
+    """A queue and a transaction that are gone before the report is written, and were not there at its beginning."""
+    pooler = make_pooler(pg15, settings={"default_pool_size": 1})
+    process = subprocess.Popen(
+        [*PGWEIR, "advise", "--json", "--watch", "14s", "--server", pg15.dsn(), "--cores", "2"]
+        + ["--console", pooler.dsn(dbname="pgbouncer")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: backends(pg15, WATCHING) == 1, timeout=20, what="advise watches the server")
+    with pooler.connect() as holder, pooler.connect() as waiter:
+        holder.query("begin")
+        holder.query("select 1")
+        waiter.send(wire.query("select 1"))
+        pooler.wait_pool(cl_waiting=1)
+        # Two looks at the console are in this time, and many at the server.
+        time.sleep(5)
+        holder.query("rollback")
+        waiter.read_ready()
+    advice = json.loads(process.communicate(timeout=60)[0])
+    sessions = advice["facts"]["sessions"]
+    assert sessions["watched"]["secs"] >= 13 and sessions["looks"] > 20, sessions
+    assert sessions["idle_in_transaction"] >= 1 and sessions["idle_in_transaction_longest"]["secs"] >= 3, sessions
+    waits = findings(advice)["pooler.waits"]
+    assert "1 client waits for a server" in waits["title"], waits
+    assert any(re.match(r"clients waited at [1-9] of \d+ looks", sentence) for sentence in waits["evidence"]), waits
 
 
 def pgbouncers():

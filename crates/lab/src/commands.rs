@@ -21,7 +21,7 @@ pub enum Command {
         command: LabCommand,
     },
 
-    /// Advise on a server's connections, memory and pooler: one report within seconds; changes nothing
+    /// Advise on a server's connections, memory and pooler: one report within seconds; changes nothing, unless --apply is given
     Advise(AdviseArguments),
 
     /// Show which part of a database is in memory, and whether shared_buffers suits it; fill, save and restore it
@@ -75,15 +75,16 @@ pub enum LabCommand {
 
 /// Runs a command to its end.
 pub fn run(command: Command) -> ExitCode {
+    let done = |()| ExitCode::SUCCESS;
     let outcome = match command {
         Command::ThrowawayKeeper(arguments) => return throwaway::keep(&arguments),
         Command::ThrowawayLaunch(arguments) => return throwaway::launch(&arguments),
-        Command::Lab { command } => lab(command),
         Command::Advise(arguments) => advise::run(&arguments),
-        Command::Cache(arguments) => cache::run(&arguments),
+        Command::Lab { command } => lab(command).map(done),
+        Command::Cache(arguments) => cache::run(&arguments).map(done),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("pgweir: {error}");
             error.exit_status()

@@ -1,7 +1,7 @@
 //! Rules about connections: how many there are, what they do, how many may be.
 
 use super::console::PoolerFacts;
-use super::facts::Facts;
+use super::facts::{Facts, Sessions};
 use super::finding::{Finding, PGBOUNCER_INI, POSTGRESQL_CONF, Severity};
 use super::sizing;
 use crate::progress::duration_words;
@@ -26,6 +26,9 @@ const ACTIVE_PER_CORE: f64 = 4.0;
 /// max_connections of more than so many times the rule of thumb, and more than so many, invites a collapse.
 const MAX_CONNECTIONS_FACTOR: u32 = 10;
 const MAX_CONNECTIONS_MANY: u32 = 200;
+
+/// A max_connections of more than so many times what there should be is a mistake even while few connections are open.
+const MAX_CONNECTIONS_ABSURD: u32 = 5;
 
 /// From so many new connections in a second on, opening them is work worth saving.
 const OPENED_PER_SECOND: f64 = 5.0;
@@ -74,9 +77,9 @@ fn room(facts: &Facts) -> Option<Finding> {
     ));
     Some(match severity {
         Severity::Fine => finding,
-        _ => finding.change(PGBOUNCER_INI, "pool_mode = transaction").risk(
+        _ => with_pool(finding.change(PGBOUNCER_INI, "pool_mode = transaction"), facts).risk(
             "what is above the limit is refused with \"too many clients already\"; a pooler queues it instead. More \
-                 max_connections costs memory and throughput, and a restart",
+             max_connections costs memory and throughput, and a restart",
         ),
     })
 }
@@ -160,16 +163,42 @@ fn at_work(facts: &Facts) -> Option<Finding> {
     let sessions = &facts.sessions;
     let cores = facts.cores?;
     let per_core = sessions.active_mean / f64::from(cores.max(1));
-    let severity = if per_core > ACTIVE_PER_CORE {
-        Severity::Warning
-    } else {
-        Severity::Fine
+    let locks = sessions.active_waits.get("Lock").copied().unwrap_or(0.0);
+    let severity = match () {
+        () if per_core > ACTIVE_PER_CORE => Severity::Warning,
+        // Those that may not be seen may be at work.
+        () if sessions.hidden * 2 > sessions.total => Severity::Unknown,
+        () => Severity::Fine,
     };
-    let title = format!(
-        "{:.1} connections are at work on {cores} processors on average",
-        sessions.active_mean
-    );
-    let mut finding = Finding::new("connections.at_work", severity, title).evidence(format!(
+    let title = match severity {
+        Severity::Unknown => format!(
+            "how many connections are at work cannot be told: {} of {} may not be seen",
+            sessions.hidden, sessions.total
+        ),
+        _ => format!(
+            "{:.1} connections are at work on {cores} processors on average",
+            sessions.active_mean
+        ),
+    };
+    let finding = at_work_evidence(Finding::new("connections.at_work", severity, title), sessions);
+    match severity {
+        Severity::Warning if locks > sessions.active_mean / 2.0 => Some(
+            finding
+                .evidence("most of them wait for a lock that another transaction holds; a smaller pool does not free it")
+                .evidence(
+                    "who holds it: SELECT pid, pg_blocking_pids(pid), query FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+                ),
+        ),
+        Severity::Warning => Some(
+            with_pool(finding, facts)
+                .risk("a pool too small leaves processors idle: pgweir lab connections measures where the peak is"),
+        ),
+        _ => Some(finding),
+    }
+}
+
+fn at_work_evidence(mut finding: Finding, sessions: &Sessions) -> Finding {
+    finding = finding.evidence(format!(
         "seen {} times; the most at once: {}",
         sessions.looks, sessions.active_most
     ));
@@ -179,24 +208,24 @@ fn at_work(facts: &Facts) -> Option<Finding> {
         let words: Vec<String> = waits.iter().map(|(event, mean)| format!("{event} {mean:.1}")).collect();
         finding = finding.evidence(format!("they are with (wait_event_type): {}", words.join(", ")));
     }
-    if let Some(tps) = sessions.transactions_per_second {
-        finding = finding.evidence(format!("{} transactions per second", Unit::Number.show(tps.round())));
+    match sessions.transactions_per_second {
+        Some(tps) => finding.evidence(format!("{} transactions per second", Unit::Number.show(tps.round()))),
+        None => finding,
     }
-    if severity == Severity::Fine {
-        return Some(finding);
-    }
-    Some(
-        with_pool(finding, facts)
-            .risk("a pool too small leaves processors idle: pgweir lab connections measures where the peak is"),
-    )
 }
 
-/// Adds the size of the pool and what it follows from.
+/// Adds the size of the pool and what it follows from; where there would be several pools, also what bounds all of them.
 fn with_pool(finding: Finding, facts: &Facts) -> Finding {
-    match sizing::pool(facts) {
-        Some(pool) => finding
-            .evidence(format!("default_pool_size = {}: {}", pool.value, pool.because))
-            .change(PGBOUNCER_INI, format!("default_pool_size = {}", pool.value)),
+    let Some(pool) = sizing::pool(facts) else {
+        return finding;
+    };
+    let finding = finding
+        .evidence(format!("default_pool_size = {}: {}", pool.value, pool.because))
+        .change(PGBOUNCER_INI, format!("default_pool_size = {}", pool.value));
+    match sizing::all_pools(facts, facts.sessions.pools.saturating_mul(pool.value)) {
+        Some(all) => finding
+            .evidence(format!("max_db_connections = {}: {}", all.value, all.because))
+            .change(PGBOUNCER_INI, format!("max_db_connections = {}", all.value)),
         None => finding,
     }
 }
@@ -207,7 +236,12 @@ fn limit(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     let limit = facts.settings.memory.max_connections;
     let suggested = sizing::connections(facts, pooler)?;
     let many = limit > MAX_CONNECTIONS_MANY && limit > MAX_CONNECTIONS_FACTOR * pool.value && suggested.value < limit;
-    let severity = if many { Severity::Warning } else { Severity::Fine };
+    let open = facts.sessions.total > suggested.value;
+    let severity = match many {
+        true if open || limit > MAX_CONNECTIONS_ABSURD * suggested.value => Severity::Warning,
+        true => Severity::Advice,
+        false => Severity::Fine,
+    };
     let title = format!("max_connections is {limit} on {cores} processors");
     let finding = Finding::new("connections.limit", severity, title).evidence(format!(
         "so many can use the processors at a time: {} ({})",
@@ -216,6 +250,10 @@ fn limit(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
     if !many {
         return Some(finding);
     }
+    let standbys = match facts.server.in_recovery {
+        true => "; a standby needs at least as many as its primary: change that one first",
+        false => "; lower it here first and on standbys afterwards, which need at least as many",
+    };
     Some(
         finding
             .evidence("if all of them get to work at once, throughput collapses; a queue before the server keeps it")
@@ -223,7 +261,7 @@ fn limit(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Finding> {
             .change(POSTGRESQL_CONF, format!("max_connections = {}", suggested.value))
             .risk(format!(
                 "needs a restart, and a pooler first: {} connections are open now, and what is above the limit is refused; \
-                 pgweir lab connections measures the right number",
+                 pgweir lab connections measures the right number{standbys}",
                 facts.sessions.total
             )),
     )

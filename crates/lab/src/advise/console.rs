@@ -6,6 +6,13 @@ use crate::server::Server;
 use postgres::{Client, SimpleQueryMessage};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Between two looks at a console.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A row of a console's table. Columns come and go with versions, so they are looked up by name.
 type Row = BTreeMap<String, String>;
@@ -34,13 +41,17 @@ pub struct PoolFacts {
     pub mode: String,
     /// Clients with a server.
     pub clients_active: u64,
-    /// Clients that wait for one: the most of two looks.
+    /// Clients that wait for one: the most of all looks.
     pub clients_waiting: u64,
+    /// Looks at which clients waited.
+    pub looks_waiting: u32,
+    /// All looks.
+    pub looks: u32,
     /// Servers with a client.
     pub servers_active: u64,
     /// Servers without.
     pub servers_idle: u64,
-    /// How long the first in the queue has waited, microseconds: the most of two looks.
+    /// How long the first in the queue has waited, microseconds: the most of all looks.
     pub wait_longest_us: u64,
     /// pool_size of its database, as SHOW DATABASES says.
     pub size: Option<u64>,
@@ -68,21 +79,62 @@ impl PoolerFacts {
         self.setting(name)?.parse().ok()
     }
 
-    /// The later look, with the longer queues of both.
+    /// The later look, with the longest queues of all.
     pub(super) fn with_later(self, mut later: PoolerFacts) -> Self {
         for pool in &mut later.pools {
             let same = |p: &&PoolFacts| p.database == pool.database && p.user == pool.user;
             if let Some(before) = self.pools.iter().find(same) {
                 pool.clients_waiting = pool.clients_waiting.max(before.clients_waiting);
                 pool.wait_longest_us = pool.wait_longest_us.max(before.wait_longest_us);
+                pool.looks_waiting += before.looks_waiting;
+                pool.looks += before.looks;
             }
         }
         later
     }
 }
 
+/// A console that is asked again and again, for queues that come and go.
+pub(super) struct Watching {
+    server: Server,
+    stop: Arc<AtomicBool>,
+    seen: JoinHandle<Result<PoolerFacts>>,
+}
+
+impl Watching {
+    /// Asks it once, so that a console that does not answer is an error at once, and goes on asking beside the caller.
+    pub(super) fn begin(server: &Server) -> Result<Self> {
+        let first = ask(server)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (console, stopped) = (server.clone(), Arc::clone(&stop));
+        let seen = thread::spawn(move || {
+            let mut seen = first;
+            loop {
+                thread::park_timeout(LOOK_INTERVAL);
+                if stopped.load(Ordering::Relaxed) {
+                    return Ok(seen);
+                }
+                seen = seen.with_later(ask(&console)?);
+            }
+        });
+        Ok(Watching {
+            server: server.clone(),
+            stop,
+            seen,
+        })
+    }
+
+    /// What was seen, a last look included.
+    pub(super) fn end(self) -> Result<PoolerFacts> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.seen.thread().unpark();
+        let seen = self.seen.join().expect("asking a console does not panic")?;
+        Ok(seen.with_later(ask(&self.server)?))
+    }
+}
+
 /// Asks a console.
-pub(super) fn ask(server: &Server) -> Result<PoolerFacts> {
+fn ask(server: &Server) -> Result<PoolerFacts> {
     let mut client = server.connect().map_err(|e| e.context("console"))?;
     let version = show(&mut client, "VERSION")?;
     let pools = show(&mut client, "POOLS")?;
@@ -115,11 +167,14 @@ fn pool(row: &Row, databases: &[Row], stats: &[Row]) -> PoolFacts {
     let database = text(row, "database");
     let entry = databases.iter().find(|row| text(row, "name") == database);
     let stats = stats.iter().find(|row| text(row, "database") == database);
+    let waiting = number(row, "cl_waiting").unwrap_or(0);
     PoolFacts {
         user: text(row, "user"),
         mode: text(row, "pool_mode"),
         clients_active: number(row, "cl_active").unwrap_or(0),
-        clients_waiting: number(row, "cl_waiting").unwrap_or(0),
+        clients_waiting: waiting,
+        looks_waiting: u32::from(waiting > 0),
+        looks: 1,
         servers_active: number(row, "sv_active").unwrap_or(0),
         servers_idle: number(row, "sv_idle").unwrap_or(0) + number(row, "sv_used").unwrap_or(0),
         wait_longest_us: number(row, "maxwait").unwrap_or(0) * 1_000_000 + number(row, "maxwait_us").unwrap_or(0),
@@ -167,15 +222,16 @@ mod tests {
             pools: vec![PoolFacts {
                 clients_waiting: waiting,
                 wait_longest_us: 10 * waiting,
+                looks_waiting: u32::from(waiting > 0),
+                looks: 1,
                 ..PoolFacts::default()
             }],
             ..PoolerFacts::default()
         };
-        let both = look(80).with_later(look(3));
-        assert_eq!(
-            (both.pools[0].clients_waiting, both.pools[0].wait_longest_us),
-            (80, 800)
-        );
+        let all = look(80).with_later(look(3)).with_later(look(0));
+        let pool = &all.pools[0];
+        assert_eq!((pool.clients_waiting, pool.wait_longest_us), (80, 800));
+        assert_eq!((pool.looks_waiting, pool.looks), (2, 3));
     }
 
     #[test]

@@ -58,22 +58,22 @@ pub struct Settings {
     pub shared_memory_huge_pages: Option<u64>,
 }
 
-/// Client connections other than ours: counts of the last look, means over all of them.
+/// Client connections other than ours, over all looks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Sessions {
-    /// How many.
+    /// How many: the most at one look.
     pub total: u32,
     /// Pairs of a database and a user among them: so many pools a pooler would have.
     pub pools: u32,
-    /// Those whose state may not be seen.
+    /// Those whose state may not be seen, at the last look.
     pub hidden: u32,
-    /// Between transactions.
+    /// Between transactions: the fewest at one look.
     pub idle: u32,
     /// The longest time one has been idle.
     pub idle_longest: Duration,
-    /// In a transaction, and doing nothing.
+    /// In a transaction, and doing nothing: the most at one look.
     pub idle_in_transaction: u32,
-    /// The longest of those transactions.
+    /// The longest of those transactions, at any look.
     pub idle_in_transaction_longest: Duration,
     /// Whose that is: `pid 4242, user bob, application psql`.
     pub idle_in_transaction_who: String,
@@ -89,6 +89,8 @@ pub struct Sessions {
     pub transactions_per_second: Option<f64>,
     /// How often was looked.
     pub looks: u32,
+    /// For how long.
+    pub watched: Duration,
 }
 
 /// What /proc/meminfo says.

@@ -1,9 +1,11 @@
 //! What a rule says.
 
+use super::proof::Experiment;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// How much a finding matters; the most severe first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// It fails now, or will when the next thing happens.
@@ -13,8 +15,10 @@ pub enum Severity {
     /// It could be better.
     Advice,
     /// It cannot be judged yet.
+    #[value(skip)]
     Unknown,
     /// Looked at, and found in order.
+    #[value(skip)]
     Fine,
 }
 
@@ -46,13 +50,29 @@ const WITH_RESTART: [&str; 3] = ["max_connections", "shared_buffers", "huge_page
 impl Change {
     /// The statement to paste into psql, with what makes it take effect; None where the setting is not the server's.
     pub fn statement(&self) -> Option<String> {
-        let (name, value) = self.line.split_once(" = ").filter(|_| self.file == POSTGRESQL_CONF)?;
-        let value = value.trim_matches('\'');
-        let effect = match WITH_RESTART.contains(&name) {
+        let effect = match self.needs_restart() {
             true => "-- and restart the server",
             false => "SELECT pg_reload_conf();",
         };
-        Some(format!("ALTER SYSTEM SET {name} = '{value}'; {effect}"))
+        Some(format!("{}; {effect}", self.alter_system()?))
+    }
+
+    /// The same without what makes it take effect.
+    pub(super) fn alter_system(&self) -> Option<String> {
+        let (name, value) = self.server_setting()?;
+        Some(format!("ALTER SYSTEM SET {name} = '{value}'"))
+    }
+
+    /// Name and value of a setting of the server.
+    pub(super) fn server_setting(&self) -> Option<(&str, &str)> {
+        let (name, value) = self.line.split_once(" = ").filter(|_| self.file == POSTGRESQL_CONF)?;
+        Some((name, value.trim_matches('\'')))
+    }
+
+    /// Whether a reload is not enough.
+    pub(super) fn needs_restart(&self) -> bool {
+        self.server_setting()
+            .is_some_and(|(name, _)| WITH_RESTART.contains(&name))
     }
 }
 
@@ -71,6 +91,10 @@ pub struct Finding {
     pub changes: Vec<Change>,
     /// What the change may cost; empty where nothing is to be changed.
     pub risk: String,
+    /// How to see that it helped; empty where nothing is to be changed.
+    pub helped: String,
+    /// The measurement of the laboratory that shows it.
+    pub experiment: Option<Experiment>,
 }
 
 impl Finding {
@@ -83,6 +107,8 @@ impl Finding {
             evidence: Vec::new(),
             changes: Vec::new(),
             risk: String::new(),
+            helped: String::new(),
+            experiment: None,
         }
     }
 

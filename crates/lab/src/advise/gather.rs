@@ -1,7 +1,8 @@
 //! Asking PostgreSQL. Everything is read; nothing is created, and no lock is waited for.
 
-use super::facts::{Facts, Sessions, Settings};
+use super::facts::{Facts, Settings};
 use super::processes;
+use super::watch::watch;
 use crate::Result;
 use crate::cache::counting::Counting;
 use crate::cache::extension::failed;
@@ -10,12 +11,7 @@ use crate::cache::{ServerFacts, Unseen, UsageCounts};
 use crate::maths::MemorySettings;
 use crate::server::Server;
 use postgres::Client;
-use std::collections::{BTreeMap, BTreeSet};
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// Between two looks at the sessions.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+use std::time::Duration;
 
 /// No question may take longer: the report is a matter of seconds.
 const SESSION: &str = "set statement_timeout = '10s'; set lock_timeout = '1s'; set default_transaction_read_only = on";
@@ -134,95 +130,4 @@ fn settings(client: &mut Client, facts: &ServerFacts) -> Result<Settings> {
         huge_pages_status: row.get(10),
         shared_memory_huge_pages: row.get::<_, Option<String>>(11).and_then(|text| text.parse().ok()),
     })
-}
-
-/// Looks at the sessions again and again; returns the processes of the last look.
-fn watch(client: &mut Client, time: Duration) -> Result<(Sessions, Vec<i32>)> {
-    let started = Instant::now();
-    let before = totals(client)?;
-    let (mut looks, mut active, mut most) = (0u32, 0u32, 0);
-    let mut waits: BTreeMap<String, f64> = BTreeMap::new();
-    loop {
-        let (mut sessions, pids, now_active) = look(client, &mut waits)?;
-        looks += 1;
-        active += now_active;
-        most = most.max(now_active);
-        if started.elapsed() + LOOK_INTERVAL > time {
-            let seconds = started.elapsed().as_secs_f64();
-            let after = totals(client)?;
-            if seconds >= 0.5 {
-                sessions.transactions_per_second = Some((after.0 - before.0).max(0.0) / seconds);
-                sessions.opened_per_second = after.1.zip(before.1).map(|(a, b)| (a - b).max(0.0) / seconds);
-            }
-            sessions.looks = looks;
-            sessions.active_most = most;
-            sessions.active_mean = f64::from(active) / f64::from(looks);
-            waits.values_mut().for_each(|sum| *sum /= f64::from(looks));
-            sessions.active_waits = waits;
-            return Ok((sessions, pids));
-        }
-        thread::sleep(LOOK_INTERVAL);
-    }
-}
-
-/// Transactions ended, and sessions begun where the server counts them (from PostgreSQL 14 on).
-fn totals(client: &mut Client) -> Result<(f64, Option<f64>)> {
-    // The row as JSON, because older servers do not have the column.
-    let row = client
-        .query_one(
-            "select coalesce(sum(d.xact_commit + d.xact_rollback), 0)::float8, \
-             sum((to_jsonb(d)->>'sessions')::float8) from pg_catalog.pg_stat_database d",
-            &[],
-        )
-        .map_err(|e| failed(&e))?;
-    Ok((row.get(0), row.get(1)))
-}
-
-/// One look: of other users' sessions who lacks pg_monitor sees no type and no state, but their database.
-/// Counts, processes, and how many are at work.
-fn look(client: &mut Client, waits: &mut BTreeMap<String, f64>) -> Result<(Sessions, Vec<i32>, u32)> {
-    let rows = client
-        .query(
-            "select pid, state, coalesce(wait_event_type, 'CPU'), \
-             coalesce(extract(epoch from clock_timestamp() - state_change), 0)::float8, \
-             coalesce(extract(epoch from clock_timestamp() - xact_start), 0)::float8, \
-             format('pid %s, user %s, application \"%s\"', pid, usename, application_name), \
-             format('%s.%s', datname, usename) \
-             from pg_catalog.pg_stat_activity where pid <> pg_catalog.pg_backend_pid() \
-             and (backend_type = 'client backend' or backend_type is null and datname is not null)",
-            &[],
-        )
-        .map_err(|e| failed(&e))?;
-    let mut sessions = Sessions {
-        total: rows.len() as u32,
-        ..Sessions::default()
-    };
-    let (mut pids, mut active) = (Vec::new(), 0);
-    let pools: BTreeSet<&str> = rows.iter().map(|row| row.get(6)).collect();
-    sessions.pools = pools.len() as u32;
-    for row in &rows {
-        pids.push(row.get(0));
-        let since = |i: usize| Duration::from_secs_f64(row.get::<_, f64>(i).max(0.0));
-        match row.get::<_, Option<&str>>(1) {
-            // Other users' sessions show no state to who may not see it.
-            None => sessions.hidden += 1,
-            Some("idle") => {
-                sessions.idle += 1;
-                sessions.idle_longest = sessions.idle_longest.max(since(3));
-            }
-            Some(state) if state.starts_with("idle in transaction") => {
-                sessions.idle_in_transaction += 1;
-                if since(4) >= sessions.idle_in_transaction_longest {
-                    sessions.idle_in_transaction_longest = since(4);
-                    sessions.idle_in_transaction_who = row.get(5);
-                }
-            }
-            Some("active" | "fastpath function call") => {
-                active += 1;
-                *waits.entry(row.get(2)).or_default() += 1.0;
-            }
-            Some(_) => {}
-        }
-    }
-    Ok((sessions, pids, active))
 }

@@ -8,9 +8,6 @@ use super::sizing;
 /// A first in the queue that has waited for so long, microseconds, is one whom somebody notices.
 const WAIT_NOTICED_US: u64 = 1_000_000;
 
-/// More servers for each processor than this do not add throughput.
-const SERVERS_PER_CORE: u64 = 4;
-
 /// Share of max_client_conn in use from which it gets tight.
 const TIGHT_SHARE: f64 = 0.8;
 
@@ -55,6 +52,12 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
         "{} servers at work, {} idle, pool_size {size}",
         pool.servers_active, pool.servers_idle
     ));
+    if pool.looks > 2 {
+        finding = finding.evidence(format!(
+            "clients waited at {} of {} looks",
+            pool.looks_waiting, pool.looks
+        ));
+    }
     if let (Some(wait), Some(transaction)) = (pool.wait_mean_us, pool.transaction_mean_us) {
         finding = finding.evidence(format!(
             "on average a client waits {:.1} ms for transactions of {:.1} ms",
@@ -62,7 +65,12 @@ fn waits(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
             transaction as f64 / 1000.0
         ));
     }
-    Some(if enough {
+    let held = pool.mode == "session";
+    Some(if held && enough {
+        finding
+            .evidence("in session pooling a server stays with its client, at work or not, until that client leaves")
+            .risk("more servers would be held in the same way; in transaction pooling a few serve all clients")
+    } else if enough {
         finding
             .evidence(
                 "the pool has as many servers as the processors can use: the queue keeps the server from collapse",
@@ -115,7 +123,7 @@ fn too_large(pool: &PoolFacts, facts: Option<&Facts>) -> Option<Finding> {
     let facts = facts?;
     let cores = facts.cores?;
     let size = pool.size?;
-    let most = SERVERS_PER_CORE * u64::from(cores) + u64::from(facts.spindles);
+    let most = u64::from(sizing::most_at_work(facts)?);
     if size <= most || pool.servers_active <= most {
         return None;
     }
@@ -156,13 +164,12 @@ fn sum(pooler: &PoolerFacts, facts: Option<&Facts>) -> Option<Finding> {
     if sum <= allowed {
         return Some(Finding::new("pooler.sum", Severity::Fine, title));
     }
+    let all = sizing::all_pools(facts, u32::try_from(sum).unwrap_or(u32::MAX))?;
     Some(
         Finding::new("pooler.sum", Severity::Warning, title)
             .evidence("pool_size holds for each pair of database and user; reserve pools come on top")
-            .change(
-                PGBOUNCER_INI,
-                format!("max_db_connections = {}", (allowed * 9 / 10).max(1)),
-            )
+            .evidence(format!("max_db_connections = {}: {}", all.value, all.because))
+            .change(PGBOUNCER_INI, format!("max_db_connections = {}", all.value))
             .risk("pools then take turns; without a limit PostgreSQL refuses with \"too many clients already\""),
     )
 }
@@ -312,7 +319,7 @@ mod tests {
         let sum = find(&findings, "pooler.sum");
         assert_eq!(
             (sum.severity, sum.changes[0].line.as_str()),
-            (Severity::Warning, "max_db_connections = 87")
+            (Severity::Warning, "max_db_connections = 9")
         );
     }
 

@@ -4,7 +4,9 @@ use super::charts;
 use super::finding::{Finding, Severity};
 use super::{Advice, Facts};
 use crate::cache::Unseen;
+use crate::progress::duration_words;
 use crate::report::{Report, Table, Unit};
+use std::time::Duration;
 
 /// Whether a finding asks for something.
 fn matters(finding: &&Finding) -> bool {
@@ -33,6 +35,12 @@ pub(super) fn text(advice: &Advice) -> String {
         }
         if !finding.risk.is_empty() {
             out += &format!("    risk: {}\n", finding.risk);
+        }
+        if !finding.helped.is_empty() {
+            out += &format!("    it has helped if: {}\n", finding.helped);
+        }
+        if let Some(experiment) = &finding.experiment {
+            out += &format!("    to see it measured: {}\n", experiment.words());
         }
     }
     for (severity, heading) in [(Severity::Unknown, "cannot be judged yet:"), (Severity::Fine, "fine:")] {
@@ -70,12 +78,19 @@ fn heading(advice: &Advice) -> String {
     let server = advice.facts.as_ref().map(|facts| {
         let machine = machine(facts);
         format!(
-            "PostgreSQL {}, database \"{}\"{machine}",
-            facts.server.version, facts.server.database
+            "PostgreSQL {}, database \"{}\"{machine}, watched for {}",
+            facts.server.version,
+            facts.server.database,
+            watched_words(facts.sessions.watched)
         )
     });
     let pooler = advice.pooler.as_ref().map(|pooler| pooler.version.clone());
     server.into_iter().chain(pooler).collect::<Vec<_>>().join("; ")
+}
+
+/// To the next second: the last look is a little before the end of the time.
+fn watched_words(watched: Duration) -> String {
+    duration_words(Duration::from_secs(watched.as_secs_f64().round() as u64))
 }
 
 fn machine(facts: &Facts) -> String {
@@ -123,7 +138,13 @@ pub(super) fn report(advice: &Advice) -> Report {
             section.table(Table::pairs(rows).caption("Change"));
         }
         if !finding.risk.is_empty() {
-            section.prose(format!("Risk: {}", finding.risk));
+            section.prose(format!("Risk: {}.", finding.risk));
+        }
+        if !finding.helped.is_empty() {
+            section.prose(format!("It has helped if: {}.", finding.helped));
+        }
+        if let Some(experiment) = &finding.experiment {
+            section.prose(format!("To see it measured: {}.", experiment.words()));
         }
     }
     for (severity, title) in [
@@ -147,6 +168,7 @@ pub(super) fn report(advice: &Advice) -> Report {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SCHEMA;
     use super::*;
 
     #[test]
@@ -162,6 +184,7 @@ mod tests {
             how: "grant it".to_owned(),
         };
         let advice = Advice {
+            schema: SCHEMA,
             findings: vec![finding, fine],
             unseen: vec![unseen],
             facts: None,

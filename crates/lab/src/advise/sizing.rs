@@ -18,6 +18,38 @@ pub(super) fn pool(facts: &Facts) -> Option<Sized> {
     })
 }
 
+/// More servers at work for each processor than this only wait for one another.
+const SERVERS_PER_CORE: u32 = 4;
+
+/// Servers that all pools together may have at work, whatever the processors are waiting for; None where those are not known.
+pub(super) fn most_at_work(facts: &Facts) -> Option<u32> {
+    let cores = facts.cores?;
+    Some(SERVERS_PER_CORE.saturating_mul(cores).saturating_add(facts.spindles))
+}
+
+/// max_db_connections, where the pools may have `wanted` servers together; None where nothing is to be bounded.
+pub(super) fn all_pools(facts: &Facts, wanted: u32) -> Option<Sized> {
+    let settings = &facts.settings;
+    let allowed = settings
+        .memory
+        .max_connections
+        .saturating_sub(settings.reserved_connections);
+    // A tenth stays free for applications that do not come through the pooler.
+    let allowed = (allowed.saturating_mul(9) / 10).max(1);
+    let most = most_at_work(facts).unwrap_or(u32::MAX);
+    let value = most.min(allowed);
+    let because = match most <= allowed {
+        true => format!(
+            "all pools together may have {wanted} servers, and beyond about {most}, {SERVERS_PER_CORE} for each processor, they \
+             only wait for one another (it holds for each database)"
+        ),
+        false => {
+            format!("all pools together may have {wanted} servers, and PostgreSQL has room for {allowed} beside others")
+        }
+    };
+    (wanted > value).then_some(Sized { value, because })
+}
+
 /// max_connections, with a pooler before the server; None where the processors are not known.
 pub(super) fn connections(facts: &Facts, pooler: Option<&PoolerFacts>) -> Option<Sized> {
     let sessions = &facts.sessions;

@@ -39,18 +39,20 @@ fn run_time(arguments: &Arguments) -> Duration {
     Duration::from_secs(u64::from(arguments.common.seconds)) + RESTART_TIME
 }
 
-/// Measures all sizes, every second round from the other end.
+/// Whether prewarmed: the states in which each size is measured.
+pub(super) fn states(can_prewarm: bool) -> &'static [bool] {
+    if can_prewarm { &[false, true] } else { &[false] }
+}
+
+/// Measures all sizes, every second round from the other end; these steps are in the plan of the progress already.
 pub(super) fn measure(
     session: &mut Session,
     arguments: &Arguments,
     sizes: &[u64],
-    can_prewarm: bool,
+    states: &[bool],
     restarter: &mut Restarter,
     data_dir: Option<&Path>,
 ) -> Result<Found> {
-    let states: &[bool] = if can_prewarm { &[false, true] } else { &[false] };
-    let runs = sizes.len() * states.len() * arguments.common.rounds as usize;
-    session.progress.plan(runs, time(arguments, sizes.len(), states.len()));
     let mut found = Found::default();
     for round in 0..arguments.common.rounds {
         let mut order: Vec<(u64, bool)> = sizes.iter().flat_map(|s| states.iter().map(|w| (*s, *w))).collect();
@@ -65,6 +67,36 @@ pub(super) fn measure(
         Some(failure) if found.cases.values().all(|case| case.failure.is_some()) => Err(Error::new(failure)),
         _ => Ok(found),
     }
+}
+
+/// A server that has just been started, with its caches as wanted.
+struct Prepared {
+    /// Why the page cache was not emptied.
+    page_cache_kept: Option<String>,
+    /// What prewarming has read, and how long that took.
+    warmed: Option<(Warmed, Duration)>,
+}
+
+fn prepare(
+    session: &mut Session,
+    (bytes, warm): (u64, bool),
+    restarter: &mut Restarter,
+    data_dir: Option<&Path>,
+) -> Result<Prepared> {
+    restarter.restart(&mut session.target, bytes, &session.interrupt)?;
+    let mut client = session.target.connect()?;
+    let page_cache_kept = drop_page_cache(&mut client, data_dir).err();
+    let started = Instant::now();
+    let warmed = match warm {
+        true => Some((prewarm(&mut client, bytes, &session.interrupt)?, started.elapsed())),
+        false => None,
+    };
+    drop(client);
+    session.interrupt.check()?;
+    Ok(Prepared {
+        page_cache_kept,
+        warmed,
+    })
 }
 
 fn run(
@@ -89,19 +121,14 @@ fn run(
     session
         .progress
         .begin(&format!("{name}, round {}", round + 1), run_time(arguments));
-    restarter.restart(&mut session.target, bytes, &session.interrupt)?;
-    let mut client = session.target.connect()?;
-    if let Err(why) = drop_page_cache(&mut client, data_dir) {
-        found.page_cache_kept = Some(why);
+    let prepared = prepare(session, (bytes, warm), restarter, data_dir)?;
+    if prepared.page_cache_kept.is_some() {
+        found.page_cache_kept = prepared.page_cache_kept;
     }
-    if warm {
-        let started = Instant::now();
-        let warmed = prewarm(&mut client, bytes, &session.interrupt)?;
-        case.add("prewarm_seconds", started.elapsed().as_secs_f64());
+    if let Some((warmed, time)) = prepared.warmed {
+        case.add("prewarm_seconds", time.as_secs_f64());
         found.warmed.insert(bytes, warmed);
     }
-    drop(client);
-    session.interrupt.check()?;
     let before = block_counts(&session.target)?;
     let load = Load::new(&arguments.workload, arguments.clients, arguments.common.seconds);
     let progress = &mut session.progress;
@@ -111,9 +138,8 @@ fn run(
         Ok(measured) => {
             add_figures(case, &measured);
             let after = block_counts(&session.target)?;
-            let asked_for = after.1 - before.1;
-            if asked_for > 0.0 {
-                case.add("hit_percent", (after.0 - before.0) / asked_for * 100.0);
+            if after.1 > before.1 {
+                case.add("hit_percent", (after.0 - before.0) / (after.1 - before.1) * 100.0);
             }
             case.command.clone_from(&measured.command);
             session.results.raw(

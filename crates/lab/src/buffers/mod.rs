@@ -87,30 +87,21 @@ impl Arguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    if !arguments.common.throwaway && arguments.data_dir.is_none() {
-        return Err(Error::new(
-            "shared_buffers changes with a restart only, and this is not told how to restart the server",
-        )
-        .hint("--data-dir FOLDER --restart-command COMMAND restarts a server of this machine, again and again")
-        .hint("--throwaway measures a temporary server of its own"));
-    }
-    let memory_bytes = Machine::here().memory_bytes;
-    let sizes = sizes(arguments, memory_bytes);
-    if let Some(largest) = sizes.last().filter(|size| memory_bytes > 0 && **size > memory_bytes) {
-        return Err(Error::new(format!(
-            "shared_buffers = {} is more than the memory of this machine, {}",
-            size::written(*largest),
-            Unit::Bytes.show(memory_bytes as f64)
-        )));
-    }
+    let sizes = sizes_that_fit(arguments)?;
     let settings = arguments.throwaway_settings();
     let mut session = Session::open("buffers", &arguments.common, &settings, |target| {
         plan(arguments, &sizes, target)
     })?;
+    let prewarm = warming::find_prewarm(&session.target)?;
+    let states = measure::states(prewarm.is_ok());
+    let runs = sizes.len() * states.len() * arguments.common.rounds as usize;
+    session
+        .progress
+        .plan(runs, measure::time(arguments, sizes.len(), states.len()));
     if !arguments.common.existing {
+        session.progress.plan(1, fill_time(arguments.workload.scale));
         session.fill(&arguments.workload)?;
     }
-    let prewarm = warming::find_prewarm(&session.target)?;
     let data_dir = match &session.target.cluster {
         Some(cluster) => Some(cluster.folder().join(DATA_FOLDER)),
         None => arguments.data_dir.clone(),
@@ -124,7 +115,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         &mut session,
         arguments,
         &sizes,
-        prewarm.is_ok(),
+        states,
         &mut restarter,
         data_dir.as_deref(),
     )?;
@@ -143,6 +134,27 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let report = page::report(&outcome, arguments, &found, &verdict);
     target.close()?;
     results.finish(outcome, &report)
+}
+
+/// The sizes to measure, where the server can be restarted with them.
+fn sizes_that_fit(arguments: &Arguments) -> Result<Vec<u64>> {
+    if !arguments.common.throwaway && arguments.data_dir.is_none() {
+        return Err(Error::new(
+            "shared_buffers changes with a restart only, and this is not told how to restart the server",
+        )
+        .hint("--data-dir FOLDER --restart-command COMMAND restarts a server of this machine, again and again")
+        .hint("--throwaway measures a temporary server of its own"));
+    }
+    let memory_bytes = Machine::here().memory_bytes;
+    let sizes = sizes(arguments, memory_bytes);
+    if let Some(largest) = sizes.last().filter(|size| memory_bytes > 0 && **size > memory_bytes) {
+        return Err(Error::new(format!(
+            "shared_buffers = {} is more than the memory of this machine, {}",
+            size::written(*largest),
+            Unit::Bytes.show(memory_bytes as f64)
+        )));
+    }
+    Ok(sizes)
 }
 
 /// Ascending, each once.

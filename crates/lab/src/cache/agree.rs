@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use std::io::{IsTerminal, Write};
 
 /// Whether the user agrees: by `--yes`, or by answering the question. Without a terminal nobody can be asked: None.
-pub(super) fn asked(question: &str, yes: bool, interrupt: &Interrupt) -> Result<Option<bool>> {
+pub(crate) fn asked(question: &str, yes: bool, interrupt: &Interrupt) -> Result<Option<bool>> {
     if yes {
         return Ok(Some(true));
     }
@@ -19,7 +19,7 @@ pub(super) fn asked(question: &str, yes: bool, interrupt: &Interrupt) -> Result<
 }
 
 /// The same for what cannot go on without: anything but a yes ends the command.
-pub(super) fn needed(question: &str, yes: bool, interrupt: &Interrupt) -> Result<()> {
+pub(crate) fn needed(question: &str, yes: bool, interrupt: &Interrupt) -> Result<()> {
     match asked(question, yes, interrupt)? {
         Some(true) => Ok(()),
         Some(false) => Err(Error::new("not agreed to; nothing has been done")),

@@ -4,23 +4,21 @@ use super::agree::asked;
 use super::connection::with_server;
 use super::counting::Counting;
 use super::extension;
+use super::look_page::report;
 use super::page_cache::add_page_cache;
 use super::relation::Relation;
 use super::survey::{self, BUFFERCACHE, Elsewhere, ServerFacts, Unseen};
-use super::usage::{UsageCounts, UsageLevel};
+use super::usage::UsageCounts;
 use super::verdict::{Circumstances, Judgement, judge};
 use crate::interrupt::Interrupt;
 use crate::machine::meminfo_bytes;
-use crate::report::{Axis, BarChart, Report, StackedBars, Table, Unit};
+use crate::report::{Table, Unit};
 use crate::server::ServerArguments;
 use crate::{Error, Result};
 use clap::Args;
 use postgres::Client;
 use serde::Serialize;
 use std::path::PathBuf;
-
-/// Relations in the page's chart; the table has more.
-const CHART_RELATIONS_MAX: usize = 8;
 
 /// How to look.
 #[derive(Debug, Args)]
@@ -195,7 +193,7 @@ pub(crate) fn unseen_text(unseen: &[Unseen]) -> String {
     out
 }
 
-fn heading(look: &Look) -> String {
+pub(super) fn heading(look: &Look) -> String {
     let server = &look.server;
     format!(
         "PostgreSQL {}, database \"{}\", shared_buffers {} ({} buffers of {})",
@@ -207,7 +205,7 @@ fn heading(look: &Look) -> String {
     )
 }
 
-fn usage_table(usage: &UsageCounts) -> Table {
+pub(super) fn usage_table(usage: &UsageCounts) -> Table {
     let mut table = Table::new()
         .text("usage count")
         .number("buffers")
@@ -224,7 +222,7 @@ fn usage_table(usage: &UsageCounts) -> Table {
     table.row(row("unused".to_owned(), usage.unused, String::new()))
 }
 
-fn relation_table(look: &Look, arguments: &LookArguments) -> Table {
+pub(super) fn relation_table(look: &Look, arguments: &LookArguments) -> Table {
     let block = look.server.block_bytes;
     let mut table = Table::new()
         .text("relation")
@@ -265,7 +263,7 @@ fn relation_table(look: &Look, arguments: &LookArguments) -> Table {
 }
 
 /// The relations that the arguments ask for.
-fn shown<'a>(look: &'a Look, arguments: &LookArguments) -> impl Iterator<Item = &'a Relation> {
+pub(super) fn shown<'a>(look: &'a Look, arguments: &LookArguments) -> impl Iterator<Item = &'a Relation> {
     let system = arguments.system;
     let most = if arguments.top == 0 { usize::MAX } else { arguments.top };
     look.relations
@@ -275,7 +273,7 @@ fn shown<'a>(look: &'a Look, arguments: &LookArguments) -> impl Iterator<Item = 
 }
 
 /// What the table of relations leaves out.
-fn beside(look: &Look, arguments: &LookArguments) -> Vec<String> {
+pub(super) fn beside(look: &Look, arguments: &LookArguments) -> Vec<String> {
     let block = look.server.block_bytes;
     let mut lines = Vec::new();
     let sum = |relations: &mut dyn Iterator<Item = &Relation>| {
@@ -330,69 +328,6 @@ fn doubled_bytes(look: &Look) -> Option<u64> {
         doubled += cached.saturating_sub(relation.blocks * look.server.block_bytes);
     }
     (doubled > 0).then_some(doubled)
-}
-
-fn report(look: &Look, arguments: &LookArguments) -> Report {
-    let mut report = Report::new("pgweir cache", "What is in memory, and does shared_buffers fit?");
-    report.server(heading(look));
-    report.conclude(look.judgement.summary.clone());
-    report.section("Why").list(look.judgement.reasons.clone());
-    if let Some(usage) = &look.usage {
-        report
-            .section("Usage counts")
-            .chart(usage_chart(usage))
-            .table(usage_table(usage));
-    }
-    let section = report.section("Relations");
-    section.chart(relation_chart(look, arguments));
-    section
-        .table(relation_table(look, arguments))
-        .list(beside(look, arguments));
-    if !look.unseen.is_empty() {
-        let lines = look.unseen.iter().map(|u| format!("{}: {}; {}", u.what, u.why, u.how));
-        report.section("Not seen").list(lines);
-    }
-    report
-}
-
-/// The histogram: how much of shared_buffers has which usage count, and how much of that is to be written.
-fn usage_chart(usage: &UsageCounts) -> StackedBars {
-    let counts = usage.levels.iter().enumerate();
-    let names = counts.map(|(count, _)| format!("usage count {count}"));
-    let size = |buffers: u64| (buffers * usage.block_bytes) as f64;
-    let row = |unused: u64, level: fn(&UsageLevel) -> u64| -> Vec<f64> {
-        let levels = usage.levels.iter().map(|l| size(level(l)));
-        std::iter::once(size(unused)).chain(levels).collect()
-    };
-    StackedBars::new(
-        "shared_buffers by usage count",
-        Axis::linear("size", Unit::Bytes),
-        std::iter::once("unused".to_owned()).chain(names),
-    )
-    .layer("clean", row(0, |level| level.buffers.saturating_sub(level.dirty)))
-    .layer("dirty", row(0, |level| level.dirty))
-    .layer("unused", row(usage.unused, |_| 0))
-}
-
-/// The relations with the most buffers: how much of each is in which cache, beside its size.
-fn relation_chart(look: &Look, arguments: &LookArguments) -> BarChart {
-    let whole = |bytes: u64| Some([bytes as f64; 3]);
-    let chart = BarChart::new(
-        "The relations with the most buffers",
-        Axis::linear("size", Unit::Bytes),
-        ["in shared_buffers", "in the page cache", "size"],
-    );
-    shown(look, arguments)
-        .take(CHART_RELATIONS_MAX)
-        .fold(chart, |chart, relation| {
-            let block = look.server.block_bytes;
-            let values = [
-                relation.buffered_blocks.and_then(|blocks| whole(blocks * block)),
-                relation.page_cache_bytes.and_then(whole),
-                whole(relation.blocks * block),
-            ];
-            chart.group(relation.shown_name(), values)
-        })
 }
 
 pub(super) fn bytes(number: u64) -> String {

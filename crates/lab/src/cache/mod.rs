@@ -4,23 +4,26 @@
 //! |---|---|
 //! | `survey` | what PostgreSQL says: settings, usage counts, relations and their buffers |
 //! | `page_cache`, `resident`, `local` | what the operating system says |
-//! | `counting`, `reads` | how often a block is missing from shared_buffers, and what that costs |
+//! | `counting`, `reads`, `io` | how often a block is missing from shared_buffers, and what that costs |
 //! | `usage`, `verdict`, `verdict_words` | the histogram, and what all of it means (pure) |
-//! | `look` | the report |
+//! | `look`, `look_page` | the report, on a terminal and as a page |
 //! | `connection`, `agree` | the connection, signals, asking the user |
 //! | `plan` | what to read, in which order, as far as it fits (pure) |
-//! | `warm` | reading it, with progress |
+//! | `warm`, `reader` | reading it, with progress |
 //! | `working_set` | the file of saved blocks (pure) |
 //! | `save`, `restore` | writing and reading it |
 
-mod agree;
+pub(crate) mod agree;
 mod connection;
 pub(crate) mod counting;
 pub(crate) mod extension;
+mod io;
 pub(crate) mod local;
 mod look;
+mod look_page;
 mod page_cache;
 mod plan;
+mod reader;
 pub(crate) mod reads;
 mod relation;
 mod resident;
@@ -35,6 +38,7 @@ mod verdict_words;
 mod warm;
 mod working_set;
 
+pub use io::MissDetails;
 pub use look::{Look, LookArguments};
 pub use plan::{Plan, Step, plan};
 pub use reads::Reads;

@@ -1,6 +1,7 @@
 //! How often a block is not found in shared_buffers, and what that costs.
 
 use super::extension::failed;
+use super::io::{IoCounters, MissDetails};
 use crate::Result;
 use postgres::Client;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ pub(crate) struct BlockCounters {
     /// Since they were reset; 0 where they never were (from PostgreSQL 15 on), because then nobody knows since when they count.
     seconds: f64,
     timed: bool,
+    io: Option<IoCounters>,
 }
 
 /// How blocks were asked for over some time.
@@ -28,6 +30,8 @@ pub struct Reads {
     pub miss_ms: Option<f64>,
     /// Over how long that was counted.
     pub seconds: f64,
+    /// What pg_stat_io says of the misses, where there is one.
+    pub details: Option<MissDetails>,
 }
 
 impl BlockCounters {
@@ -49,6 +53,7 @@ impl BlockCounters {
             read_ms: row.get(2),
             seconds: row.get(3),
             timed: row.get(4),
+            io: IoCounters::ask(client)?,
         })
     }
 
@@ -60,6 +65,7 @@ impl BlockCounters {
             read_ms: (later.read_ms - self.read_ms).max(0.0),
             seconds,
             timed: self.timed && later.timed,
+            io: self.io.zip(later.io).map(|(before, after)| before.until(&after)),
         };
         counted.rates()
     }
@@ -71,6 +77,7 @@ impl BlockCounters {
             misses_per_second: self.reads / self.seconds,
             miss_ms: (self.timed && self.reads >= 1.0 && self.read_ms > 0.0).then(|| self.read_ms / self.reads),
             seconds: self.seconds,
+            details: self.io.and_then(|io| io.details()),
         })
     }
 }
@@ -99,6 +106,7 @@ mod tests {
             read_ms,
             seconds: 100.0,
             timed: true,
+            io: None,
         };
         let (before, after) = (counters(1000.0, 200.0, 50.0), counters(4000.0, 1200.0, 300.0));
         let reads = before.until(&after, 2.0).unwrap();

@@ -3,9 +3,10 @@
 use super::agree;
 use super::connection::with_server;
 use super::look::bytes;
+use super::reader::{Mode, Reader};
 use super::relation::Relation;
 use super::survey::{self, ServerFacts};
-use super::warm::{Mode, Reader, prewarm_schema};
+use super::warm::prewarm_schema;
 use super::working_set::{CachedRelation, WorkingSet};
 use crate::interrupt::Interrupt;
 use crate::server::ServerArguments;

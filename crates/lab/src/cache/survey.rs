@@ -227,25 +227,34 @@ pub(crate) fn add_buffered(client: &mut Client, schema: &str, relations: &mut [R
             &[],
         )
         .map_err(|e| failed(&e))?;
-    let mut found: HashMap<u32, (u64, u64, f64)> = HashMap::new();
-    let mut elsewhere: HashMap<String, u64> = HashMap::new();
-    let (mut shared, mut other) = (0, 0);
     let database: String = client
         .query_one("select current_database()::text", &[])
         .map_err(|e| failed(&e))?
         .get(0);
-    for row in &rows {
+    let (found, elsewhere) = sorted_out(&rows, &database);
+    for relation in relations {
+        let (blocks, dirty, usage) = found.get(&relation.oid).copied().unwrap_or_default();
+        relation.buffered_blocks = Some(blocks);
+        relation.dirty_blocks = Some(dirty);
+        relation.usage_mean = (blocks > 0).then_some(usage);
+    }
+    Ok(elsewhere)
+}
+
+/// Blocks of a relation that are buffered, those of them that are dirty, and their mean usage count.
+type Buffered = (u64, u64, f64);
+
+/// By relation, as far as a buffer belongs to one of the connected database; and the rest.
+fn sorted_out(rows: &[postgres::Row], database: &str) -> (HashMap<u32, Buffered>, Elsewhere) {
+    let mut found: HashMap<u32, Buffered> = HashMap::new();
+    let mut elsewhere: HashMap<String, u64> = HashMap::new();
+    let (mut shared, mut other) = (0, 0);
+    for row in rows {
         let blocks = unsigned(row.get(3));
         match (row.get::<_, Option<u32>>(2), row.get::<_, Option<String>>(1)) {
             (Some(oid), _) => {
-                found.insert(
-                    oid,
-                    (
-                        blocks,
-                        unsigned(row.get(4)),
-                        row.get::<_, Option<f64>>(5).unwrap_or(0.0),
-                    ),
-                );
+                let usage = row.get::<_, Option<f64>>(5).unwrap_or(0.0);
+                found.insert(oid, (blocks, unsigned(row.get(4)), usage));
             }
             (None, Some(name)) if name != database => *elsewhere.entry(name).or_default() += blocks,
             (None, None) if row.get::<_, Option<u32>>(0) == Some(0) => {
@@ -254,19 +263,14 @@ pub(crate) fn add_buffered(client: &mut Client, schema: &str, relations: &mut [R
             _ => other += blocks,
         }
     }
-    for relation in relations {
-        let (blocks, dirty, usage) = found.get(&relation.oid).copied().unwrap_or_default();
-        relation.buffered_blocks = Some(blocks);
-        relation.dirty_blocks = Some(dirty);
-        relation.usage_mean = (blocks > 0).then_some(usage);
-    }
     let mut databases: Vec<_> = elsewhere.into_iter().collect();
     databases.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-    Ok(Elsewhere {
+    let elsewhere = Elsewhere {
         databases,
         shared,
         other,
-    })
+    };
+    (found, elsewhere)
 }
 
 /// How many blocks of these runs (relation, first and last block) are in shared_buffers.

@@ -13,6 +13,7 @@
 //! | are its pages asked for again? | usage counts |
 //! | could the machine hold more? | memory |
 
+use super::io::MissDetails;
 use super::reads::Reads;
 use super::usage::UsageCounts;
 use super::verdict_words::{reasons, summary};
@@ -37,6 +38,9 @@ const ASKED_LEAST: f64 = 100.0;
 /// page cache below, it is a read from storage. Milliseconds.
 pub(super) const MISS_MS_LEAST: f64 = 0.02;
 pub(super) const MISS_MS_WITHOUT_PAGE_CACHE: f64 = 0.5;
+
+/// So long it takes to write a dirty buffer, which is a copy to the page cache, where nothing has measured it. Milliseconds.
+const WRITE_MS_LEAST: f64 = 0.02;
 
 /// Misses are costly where they take this share of what the server does, or more.
 const COSTLY_SHARE: f64 = 0.05;
@@ -141,7 +145,7 @@ pub struct Judgement {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct MissCost {
     pub(super) reads: Reads,
-    /// Of one, dirty buffers that have to be written first included, milliseconds.
+    /// Of one, milliseconds: the read, and writing the dirty buffer in its place where there is one.
     pub(super) ms: f64,
     /// Share of what the server does, 0 to 1 and beyond.
     pub(super) share: f64,
@@ -171,16 +175,29 @@ fn miss_cost(usage: Option<&UsageCounts>, around: &Circumstances) -> Option<Miss
     let now = around.reads_now.filter(|reads| reads.asked_per_second() >= ASKED_LEAST);
     let before = around.reads_before.filter(|reads| reads.asked_per_second() > 0.0);
     let reads = now.or(before)?;
+    let details = reads.details;
     let least = match around.without_page_cache {
         true => MISS_MS_WITHOUT_PAGE_CACHE,
         false => MISS_MS_LEAST,
     };
-    // A buffer that is dirty is written before it takes another block.
-    let ms = reads.miss_ms.unwrap_or(least).max(MISS_MS_LEAST) * (1.0 + usage.map_or(0.0, dirty_share));
+    let measured = details.and_then(|details| details.read_ms).or(reads.miss_ms);
+    let ms = measured.unwrap_or(least).max(MISS_MS_LEAST) + write_ms(usage, around, details.as_ref());
     let cores = around.cores.map_or(f64::INFINITY, f64::from);
     let busy = around.active_mean.unwrap_or(1.0).min(cores).max(1.0);
-    let share = reads.misses_per_second * ms / 1000.0 / busy;
+    // A larger shared_buffers does not save what large scans read.
+    let saved = 1.0 - details.map_or(0.0, |details| details.ring_share);
+    let share = reads.misses_per_second * saved * ms / 1000.0 / busy;
     Some(MissCost { reads, ms, share })
+}
+
+/// What writing dirty buffers adds to a miss: as pg_stat_io counts it, else as if a buffer in the way of a block were as
+/// likely to be dirty as any. Storage without a page cache (Aurora) takes no blocks from the server.
+fn write_ms(usage: Option<&UsageCounts>, around: &Circumstances, details: Option<&MissDetails>) -> f64 {
+    match details {
+        Some(details) => details.writes_per_miss * details.write_ms.unwrap_or(WRITE_MS_LEAST),
+        None if around.without_page_cache => 0.0,
+        None => usage.map_or(0.0, dirty_share) * WRITE_MS_LEAST,
+    }
 }
 
 pub(super) fn dirty_share(usage: &UsageCounts) -> f64 {
@@ -227,7 +244,14 @@ fn unfilled(usage: &UsageCounts, around: &Circumstances) -> Decision {
     if around.uptime.is_some_and(|uptime| uptime < UPTIME_MIN) {
         return (Verdict::TooEarly, vec![Factor::Uptime, Factor::UnusedBuffers], None);
     }
-    let saving = smaller(usage, around.size_bytes).filter(|_| usage.unused_share() > MOSTLY);
+    // Nothing had to give way yet, so that it holds whatever has been read.
+    let held = (usage.used() * usage.block_bytes) as f64 * GROWTH;
+    let suggested = round_up_bytes(held as u64).max(LEAST_BYTES);
+    let saving = Some(suggested).filter(|suggested| {
+        usage.unused_share() > MOSTLY
+            && around.size_bytes >= WORTH_SAVING_BYTES
+            && *suggested <= around.size_bytes / 3 * 2
+    });
     let verdict = saving.map_or(Verdict::Fits, |_| Verdict::LargerThanNeeded);
     (verdict, vec![Factor::UnusedBuffers], saving)
 }

@@ -32,6 +32,7 @@ fn reads(misses_per_second: f64, miss_ms: Option<f64>) -> Option<Reads> {
         misses_per_second,
         miss_ms,
         seconds: 2.0,
+        details: None,
     })
 }
 

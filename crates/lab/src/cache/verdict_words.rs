@@ -6,6 +6,9 @@ use crate::maths::shared_buffers_start;
 use crate::report::Unit;
 use std::time::Duration;
 
+/// Blocks read by large scans are named from this share of the misses on.
+const RINGS_NAMED: f64 = 0.01;
+
 /// One sentence: the verdict, and what decided it.
 pub(super) fn summary(verdict: Verdict, size: u64, suggested: Option<u64>, decided_by: &[Factor]) -> String {
     let size = bytes(size);
@@ -71,25 +74,46 @@ pub(super) fn reasons(usage: Option<&UsageCounts>, around: &Circumstances, cost:
 
 fn misses(cost: &MissCost, around: &Circumstances) -> String {
     let reads = &cost.reads;
-    let how = match reads.miss_ms {
-        Some(_) => format!("{:.3} ms (track_io_timing, and writing dirty buffers)", cost.ms),
-        None if around.without_page_cache => format!(
+    let details = reads.details;
+    let measured = details.and_then(|details| details.read_ms).or(reads.miss_ms);
+    let how = match (measured, details) {
+        (Some(_), Some(_)) => format!(
+            "{:.3} ms (pg_stat_io, with the dirty buffers that sessions wrote)",
+            cost.ms
+        ),
+        (Some(_), None) => format!("{:.3} ms (track_io_timing, and writing dirty buffers)", cost.ms),
+        (None, _) if around.without_page_cache => format!(
             "about {MISS_MS_WITHOUT_PAGE_CACHE} ms, supposed for storage without a page cache (track_io_timing is off)"
         ),
-        None => format!(
+        (None, _) => format!(
             "{:.3} ms at least, as where the page cache has the block (track_io_timing = on would measure it)",
             cost.ms
         ),
     };
+    let rings = match details.map_or(0.0, |details| details.ring_share) {
+        share if share < RINGS_NAMED => String::new(),
+        share => format!(
+            "; large scans read {} of these blocks through a ring of a few buffers, and a larger shared_buffers would not \
+             save them",
+            percent(share)
+        ),
+    };
     format!(
-        "{} of {} blocks a second were not in shared_buffers ({} found, over {}); each costs {how}, together {} of what the \
-         server does",
+        "{} of {} blocks a second were not in shared_buffers ({} found, over {}){rings}; each costs {how}, together {}",
         Unit::Number.show(reads.misses_per_second.round()),
         Unit::Number.show(reads.asked_per_second().round()),
         hits(reads.hit_share()),
         over(reads.seconds),
-        percent(cost.share)
+        together(cost.share)
     )
+}
+
+/// Of what the server does; of a server that does next to nothing now, judged by its history, that would be more than all.
+fn together(share: f64) -> String {
+    match share {
+        s if s > 1.0 => format!("{s:.1} seconds of waiting in each second"),
+        s => format!("{} of what the server does", percent(s)),
+    }
 }
 
 fn histogram(usage: &UsageCounts) -> String {

@@ -10,7 +10,7 @@ mod ways;
 
 use crate::pgbench::Load;
 use crate::pooler::{Pooler, PoolerSettings};
-use crate::results::Case;
+use crate::results::{Case, Outcome};
 use crate::rounds::{self, Planned, clients_words};
 use crate::session::{CommonArguments, Plan, Session};
 use crate::{Error, Result};
@@ -69,26 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     rounds::fail_if_all_failed(&planned)?;
-    let mut outcome = session
-        .results
-        .outcome(&session.machine, &session.target, &session.pgbench.version);
-    outcome.workload = "SELECT 1".to_owned();
-    outcome.rounds = common.rounds;
-    outcome.seconds_per_run = common.seconds;
-    outcome.cases = planned
-        .iter()
-        .map(|p| p.case.clone())
-        .chain(steps.iter().cloned())
-        .collect();
-    outcome.left_out = left_out;
-    for case in outcome.cases.iter().filter(|case| case.failure.is_some()) {
-        outcome.left_out.push(format!(
-            "{}: {}",
-            case.name,
-            case.failure.as_deref().unwrap_or_default()
-        ));
-    }
-    outcome.conclusions = verdict::conclusions(&outcome.cases);
+    let outcome = outcome(&session, arguments, &planned, &steps, left_out);
     let report = page::draw(&outcome, &steps);
     let Session {
         results,
@@ -99,6 +80,32 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     drop(progress);
     target.close()?;
     results.finish(outcome, &report)
+}
+
+/// What was measured, and what it means.
+fn outcome(
+    session: &Session,
+    arguments: &Arguments,
+    planned: &[Planned],
+    steps: &[Case],
+    left_out: Vec<String>,
+) -> Outcome {
+    let mut outcome = session
+        .results
+        .outcome(&session.machine, &session.target, &session.pgbench.version);
+    outcome.workload = "SELECT 1".to_owned();
+    outcome.rounds = arguments.common.rounds;
+    outcome.seconds_per_run = arguments.common.seconds;
+    let loads = planned.iter().map(|planned| planned.case.clone());
+    outcome.cases = loads.chain(steps.iter().cloned()).collect();
+    outcome.left_out = left_out;
+    for case in &outcome.cases {
+        if let Some(failure) = &case.failure {
+            outcome.left_out.push(format!("{}: {failure}", case.name));
+        }
+    }
+    outcome.conclusions = verdict::conclusions(&outcome.cases);
+    outcome
 }
 
 fn plan(arguments: &Arguments) -> Plan {

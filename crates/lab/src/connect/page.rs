@@ -14,6 +14,14 @@ const PARTS: [(&str, &str); 4] = [
 /// Draws it; `steps` are the connections opened step by step.
 pub(super) fn draw(outcome: &Outcome, steps: &[Case]) -> Report {
     let mut report = pages::begin(outcome, "What a connection costs");
+    draw_loads(&mut report, outcome);
+    draw_steps(&mut report, steps);
+    pages::end(&mut report, outcome);
+    report
+}
+
+/// pgbench: clients that stay, and clients that connect anew.
+fn draw_loads(report: &mut Report, outcome: &Outcome) {
     let loads: Vec<&Case> = outcome
         .cases
         .iter()
@@ -40,6 +48,10 @@ pub(super) fn draw(outcome: &Outcome, steps: &[Case]) -> Report {
             .caption("Latencies of clients that connect for each query include connecting")
             .on_terminal(),
     );
+}
+
+/// One connection after the other, in its parts.
+fn draw_steps(report: &mut Report, steps: &[Case]) {
     let measured: Vec<&Case> = steps
         .iter()
         .filter(|case| !case.values("connect_total_ms").is_empty())
@@ -72,6 +84,4 @@ pub(super) fn draw(outcome: &Outcome, steps: &[Case]) -> Report {
     }
     section.chart(chart);
     section.table(table.caption("Time of a connection").on_terminal());
-    pages::end(&mut report, outcome);
-    report
 }

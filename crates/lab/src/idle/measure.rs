@@ -3,6 +3,7 @@
 use super::IdleArguments;
 use super::fleet::{Fleet, backends, filling, memory_contexts};
 use super::memory::{self, ProcessMemory, Source, SystemMemory};
+use super::schedule::Schedule;
 use super::timeline::Timeline;
 use super::wait_events::{Sampler, WaitEvents};
 use super::workload::Row;
@@ -15,13 +16,10 @@ use crate::session::Session;
 use crate::{Error, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::Instant;
 
 /// Connections of which the memory contexts are asked.
 const CONTEXT_SAMPLE: usize = 10;
-
-/// Time in which one processor opens a connection and fills its caches, for the time told beforehand.
-const FILL_TIME: Duration = Duration::from_millis(150);
 
 /// How the clients reach the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,15 +79,15 @@ pub(super) struct Found {
     pub(super) left_out: Vec<String>,
 }
 
-/// Measures all rounds.
-pub(super) fn measure(session: &mut Session, arguments: &IdleArguments, idle: u32) -> Result<Found> {
+/// Measures all rounds, whose steps are in the plan of the progress already.
+pub(super) fn measure(session: &mut Session, arguments: &IdleArguments, schedule: Schedule) -> Result<Found> {
     let direct = session.target.server.clone();
     let rows = arguments.rows();
     let mut measuring = Measuring {
         arguments,
         filling: filling(&direct)?,
         local: direct.is_local(),
-        idle: idle as usize,
+        schedule,
         found: Found::default(),
         session,
     };
@@ -97,11 +95,12 @@ pub(super) fn measure(session: &mut Session, arguments: &IdleArguments, idle: u3
     if measuring.local {
         measuring.found.timeline = Timeline::start();
     }
-    measuring.plan(rows.len());
-    for round in 0..arguments.common.rounds {
-        for (way, with_idle) in arguments.order(round) {
-            measuring.phase(&rows, way, with_idle, round)?;
-        }
+    let phases = arguments.ways().len() * 2;
+    let mut count = 0;
+    while let Some((way, with_idle)) = measuring.schedule.next() {
+        let round = u32::try_from(count / phases).unwrap_or(u32::MAX);
+        measuring.phase(&rows, way, with_idle, round)?;
+        count += 1;
     }
     let failures: Vec<&String> = measuring
         .found
@@ -125,21 +124,12 @@ struct Measuring<'a> {
     filling: String,
     /// Whether this machine's memory is the server's.
     local: bool,
-    /// Idle connections to open.
-    idle: usize,
+    /// What is still to come, and how many idle connections to open.
+    schedule: Schedule,
     found: Found,
 }
 
 impl Measuring<'_> {
-    fn plan(&mut self, rows: usize) {
-        let rounds = self.arguments.common.rounds as usize;
-        let ways = self.arguments.ways().len();
-        let runs = rounds * ways * rows * 2;
-        let run_time = self.arguments.run_time() * u32::try_from(runs).unwrap_or(u32::MAX);
-        let opening = opening_time(self.idle) * u32::try_from(rounds * ways).unwrap_or(u32::MAX);
-        self.session.progress.plan(runs + rounds * ways, run_time + opening);
-    }
-
     /// One way in one condition: all rows.
     fn phase(&mut self, rows: &[Row], way: Way, with_idle: bool, round: u32) -> Result<()> {
         let direct = self.session.target.server.clone();
@@ -147,7 +137,7 @@ impl Measuring<'_> {
         let pooler = match way {
             Way::Direct => None,
             Way::Pooled => {
-                let clients_max = self.arguments.clients + u32::try_from(self.idle).unwrap_or(u32::MAX) + 10;
+                let clients_max = self.arguments.clients + u32::try_from(self.schedule.idle).unwrap_or(u32::MAX) + 10;
                 Some(Pooler::start(
                     &direct,
                     &PoolerSettings::new(self.arguments.pool_size, clients_max),
@@ -183,21 +173,25 @@ impl Measuring<'_> {
             ..Taken::default()
         };
         let pooler_before = pooler.and_then(|p| memory::of_process(p.pid()));
-        self.found
-            .timeline
-            .note(format!("{} idle, {}", number_words(self.idle as f64), way.words()));
+        self.found.timeline.note(format!(
+            "{} idle, {}",
+            number_words(self.schedule.idle as f64),
+            way.words()
+        ));
         let what = format!(
             "opening {} idle connections, {}",
-            number_words(self.idle as f64),
+            number_words(self.schedule.idle as f64),
             way.words()
         );
-        self.session.progress.begin(&what, opening_time(self.idle));
+        let planned = self.schedule.opening.all(way, self.schedule.idle);
+        self.session.progress.begin(&what, planned);
+        let began = Instant::now();
         let progress = &mut self.session.progress;
         let live = |open: usize| progress.live(&format!("{} open", number_words(open as f64)));
-        crate::machine::raise_open_files(self.idle as u64 * FILES_PER_CONNECTION + SPARE_FILES)?;
+        crate::machine::raise_open_files(self.schedule.idle as u64 * FILES_PER_CONNECTION + SPARE_FILES)?;
         let opened = Fleet::open(
             server,
-            self.idle,
+            self.schedule.idle,
             &self.filling,
             self.local,
             &self.session.interrupt,
@@ -207,15 +201,18 @@ impl Measuring<'_> {
         self.session
             .progress
             .done(&format!("{} open", number_words(fleet.len() as f64)));
+        self.schedule.opening.took(way, fleet.len(), began.elapsed());
+        let (steps, time) = self.schedule.rest_with_runs();
+        self.session.progress.plan_rest(steps, time);
         if fleet.short_of_memory {
             let sentence = format!(
                 "Only {} of {} idle connections were opened, {}: the memory of this machine came to its end.",
                 number_words(fleet.len() as f64),
-                number_words(self.idle as f64),
+                number_words(self.schedule.idle as f64),
                 way.words()
             );
             self.found.left_out.push(sentence);
-            self.idle = fleet.len();
+            self.schedule.idle = fleet.len();
         }
         if fleet.len() == 0 {
             return Err(
@@ -330,9 +327,3 @@ const FILES_PER_CONNECTION: u64 = 5;
 
 /// Open files of everything else.
 const SPARE_FILES: u64 = 100;
-
-/// How long it should take to open so many.
-pub(super) fn opening_time(idle: usize) -> Duration {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    FILL_TIME * u32::try_from(idle / cpus + 1).unwrap_or(u32::MAX)
-}

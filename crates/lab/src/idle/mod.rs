@@ -9,6 +9,7 @@
 //! | `workload` | the three loads |
 //! | `fleet` | the idle connections: how they are opened, filled and closed |
 //! | `measure` | what runs when |
+//! | `schedule` | what is still to come, and how long that takes |
 //! | `memory`, `timeline`, `wait_events` | what is looked at meanwhile |
 //! | `verdict` | what it means, in words |
 //! | `page` | the report |
@@ -17,6 +18,7 @@ mod fleet;
 mod measure;
 mod memory;
 mod page;
+mod schedule;
 mod timeline;
 mod verdict;
 mod wait_events;
@@ -31,8 +33,9 @@ use crate::session::{CommonArguments, Plan, Session, Target, fill_time};
 use crate::throwaway::NOT_DURABLE;
 use crate::{Error, Result};
 use clap::Args;
-use measure::{Way, opening_time};
+use measure::Way;
 use memory::SystemMemory;
+use schedule::{OpeningTimes, Schedule};
 use std::time::Duration;
 
 /// Idle connections where nothing limits them: as many as in the article that this reproduces.
@@ -108,6 +111,12 @@ impl IdleArguments {
         order
     }
 
+    /// All phases of all rounds.
+    fn schedule(&self, idle: usize, opening: OpeningTimes) -> Schedule {
+        let phases = (0..self.common.rounds).flat_map(|round| self.order(round));
+        Schedule::new(phases, (self.rows().len(), self.run_time()), idle, opening)
+    }
+
     /// How long a run takes.
     fn run_time(&self) -> Duration {
         Duration::from_secs(u64::from(self.common.seconds)) + Duration::from_millis(400)
@@ -132,12 +141,18 @@ impl IdleArguments {
 
 /// Runs it.
 pub fn run(arguments: &IdleArguments) -> Result<()> {
-    let mut idle = 0;
+    let mut schedule = None;
     let mut session = Session::open("idle", &arguments.common, &arguments.throwaway_settings(), |target| {
-        idle = idle_connections(arguments, target)?;
-        Ok(plan(arguments, idle))
+        let idle = idle_connections(arguments, target)?;
+        let planned = arguments.schedule(idle as usize, OpeningTimes::sample(&target.server)?);
+        let plan = plan(arguments, idle, &planned);
+        schedule = Some(planned);
+        Ok(plan)
     })?;
+    let schedule = schedule.expect("a session that is open has been planned");
+    session.progress.plan(schedule.steps(), schedule.time());
     if !arguments.common.existing {
+        session.progress.plan(1, fill_time(arguments.scale));
         session.fill(&WorkloadArguments {
             builtin: Vec::new(),
             file: Vec::new(),
@@ -147,7 +162,7 @@ pub fn run(arguments: &IdleArguments) -> Result<()> {
             setup: None,
         })?;
     }
-    let found = measure::measure(&mut session, arguments, idle)?;
+    let found = measure::measure(&mut session, arguments, schedule)?;
     let Session {
         results,
         target,
@@ -194,7 +209,7 @@ fn idle_connections(arguments: &IdleArguments, target: &Target) -> Result<u32> {
     }
 }
 
-fn plan(arguments: &IdleArguments, idle: u32) -> Plan {
+fn plan(arguments: &IdleArguments, idle: u32, schedule: &Schedule) -> Plan {
     let bytes = u64::from(arguments.scale) * BYTES_PER_SCALE;
     let mut actions = Vec::new();
     if !arguments.common.existing {
@@ -213,10 +228,8 @@ fn plan(arguments: &IdleArguments, idle: u32) -> Plan {
         "load it with {} clients of pgbench",
         number_words(f64::from(arguments.clients))
     ));
-    let phases = arguments.common.rounds * u32::try_from(arguments.ways().len()).unwrap_or(1);
-    let runs = phases * 2 * u32::try_from(arguments.rows().len()).unwrap_or(1);
     Plan {
         actions,
-        time: fill_time(arguments.scale) + arguments.run_time() * runs + opening_time(idle as usize) * phases,
+        time: fill_time(arguments.scale) + schedule.time(),
     }
 }

@@ -156,33 +156,7 @@ fn refine(points: &[Point], start: Usl, (sigma_free, kappa_free): (bool, bool)) 
     let mut error = squared_error(&law, points);
     let mut damping = 1e-3;
     for _ in 0..STEPS_MAX {
-        // Normal equations of the linearised problem; a number that is not free gets an empty row.
-        let (mut jtj, mut jtr) = ([[0.0; 3]; 3], [0.0; 3]);
-        for p in points {
-            let n = p.clients;
-            let x = law.throughput(n);
-            let below = 1.0 + law.sigma * (n - 1.0) + law.kappa * n * (n - 1.0);
-            // d X / d ln lambda, d X / d ln sigma, d X / d ln kappa
-            let j = [
-                x,
-                if sigma_free {
-                    -x * law.sigma * (n - 1.0) / below
-                } else {
-                    0.0
-                },
-                if kappa_free {
-                    -x * law.kappa * n * (n - 1.0) / below
-                } else {
-                    0.0
-                },
-            ];
-            for a in 0..3 {
-                jtr[a] += j[a] * (p.tps - x);
-                for b in 0..3 {
-                    jtj[a][b] += j[a] * j[b];
-                }
-            }
-        }
+        let (jtj, jtr) = normal_equations(points, &law, (sigma_free, kappa_free));
         let trace: f64 = (0..3).map(|a| jtj[a][a]).sum();
         let mut damped = jtj;
         for (a, row) in damped.iter_mut().enumerate() {
@@ -213,6 +187,30 @@ fn refine(points: &[Point], start: Usl, (sigma_free, kappa_free): (bool, bool)) 
         }
     }
     law
+}
+
+/// Normal equations of the linearised problem; a number that is not free gets an empty row.
+fn normal_equations(points: &[Point], law: &Usl, (sigma_free, kappa_free): (bool, bool)) -> ([[f64; 3]; 3], [f64; 3]) {
+    let (mut jtj, mut jtr) = ([[0.0; 3]; 3], [0.0; 3]);
+    for p in points {
+        let n = p.clients;
+        let x = law.throughput(n);
+        let below = 1.0 + law.sigma * (n - 1.0) + law.kappa * n * (n - 1.0);
+        let if_free = |free, derivative| if free { derivative } else { 0.0 };
+        // d X / d ln lambda, d X / d ln sigma, d X / d ln kappa
+        let j = [
+            x,
+            if_free(sigma_free, -x * law.sigma * (n - 1.0) / below),
+            if_free(kappa_free, -x * law.kappa * n * (n - 1.0) / below),
+        ];
+        for a in 0..3 {
+            jtr[a] += j[a] * (p.tps - x);
+            for b in 0..3 {
+                jtj[a][b] += j[a] * j[b];
+            }
+        }
+    }
+    (jtj, jtr)
 }
 
 /// Solves a symmetric, positive definite system by elimination with pivots.

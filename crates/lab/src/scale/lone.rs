@@ -70,42 +70,14 @@ pub(super) fn measure(session: &mut Session, arguments: &Arguments, pooled: &[Ca
         return Err(Error::new("through pgweir nothing could be measured"));
     };
     let crowd = most.clients;
-    let turn_seconds = most.spread("tps").map_or(0.0, |tps| f64::from(crowd) / tps.middle);
     let others = format!("{} clients", number_words(f64::from(crowd)));
-    let pool = arguments.pool();
-    let seconds = arguments.common.seconds;
-    let one = |name: String, path: &str, pool_size: Option<u32>, seconds: u32| {
-        let mut load = Load::new(&arguments.workload, 1, seconds);
-        load.vacuum = false;
-        let mut planned = Planned::direct(load).named(name);
-        planned.case.path = path.to_owned();
-        planned.case.pool_size = pool_size;
-        planned
-    };
-    let mut alone = [
-        one("one client, direct, alone".to_owned(), "direct", None, seconds),
-        one("one client, pgweir, alone".to_owned(), "pgweir", Some(1), seconds),
-    ];
-    let mut beside = [
-        one(format!("one client, direct, beside {others}"), "direct", None, seconds),
-        one(
-            format!("one client, own pool, beside {others}"),
-            "pgweir",
-            Some(1),
-            seconds,
-        ),
-        one(
-            format!("one client, same pool as {others}"),
-            "pgweir",
-            Some(pool),
-            seconds_for(turn_seconds).max(seconds),
-        ),
-    ];
+    let mut alone = alone(arguments);
+    let mut beside = beside(arguments, most, &others);
     for round in 0..arguments.common.rounds {
         let direct = session.target.server.clone();
         let settings = PoolerSettings {
             own_pool: true,
-            ..PoolerSettings::new(pool, crowd + SPARE_CONNECTIONS)
+            ..PoolerSettings::new(arguments.pool(), crowd + SPARE_CONNECTIONS)
         };
         let pooler = Pooler::start(&direct, &settings)?;
         let (shared, own) = (pooler.server(&direct)?, pooler.server_by_own_pool(&direct)?);
@@ -129,6 +101,59 @@ pub(super) fn measure(session: &mut Session, arguments: &Arguments, pooled: &[Ca
         own,
         direct,
     })
+}
+
+/// A load of one client.
+fn one(arguments: &Arguments, name: String, path: &str, pool_size: Option<u32>, seconds: u32) -> Planned {
+    let mut load = Load::new(&arguments.workload, 1, seconds);
+    load.vacuum = false;
+    let mut planned = Planned::direct(load).named(name);
+    planned.case.path = path.to_owned();
+    planned.case.pool_size = pool_size;
+    planned
+}
+
+/// With nothing else on the server: direct, and through pgweir.
+fn alone(arguments: &Arguments) -> [Planned; 2] {
+    let seconds = arguments.common.seconds;
+    [
+        one(
+            arguments,
+            "one client, direct, alone".to_owned(),
+            "direct",
+            None,
+            seconds,
+        ),
+        one(
+            arguments,
+            "one client, pgweir, alone".to_owned(),
+            "pgweir",
+            Some(1),
+            seconds,
+        ),
+    ]
+}
+
+/// Beside the others, whose load alone was `crowd`: direct, in a pool of its own, in their pool for some turns at least.
+fn beside(arguments: &Arguments, crowd: &Case, others: &str) -> [Planned; 3] {
+    let seconds = arguments.common.seconds;
+    let turn_seconds = crowd
+        .spread("tps")
+        .map_or(0.0, |tps| f64::from(crowd.clients) / tps.middle);
+    let turns = seconds_for(turn_seconds).max(seconds);
+    let own = format!("one client, own pool, beside {others}");
+    let shared = format!("one client, same pool as {others}");
+    [
+        one(
+            arguments,
+            format!("one client, direct, beside {others}"),
+            "direct",
+            None,
+            seconds,
+        ),
+        one(arguments, own, "pgweir", Some(1), seconds),
+        one(arguments, shared, "pgweir", Some(arguments.pool()), turns),
+    ]
 }
 
 /// Has the others connect and work, until what is returned is dropped.

@@ -86,6 +86,18 @@ pub(super) fn config(parameters: &Parameters) -> Result<Config, String> {
     if let Some(name) = get("application_name").or(get("fallback_application_name")) {
         config.application_name(name);
     }
+    set_hosts(&mut config, parameters)?;
+    set_modes(&mut config, parameters)?;
+    set_times(&mut config, parameters)?;
+    if get("gssencmode") == Some("require") {
+        return Err("gssencmode=require is not possible here: GSSAPI encryption is not supported".to_owned());
+    }
+    Ok(config)
+}
+
+/// Where to, each of several hosts with its address and port.
+fn set_hosts(config: &mut Config, parameters: &Parameters) -> Result<(), String> {
+    let get = |name| parameters.get(name);
     for host in get("host").into_iter().flat_map(|hosts| hosts.split(',')) {
         config.host(if host.is_empty() { "localhost" } else { host });
     }
@@ -100,6 +112,15 @@ pub(super) fn config(parameters: &Parameters) -> Result<Config, String> {
         let port = if port.is_empty() { "5432" } else { port };
         config.port(port.parse().map_err(|_| format!("invalid port number: \"{port}\""))?);
     }
+    if get("load_balance_hosts") == Some("random") {
+        config.load_balance_hosts(LoadBalanceHosts::Random);
+    }
+    Ok(())
+}
+
+/// TLS, channel binding, and what the server must be.
+fn set_modes(config: &mut Config, parameters: &Parameters) -> Result<(), String> {
+    let get = |name| parameters.get(name);
     config.ssl_mode(match get("sslmode") {
         Some("disable" | "allow") => SslMode::Disable,
         None | Some("prefer") => SslMode::Prefer,
@@ -121,9 +142,10 @@ pub(super) fn config(parameters: &Parameters) -> Result<Config, String> {
         Some("read-only" | "standby") => TargetSessionAttrs::ReadOnly,
         Some(other) => return Err(format!("invalid target_session_attrs value: \"{other}\"")),
     });
-    if get("load_balance_hosts") == Some("random") {
-        config.load_balance_hosts(LoadBalanceHosts::Random);
-    }
+    Ok(())
+}
+
+fn set_times(config: &mut Config, parameters: &Parameters) -> Result<(), String> {
     let seconds = |name: &str| -> Result<Option<u64>, String> {
         parameters
             .get(name)
@@ -141,12 +163,9 @@ pub(super) fn config(parameters: &Parameters) -> Result<Config, String> {
     if let Some(time) = seconds("tcp_user_timeout")? {
         config.tcp_user_timeout(Duration::from_millis(time));
     }
-    config.keepalives(get("keepalives") != Some("0"));
+    config.keepalives(parameters.get("keepalives") != Some("0"));
     if let Some(time) = seconds("keepalives_idle")? {
         config.keepalives_idle(Duration::from_secs(time));
     }
-    if get("gssencmode") == Some("require") {
-        return Err("gssencmode=require is not possible here: GSSAPI encryption is not supported".to_owned());
-    }
-    Ok(config)
+    Ok(())
 }
