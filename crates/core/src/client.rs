@@ -22,12 +22,12 @@ use std::sync::Arc;
 /// Where a client connection stands.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum ClientPhase {
-    /// Its startup packet has not come yet; `encryption_refused` says an SSLRequest or GSSENCRequest was answered.
+    /// It has not sent its startup packet; `encryption_refused`: an SSLRequest or GSSENCRequest was answered.
     Startup,
-    /// Not a session: its CancelRequest is on its way. Its connection is closed when the signal has been sent, as
-    /// PostgreSQL does, so that a driver that waits for that can be sure that nothing later is hit.
+    /// It is not a session: its CancelRequest is being carried out. The connection is closed after the signal was sent,
+    /// as PostgreSQL does: a driver that waits for the close knows that the cancel cannot hit a later query.
     Cancelling,
-    /// It proves who it is, or waits for what the proof needs (auth_query), or for the first server of its pool.
+    /// It is being authenticated, or waits for what that needs (auth_query) or for the first server of its pool.
     Login(Box<Login>),
     /// Logged in: its messages go to servers.
     Session,
@@ -44,7 +44,7 @@ pub(crate) struct Client {
     pub(crate) tls: Option<Box<TlsFacts>>,
     /// Set once the database is known.
     pub(crate) pool: Option<PoolId>,
-    /// Who logged in, where the database forces another user on the servers.
+    /// The user who logged in, if the database forces another user on the servers.
     pub(crate) login_user: Option<Box<str>>,
     /// The linked server.
     pub(crate) link: Option<ServerId>,
@@ -55,15 +55,15 @@ pub(crate) struct Client {
     pub(crate) dropping: Dropping,
     /// The text of a Query that is being passed on, without its constants.
     pub(crate) long_text: Option<Box<pgweir_sql::Condensed>>,
-    /// Bytes of the message that it has begun, where that is of no use before it is whole.
+    /// Bytes of the next message that must have come before it is looked at again.
     pub(crate) needs_bytes: u32,
     pub(crate) session: ClientSession,
     pub(crate) statements: ClientStatements,
-    /// What it listens to, once it has listened.
+    /// The channels that it listens to, once it has listened.
     pub(crate) channels: Option<Box<Channels>>,
-    /// What it was told at login, where it has been let in; 0 before.
+    /// The process id that it was told at login; 0 before.
     pub(crate) process_id: u32,
-    /// What its cancel key looks like.
+    /// The form of its cancel key.
     pub(crate) key_form: KeyForm,
     /// Whether the login was counted in its pool's limits.
     pub(crate) counted: bool,
@@ -101,7 +101,8 @@ impl Client {
         }
     }
 
-    /// Whether nothing of its own has reached its server, and nothing of its session is there: another will do.
+    /// Whether it can change to another server: nothing that it sent has reached this one, and no session state of it
+    /// is there.
     pub(crate) fn may_go_elsewhere(&self) -> bool {
         self.waiting == Waiting::ForRestoration
             && self.session.pins.is_empty()
@@ -109,7 +110,7 @@ impl Client {
             && self.is_session()
     }
 
-    /// Drops a message, the rest of it too, where that is still to come.
+    /// Drops a message, including the part that has not come yet.
     pub(crate) fn drop_message(&mut self, message: &Message<'_>) -> Step {
         let have = message.bytes.len();
         if have < message.total {
@@ -118,8 +119,8 @@ impl Client {
         Step::Progress(have)
     }
 
-    /// Drops a message that an error of our own has answered already. Whether it ends what is dropped, so that a
-    /// ReadyForQuery is due.
+    /// Drops a message that one of the pooler's errors has answered already. Returns also whether the message ends what
+    /// is dropped, so that a ReadyForQuery is due.
     pub(crate) fn drop_answered(&mut self, message: &Message<'_>) -> (Step, bool) {
         if self.dropping == Dropping::Everything {
             return (self.drop_message(message), false);
@@ -133,7 +134,7 @@ impl Client {
         (self.drop_message(message), ends)
     }
 
-    /// Ends a name; what is needed to bring it back, if it had a meaning.
+    /// Ends a name. Returns the effect that restores it, if the name had a meaning.
     pub(crate) fn forget_name(&mut self, name: &[u8]) -> Option<Effect> {
         if name.is_empty() {
             return self.statements.unnamed.take().map(|s| Effect {
@@ -148,7 +149,7 @@ impl Client {
         })
     }
 
-    /// Whether it has not been authenticated.
+    /// Whether it has not been authenticated yet.
     pub(crate) fn is_arriving(&self) -> bool {
         let phase = &self.phase;
         !self.counted
@@ -158,7 +159,7 @@ impl Client {
             )
     }
 
-    /// What is known of its encryption.
+    /// The encryption of its connection.
     pub(crate) fn encryption(&self) -> Encryption<'_> {
         let peer = self.tls.as_ref().and_then(|tls| tls.peer.as_deref());
         Encryption {
@@ -188,7 +189,7 @@ impl Client {
         matches!(self.phase, ClientPhase::Session)
     }
 
-    /// Whether something must be done or known before its next message goes to a server.
+    /// Whether the pooler must do or know something before the next message goes to a server.
     #[inline]
     pub(crate) fn attends(&self) -> bool {
         self.channels.is_some() || self.session.deferred_begin.is_some()

@@ -1,4 +1,4 @@
-//! A client and the server that it is linked to, looked up once for a message.
+//! A client and its linked server, looked up once for each message.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::Step;
@@ -12,7 +12,7 @@ use crate::server_side::ServerSide;
 use crate::shared::Shared;
 use pgweir_wire::Writer;
 
-/// What a client's message does to its own session and server. What it means for other connections is a [`Wish`].
+/// What a client's message does to its session and its server. What it needs from other connections is a [`Wish`].
 pub(crate) struct Exchange<'a> {
     pub(crate) now: Time,
     pub(crate) id: ClientId,
@@ -21,27 +21,27 @@ pub(crate) struct Exchange<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) pool: &'a mut Pool,
     pub(crate) shared: &'a mut Shared,
-    /// Set where the message cannot be dealt with before others have done something.
+    /// Set if other connections must act before the message can be handled.
     pub(crate) wish: Option<Wish>,
     pub(crate) granted: Granted,
 }
 
-/// What others must do before a message is dealt with. It is looked at again then, unless the client is told that it fails.
+/// What other connections must do before a message is handled. Then the message is looked at again, unless it fails.
 #[derive(Debug)]
 pub(crate) enum Wish {
-    /// The client has broken the protocol: it is told so and closed.
+    /// The client has broken the protocol: it gets an error and is closed.
     Fail { message: String, detail: String },
     /// It may be a call of pg_terminate_backend() or pg_cancel_backend(), which acts on another client.
     Signal,
-    /// It needs a database without connections: idle servers are in its way.
+    /// It needs a database without connections, so idle servers must be closed.
     DatabaseAlone(Vec<u8>),
-    /// Another server remembers what the client has drawn from sequences.
+    /// The client has drawn from sequences on another server, which remembers the values.
     OwnServer,
-    /// The catalog of its database is to be read again. The message itself has been dealt with.
+    /// The catalog of its database must be read again. The message has been handled.
     CatalogRead,
 }
 
-/// Wishes of the same message that have been granted.
+/// Wishes of this message that have been granted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Granted {
     pub(crate) signal: bool,
@@ -61,13 +61,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// The message is looked at again when the server has answered more.
+    /// The message is looked at again after further replies of the server.
     pub(crate) fn waits_for_replies(&mut self) -> Step {
         self.client.waiting = Waiting::ForReplies;
         Step::Wait
     }
 
-    /// The client may look again at a message that it held back until it knew what the message means.
+    /// The client may look again at a message that waited for replies.
     pub(crate) fn replies_came(&mut self) {
         if self.client.waiting == Waiting::ForReplies && self.client.session.reset_among.is_none() {
             self.client.waiting = Waiting::No;
@@ -75,7 +75,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Something must be done by others first.
+    /// Other connections must act first.
     #[cold]
     pub(crate) fn wishes(&mut self, wish: Wish) -> Step {
         self.wish = Some(wish);
@@ -98,12 +98,12 @@ impl Exchange<'_> {
         Some(self.wishes(Wish::DatabaseAlone(database)))
     }
 
-    /// Writes messages of our own to the server.
+    /// Writes internal messages to the server.
     pub(crate) fn ask(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.to().send(write);
     }
 
-    /// Writes messages of our own to the client.
+    /// Writes internal messages to the client.
     pub(crate) fn tell(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.shared
             .outbox

@@ -35,20 +35,21 @@ use rand_core::{RngCore, SeedableRng};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What a pooler must be told about its process.
+/// Facts about the process that a pooler needs.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     /// Seed of every random number the pooler draws: cancel keys, salts, jitter. Must come from the operating system.
     pub seed: [u8; 32],
-    /// What the clock on the wall showed at [`Time`] zero.
+    /// The wall-clock time at [`Time`] zero.
     pub wall: WallClock,
-    /// Our own user id: the peer of the same id on a Unix-domain socket is an administrator as user `pgbouncer`.
+    /// The user id of this process: a peer with the same id on a Unix-domain socket is an administrator as user
+    /// `pgbouncer`.
     pub own_uid: u32,
     /// File descriptors the process may open; only SHOW and warnings use it.
     pub open_files_max: u64,
 }
 
-/// Why a connection ends whose client has closed it without a word.
+/// Why a connection ends if its client has closed it without Terminate.
 pub(crate) const CLIENT_VANISHED: &str = "client unexpected eof";
 
 /// SCRAM keys kept so that logging in to a server does not cost thousands of hashes each time.
@@ -75,12 +76,12 @@ pub struct Pooler {
     pub(crate) process_ids: crate::login::process_ids::ProcessIds,
     pub(crate) arrivals: crate::login::arrivals::Arrivals,
     pub(crate) lookups: crate::login::lookups::Lookups,
-    /// What the latest server at each place turned out to be, where it is not PostgreSQL.
+    /// The nature of the latest server at each endpoint where that is not PostgreSQL.
     pub(crate) natures: HashMap<Endpoint, Nature, RandomState>,
     pub(crate) timers: crate::base::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
-    /// Clients that are logged in or logging in, the console's not counted.
+    /// Clients that are logged in or logging in, without those of the console.
     pub(crate) client_count: u32,
 }
 
@@ -139,19 +140,19 @@ impl Pooler {
         pooler
     }
 
-    /// What the last `handle_*` call wants written. Write it out or copy it, then [`Outbox::clear`] it, before the next
-    /// `handle_*` call.
+    /// The bytes that the last `handle_*` call wants to have written. Write or copy them and call [`Outbox::clear`]
+    /// before the next `handle_*` call.
     pub fn outbox(&mut self) -> &mut Outbox {
         &mut self.shared.outbox
     }
 
-    /// Whether [`Pooler::poll_request`] has something.
+    /// Whether [`Pooler::poll_request`] would return a request.
     #[inline]
     pub fn has_requests(&self) -> bool {
         !self.shared.requests.is_empty()
     }
 
-    /// The next thing to do, in order.
+    /// The next request, in order.
     pub fn poll_request(&mut self) -> Option<Request> {
         self.shared.requests.pop_front()
     }
@@ -161,8 +162,8 @@ impl Pooler {
         Some(self.timers.next_round())
     }
 
-    /// Whether bytes of this connection should be read now. Where this is false the driver reads nothing from it until
-    /// a [`Request::Resume`]; what it has already read and the core did not consume stays with the driver.
+    /// Whether the driver should read bytes of this connection now. After `false` it reads nothing until a
+    /// [`Request::Resume`]; bytes that were read and not consumed stay with the driver.
     #[inline]
     pub fn may_read(&self, id: ConnectionId) -> bool {
         if self.admin.is_suspended() && self.is_suspendable(id) {
@@ -178,9 +179,9 @@ impl Pooler {
         }
     }
 
-    /// How many bytes, with those that it kept, the driver should have of this connection before it passes them on: fewer
-    /// would be looked at in vain, again and again. 0 where any number is of use. It counts until the next call of
-    /// `handle_*_bytes` for this connection.
+    /// How many bytes of this connection the driver should have, including those it kept, before it passes them on:
+    /// with fewer the core can do nothing. 0: any number is of use. The value holds until the next `handle_*_bytes`
+    /// call for this connection.
     #[inline]
     pub fn needs_bytes(&self, id: ConnectionId) -> usize {
         match id {
@@ -189,8 +190,8 @@ impl Pooler {
         }
     }
 
-    /// The connection at the other end of the link: where bytes of `id` are forwarded to. Back-pressure is the driver's:
-    /// it does not read `id` while more than its limit is pending for the linked connection.
+    /// The connection at the other end of the link, to which bytes of `id` are forwarded. Back-pressure is the driver's
+    /// task: it does not read `id` while more bytes than its limit are pending for the linked connection.
     #[inline]
     pub fn linked(&self, id: ConnectionId) -> Option<ConnectionId> {
         match id {
@@ -207,9 +208,9 @@ impl Pooler {
         id
     }
 
-    /// Bytes from a client: what was kept from last time followed by what just came. Returns how many were consumed; the
-    /// driver keeps the rest (a message cut short, or a client that waits for a server) and passes it again, in front of
-    /// whatever comes next or at a [`Request::Resume`].
+    /// Bytes from a client: those kept from the last call, then those that have just come. Returns how many were
+    /// consumed. The driver keeps the rest (an incomplete message, or messages of a client that waits for a server) and
+    /// passes it again, in front of the next bytes or at a [`Request::Resume`].
     #[inline(always)]
     pub fn handle_client_bytes(&mut self, now: Time, client: ClientId, input: &[u8]) -> usize {
         let Some(c) = self.clients.get_mut(client.0) else {
@@ -225,23 +226,23 @@ impl Pooler {
         }
     }
 
-    /// The handshake asked for by [`Request::SecureClient`] is over.
+    /// The handshake that [`Request::SecureClient`] asked for is finished.
     pub fn handle_client_secured(&mut self, _now: Time, client: ClientId, facts: TlsFacts) {
         self.client_secured(client, facts);
     }
 
-    /// The handshake asked for by [`Request::SecureClient`] has failed. The connection is closed by a request.
+    /// The handshake that [`Request::SecureClient`] asked for has failed. A request closes the connection.
     pub fn handle_client_not_secured(&mut self, now: Time, client: ClientId, why: &str) {
         self.client_not_secured(now, client, why);
     }
 
-    /// The client closed its connection or it broke. Its id is dead.
+    /// The client closed its connection, or the connection broke. Its id is no longer valid.
     pub fn handle_client_closed(&mut self, now: Time, client: ClientId) {
         self.remove_client(now, client, CLIENT_VANISHED);
     }
 
-    /// More than [`crate::notify::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that hears
-    /// notifications while it has no request running is closed; for the others back-pressure is enough.
+    /// More than [`crate::notify::channels::UNHEARD_BYTES_MAX`] bytes wait for a client to read them. A client that
+    /// gets notifications without a running request is closed; for the others back-pressure is enough.
     pub fn handle_client_behind(&mut self, now: Time, client: ClientId) {
         let Some(c) = self.clients.get(client.0) else { return };
         let hears = c.channels.as_ref().is_some_and(|channels| !channels.heard.is_empty());
@@ -254,22 +255,22 @@ impl Pooler {
         }
     }
 
-    /// The socket asked for by [`Request::Connect`] is open.
+    /// The socket that [`Request::Connect`] asked for is open.
     pub fn handle_server_connected(&mut self, now: Time, server: ServerId, connected: Connected) {
         self.server_connected(now, server, connected);
     }
 
-    /// The socket asked for by [`Request::Connect`] could not be opened. The id is dead.
+    /// The socket that [`Request::Connect`] asked for could not be opened. The id is no longer valid.
     pub fn handle_server_connect_failed(&mut self, now: Time, server: ServerId, why: &str) {
         self.server_connect_failed(now, server, why);
     }
 
-    /// The handshake asked for by [`Request::SecureServer`] is over.
+    /// The handshake that [`Request::SecureServer`] asked for is finished.
     pub fn handle_server_secured(&mut self, now: Time, server: ServerId, facts: TlsFacts) {
         self.server_secured(now, server, facts);
     }
 
-    /// The handshake asked for by [`Request::SecureServer`] has failed. The connection is closed by a request.
+    /// The handshake that [`Request::SecureServer`] asked for has failed. A request closes the connection.
     pub fn handle_server_not_secured(&mut self, now: Time, server: ServerId, why: &str) {
         self.server_not_secured(now, server, why);
     }
@@ -285,7 +286,7 @@ impl Pooler {
         }
     }
 
-    /// The server closed its connection or it broke. Its id is dead.
+    /// The server closed its connection, or the connection broke. Its id is no longer valid.
     pub fn handle_server_closed(&mut self, now: Time, server: ServerId) {
         if let Some(pool_id) = self
             .servers
@@ -298,17 +299,17 @@ impl Pooler {
         self.server_lost(now, server, "server conn crashed?", None);
     }
 
-    /// A [`Request::Cancel`] for this server is over, one way or the other.
+    /// A [`Request::Cancel`] for this server has succeeded or failed.
     pub fn handle_cancel_finished(&mut self, now: Time, server: ServerId) {
         self.cancel_finished(now, server);
     }
 
-    /// A [`Request::PassOn`] is over, one way or the other.
+    /// A [`Request::PassOn`] has succeeded or failed.
     pub fn handle_passed_on(&mut self, now: Time, peer: u32, by: ClientId) {
         self.passed_on(now, peer, by);
     }
 
-    /// A name of servers has been looked up again, and these addresses are its own no longer.
+    /// A host name was resolved again, and no longer has the addresses in `gone`.
     pub fn handle_names(&mut self, now: Time, names: DnsFacts, name: &str, gone: &[std::net::IpAddr]) {
         self.names_known(now, names, name, gone);
     }
@@ -361,26 +362,26 @@ impl Pooler {
         self.shared.log(level, text);
     }
 
-    /// Whether a client has been sent a part of a message whose rest is still to come from its server.
+    /// Whether a client has been sent only a part of a message of its server.
     pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
         server.is_some_and(|s| matches!(s.conversation.passing, Passing::Forward(_)))
     }
 
-    /// Whether this client's session is kept for it from server to server.
+    /// Whether this client's session state is restored on each server that it gets.
     pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
         let pool = self.clients.get(id.0).and_then(|c| c.pool);
         self.shared.settings.keeps_sessions && pool.is_some_and(|p| self.pool(p).keeps_sessions())
     }
 
-    /// Writes messages of our own to a connection.
+    /// Writes internal messages to a connection.
     pub(crate) fn send(&mut self, to: impl Into<ConnectionId>, write: impl FnOnce(&mut Writer<'_>)) {
         self.shared
             .outbox
             .insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
     }
 
-    /// `log_pooler_errors`: what a client hears from the pooler, or why it loses its connection.
+    /// `log_pooler_errors`: an error that the pooler sends to a client, or why it closes the client's connection.
     pub(crate) fn log_pooler_error(&mut self, id: ClientId, message: &str) {
         if self.shared.settings.log_pooler_errors
             && let Some(client) = self.clients.get(id.0)
@@ -390,7 +391,7 @@ impl Pooler {
         }
     }
 
-    /// Tells a client what went wrong; closes it where the table of errors says so.
+    /// Sends a client an error, and closes the client if the table of errors says so.
     pub(crate) fn fail_client(
         &mut self,
         now: Time,
@@ -402,7 +403,7 @@ impl Pooler {
     ) {
         self.log_pooler_error(id, message);
         if self.is_inside_message(id) {
-            // An error here would become part of the server's message.
+            // The client is inside a message of its server: an error would become a part of that.
             return self.close_client(now, id, message);
         }
         self.send(id, |w| w.error(&trouble.text(message, detail, hint)));

@@ -27,7 +27,7 @@ pub(crate) struct Server {
     pub(crate) since: Time,
     pub(crate) link: Option<ClientId>,
     pub(crate) endpoint: Endpoint,
-    /// It is being opened, and nobody relies on it: see [`crate::pools::hosts`].
+    /// It is being opened, and no client counts on it: see [`crate::pools::hosts`].
     pub(crate) in_doubt: bool,
     pub(crate) connected: Option<Connected>,
     pub(crate) connect_time: Time,
@@ -39,22 +39,22 @@ pub(crate) struct Server {
     /// Set once TLS secures the connection.
     pub(crate) tls: Option<Box<TlsFacts>>,
     pub(crate) held: Held,
-    /// The catalog it is reading to the pooler.
+    /// The reading of the catalog that it is carrying out.
     pub(crate) reading: Option<Box<Reading>>,
     /// Close it instead of giving it back: RECONNECT, a changed configuration, its lifetime, an eviction.
     pub(crate) close_reason: Option<CloseReason>,
-    /// The segment in which it has refused to write.
+    /// The segment in which it refused to write.
     pub(crate) refused_write: Option<u64>,
     /// Close it at this age.
     pub(crate) expires: Time,
-    /// Whether a client has had it.
+    /// Whether a client has been linked to it.
     pub(crate) has_served: bool,
     pub(crate) introduction: Introduction,
     pub(crate) nature: Nature,
 }
 
 impl Server {
-    /// A server whose socket is being opened. `shape` is what nothing is known of.
+    /// A server whose socket is being opened. `shape` is the shape of a session of which nothing is known.
     pub(crate) fn new(now: Time, pool: PoolId, endpoint: Endpoint, shape: Arc<Shape>, expires: Time) -> Self {
         Server {
             pool,
@@ -92,8 +92,9 @@ impl Server {
         self.flights.as_ref().is_some_and(|flights| !flights.is_empty())
     }
 
-    /// Whether what its client sends next must wait for answers. A cancel that is meant for what was sent before could hit
-    /// it, or what the pooler sends in front of it; behind a deferred BEGIN that fails it would run outside its transaction.
+    /// Whether the client's next message must wait for replies. Otherwise a cancel that is meant for an earlier request
+    /// could hit this message or an internal request in front of it; and behind a deferred BEGIN that fails, the
+    /// message would run outside its transaction.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         self.cancels.in_flight > 0
@@ -104,7 +105,7 @@ impl Server {
             }
     }
 
-    /// Whether a ReadyForQuery that ends a request of the client's says nothing to anybody else.
+    /// Whether a ReadyForQuery that ends a request of the client concerns only the client.
     #[inline]
     pub(crate) fn is_usual(&self) -> bool {
         matches!(self.phase, ServerPhase::Linked)
@@ -112,9 +113,9 @@ impl Server {
             && self.conversation.begin == Begin::Settled
     }
 
-    /// Whether a message is nothing but a part of the reply to a request of the linked client's, or the end of one that has
-    /// succeeded. Nearly all messages are: rows, and the replies to requests that change nothing in the session. `false` means
-    /// nothing.
+    /// Whether a message is only a part of the reply to a request of the linked client, or the end of a request that
+    /// has succeeded. Nearly all messages are: rows, and replies to requests that change nothing in the session.
+    /// `false` means: not known.
     #[inline(always)]
     pub(crate) fn passes_plainly(&mut self, tag: u8, message: &[u8], whole: bool) -> bool {
         self.link.is_some()
@@ -124,8 +125,8 @@ impl Server {
             }
     }
 
-    /// CommandComplete whose command tag begins with this letter. DELETE, too, is not plain, for the sake of DEALLOCATE and
-    /// DISCARD.
+    /// A CommandComplete whose command tag begins with this letter. DELETE is looked at closely, because DEALLOCATE and
+    /// DISCARD begin with the same letter.
     #[inline(always)]
     fn completes_plainly(&mut self, letter: Option<u8>) -> bool {
         if matches!(letter, None | Some(b'B' | b'C' | b'D' | b'R')) || !self.conversation.queue.completes_command() {
@@ -136,7 +137,8 @@ impl Server {
         true
     }
 
-    /// Whether an answer that is due tells settings: what a Parse would be parsed under is not known before.
+    /// Whether a reply that is due reports settings. Until it comes, the settings under which a Parse would run are not
+    /// known.
     pub(crate) fn awaits_settings(&self) -> bool {
         let session = &self.session;
         let asks = session.probe.as_ref().is_some_and(|p| p.settings);
@@ -148,14 +150,14 @@ impl Server {
         self.expires <= now && (self.has_served || self.expires > self.connect_time)
     }
 
-    /// Whether it is being tested for a client that waits, is new and being asked what it is, or reads the catalog before it
-    /// serves.
+    /// Whether it will soon be free: it is being tested for a waiting client, is new and being examined, or reads the
+    /// catalog before it serves its first client.
     pub(crate) fn is_soon_free(&self) -> bool {
         let reads_first = matches!(self.phase, ServerPhase::Reading) && !self.has_served;
         reads_first || matches!(self.phase, ServerPhase::Testing | ServerPhase::ConnectQuery)
     }
 
-    /// Whether it has not let us in yet.
+    /// Whether its login is not finished.
     pub(crate) fn is_opening(&self) -> bool {
         matches!(
             self.phase,

@@ -1,9 +1,9 @@
 //! Cancel requests: from clients to the server that works for them, and to nothing else.
 //!
-//! A request names its client by the process id and secret we gave it at login. It is passed on only while that client's
-//! server works on a request of the client's. While the server works on something of the pooler's own, the cancel waits for
-//! its end; and nothing of the pooler's own is sent, nor is the server handed out, while a cancel is on its way: PostgreSQL
-//! delivers the signal before it closes the cancel connection, and ignores it while idle.
+//! A request names its client by the process id and the secret that the client got at login. It is passed on only while
+//! the client's server works on a request of the client. While the server works on an internal request, the cancel
+//! waits until that has ended. While a cancel is on its way, no internal request is sent and the server is not handed
+//! out: PostgreSQL delivers the signal before it closes the cancel connection, and ignores it while idle.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
@@ -27,14 +27,14 @@ use subtle::ConstantTimeEq;
 pub(crate) const CANCEL_DONE: &str = "cancel request done";
 
 impl Server {
-    /// Whether a cancel is on its way to it, or waits for its segment.
+    /// Whether a cancel is on its way to the server, or waits for its segment.
     fn cancel_is_under_way(&self) -> bool {
         self.cancels.in_flight > 0 || self.cancels.wanted.is_some()
     }
 }
 
 impl ServerSide<'_> {
-    /// Passes a cancel on, unless one is already on its way: the second would find nothing else than the first.
+    /// Sends a cancel, unless one is already on its way: a second one would hit the same work.
     pub(crate) fn send_cancel(&mut self) {
         let server = &mut *self.server;
         if server.cancels.in_flight > 0 || !server.conversation.may_cancel_begin() {
@@ -49,7 +49,8 @@ impl ServerSide<'_> {
         }
     }
 
-    /// A cancel that had to wait: its segment may be at work now, or over. Whether it is over.
+    /// A cancel that had to wait: the server may work on its segment now, or have finished it. Returns whether it is
+    /// finished.
     pub(crate) fn cancel_what_was_wanted(&mut self) -> bool {
         let server = &mut *self.server;
         let Some(segment) = server.cancels.wanted else {
@@ -68,7 +69,7 @@ impl ServerSide<'_> {
 }
 
 impl Pooler {
-    /// The key a client is told at login. It is computed, not stored: idle clients cost nothing for it.
+    /// The cancel key of a client. It is computed, not stored, so idle clients need no memory for it.
     pub(crate) fn cancel_key_of(&self, id: ClientId) -> CancelKey {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.cancel_key).expect("any length of key will do");
         mac.update(&id.0.index.to_be_bytes());
@@ -98,7 +99,7 @@ impl Pooler {
         }
     }
 
-    /// Whose key it is.
+    /// The client with this key.
     fn client_of_key(&self, key: &CancelKey) -> Option<ClientId> {
         let mut named = self.clients_of_process(key.process_id);
         named.find(|id| {
@@ -110,7 +111,7 @@ impl Pooler {
         })
     }
 
-    /// Closes the connections that asked for a cancel of this server's, unless it is still under way.
+    /// Closes the connections that asked to cancel this server's work, unless a cancel is still under way.
     pub(crate) fn end_cancelling(&mut self, now: Time, server_id: ServerId) {
         if let Some(server) = self.servers.get_mut(server_id.0)
             && !server.cancels.by.is_empty()
@@ -121,20 +122,20 @@ impl Pooler {
         }
     }
 
-    /// Closes connections that asked for a cancel that is over.
+    /// Closes connections whose cancel requests have been carried out.
     pub(crate) fn close_cancelling(&mut self, now: Time, asked: Vec<ClientId>) {
         for by in asked {
             self.close_client(now, by, CANCEL_DONE);
         }
     }
 
-    /// Cancels what a client waits for.
+    /// Cancels the request of a client.
     pub(crate) fn cancel_client(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get(id.0) else { return };
         if !client.is_session() {
             return self.cancel_console(id);
         }
-        // Nothing has been asked for where the BEGIN goes to a server only because its time is up.
+        // A deferred BEGIN that goes to a server only because its time is over is no request of the client.
         let asks = client.session.deferred_begin.is_none_or(|begin| !begin.expired);
         match (client.link, client.waiting) {
             (Some(server_id), Waiting::No | Waiting::ForReplies | Waiting::Flying { .. }) => {
@@ -150,7 +151,7 @@ impl Pooler {
         }
     }
 
-    /// Cancels what a server does for its client, now or when it gets to it.
+    /// Cancels the work of a server for its client, now or when the server begins it.
     fn cancel_request_of(&mut self, server_id: ServerId) {
         if self.is_weak(Weakness::CancelsQuestions) && !self.server_mut(server_id).conversation.queue.is_empty() {
             return self.at(server_id).send_cancel();
@@ -166,8 +167,8 @@ impl Pooler {
         server.cancels.wanted = Some(segment);
     }
 
-    /// Ends the wait of a client: the request at the front of what it has sent fails, up to its ReadyForQuery. So does the
-    /// transaction that no server has begun yet.
+    /// Ends the wait of a client: its first request fails, up to its ReadyForQuery. A deferred transaction fails with
+    /// it.
     fn cancel_waiting(&mut self, now: Time, id: ClientId) {
         self.stop_waiting(id);
         let client = self.client_mut(id);
@@ -184,7 +185,7 @@ impl Pooler {
         });
     }
 
-    /// A client goes away from the server that it was given and has sent nothing to.
+    /// A client leaves a server to which it has sent nothing.
     fn leave_unused(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         self.client_mut(id).link = None;
         self.abandon(now, server_id, Passing::None);
@@ -205,7 +206,7 @@ impl Pooler {
         match server.phase {
             ServerPhase::CancelPending => self.server_is_free(now, server_id),
             ServerPhase::Draining => self.drained(now, server_id),
-            // What the pooler wanted to ask has waited.
+            // Internal requests had to wait for the cancel.
             ServerPhase::Linked => {
                 if let Some(mut exchange) = self.replying(now, server_id).as_mut().and_then(Reply::exchange) {
                     exchange.make_what_was_reset();

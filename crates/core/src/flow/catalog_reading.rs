@@ -1,15 +1,15 @@
 //! When a database's catalog is read, and by which server (see [`crate::catalog::code`]).
 //!
-//! The first server of a database reads it before it serves anyone; later readings are done by a server that has become
-//! free, behind the clients that wait for one. As long as nothing is known, or not any more, every statement of the database
-//! counts as code of which nothing is known: its transaction is followed by a probe. So no statement waits for a reading but
-//! those that the first server of a database would serve.
+//! The first server of a database reads the catalog before it serves a client. Later readings are done by a server that
+//! has become free, after the clients that wait for one. While the catalog is not known, or no longer, every statement
+//! of the database counts as unknown code: its transaction is followed by a probe. So only the statements that the
+//! first server of a database would serve wait for a reading.
 //!
 //! A catalog belongs to a database of a server, however many entries of \[databases\] lead there.
 //!
-//! What is known counts no more behind a transaction that made functions, triggers, views or extensions which may matter,
-//! when a server was lost, and after RECONNECT and KILL. It is read again for what others may have changed when a server
-//! logs in and what is known is older than [`AGE_MAX`].
+//! Knowledge of a catalog becomes invalid after a transaction that made functions, triggers, views or extensions which
+//! may matter, after the loss of a server, and after RECONNECT and KILL. Because other sessions may change the catalog,
+//! it is read again when a server logs in and the knowledge is older than [`AGE_MAX`].
 
 use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
@@ -24,35 +24,36 @@ use crate::upstream::phase::ServerPhase;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is known of a catalog counts for this long when another server logs in.
+/// How long knowledge of a catalog is valid when another server logs in.
 const AGE_MAX: Duration = Duration::from_secs(60);
 
-/// A reading that is due lets the clients that wait for a server go first, for this long.
+/// How long a reading that is due lets waiting clients go first.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Readings that fail in a row before what was known last must do.
+/// How many readings in a row may fail before the last known catalog must do.
 const FAILURES_MAX: u32 = 3;
 
-/// SQLSTATEs, or classes of them, that another try will not help against: no privilege, no such table or function, a server
-/// that is not PostgreSQL.
+/// SQLSTATEs, or classes of them, after which another try cannot succeed: no privilege, no such table or function, a
+/// server that is not PostgreSQL.
 const HOPELESS: [&str; 2] = ["42", "0A"];
 
-/// How long a reading that is due leaves alone a server that waits for its client: see [`crate::session::sequences`].
+/// How long a reading that is due does not use a server that is claimed by its last client: see
+/// [`crate::session::sequences`].
 const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
 
 impl Pooler {
-    /// Whether a reading is due and a free server may do it, which may be claimed by the client that had it last.
+    /// Whether a reading is due and a free server may do it; `claimed`: the client that had the server last claims it.
     pub(crate) fn may_read_now(&self, now: Time, pool_id: PoolId, claimed: bool) -> bool {
         let due = self.pool(pool_id).reading_due;
         due.is_some_and(|due| !claimed || now >= due + CLAIMS_RESPECTED)
     }
 
-    /// Whether the servers of a pool pass from session to session, each of which is kept.
+    /// Whether a pool's servers are shared by sessions whose state is kept.
     pub(crate) fn shares_sessions(&self, pool_id: PoolId) -> bool {
         self.shared.settings.keeps_sessions && self.pool(pool_id).shares_sessions()
     }
 
-    /// A server of this pool has logged in, or the pool has other settings: what is known of its database may be too old.
+    /// A server of this pool has logged in, or the pool's settings have changed: the catalog may have to be read again.
     pub(crate) fn look_after_catalog(&mut self, now: Time, pool_id: PoolId) {
         if self.shares_sessions(pool_id) {
             let database = self.pool(pool_id).catalog_key();
@@ -64,7 +65,7 @@ impl Pooler {
         self.tell_pool(pool_id);
     }
 
-    /// What is known of a database is not to be relied on: its servers are others, or were changed.
+    /// The knowledge of a database's catalog is no longer valid: its servers were replaced or changed.
     pub(crate) fn doubt_catalog(&mut self, now: Time, pool_id: PoolId) {
         let database = self.pool(pool_id).catalog_key();
         let identity = match self.shared.catalogs.by_database.get(&database) {
@@ -84,7 +85,7 @@ impl Pooler {
         }
     }
 
-    /// A server without a client is free: it reads the catalog, if that is due. Says whether it does.
+    /// A server without a client is free: if a reading is due, the server does it. Returns whether it does.
     #[cold]
     pub(crate) fn read_catalog(&mut self, now: Time, server_id: ServerId) -> bool {
         let pool_id = self.server_mut(server_id).pool;
@@ -119,12 +120,12 @@ impl Pooler {
         if let Some(reading) = server.reading.take() {
             self.reading_ended(now, pool_id, *reading);
         }
-        // What failed in a transaction block of the pooler's own is rolled back first.
+        // If the reading failed in an internal transaction block, that is rolled back first.
         self.server_mut(server_id).phase = ServerPhase::Draining;
         self.drained(now, server_id);
     }
 
-    /// A server is gone, and the reading with it.
+    /// A server that was reading the catalog is gone.
     pub(crate) fn catalog_lost(&mut self, now: Time, pool_id: PoolId, mut reading: Reading) {
         if self.admin.is_ending() {
             return;
@@ -159,8 +160,8 @@ impl Pooler {
                 } else {
                     state.wants(now);
                 }
-                // A server that is gone says nothing about its functions: that is worth a warning only where it ends
-                // the attempts.
+                // If the server was lost, that says nothing about its functions, so it is worth a warning only after
+                // the last attempt.
                 let worth_telling = match sqlstate.is_empty() {
                     true => state.holds,
                     false => state.failures == 1,
@@ -198,14 +199,14 @@ impl Pooler {
         }
     }
 
-    /// Tells the pools of a database that a message has shown it to be known too little of.
+    /// Tells the pools of a database that a message has shown: too little of its catalog is known.
     pub(crate) fn tell_untold_pools(&mut self) {
         if let Some(database) = self.shared.catalogs.untold.take() {
             self.tell_pools(&database);
         }
     }
 
-    /// Gives all pools of a database what is known of it.
+    /// Gives all pools of a database its current catalog.
     fn tell_pools(&mut self, database: &Arc<str>) {
         for pool_id in self.pool_ids() {
             if self.pool(pool_id).catalog_key() == *database {

@@ -1,4 +1,4 @@
-//! LISTEN, UNLISTEN and NOTIFY in what a client sends.
+//! LISTEN, UNLISTEN and NOTIFY in clients' messages.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
@@ -14,11 +14,11 @@ use pgweir_wire::FrontendTag;
 use pgweir_wire::frontend::{BindNames, Parse};
 use std::time::Duration;
 
-/// How long a client waits for its listener to hear a mark or what it has notified itself; one that takes longer is given
-/// up.
+/// How long a client waits for its listener to get a mark or the client's own notification; after that the listener is
+/// closed.
 const MOVE_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Words of statements that may ask or change what the session listens to, or the encoding it hears in.
+/// Words of statements that may ask for or change the session's channels, or the encoding of notifications.
 const CONCERNS_LISTENING: [&[u8]; 7] = [
     b"listen",
     b"unlisten",
@@ -30,7 +30,7 @@ const CONCERNS_LISTENING: [&[u8]; 7] = [
 ];
 
 impl Pooler {
-    /// A message of a client for which a listener hears, before it goes to the server. `Some`: not yet.
+    /// Looks at a message of a client that has a listener, before the message goes to the server. `Some`: it must wait.
     pub(crate) fn mind_channels(
         &mut self,
         now: Time,
@@ -52,8 +52,9 @@ impl Pooler {
             && message.tag != FrontendTag::Flush
             && server.conversation.intake != Intake::CopyIn
         {
-            // What the request before it sent to the client itself comes before the reply to this one. A message of a
-            // copy waits, too, until the copy has begun: while half of a stray one is passed on, ReadyForQuery is not held.
+            // Notifications that the previous request sent to the client itself come before the reply to this one. A
+            // message of a copy waits, too, until the copy has begun: ReadyForQuery is not held back while half of a
+            // stray copy message has been forwarded.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
@@ -69,7 +70,8 @@ impl Pooler {
             CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.at(server_id).names_listen(&text);
         let notifies = contains(&text, b"notify");
         if (concerns || notifies) && replies_are_due {
-            // What it means depends on how the requests before it end; and what it sends must not be told with them.
+            // Its meaning depends on the results of the requests before it, and its notifications must not be delivered
+            // with theirs.
             self.client_mut(id).waiting = Waiting::ForReplies;
             return Some(Step::Wait);
         }
@@ -126,7 +128,7 @@ impl Pooler {
         }
     }
 
-    /// Moves that wait for a listener to come up, and moves that take too long.
+    /// Continues moves that wait for a listener to log in, and ends those that take too long.
     pub(crate) fn time_moves(&mut self, now: Time) {
         if !self.shared.settings.keeps_sessions && self.listeners.is_empty() {
             return;

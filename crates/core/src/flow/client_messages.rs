@@ -1,8 +1,8 @@
 //! A logged-in client's messages, on their way to a server.
 //!
-//! This is half of the forwarding path (the other half is [`crate::flow::server_messages`]): it walks message headers, leaves
-//! an entry in the server's reply queue for each request, and forwards ranges of the input. Only Parse, Bind, Describe
-//! and Close of prepared statements and short simple queries are looked into.
+//! This is half of the forwarding path (the other half is [`crate::flow::server_messages`]): it reads message headers,
+//! adds an entry to the server's reply queue for each request, and forwards ranges of the input. Only Parse, Bind,
+//! Describe and Close of prepared statements and short simple queries are read further.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
@@ -18,7 +18,7 @@ use crate::upstream::requests::Requests;
 use pgweir_sql::Effects;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, TransactionStatus};
 
-/// What a function may do that is called by its number.
+/// The possible effects of a function that is called by its OID.
 const CALLED: Effects = pgweir_sql::UNREAD.union(Effects::SERVER_BOUND).union(Effects::SEQUENCE);
 
 impl Exchange<'_> {
@@ -41,7 +41,7 @@ impl Exchange<'_> {
         if tracked
             && server.conversation.queue.segment_outstanding()
             && (touches_statements(message.tag)
-                // What a pipelined ROLLBACK ends cannot be prepared in before.
+                // Before a pipelined ROLLBACK has been carried out, nothing can be prepared in the failed transaction.
                 && (server.conversation.queue.statements_in_doubt()
                     || server.conversation.status == TransactionStatus::Failed && server.conversation.queue.client_segment_outstanding())
                 || message.tag == FrontendTag::Parse && server.awaits_settings())
@@ -70,13 +70,13 @@ impl Exchange<'_> {
                     self.plain(message, Expect::Sync)
                 }
             }
-            // An error follows, and then the server ignores everything up to Sync: it must not be taken for free.
+            // The server answers with an error and then ignores everything up to Sync: it must not count as free.
             FrontendTag::Flush if message.total > HEADER_BYTES && server.conversation.intake != Intake::CopyIn => {
                 self.plain(message, Expect::MalformedFlush)
             }
             FrontendTag::Flush => {
                 let step = self.forward(message);
-                // What need not wait for the server is said now.
+                // Replies that need not wait for the server are sent now.
                 self.to().give_fakes();
                 step
             }
@@ -102,7 +102,7 @@ impl Exchange<'_> {
             FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
         };
         if let Step::NeedBytes | Step::Wait = step {
-            // It comes again, whole.
+            // The message comes again when it is complete.
             self.pool.stats.bytes_received -= message.bytes.len() as u64;
         }
         step
@@ -128,13 +128,13 @@ impl Exchange<'_> {
         self.plain(message, Expect::FunctionCall)
     }
 
-    /// A message that goes through as it is and is answered in its turn.
+    /// A message that is forwarded unchanged and answered in its turn.
     #[inline]
     pub(crate) fn plain(&mut self, message: &Message<'_>, expect: Expect) -> Step {
         self.pass_request(message, Entry::forward(expect))
     }
 
-    /// A message that goes through as it is, and what is known of its reply.
+    /// A message that is forwarded unchanged, with what is known of its reply.
     #[inline]
     pub(crate) fn pass_request(&mut self, message: &Message<'_>, entry: Entry) -> Step {
         self.server.conversation.queue.push(entry);
@@ -149,13 +149,13 @@ impl Exchange<'_> {
         self.client.drop_message(message)
     }
 
-    /// Requests of our own in place of the client's message, whose replies the client gets.
+    /// Sends internal requests instead of the client's message; the client gets their replies.
     pub(crate) fn asks_instead(&mut self, message: &Message<'_>, write: impl FnOnce(&mut Requests<'_>)) -> Step {
         self.to().asks(To::Forward, write);
         self.client.drop_message(message)
     }
 
-    /// Forwards as much of a message as is there; the rest follows by itself.
+    /// Forwards the part of a message that has come; the rest is forwarded when it comes.
     #[inline]
     pub(crate) fn forward(&mut self, message: &Message<'_>) -> Step {
         self.forward_rest(message, 0)
@@ -188,7 +188,7 @@ impl Pooler {
     }
 }
 
-/// Whether a message asks for something: it ends a copy-in by an error.
+/// Whether a message is a request, which would end a copy-in with an error.
 fn is_request(tag: FrontendTag) -> bool {
     use FrontendTag::{Bind, Close, Describe, Execute, FunctionCall, Parse, Query};
     matches!(tag, Query | Parse | Bind | Describe | Execute | Close | FunctionCall)

@@ -1,4 +1,4 @@
-//! CommandComplete: what a command tag tells that the text of its statement did not.
+//! CommandComplete: facts that its command tag shows and the text of its statement did not.
 
 use crate::base::deeds::Deed;
 use crate::reply::Reply;
@@ -32,8 +32,8 @@ impl Reply<'_> {
         }
     }
 
-    /// An Execute has been answered, and not by the command tag of what ends statements: its portal is another one than its
-    /// client's Bind would have made.
+    /// An Execute has been answered without the command tag of a statement that ends statements: its portal is not the
+    /// one that the client's Bind would have made.
     #[inline]
     pub(crate) fn ends_nothing(&mut self, mut entry: Entry) {
         let effect = entry.take_effect();
@@ -49,7 +49,7 @@ impl Reply<'_> {
         self.cancel_what_was_wanted();
     }
 
-    /// What the client has done so far in its transaction is committed.
+    /// The client's transaction so far has been committed.
     fn committed(&mut self) {
         let channels = self.client().and_then(|client| client.channels.as_ref());
         if channels.is_some_and(|channels| !channels.unlistened.is_empty()) {
@@ -57,16 +57,16 @@ impl Reply<'_> {
         }
     }
 
-    /// The client's transaction has failed or been rolled back, if only to a savepoint: it hears what it has heard, as
-    /// which UNLISTEN stood behind which savepoint is not known.
+    /// The client's transaction has failed or was rolled back, perhaps to a savepoint only. Its channels stay as they
+    /// are, because it is not known which UNLISTEN was behind which savepoint.
     pub(crate) fn rolled_back(&mut self) {
         if let Some(channels) = self.client().and_then(|client| client.channels.as_mut()) {
             channels.unlistened.clear();
         }
     }
 
-    /// DEALLOCATE ALL and DISCARD ALL, seen by their tags where their text did not show them; and DEALLOCATE among other
-    /// statements of a Query.
+    /// DEALLOCATE ALL and DISCARD ALL, recognized by their command tags if their text did not show them; and DEALLOCATE
+    /// among other statements of a Query.
     fn ends_statements(&mut self, body: &[u8]) {
         let discards = match backend::command_tag(body) {
             Ok(b"DEALLOCATE") => return self.deallocated(),

@@ -1,8 +1,8 @@
 //! Statements that need a database without connections: DROP DATABASE, ALTER DATABASE .. RENAME, CREATE DATABASE .. TEMPLATE.
 //!
-//! PostgreSQL refuses them (55006) while anyone is connected, and servers that lie idle in the pool are nobody. So they are
-//! closed first. PostgreSQL itself waits up to five seconds for the last of them to be gone. Servers that clients have, and
-//! listeners that clients listen on, stay: a direct connection of those clients would be in the way, too.
+//! PostgreSQL refuses them (55006) while other sessions are connected to the database. Idle servers of the pool serve
+//! no client, so they are closed first. PostgreSQL itself waits up to five seconds for their end. Servers that are
+//! linked to clients, and listeners in use, stay: direct connections of those clients would be in the way, too.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
@@ -12,7 +12,7 @@ use crate::pooler::Pooler;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
-/// For so long no server is opened there merely to be ready: as long as PostgreSQL waits, and some.
+/// How long no server is opened there in advance: a little longer than PostgreSQL waits.
 const KEPT_CLEAR: Duration = Duration::from_secs(6);
 
 impl Pooler {
@@ -48,7 +48,7 @@ impl Pooler {
                 ServerPhase::Linked | ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) => {}
                 ServerPhase::Listening if self.listeners.is_heard(id) => {}
                 ServerPhase::Idle | ServerPhase::Listening => self.close_server(now, id, CloseReason::InTheWay.text()),
-                // It ends what it is at, and itself.
+                // It finishes its work and is closed then.
                 _ => drop(server.close_reason.get_or_insert(CloseReason::InTheWay)),
             }
         }

@@ -1,11 +1,11 @@
 //! BEGIN without a server.
 //!
-//! A bare BEGIN or START TRANSACTION is answered by the pooler and travels, in one write, with the first statement that
-//! needs a server. Its one visible effect is that now() is taken when that statement comes; `deferred_begin` bounds the
-//! delay. A COMMIT or ROLLBACK that follows at once never needs a server at all.
+//! The pooler answers a bare BEGIN or START TRANSACTION itself and sends it, in one write, with the first statement
+//! that needs a server. The one visible effect is that now() is taken when that statement comes; `deferred_begin`
+//! limits the delay. A COMMIT or ROLLBACK that follows immediately never needs a server.
 //!
-//! The deferred BEGIN is a Bind and Execute of a named statement without a Sync of its own: if it fails, the server
-//! ignores what follows up to the next Sync, so nothing of the client's can run outside the transaction it asked for.
+//! The deferred BEGIN is a Bind and Execute of a named statement without a Sync: if it fails, the server ignores
+//! everything up to the next Sync, so no message of the client can run outside the transaction it asked for.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Messages, Step};
@@ -22,10 +22,10 @@ use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader};
 
-/// A portal that does not exist: describing it fails, and with it the transaction.
+/// A portal that does not exist: Describe of it fails, and so does the transaction.
 const NO_PORTAL: &[u8] = b"the transaction has failed";
 
-/// A segment of the extended protocol that is nothing but one BEGIN, COMMIT or ROLLBACK.
+/// A segment of the extended protocol that consists of one BEGIN, COMMIT or ROLLBACK.
 struct Segment<'a> {
     parse: Option<Parse<'a>>,
     verdict: Statement,
@@ -34,7 +34,7 @@ struct Segment<'a> {
 }
 
 impl Pooler {
-    /// Answers a message of an unlinked client where that needs no server.
+    /// Answers a message of an unlinked client if no server is needed for that.
     pub(crate) fn deferred(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
         let pool = self.clients.get(id.0)?.pool?;
         let tracked =
@@ -72,7 +72,7 @@ impl Pooler {
         Some(Step::Progress(message.total))
     }
 
-    /// Begins or ends a transaction that no server knows; its command tag, or `None` where a server must be asked.
+    /// Begins or ends a transaction that no server knows. Returns its command tag, or `None` if a server must be asked.
     fn run_deferred(&mut self, now: Time, id: ClientId, verdict: &Statement, by: By) -> Option<&'static str> {
         let allowed = self.shared.settings.deferred_begin.is_some();
         let pool = self.client_mut(id).pool?;
@@ -182,7 +182,7 @@ impl Pooler {
         })
     }
 
-    /// Close of a statement by an unlinked client concerns nobody else.
+    /// Closes a statement of an unlinked client; no server is concerned.
     fn close_without_server(&mut self, id: ClientId, message: &Message<'_>) -> Option<Step> {
         let Ok(Named {
             target: Target::Statement,
@@ -221,8 +221,9 @@ impl Pooler {
         }
     }
 
-    /// The ReadyForQuery behind a deferred BEGIN that the server has refused: the client believes that it is in a transaction,
-    /// and is told that this has failed. Where the ReadyForQuery is not the client's, it will be when it asks for something.
+    /// The ReadyForQuery behind a deferred BEGIN that the server has refused: the client believes that it is in a
+    /// transaction, and is told that the transaction has failed. If the ReadyForQuery answers an internal request, the
+    /// client is told when it asks for something.
     #[cold]
     pub(crate) fn transaction_never_began(&mut self, now: Time, server_id: ServerId, of_client: bool) -> Passed {
         let link = self.server_mut(server_id).link;
@@ -245,7 +246,7 @@ impl Pooler {
         }
     }
 
-    /// Makes the transaction that was just begun a failed one, as the client knows it.
+    /// Makes the transaction that has just begun a failed one, as the client believes.
     fn fail_transaction(&mut self, server_id: ServerId) {
         self.at(server_id).asks(To::Swallow, |r| {
             r.describe(b'P', NO_PORTAL);
@@ -253,7 +254,7 @@ impl Pooler {
         });
     }
 
-    /// The time is up: the BEGIN goes to a server alone.
+    /// The deferral is over: the BEGIN goes to a server alone.
     pub(crate) fn deferral_expired(&mut self, now: Time, id: ClientId) {
         if let Some(begin) = &mut self.client_mut(id).session.deferred_begin {
             begin.expired = true;
@@ -263,7 +264,7 @@ impl Pooler {
         }
     }
 
-    /// Sends a deferred BEGIN with a Sync of its own, for a client that has asked for nothing else yet.
+    /// Sends a deferred BEGIN with its own Sync, for a client that has sent nothing else yet.
     pub(crate) fn begin_alone(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         self.send_deferred_begin(id, server_id);
         let server = self.server_mut(server_id);

@@ -10,7 +10,7 @@ use crate::flow::cancel::CANCEL_DONE;
 use crate::pooler::{CLIENT_VANISHED, Pooler};
 
 impl Pooler {
-    /// Closes a client, after what was written for it, and recovers its server.
+    /// Closes a client after the bytes written for it, and cleans up its server.
     pub(crate) fn close_client(&mut self, now: Time, id: ClientId, reason: &str) {
         if self.clients.get(id.0).is_some() {
             self.shared.requests.push_back(Request::Close(id.into()));
@@ -18,7 +18,7 @@ impl Pooler {
         }
     }
 
-    /// Forgets a client whose connection is gone or going.
+    /// Removes a client whose connection is closed or closing.
     pub(crate) fn remove_client(&mut self, now: Time, id: ClientId, reason: &str) {
         if self.clients.get(id.0).is_none() {
             return;
@@ -61,7 +61,7 @@ impl Pooler {
 
     pub(crate) fn log_disconnect(&mut self, now: Time, id: ClientId, reason: &str) {
         let Some(client) = self.clients.get(id.0) else { return };
-        // Connections that ask for nothing, and cancel requests that did what they should, are no news.
+        // Connections that asked for nothing, and cancel requests that were carried out, are not logged as news.
         let is_news = match client.phase {
             ClientPhase::Startup => reason != CLIENT_VANISHED && reason != CANCEL_DONE,
             ClientPhase::Cancelling => false,

@@ -1,7 +1,7 @@
 //! Parse, Bind, Describe and Close where prepared statements are tracked.
 //!
-//! A client's statement names mean nothing to servers: each message that carries one is rewritten to the name under which
-//! servers hold the statement, behind a Parse of our own where this server does not hold it yet.
+//! Servers do not know a client's statement names: each message that contains one is rewritten to the name under which
+//! servers hold the statement. If this server does not hold the statement yet, an internal Parse comes in front.
 
 use crate::base::ids::ServerId;
 use crate::base::message::{Message, Step};
@@ -20,10 +20,10 @@ use pgweir_wire::frontend::{BindNames, Named, Target};
 use pgweir_wire::{HEADER_BYTES, Reader};
 use std::sync::Arc;
 
-/// The longest portal and statement names together that Bind may carry, bytes; PostgreSQL cuts names at 63.
+/// The longest portal and statement names of a Bind, together, bytes; PostgreSQL cuts names at 63.
 const NAMES_BYTES_MAX: usize = 64 * 1024;
 
-/// Writes the beginning of a Bind with the server's name for its statement; what stands behind the names follows.
+/// Writes the beginning of a Bind with the server's name of its statement; the part behind the names follows.
 #[inline(always)]
 pub(crate) fn write_bind(
     outbox: &mut Outbox,
@@ -131,7 +131,7 @@ impl Exchange<'_> {
         self.forward_bind(message, &names, &statement, entry)
     }
 
-    /// Forwards a Bind with the server's name for its statement.
+    /// Forwards a Bind with the server's name of its statement.
     #[inline(always)]
     fn forward_bind(
         &mut self,
@@ -147,9 +147,9 @@ impl Exchange<'_> {
         self.forward_rest(message, HEADER_BYTES + names.wire_bytes())
     }
 
-    /// A client uses a statement under other settings than it was parsed under. DDL may make PostgreSQL read its constants
-    /// again at any time, under the settings of whoever uses it then (recording E12): as on a direct connection, if nobody
-    /// else uses it.
+    /// A client uses a statement under other settings than those it was parsed under. After DDL, PostgreSQL may read
+    /// the statement's constants again at any time, under the settings of the session that uses it next (recording
+    /// E12). If no other client uses the statement, this is the same as on a direct connection.
     #[cold]
     fn share_no_longer(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
         let client = &mut *self.client;
@@ -188,7 +188,7 @@ impl Exchange<'_> {
             .map(|(_, ends)| ends.clone());
         let queue = &self.server.conversation.queue;
         if ends.is_some() && queue.segment_outstanding() && queue.statements_in_doubt() {
-            // What it ends may not have been made.
+            // The object that it ends may not exist.
             return self.waits_for_replies();
         }
         let effect = match ends {
@@ -201,7 +201,8 @@ impl Exchange<'_> {
         self.pass_request(message, Entry::forward(Expect::Execute).with(effect))
     }
 
-    /// A DEALLOCATE ALL or DISCARD ALL is on its way: neither the client's names nor what the server holds outlive it.
+    /// A DEALLOCATE ALL or DISCARD ALL is being sent: it ends the client's names and all statements that the server
+    /// holds.
     pub(crate) fn discard_all_statements(&mut self, mut effect: Effect) -> Effect {
         effect.names_lost_all = self.client.statements.names.take().map(|mut n| n.take_all());
         effect.server_lost_all = Some(self.server.held.take_all());
@@ -263,7 +264,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Describe of an EXECUTE tells the rows of what it executes.
+    /// Describe of an EXECUTE returns the rows of the executed statement.
     fn describes_execute(&mut self, name: &[u8]) -> Option<Step> {
         let statement = self.client.statements.meaning_of(name);
         let statement = statement.filter(|s| s.effects.intersects(Effects::PREPARE) && uses_names(&s.verdict));
@@ -278,8 +279,8 @@ impl Exchange<'_> {
         waits
     }
 
-    /// Bind or Describe of a name that the client has not given to anything, as far as is known here: the server may know it
-    /// from an SQL-level PREPARE. A name that could be one of the pooler's means nothing to a client.
+    /// Bind or Describe of a name that the client has not prepared by Parse, as far as is known: it may come from an
+    /// SQL-level PREPARE. A name that looks like an internal one is unknown to a client.
     #[cold]
     fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
         if !could_be_ours(name) {
@@ -298,9 +299,9 @@ impl Exchange<'_> {
         })
     }
 
-    /// The entry of a Describe whose answer will tell the client the rows of a statement.
+    /// The entry of a Describe whose reply describes a statement's rows to the client.
     fn tells_rows(&mut self, name: &[u8], statement: u64, by_portal: bool) -> Entry {
-        // What it was told before does not bind it any more.
+        // The description that the client got before is replaced.
         let meaning = self.client.statements.names.as_mut().and_then(|n| n.get_mut(name));
         let before = meaning.filter(|m| m.statement.id == statement).and_then(|m| {
             m.told_by_portal = by_portal;
@@ -317,7 +318,7 @@ impl Exchange<'_> {
             .asked_at(asked)
     }
 
-    /// Close of a statement ends the client's name for it; servers keep the statement for whoever needs it next.
+    /// Close of a statement ends the client's name; servers keep the statement for later use.
     pub(crate) fn close(&mut self, message: &Message<'_>) -> Step {
         let named = match self.named(message) {
             Ok(named) => named,
@@ -332,7 +333,7 @@ impl Exchange<'_> {
         };
         let effect = self.end_name(name);
         if name.is_empty() || effect.is_none() {
-            // Nothing of ours: the server may know it from an SQL-level PREPARE, and Close of nothing succeeds.
+            // The name is not tracked: it may come from an SQL-level PREPARE, and Close of an unknown name succeeds.
             self.to().own_name_comes(name);
             if !name.is_empty() && self.may_meet_prepare() {
                 self.suspect(Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
@@ -348,7 +349,7 @@ impl Exchange<'_> {
         self.answers_in_turn(message, Expect::Close, effect.expect("checked above"))
     }
 
-    /// Ends a client's name, on its server as well.
+    /// Ends a client's name, also on its server.
     pub(crate) fn end_name(&mut self, name: &[u8]) -> Option<Effect> {
         let effect = self.client.forget_name(name)?;
         if !name.is_empty() {
@@ -357,7 +358,7 @@ impl Exchange<'_> {
         Some(effect)
     }
 
-    /// The target of Describe or Close: `None` where the body is malformed and the server must say so.
+    /// The target of Describe or Close; `None`: the body is malformed, and the server must report that.
     fn named<'m>(&mut self, message: &Message<'m>) -> Result<Option<Named<'m>>, Step> {
         if message.is_whole() {
             return Ok(Named::read(message.body()).ok());
@@ -370,7 +371,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether a client that has been told the rows of a statement may rely on them.
+/// Whether a client that knows the rows of a statement may rely on them.
 fn keeps_rows(statement: &Statement) -> bool {
     statement.may_return_rows && !pgweir_sql::belongs_to_session(&statement.query)
 }

@@ -1,14 +1,14 @@
-//! Moving what a client listens to from its server to a listener connection, and back.
+//! Moving a client's channels from its server to a listener connection, and back.
 //!
-//! LISTEN runs on the client's own server, as it was sent, in whatever transaction; so what PostgreSQL makes of it (commit,
-//! rollback, savepoints) is right by itself, and takes effect when it should. While a server listens for its client, the
-//! client is pinned to it. *Away*: the channels go to the listener connection of the client's pool, and the server is free.
-//! *Back*: before a statement that asks or changes what the client listens to, its channels go to the server it has, and
+//! LISTEN runs on the client's own server, as it was sent, in any transaction. So PostgreSQL itself decides about its
+//! effect (commit, rollback, savepoints) and its time. While a server listens for its client, the client is pinned to
+//! it. *Away*: the channels move to the listener connection of the client's pool, and the server is free. *Back*:
+//! before a statement that asks for or changes the client's channels, they move to the server that the client has, and
 //! PostgreSQL itself answers.
 //!
-//! No notification is lost or told twice on the way. Both places listen for a while, and the server sends a *mark*, a
-//! notification of the pooler's own. All notifications of a database stand in one queue, so both places see the mark at
-//! the same point: in front of it the old place tells the client, behind it the new one does.
+//! No notification is lost or delivered twice on the way. Both places listen for a while, and the server sends a
+//! *mark*, an internal notification. All notifications of a database are in one queue, so both places see the mark at
+//! the same point: notifications before it are delivered by the old place, later ones by the new place.
 //!
 //! ```text
 //! server    LISTEN a ... a1 a2 mark         UNLISTEN *
@@ -29,7 +29,8 @@ use crate::notify::moving::{Moving, Progress};
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// The client is between transactions, and its server listens for it: the next step towards the listener.
+    /// The client is between transactions and its server listens for it: takes the next step of the move to the
+    /// listener.
     pub(crate) fn move_on(&mut self, now: Time, server_id: ServerId) {
         let Some(server) = self.servers.get(server_id.0) else {
             return;
@@ -43,7 +44,7 @@ impl Pooler {
             return;
         }
         let client = self.client_mut(id);
-        // Half of a message of a copy, which the server ignores, may have been passed on: it is tried again behind the rest.
+        // Half of a copy message, which the server ignores, may have been forwarded: the next try comes after the rest.
         if client.waiting != Waiting::No
             || client.passing != Passing::None
             || !client.session.pins.contains(PinReason::Listening)
@@ -83,7 +84,7 @@ impl Pooler {
         }
     }
 
-    /// The client may have changed what it listens to: what was found out is not true any more.
+    /// The client may have changed its channels: those that its server has listed are no longer valid.
     pub(crate) fn channels_may_have_changed(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let wanted = match std::mem::take(&mut channels.moving) {
@@ -105,7 +106,7 @@ impl Pooler {
         }
     }
 
-    /// The mark, and then the server need not listen any longer.
+    /// Sends the mark, after which the server can stop listening.
     fn move_away(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         let mark = self.listeners.new_mark(id);
         let process_id = self.process_id_of(server_id);
@@ -130,7 +131,7 @@ impl Pooler {
         self.at(server_id).end_own_segment();
     }
 
-    /// The client's channels to its server, which is clean. Without a listener there is nobody to take them from.
+    /// Moves the client's channels to its server, which is clean. Without a listener there is nothing to take over.
     pub(crate) fn move_back(&mut self, now: Time, id: ClientId, server_id: ServerId, text: &[u8]) {
         let mark = self.listeners.new_mark(id);
         let process_id = self.process_id_of(server_id);
@@ -202,14 +203,14 @@ impl Pooler {
                     let server = self.server_mut(server_id);
                     server.close_reason.get_or_insert(CloseReason::ChannelsUnknown);
                 }
-                // Its caller sees what becomes of the server.
+                // The caller decides about the server.
                 self.moved(id);
             }
             _ => {}
         }
     }
 
-    /// The server has sent its client everything in front of a mark.
+    /// The server has sent its client all notifications before a mark.
     pub(crate) fn server_passed_mark(&mut self, now: Time, id: ClientId, mark: &Notification<'_>) {
         let Some(at) = self.progress_at(id, mark) else {
             return;
@@ -222,7 +223,7 @@ impl Pooler {
         }
     }
 
-    /// A listener has heard everything in front of a mark. All listeners of the database hear all marks.
+    /// A listener has received all notifications before a mark. All listeners of the database receive all marks.
     pub(crate) fn listener_passed_mark(&mut self, now: Time, listener: ListenerId, mark: &Notification<'_>) {
         let Some(id) = number(mark.payload).and_then(|mark| self.listeners.client_of_mark(mark)) else {
             return;
@@ -233,8 +234,9 @@ impl Pooler {
         }
     }
 
-    /// It has passed the mark, or there is no listener any more that could. What the client is known to hear changes when
-    /// its server has passed the mark, too: until then it says who tells the client what the server hears.
+    /// The listener has passed the mark, or there is no listener that could. The client's channels at the listener
+    /// change when the server has passed the mark, too: until then they decide who delivers the notifications that the
+    /// server receives.
     pub(crate) fn listener_has_passed(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let Some(at) = channels.moving.progress_mut() else {
@@ -251,7 +253,7 @@ impl Pooler {
                     self.listeners.begin_telling(listener, id, &names);
                 }
             }
-            // What the listener hears from here on the server hears, too.
+            // From here on the server receives what the listener receives.
             _ => {
                 if let Some(listener) = listener {
                     self.stop_hearing_all(now, listener, id);
@@ -265,8 +267,8 @@ impl Pooler {
         }
     }
 
-    /// The listener is lost, or was when the move began: a client whose channels come back hears from its server at once;
-    /// one whose channels were on their way stays where it is, if its server still listens.
+    /// The listener is lost, or was lost when the move began. A client whose channels move back gets notifications from
+    /// its server at once; a client whose channels were moving away stays, if its server still listens.
     pub(crate) fn move_without_listener(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         match &channels.moving {
@@ -306,7 +308,7 @@ impl Pooler {
         Some(self.servers.get(server_id.0)?.cancels.key.as_ref()?.process_id)
     }
 
-    /// If both places have passed the mark and the server is done, the move is over.
+    /// Ends the move if both places have passed the mark and the server has finished.
     fn moved(&mut self, id: ClientId) -> bool {
         let Some(channels) = self.channels_mut(id) else {
             return false;
@@ -340,7 +342,7 @@ impl Pooler {
         over
     }
 
-    /// The client's server does not listen for it any more.
+    /// The client's server no longer listens for it.
     fn listens_no_more(&mut self, id: ClientId) {
         let client = self.client_mut(id);
         client.session.pins.set(PinReason::Listening, false);

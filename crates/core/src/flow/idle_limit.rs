@@ -1,9 +1,9 @@
-//! `idle_session_timeout`: a time limit that belongs to a client's session and would end servers in the pool.
+//! `idle_session_timeout`: a time limit that belongs to a client's session and would end idle servers of the pool.
 //!
-//! PostgreSQL ends a session that has been idle for so long outside a transaction. A server that lies idle in its pool is
-//! nobody's session, so before it is free a limit that its client has set there is taken back, and the server has to confirm
-//! it. While the client has no server the pooler keeps the time, and says what PostgreSQL says; while it has one, the server
-//! does.
+//! PostgreSQL ends a session that has been idle for so long outside of a transaction. An idle server of the pool is no
+//! client's session, so a limit that its client has set is reset before the server is free, and the server must confirm
+//! it. While the client has no server the pooler enforces the limit, with PostgreSQL's error; while the client has a
+//! server, that server does.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
@@ -14,11 +14,11 @@ use crate::state::idle_limit::IDLE_LIMIT;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
-/// Takes it back to what the server had after its login.
+/// Resets the limit to the value after the server's login.
 const LIFT: &str = "RESET idle_session_timeout";
 
 impl Client {
-    /// How long it may be idle by its own session's setting, now that it has no server that would tell.
+    /// How long the client may be idle by its own setting while it has no server that would enforce it.
     pub(crate) fn own_idle_limit(&self) -> Option<Duration> {
         self.session
             .shape
@@ -28,13 +28,13 @@ impl Client {
 }
 
 impl Pooler {
-    /// A server without a client has a limit on idle sessions: takes it back before it lies idle.
+    /// A server without a client has a limit on idle sessions: resets it before the server becomes idle.
     #[cold]
     pub(crate) fn lift_idle_limit(&mut self, now: Time, id: ServerId) {
         self.at(id).own_query(now, ServerPhase::LiftingLimit, LIFT);
     }
 
-    /// The server has answered.
+    /// The server has answered the RESET.
     pub(crate) fn idle_limit_lifted(&mut self, now: Time, id: ServerId) {
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");
         if !server.is_clean() {
@@ -47,7 +47,7 @@ impl Pooler {
         self.server_is_free(now, id);
     }
 
-    /// Says so as PostgreSQL does.
+    /// Sends the client PostgreSQL's error and closes it.
     pub(crate) fn idle_limit_over(&mut self, now: Time, id: ClientId) {
         let message = "terminating connection due to idle-session timeout";
         self.fail_client(now, id, Trouble::ClientIdleTimeout, message, "", "");

@@ -1,6 +1,6 @@
-//! What becomes of a server whose client has left: cancel, drain, roll back, check clean, or close.
+//! What happens to a server whose client has left: cancel, drain, roll back, check, or close.
 //!
-//! A server with bytes in flight is never handed on.
+//! A server with bytes in flight is never given to another client.
 
 use crate::base::ids::ServerId;
 use crate::base::reasons::Passing;
@@ -14,11 +14,11 @@ use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_wire::TransactionStatus;
 use std::time::Duration;
 
-/// How long something of the pooler's own may take on a server whose client has left, before it is cancelled.
+/// How long an internal request may run on a server whose client has left, before it is cancelled.
 const OWN_WORK_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl ServerSide<'_> {
-    /// A query of our own, on a server without a client.
+    /// Sends an internal query to a server without a client.
     pub(crate) fn own_query(&mut self, now: Time, phase: ServerPhase, query: &str) {
         let server = &mut *self.server;
         server.phase = phase;
@@ -28,7 +28,7 @@ impl ServerSide<'_> {
         self.asks(To::Skip, |r| r.query(query.as_bytes()));
     }
 
-    /// Sends the CopyFail and the Sync that the client would have sent in the end.
+    /// Sends the CopyFail and the Sync that end what the client has begun.
     pub(crate) fn end_what_client_began(&mut self) {
         let owes_sync =
             self.server.conversation.intake == Intake::ToSync || self.server.conversation.queue.segment_open();
@@ -38,14 +38,14 @@ impl ServerSide<'_> {
         }
         if owes_sync {
             self.server.conversation.intake = Intake::Requests;
-            // It ends what the client began: a cancel may hit it.
+            // It ends a request of the client: a cancel may hit it.
             self.asks(To::Forward, |r| r.sync());
         }
     }
 }
 
 impl Pooler {
-    /// The linked client is gone; `passing` says whether it left in the middle of a message.
+    /// The linked client has left; `passing`: whether it left inside a message.
     pub(crate) fn abandon(&mut self, now: Time, id: ServerId, passing: Passing) {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
@@ -64,16 +64,16 @@ impl Pooler {
             .expect("a server's pool lives");
         server.link = None;
         server.cancels.wanted = None;
-        // The rest of a message cannot be made up; a walsender ends with its connection only.
+        // The pooler cannot invent the rest of a message; a walsender ends only with its connection.
         let hopeless = matches!(passing, Passing::Forward(_))
             || server.conversation.intake == Intake::CopyBoth
             || pool.key.kind.is_replication()
             || server.conversation.fatal.is_some()
-            // Nothing is asked of it, and it is in the midst of a message all the same.
+            // No request is unanswered, but the server is inside a message.
             || server.conversation.queue.is_empty() && server.conversation.passing != Passing::None;
         if hopeless {
             self.cancel_running(id);
-            // No Terminate: it would become part of the message that was cut off.
+            // Without Terminate: it would become part of the incomplete message.
             self.shared.requests.push_back(Request::Close(id.into()));
             return self.server_lost(now, id, "client disconnected while sending a message", None);
         }
@@ -88,7 +88,7 @@ impl Pooler {
         self.end_cancelling(now, id);
     }
 
-    /// Cancels what a server without a client is working on. What the pooler has asked it may end by itself.
+    /// Cancels the client's work on a server without a client. Internal requests may finish.
     pub(crate) fn cancel_running(&mut self, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         if server.conversation.queue.works_for_client() {
@@ -96,8 +96,8 @@ impl Pooler {
         }
     }
 
-    /// A server without a client still drains: what it has got to meanwhile is cancelled, too, and so is a question of the
-    /// pooler's that has been left without an answer for long. Nobody gets a server whose restoration has failed.
+    /// A server without a client is still draining. Cancels also requests that it has begun meanwhile, and an internal
+    /// request that has run for too long. A server whose restoration has failed goes to no client.
     pub(crate) fn cancel_again(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         if now - server.since > OWN_WORK_TIME_MAX && !server.conversation.queue.is_empty() {
@@ -107,12 +107,12 @@ impl Pooler {
         }
     }
 
-    /// Everything owed has come: end the transaction, or the server is free.
+    /// All replies have come: ends the transaction, or frees the server.
     pub(crate) fn drained(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
         };
-        // A cancel on its way must not hit what the pooler asks from here on.
+        // A cancel on its way must not hit the internal requests that follow.
         if !server.conversation.queue.is_empty() || server.cancels.in_flight > 0 {
             return;
         }
@@ -136,7 +136,8 @@ impl Pooler {
         }
     }
 
-    /// server_reset_query is through: the server looks as it did after its login, but for what it reports otherwise.
+    /// server_reset_query has finished: the server's session is as it was after the login, except for settings that it
+    /// reports to be different.
     pub(crate) fn reset_done(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         if server.conversation.status != TransactionStatus::Idle {
@@ -149,12 +150,12 @@ impl Pooler {
         }
     }
 
-    /// Whether a server is PostgreSQL, as far as can be told.
+    /// Whether a server is PostgreSQL, as far as is known.
     pub(crate) fn is_postgresql(&self, id: ServerId) -> bool {
         self.servers.get(id.0).is_some_and(|s| s.nature.is_postgresql())
     }
 
-    /// Runs the check query on a server that has been idle for long.
+    /// Runs the check query on a server that has been idle for a long time.
     pub(crate) fn test_server(&mut self, now: Time, id: ServerId) {
         let Some(query) = self.shared.settings.server_check_query.clone() else {
             return;
@@ -166,7 +167,7 @@ impl Pooler {
         self.note_soon_free(id);
     }
 
-    /// A query of our own has failed.
+    /// An internal query has failed.
     pub(crate) fn own_query_failed(&mut self, now: Time, id: ServerId, message: &[u8]) {
         let Some(server) = self.servers.get(id.0) else { return };
         if matches!(server.phase, ServerPhase::Listening) {
@@ -186,7 +187,7 @@ impl Pooler {
         }
     }
 
-    /// Closes a server connection, politely where nothing is in flight.
+    /// Closes a server connection, with Terminate if nothing is in flight.
     pub(crate) fn close_server(&mut self, now: Time, id: ServerId, reason: &str) {
         let Some(server) = self.servers.get(id.0) else { return };
         if server.connected.is_some() && server.is_clean() {

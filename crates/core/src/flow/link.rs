@@ -22,12 +22,12 @@ use pgweir_wire::frontend::Parse;
 use pgweir_wire::{HEADER_BYTES, Header};
 use std::sync::Arc;
 
-/// What a client finds that has just been linked to a server.
+/// The state of a client that has just been linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// The server looks like the client.
+    /// The server has the client's settings.
     Ready,
-    /// It looks otherwise, or must be told something first.
+    /// The server has other settings, or must be sent something else first.
     Differs,
     /// The client has not logged in yet.
     Login,
@@ -77,8 +77,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether the next message of a client without a server is a whole request that only a server can answer: no message of a
-/// copy, no Sync, no BEGIN that can be deferred. `false` means nothing.
+/// Whether the next message of a client without a server is a complete request that only a server can answer: no copy
+/// message, no Sync, no BEGIN that can be deferred. `false` means: not known.
 #[inline]
 fn surely_needs_server(client: &Client, settings: &Settings, next: &[u8]) -> bool {
     let Ok(Some(header)) = Header::read(next) else {
@@ -108,7 +108,7 @@ fn begins_no_block(text: &[u8]) -> bool {
 }
 
 impl Pooler {
-    /// Gets a client a server: an idle one, or a place in the queue.
+    /// Gets a server for a client: an idle one, or a place in the queue.
     pub(crate) fn acquire(&mut self, now: Time, id: ClientId) -> Acquired {
         let latest = match self.clients.get(id.0) {
             Some(Client {
@@ -124,8 +124,8 @@ impl Pooler {
         }
     }
 
-    /// The short way to a server: for a client whose next message surely needs one, the server that became idle last, where that
-    /// looks like the client and nothing rare is about. `None`: nothing was done.
+    /// The fast path to a server, for a client whose next message surely needs one: takes the server that became idle
+    /// last, if it has the client's settings and no rare case applies. `None`: nothing was done.
     #[inline(always)]
     pub(crate) fn takes_plainly(&mut self, now: Time, id: ClientId, next: &[u8]) -> Option<ServerId> {
         let client = self.clients.get(id.0)?;
@@ -139,7 +139,7 @@ impl Pooler {
         self.take_latest(now, pool, likeness)
     }
 
-    /// Takes the server that became idle last out of a pool's list, if it looks so and nothing forbids it.
+    /// Takes the server that became idle last out of a pool's list, if it has these settings and no rare case applies.
     #[inline(always)]
     fn take_latest(&mut self, now: Time, pool: PoolId, likeness: Likeness) -> Option<ServerId> {
         let settings = &self.shared.settings;
@@ -198,7 +198,7 @@ impl Pooler {
         waits
     }
 
-    /// Takes the idle server that suits a client best out of the list.
+    /// Takes the idle server that fits a client best out of the list.
     fn take_idle(&mut self, pool_id: PoolId, id: ClientId, likeness: Likeness) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         if pool.ties_clients() || self.shared.settings.link_adversarial {
@@ -211,13 +211,13 @@ impl Pooler {
         pool.idle.take_like(likeness)
     }
 
-    /// As [`Pooler::take_idle`], where clients claim servers (see [`crate::session::sequences`]) or have names on them (see
-    /// [`crate::preparing::own_names`]), or for tests.
+    /// As [`Pooler::take_idle`], if clients claim servers (see [`crate::session::sequences`]) or have names on them
+    /// (see [`crate::preparing::client_named`]), or for tests.
     fn take_idle_with_care(&mut self, pool_id: PoolId, id: ClientId, shape: &Arc<Shape>) -> Option<ServerId> {
         let pool = self.pools[pool_id as usize].as_mut().expect("the caller looked it up");
         let servers = &self.servers;
         let visits = self.clients.get(id.0).map_or(0, |c| c.session.visits);
-        // Adversarial linking gives way to none but those who have named a sequence.
+        // Adversarial linking yields only to clients that have named a sequence.
         let own = own_server(&pool.idle, servers, id, visits);
         if let Some(own) = own.filter(|_| pool.sequences != Sequences::Unused)
             && (!self.shared.settings.link_adversarial
@@ -242,7 +242,7 @@ impl Pooler {
         let free = |(_, s): &(usize, &ServerId)| servers.get(s.0).is_some_and(|s| !s.session.claimed);
         let mut likely = pool.idle.iter().enumerate().rev().filter(free);
         let found = if self.shared.settings.link_adversarial {
-            // For tests: of all servers the one that has most to be put right.
+            // For tests: the server that needs the most restoring.
             let effort = |s: &ServerId| {
                 servers
                     .get(s.0)
@@ -258,7 +258,7 @@ impl Pooler {
         };
         match found {
             Some((at, _)) => pool.idle.remove(at),
-            // All of them are claimed: the one whose client has let it be for longest.
+            // All servers are claimed: takes the one whose client has not used it for the longest time.
             None => pool.idle.pop_front(),
         }
     }
@@ -275,10 +275,10 @@ impl Pooler {
         Acquired::Wait
     }
 
-    /// Where the login to the server is refused for good, and no server is left, waiting is in vain.
+    /// If servers refuse the login permanently and none is left, waiting cannot help.
     fn fails_fast(&mut self, now: Time, id: ClientId, pool_id: PoolId) -> Option<Acquired> {
         let pool = self.pool(pool_id);
-        // Who is in auth_file must not show by how long a login takes while auth_query has no server.
+        // The duration of a login must not show who is in auth_file while auth_query has no server.
         let looks_up = pool.key.kind == PoolKind::AuthQuery;
         let never_waits = looks_up || !self.shared.settings.server_down_wait;
         let failure = pool.failure.clone();
@@ -305,7 +305,7 @@ impl Pooler {
         }
         self.log_pooler_error(id, &failure.message);
         let row = Trouble::ServerUnavailable.row();
-        // What no server has said is told in PgBouncer's words.
+        // Errors that no server has sent are told in PgBouncer's words.
         let (sqlstate, message, hint) = match failure.sqlstate.is_empty() {
             true => (
                 row.sqlstate,
@@ -330,7 +330,7 @@ impl Pooler {
         self.close_client(now, id, &message);
     }
 
-    /// Links a client to a server that is clean, and makes the server look like the client.
+    /// Links a client to a clean server and restores the client's session state there.
     pub(crate) fn link(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
         match self.between(now, id, server_id).link() {
             Linked::Ready => Acquired::Server(server_id),
@@ -342,7 +342,7 @@ impl Pooler {
         }
     }
 
-    /// Closes the server of a client that goes on without it.
+    /// Closes the server of a client that continues without it.
     pub(crate) fn close_linked(&mut self, now: Time, id: ClientId, server_id: ServerId, reason: &str) {
         let client = self.client_mut(id);
         client.link = None;

@@ -1,12 +1,13 @@
 //! Listener connections: one for each database, user and client_encoding of clients that listen.
 //!
-//! A listener is a server connection that serves no client. It listens to every channel that a client of its kind listens
-//! to, and tells each client what it hears. It is opened when the first client listens, and closed when nobody has listened
-//! for [`UNUSED_TIME_MAX`]. It counts for `max_db_connections` and `max_user_connections`, not for the pool's size; where
-//! it cannot be had, clients that listen keep their servers.
+//! A listener is a server connection that serves no client. It listens to every channel of the clients with its
+//! database, user and encoding, and delivers notifications to each of them. It is opened for the first such client, and
+//! closed when none has listened for [`UNUSED_TIME_MAX`]. It counts for `max_db_connections` and
+//! `max_user_connections`, not for the pool's size. If there is no place for it, clients that listen keep their
+//! servers.
 //!
-//! One for each user, and not for the database, because logging in as that user is what its clients have proved they may do.
-//! One for each encoding, because PostgreSQL sends channels and payloads in the receiver's.
+//! There is one for each user, because its clients have proved that they may log in as that user. There is one for each
+//! encoding, because PostgreSQL sends channels and payloads in the receiver's encoding.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
@@ -28,13 +29,13 @@ use std::time::Duration;
 /// How long a listener is kept when nobody listens.
 pub(crate) const UNUSED_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// No limit of the user's or the database's may end a connection that does nothing but listen. `WHERE`: settings that this
+/// Time limits of the user or the database must not end a connection that only listens. `WHERE`: the settings that this
 /// version of PostgreSQL has.
 const FOR_GOOD: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
     WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
 
 impl Pooler {
-    /// The listener for a client, if it is there; else it is on its way.
+    /// The listener for a client, if it is logged in; otherwise one is being opened.
     pub(crate) fn listener_of(&mut self, now: Time, id: ClientId) -> Option<ListenerId> {
         let client = self.clients.get(id.0)?;
         let encoding = client.session.shape.get("client_encoding")?.value.clone();
@@ -69,7 +70,8 @@ impl Pooler {
         listener.unused_since = now;
         let (up, server) = (listener.up, listener.server);
         let channels = self.channels_mut(id)?;
-        // One that it still uses is that of its former encoding: its channels come back to the server before that changes.
+        // A listener that the client still uses is that of its former encoding: its channels move back to the server
+        // before that changes.
         if channels.heard.is_empty() {
             channels.listener = Some(at);
         }
@@ -91,7 +93,7 @@ impl Pooler {
         if self.admin.is_ending() || self.pool_takes_no_clients_now(pool_id) {
             return;
         }
-        // What logs in to the servers of its clients.
+        // The credential for the servers of its clients.
         let of_clients = self
             .live_pools()
             .find(|(_, p)| p.key.kind == PoolKind::Clients && p.key.database == database && p.key.user == user);
@@ -141,7 +143,7 @@ impl Pooler {
         true
     }
 
-    /// It has answered a request: ReadyForQuery.
+    /// It has answered a request with ReadyForQuery.
     pub(crate) fn listener_answered(&mut self, now: Time, server_id: ServerId) {
         let Some(at) = self.listeners.of_server(server_id) else {
             return;
@@ -165,7 +167,7 @@ impl Pooler {
         }
     }
 
-    /// What it was asked is refused; ReadyForQuery follows.
+    /// It has refused a request; ReadyForQuery follows.
     pub(crate) fn listener_refuses(&mut self, server_id: ServerId, message: &[u8]) {
         let text = format!("{server_id}: a listener: {}", String::from_utf8_lossy(message));
         self.log(LogLevel::Warning, text);
@@ -174,14 +176,15 @@ impl Pooler {
         }
     }
 
-    /// A client's server listens to these channels; from now on the listener does, too.
+    /// A client's server listens to these channels; the listener must listen to them, too.
     pub(crate) fn want_channels(&mut self, now: Time, id: ClientId, names: Vec<ChannelName>) {
         let Some(at) = self.listener_of(now, id) else { return };
         let ticket = self.listeners.ticket();
         let listener = self.listeners.get_mut(at).expect("found above");
         let mut text = Vec::new();
         for name in &names {
-            // Also what it listens to already: if the one who wanted that is refused, this one is.
+            // The text names also channels that it listens to already: if an earlier LISTEN is refused, this one is
+            // refused, too.
             text.extend_from_slice(&command("LISTEN", name));
             text.extend_from_slice(b"; ");
             let hearers = listener.channels.entry(name.clone()).or_default();
@@ -225,12 +228,12 @@ impl Pooler {
         }
     }
 
-    /// Has it say when it has heard everything sent so far. `false`: there is none.
+    /// Asks the listener to show when it has received everything sent so far. `false`: there is no listener.
     pub(crate) fn ask_barrier(&mut self, at: ListenerId, id: ClientId) -> bool {
         self.listeners.is_up(Some(at)) && self.ask_listener(at, Asked::Barrier(id), b"")
     }
 
-    /// A client listens to these channels no longer, or not here.
+    /// A client no longer listens to these channels, or not at this listener.
     pub(crate) fn stop_hearing(&mut self, now: Time, at: ListenerId, id: ClientId, names: Vec<ChannelName>) {
         let Some(listener) = self.listeners.get_mut(at) else {
             return;
@@ -255,7 +258,7 @@ impl Pooler {
         }
     }
 
-    /// A client does not listen here any longer.
+    /// A client no longer listens at this listener.
     pub(crate) fn stop_hearing_all(&mut self, now: Time, at: ListenerId, id: ClientId) {
         let Some(listener) = self.listeners.get(at) else { return };
         let is_its = |hearers: &Vec<Hearer>| hearers.iter().any(|h| h.client == id);
@@ -294,7 +297,8 @@ impl Pooler {
         }
     }
 
-    /// A listener may not log in any more. Clients that rely on it are as badly off as if their own servers had gone.
+    /// The server refuses the listener's login. For clients that rely on the listener, this is as if their servers were
+    /// lost.
     pub(crate) fn listener_refused(&mut self, now: Time, pool_id: PoolId, failure: &LoginFailure) {
         let key = &self.pool(pool_id).key;
         let of_pool = |l: &&Listener| l.server.is_none() && l.database == key.database && l.user == key.user;
@@ -364,14 +368,14 @@ impl Pooler {
         }
     }
 
-    /// One that keeps clients waiting is as good as lost.
+    /// A listener that keeps clients waiting too long is closed.
     pub(crate) fn give_up_listener(&mut self, now: Time, at: ListenerId) {
         if let Some(server_id) = self.listeners.get(at).and_then(|l| l.server) {
             self.close_server(now, server_id, "listener does not answer");
         }
     }
 
-    /// Opens listeners that are missing and closes those that nobody needs.
+    /// Opens missing listeners and closes unused ones.
     pub(crate) fn time_listeners(&mut self, now: Time) {
         for at in 0..self.listeners.all.len() {
             let Some(listener) = self.listeners.get(at) else {

@@ -1,4 +1,4 @@
-//! A server connection is gone: what that means for its pool, its client, and whoever else it did something for.
+//! The loss of a server connection: its consequences for the pool, the client and others.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
@@ -13,11 +13,11 @@ use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 
-/// Why a client's connection ends whose server has sent its last message; PgBouncer's words.
+/// Why a client's connection ends after its server's FATAL message; PgBouncer's words.
 const SERVER_CRASHED: &str = "server conn crashed?";
 
 impl Pooler {
-    /// A server connection is gone, for whatever reason. `failure` says why it could not be opened, where that is known.
+    /// A server connection is gone, for any reason. `failure`: why it could not be opened, if known.
     pub(crate) fn server_lost(&mut self, now: Time, id: ServerId, reason: &str, failure: Option<LoginFailure>) {
         let Some(server) = self.servers.get(id.0) else { return };
         let reason = match server.phase {
@@ -41,7 +41,8 @@ impl Pooler {
         if let Some(client) = server.link.take() {
             self.client_lost_its_server(now, client, &server, reason);
         }
-        // Only now: with the last of them the process may end, and with it whoever still seems linked to this server.
+        // Last, because closing the last connection may end the process, including clients that still seem linked to
+        // this server.
         self.close_cancelling(now, std::mem::take(&mut server.cancels.by));
         self.pause_progress(now);
         self.shutdown_progress(now);
@@ -51,7 +52,7 @@ impl Pooler {
         }
     }
 
-    /// Its pool has one server less.
+    /// Removes the server from its pool's counts.
     fn count_out(&mut self, now: Time, id: ServerId, server: &Server, reason: &str, failure: Option<LoginFailure>) {
         let pool_id = server.pool;
         let connecting = server.is_opening();
@@ -78,8 +79,8 @@ impl Pooler {
         }
     }
 
-    /// A server could not be opened. Clients that are not logged in yet are told at once, if nothing else gives them a
-    /// server; others wait, where waiting may help.
+    /// A server could not be opened. Clients that are logging in get the error at once, unless another server will be
+    /// free for them; others wait if waiting may help.
     fn opening_failed(&mut self, now: Time, pool_id: PoolId, endpoint: &Endpoint, failure: LoginFailure) {
         let retry_max = self.shared.settings.server_login_retry;
         let may_wait = failure.temporary && self.shared.settings.server_down_wait;
@@ -99,15 +100,15 @@ impl Pooler {
         }
     }
 
-    /// The linked server is gone. A client that was told why by the server itself needs no words of ours.
+    /// The linked server is gone. A client that got a FATAL message from the server needs no error from the pooler.
     fn client_lost_its_server(&mut self, now: Time, id: ClientId, server: &Server, reason: &str) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
         client.link = None;
-        // Who has been told the server's last words is at its end.
+        // A client that got the server's FATAL message is closed.
         if client.may_go_elsewhere() && server.conversation.fatal.is_none() {
-            // Once: a server that ends by the settings themselves would be followed by the next.
+            // Only once: if the restored settings themselves end the server, they would end the next one, too.
             client.session.went_elsewhere = true;
             client.waiting = Waiting::No;
             return self.shared.requests.push_back(Request::Resume(id.into()));

@@ -1,4 +1,4 @@
-//! What becomes of a message, from either side, and of the connections that it concerns.
+//! What happens to messages from either side, and to the connections that they concern.
 
 pub(crate) mod cancel;
 pub(crate) mod catalog_reading;

@@ -1,4 +1,4 @@
-//! Telling clients what they listen to, where PostgreSQL would tell it.
+//! Delivering notifications to clients at the moments at which PostgreSQL would.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
@@ -15,7 +15,7 @@ impl Pooler {
         self.clients.get_mut(id.0)?.channels.as_deref_mut()
     }
 
-    /// A notification or notice for a client; `later`: behind what its channels' former place still has to tell.
+    /// A notification or notice for a client; `later`: after the notifications from the channels' former place.
     pub(crate) fn tell(&mut self, now: Time, id: ClientId, message: &Told, later: bool) {
         let Some(channels) = self.channels_mut(id) else { return };
         let queue = if later {
@@ -31,7 +31,7 @@ impl Pooler {
         self.hear(id);
     }
 
-    /// Sends a client what it may hear now; what it may not waits.
+    /// Sends a client the notifications that may be sent now; the others wait.
     pub(crate) fn hear(&mut self, id: ClientId) {
         if self.may_hear(id) {
             self.say_unheard(id);
@@ -59,7 +59,7 @@ impl Pooler {
             && !self.is_inside_message(id)
     }
 
-    /// Sends a client everything it has not heard. The caller knows that this is the place for it.
+    /// Sends a client all waiting notifications. The caller knows that this is the right moment.
     pub(crate) fn say_unheard(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
@@ -77,14 +77,15 @@ impl Pooler {
         });
     }
 
-    /// Tries again to send what could not be sent when it came.
+    /// Tries again to send the notifications that had to wait.
     pub(crate) fn hear_what_waits(&mut self) {
         for id in std::mem::take(&mut self.listeners.behind) {
             self.hear(id);
         }
     }
 
-    /// A notification from a client's own server, while that listens for it. Says whether the client gets it as it is.
+    /// A notification from a client's own server, which listens for the client. Returns whether the client gets it
+    /// unchanged.
     pub(crate) fn own_server_notifies(&mut self, now: Time, server_id: ServerId, message: &[u8]) -> bool {
         let Some(server) = self.servers.get(server_id.0) else {
             return false;
@@ -103,7 +104,7 @@ impl Pooler {
         let own = self.is_own_server(id, notification.process_id);
         if let Some(channels) = self.channels_mut(id) {
             let later = channels.moving.is_back_and_passed();
-            // The listener hears it, too.
+            // The listener receives it, too.
             if !later && (channels.hears(notification.channel) || channels.moving.server_has_done()) {
                 return false;
             }
@@ -124,14 +125,14 @@ impl Pooler {
         !own
     }
 
-    /// Whether a client has the server whose process id this is.
+    /// Whether a client's server has this process id.
     fn is_own_server(&self, id: ClientId, process_id: u32) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
         server.is_some_and(|s| s.cancels.key.as_ref().is_some_and(|k| k.process_id == process_id))
     }
 
-    /// A notification as one client is told it: what it may have sent itself comes from the process id that it knows as
-    /// its own.
+    /// A notification as a client gets it: one that the client may have sent itself comes from the process id that the
+    /// client was told.
     pub(crate) fn told_to(&self, id: ClientId, process_id: u32, message: &Told) -> Told {
         let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
         let notifies = channels.is_some_and(|c| c.notifies || c.holds_ready);
@@ -142,8 +143,8 @@ impl Pooler {
         }
     }
 
-    /// A client's transaction has ended, and its ReadyForQuery is due. Says whether that is held until the listener has
-    /// heard what the transaction may have sent to its own client.
+    /// A client's transaction has ended, and its ReadyForQuery is due. Returns whether that is held back until the
+    /// listener has received the notifications that the transaction may have sent to its own client.
     pub(crate) fn transaction_ended(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
         self.apply_unlistened(now, id);
         self.say_unheard(id);
@@ -156,7 +157,7 @@ impl Pooler {
             return false;
         };
         channels.moving.transaction_ended();
-        // What notifies may stand in a request behind the one that has ended.
+        // A request after the one that has ended may contain the NOTIFY.
         if !idle || !std::mem::take(&mut channels.notifies) {
             return false;
         }
@@ -172,7 +173,7 @@ impl Pooler {
         true
     }
 
-    /// The listener has heard everything that was sent before the client's transaction ended.
+    /// The listener has received everything that was sent before the client's transaction ended.
     pub(crate) fn barrier_passed(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.channels_mut(id).filter(|c| c.holds_ready) else {
             return;
@@ -189,7 +190,7 @@ impl Pooler {
         }
     }
 
-    /// UNLISTEN inside a transaction that has committed, of channels that the listener hears.
+    /// A transaction with UNLISTEN has committed: removes those channels at the listener.
     pub(crate) fn apply_unlistened(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let unlistened = std::mem::take(&mut channels.unlistened);
@@ -197,7 +198,7 @@ impl Pooler {
             return;
         }
         let all = unlistened.iter().any(Option::is_none);
-        // A name too long is cut as PostgreSQL cuts it, between two characters.
+        // PostgreSQL cuts a name that is too long, between two characters.
         let is = |u: &[u8], c: &[u8]| {
             u == c || u.len() > NAME_BYTES_MAX && c.len() + 3 >= NAME_BYTES_MAX && u.starts_with(c)
         };
@@ -209,7 +210,7 @@ impl Pooler {
         }
     }
 
-    /// A client has more than [`UNHEARD_BYTES_MAX`] to read or to hear.
+    /// A client has more than [`UNHEARD_BYTES_MAX`] waiting.
     pub(crate) fn too_far_behind(&mut self, now: Time, id: ClientId) {
         let detail = format!("expected at most {UNHEARD_BYTES_MAX} bytes of notifications to wait for a client");
         let hint =
@@ -224,7 +225,7 @@ impl Pooler {
         );
     }
 
-    /// A client leaves: nobody hears for it any more.
+    /// A client leaves: nothing listens for it any more.
     pub(crate) fn forget_channels(&mut self, now: Time, id: ClientId) {
         let Some(channels) = self.clients.get_mut(id.0).and_then(|c| c.channels.take()) else {
             return;

@@ -11,12 +11,13 @@ use crate::server::Server;
 use crate::state::sequences::Sequences;
 
 impl Pooler {
-    /// The pool's first question comes from a client whose last server lies idle, while it was given another: it goes
-    /// there, if it has done nothing here yet, and its message is looked at again.
+    /// The pool's first question about sequences comes from a client whose last server is idle and which was linked to
+    /// another server. If the client has done nothing on this one yet, it moves to its last server, and its message is
+    /// looked at again.
     #[cold]
     pub(crate) fn goes_to_own_server(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
         let client = self.client_mut(id);
-        // Being linked here was a visit; before it the client was where it belongs.
+        // The link to this server was a visit; the visit before it was to the last server.
         let visits = client.session.visits.wrapping_sub(1);
         let pool_id = self.server_mut(server_id).pool;
         let pool = self.pool(pool_id);
@@ -35,8 +36,8 @@ impl Pooler {
     }
 }
 
-/// Where in the idle list the server is that this client had last, if nobody else has had it since and the client has had no
-/// other; `visits` is [`Client::visits`](crate::client::Client::visits).
+/// The place in the idle list of the server that this client had last, if no other client has had that server since and
+/// the client has had no other server; `visits` is [`Client::visits`](crate::client::Client::visits).
 pub(crate) fn own_server(idle: &IdleList, servers: &Slab<Server>, id: ClientId, visits: u32) -> Option<usize> {
     let is_own = |s: &ServerId| {
         servers

@@ -1,4 +1,4 @@
-//! Parse: what its name and its text mean for the client and for the server.
+//! Parse: the meaning of its name and its text for the client and for the server.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::message::{Message, STATEMENT_BYTES_MAX, Step};
@@ -19,11 +19,11 @@ use pgweir_wire::TransactionStatus;
 use pgweir_wire::frontend::Parse;
 use std::sync::Arc;
 
-/// Effects of statements that name others.
+/// Effects of statements that name prepared statements.
 const NAMING: Effects = Effects::PREPARE.union(Effects::STATEMENTS);
 
 impl ServerSide<'_> {
-    /// This statement is going to be executed.
+    /// This statement is about to be executed.
     pub(crate) fn may_change_settings(&mut self, statement: Option<&Arc<Statement>>) {
         if let Some(statement) = statement {
             self.server.session.may_set(statement.effects);
@@ -40,8 +40,8 @@ impl ServerSide<'_> {
 impl Exchange<'_> {
     pub(crate) fn parse(&mut self, message: &Message<'_>) -> Step {
         if message.total > STATEMENT_BYTES_MAX {
-            // Too long to keep, so it cannot be prepared again elsewhere: it goes through under its own name, and the
-            // client stays where it is.
+            // It is too long to keep, so it cannot be prepared on another server: it is forwarded with the client's
+            // name, and the client is pinned.
             if self.keeps_session()
                 && let Some(step) = self.uses_sequences(Effects::CODE, message)
             {
@@ -56,7 +56,7 @@ impl Exchange<'_> {
         if !message.is_whole() {
             return Step::NeedBytes;
         }
-        // A body that is no Parse is the server's to refuse.
+        // A malformed body is refused by the server.
         let Ok(parse) = Parse::read(message.body()) else {
             return self.plain(message, Expect::Parse);
         };
@@ -131,7 +131,7 @@ impl Exchange<'_> {
         self.parse_shared(message, parse)
     }
 
-    /// Parse of a client that has done more than prepare statements by Parse.
+    /// Parse of a client whose statements do not all come from Parse.
     #[cold]
     pub(crate) fn parse_pinned(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         if !self.may_meet_prepare() {
@@ -176,7 +176,7 @@ impl Exchange<'_> {
                 };
                 return self.answers_in_turn(message, Expect::Parse, effect);
             }
-            // Whether this Parse will meet a failed transaction is not known yet, so the server must say.
+            // It is not known yet whether this Parse will meet a failed transaction, so the server must answer.
             self.to().inject_close(&statement);
         } else {
             self.to().close_strangers(&statement);
@@ -185,7 +185,7 @@ impl Exchange<'_> {
         self.parse_on_server(message, parse, &statement)
     }
 
-    /// What a Parse must wait for, where its text does more than to read and write.
+    /// What a Parse must wait for, if its text does more than read and write data.
     #[cold]
     pub(crate) fn minds_parse(&mut self, message: &Message<'_>, statement: &Statement) -> Option<Step> {
         if self.server.session.is_stranger()
@@ -199,9 +199,9 @@ impl Exchange<'_> {
             .flatten()
     }
 
-    /// Parse of a statement that names others, or looks at all of them. What an EXECUTE returns follows from what its
-    /// client's name means at this moment, so that is lent first, and nobody shares it. What shows all statements shows itself
-    /// as well, under the client's own name.
+    /// Parse of a statement that names prepared statements, or lists them. The result of an EXECUTE depends on what the
+    /// client's name means now, so that statement is made known to the server first, and the EXECUTE is not shared. A
+    /// statement that lists all prepared statements lists itself as well, under the client's name.
     #[cold]
     pub(crate) fn parse_naming(&mut self, parse: &Parse<'_>, statement: Arc<Statement>) -> Arc<Statement> {
         let settings = statement.settings.clone();
@@ -221,7 +221,7 @@ impl Exchange<'_> {
             .intern_for_one(parse.query, parse.types, &settings)
     }
 
-    /// A Parse that gives its client a name and the server a statement.
+    /// A Parse that gives the client a name and the server a statement.
     pub(crate) fn parse_on_server(
         &mut self,
         message: &Message<'_>,
@@ -246,9 +246,9 @@ impl Exchange<'_> {
         self.client.drop_message(message)
     }
 
-    /// A Parse that must fail with 42P05, if nothing else is wrong with it: it is given a name that an empty statement of
-    /// ours has just taken, and only the words of that error are replaced. An empty statement can be parsed in a failed
-    /// transaction and whatever has become of tables, unlike the one that has the client's name.
+    /// A Parse that must fail with 42P05 if it has no other error: it gets a name that an internal empty statement has
+    /// just taken, and only the text of that error is replaced. An empty statement can be parsed in a failed
+    /// transaction and whatever has happened to tables, unlike the statement with the client's name.
     pub(crate) fn refuse_duplicate(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
         let empty = self.shared.own_statements.scratch.clone();
         let name = empty.server_name();
@@ -262,7 +262,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The statement of a Parse: shared with others who prepare the same, where it means the same to them.
+/// The statement of a Parse: shared with other clients that prepare the same, if it has the same meaning for them.
 pub(crate) fn interned(
     statements: &mut StatementTable,
     server: &Server,
@@ -277,8 +277,8 @@ pub(crate) fn interned(
     }
 }
 
-/// Whether a reply may be given without asking: nothing that is still unanswered can fail the transaction this message
-/// will meet (what fails within its own segment takes the message along).
+/// Whether the pooler may answer without asking: no unanswered request can fail the transaction that this message will
+/// meet. (An error in its own segment drops the message, too.)
 pub(crate) fn may_fake(server: &Server) -> bool {
     !server.conversation.queue.segment_outstanding()
         && server.conversation.status != TransactionStatus::Failed

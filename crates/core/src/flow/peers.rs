@@ -1,4 +1,4 @@
-//! Cancel requests that belong to another process behind the same port: they are passed on to it.
+//! Cancel requests for clients of another process behind the same port: they are passed on to it.
 
 use crate::base::ids::ClientId;
 use crate::base::request::Request;
@@ -16,7 +16,7 @@ const NO_SUCH_PEER: &str = "could not find peer to forward request to";
 const PASSED_ON_TOO_OFTEN: &str = "failed to forward cancel request because its TTL was exhausted";
 
 impl Pooler {
-    /// A CancelRequest came on the connection `by`, for none of our clients.
+    /// A CancelRequest on the connection `by` names no client of this process.
     pub(crate) fn cancel_elsewhere(&mut self, now: Time, by: ClientId, key: &CancelKey) {
         let config = &self.shared.config;
         let (peer, key) = match Route::of(key, config.global.peer_id) {
@@ -30,7 +30,7 @@ impl Pooler {
         self.pass_on_to(peer);
     }
 
-    /// Passes on what may be under way to a peer at the same time.
+    /// Passes on as many requests to a peer as may be under way at the same time.
     fn pass_on_to(&mut self, peer_id: u32) {
         let config = &self.shared.config;
         let Some(peer) = config.peers.get(&peer_id) else { return };
@@ -46,7 +46,7 @@ impl Pooler {
         }
     }
 
-    /// A request has been passed on, or could not be.
+    /// A request was passed on, or that has failed.
     pub(crate) fn passed_on(&mut self, now: Time, peer: u32, by: ClientId) {
         self.peers.finished(peer);
         self.close_client(now, by, CANCEL_DONE);
@@ -54,7 +54,7 @@ impl Pooler {
         self.pass_on_to(peer);
     }
 
-    /// The configuration has changed: there may be other peers, or more room for requests to them.
+    /// The configuration has changed: there may be other peers, or higher limits.
     pub(crate) fn use_peers(&mut self, now: Time) {
         self.drop_removed_peers(now);
         let peers: Vec<u32> = self.peers.iter().map(|(peer, _)| peer).collect();

@@ -1,4 +1,4 @@
-//! The pool that a client belongs to, and who counts for its limits.
+//! The pool that a client belongs to, and whom the limits count.
 
 use crate::base::errors::Trouble;
 use crate::base::pool_id::{PoolId, PoolKey, PoolKind, StartupValue};
@@ -64,7 +64,7 @@ impl Pooler {
         Ok(id)
     }
 
-    /// What the configuration knows for logging in to a database's servers as a user.
+    /// The credential in the configuration for a user's logins to a database's servers.
     pub(crate) fn stored_credential(&self, database: &str, user: &str) -> Credential {
         let entry = self.shared.config.database(database);
         let forced = entry.as_ref().and_then(|e| {
@@ -80,7 +80,7 @@ impl Pooler {
         }
     }
 
-    /// Pools that must have servers before any client comes: `min_pool_size` where the user is known.
+    /// Makes the pools that must have servers before any client comes: `min_pool_size`, if the user is known.
     pub(crate) fn make_pools_to_keep_warm(&mut self, now: Time) {
         let warm: Vec<(String, String)> = self
             .shared
@@ -152,7 +152,7 @@ impl Pooler {
         self.databases.replication_servers -= u32::from(pool.key.kind.is_replication());
     }
 
-    /// Whether clients of this pool must wait by an operator's order.
+    /// Whether an operator's command makes the clients of this pool wait.
     #[inline]
     pub(crate) fn pool_takes_no_clients_now(&self, pool_id: PoolId) -> bool {
         let is_paused = || self.databases.paused.contains(&self.pool(pool_id).key.database);

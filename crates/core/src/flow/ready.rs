@@ -1,4 +1,4 @@
-//! ReadyForQuery: a request has ended, and perhaps a transaction, and its client's need of the server.
+//! ReadyForQuery: the end of a request, and perhaps of a transaction and of the client's need for the server.
 
 use crate::base::deeds::{Deed, Question};
 use crate::base::pin_reason::PinReason;
@@ -14,7 +14,7 @@ use pgweir_wire::TransactionStatus;
 
 /// What is left of a transaction whose ReadyForQuery has come.
 struct Rest {
-    /// Nothing is owed any more, by either side.
+    /// Neither side owes anything.
     is_done: bool,
     suspected: bool,
 }
@@ -73,12 +73,12 @@ impl Reply<'_> {
         self.client_goes_on(status)
     }
 
-    /// Everything that was asked has been answered. Whether the server fails what comes next, whatever it is.
+    /// All requests have been answered. Returns whether the server will fail the next command, whatever it is.
     #[inline]
     fn nothing_owed(&mut self, entry: &Ended, in_block: bool) -> bool {
         let server = &mut *self.server;
         let between = server.conversation.status == TransactionStatus::Idle;
-        // A Sync of the client's ends what a Query in a pipeline may have left open.
+        // A client's Sync ends what a Query in a pipeline may have left open.
         let was_queried = server.conversation.queried_in_pipeline;
         server.conversation.queried_in_pipeline &= !between && entry.expect != Expect::Sync;
         server.session.settings_in_doubt = false;
@@ -92,7 +92,7 @@ impl Reply<'_> {
         was_queried && between && server.link.is_some()
     }
 
-    /// A request of the client's has ended: whether the client still needs the server.
+    /// A client's request has ended: decides whether the client still needs the server.
     #[inline]
     fn client_goes_on(&mut self, status: TransactionStatus) -> Passed {
         let Some((_, client)) = &self.client else {
@@ -112,7 +112,7 @@ impl Reply<'_> {
         self.ends(rest)
     }
 
-    /// The same for a client that listens, when it has heard what it may hear.
+    /// The same for a client that listens, after its notifications were sent.
     pub(crate) fn request_ended(&mut self) -> Passed {
         let Some((_, client)) = &self.client else {
             return Passed::skip_and_release_if(self.server.conversation.queue.is_empty());
@@ -142,7 +142,8 @@ impl Reply<'_> {
         Passed::Forward
     }
 
-    /// Asks what a suspected transaction has done to the session; whether there is something to ask.
+    /// Sends a probe for the changes that a suspected transaction has made to the session. Returns whether there was a
+    /// reason to.
     #[inline(never)]
     fn asks_what_was_done(&mut self, always: bool) -> bool {
         self.exchange().is_some_and(|mut exchange| {
@@ -151,8 +152,8 @@ impl Reply<'_> {
         })
     }
 
-    /// What a ReadyForQuery means that is not merely the end of a client's request, or that something has waited for. `None`:
-    /// the client's request has ended as well.
+    /// Handles a ReadyForQuery that is not only the end of a client's request, or for which something has waited.
+    /// `None`: it ends the client's request as well.
     #[cold]
     fn ready_unusually(&mut self, entry: Ended, undone: bool) -> Option<Passed> {
         if matches!(self.server.phase, ServerPhase::Listening) {
@@ -198,7 +199,7 @@ impl Reply<'_> {
         }
     }
 
-    /// A deferred BEGIN has gone to the server alone: its client has been idle since it sent it.
+    /// A deferred BEGIN was sent alone: its client has been idle since it sent the BEGIN.
     fn idle_since_begin(&mut self) {
         if self.server.conversation.status == TransactionStatus::InTransaction
             && self.server.conversation.queue.is_empty()
@@ -208,7 +209,7 @@ impl Reply<'_> {
         }
     }
 
-    /// What the ReadyForQuery says of a deferred BEGIN that has not been answered as it should.
+    /// Handles the ReadyForQuery of a deferred BEGIN that has failed.
     fn begin_ends(&mut self, entry: &Ended) -> Option<Passed> {
         let server = &mut *self.server;
         match server.conversation.begin {
@@ -224,14 +225,14 @@ impl Reply<'_> {
         }
     }
 
-    /// The server has answered something that the pooler asked about the session.
+    /// The server has answered an internal request about the session.
     fn probe_answered(&mut self, expect: Expect) -> Passed {
         if self.server.session.probe.is_some() {
             self.flush();
             self.probed();
             return Passed::Asks(Question::Probed);
         }
-        // A Query on a client's server is a `query_for_nothing`.
+        // A Query on a linked server is a `query_for_nothing`.
         let means_nothing = expect == Expect::Query && self.is_linked();
         self.asks(match means_nothing {
             true => Question::Probed,
@@ -239,16 +240,17 @@ impl Reply<'_> {
         })
     }
 
-    /// A cancel that had to wait for the request that it is meant for.
+    /// Sends a cancel that had to wait for its request.
     pub(crate) fn cancel_what_was_wanted(&mut self) {
         if self.to().cancel_what_was_wanted() {
             self.deeds.push(Deed::EndCancelling);
         }
     }
 
-    /// Behind a Query in a pipeline PostgreSQL 18 fails the next command with XX000, whoever sends it: the pooler's own, to
-    /// restore or to ask, would be as good as any. This one means nothing. A client that keeps no server leaves this one,
-    /// which is closed. Where a message of the client's is on its way already, nothing of the pooler's comes before it.
+    /// After a Query in a pipeline, PostgreSQL 18 fails the next command with XX000, also an internal one that restores
+    /// or probes. This internal query has no other purpose than to take the error. If the client keeps no server, it
+    /// leaves this one, which is closed. If a message of the client is already under way, no internal request comes
+    /// before it.
     #[cold]
     fn absorb_failure(&mut self) {
         let keeps = |client: &Client| !client.session.pins.is_empty() && client.passing == Passing::None;

@@ -1,4 +1,4 @@
-//! ErrorResponse: what the server has refused, what that undoes, and who is told.
+//! ErrorResponse: what the server has refused, what is undone, and who gets the error.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Deed;
@@ -26,7 +26,7 @@ struct Refusal<'a> {
 }
 
 impl Refusal<'_> {
-    /// The message, to be kept.
+    /// A copy of the message.
     fn kept(&self) -> Vec<u8> {
         if self.whole {
             self.bytes.to_vec()
@@ -40,7 +40,7 @@ impl Refusal<'_> {
     }
 }
 
-/// What was asked for and refused: the front of the reply queue, as it was.
+/// The request that was refused: the front of the reply queue, as it was.
 struct Refused {
     expect: Expect,
     to: To,
@@ -58,7 +58,7 @@ impl Refused {
         }
     }
 
-    /// What the client gets instead of the error.
+    /// The error that the client gets instead.
     fn instead_of(&self, error: &Refusal<'_>) -> Option<Vec<u8>> {
         let replacement = self.replacement.as_ref()?;
         if error.fields.sqlstate != replacement.sqlstate {
@@ -70,17 +70,17 @@ impl Refused {
         }
     }
 
-    /// The pooler asked, and nobody hears of it.
+    /// The request was internal, and no client gets the error.
     fn is_skipped(&self) -> bool {
         self.to == To::Skip
     }
 }
 
-/// What has come of a segment in which a message has failed.
+/// The consequences of a failed message in a segment.
 struct SegmentFailed {
-    /// The values of sequences that the server was to forget are still there.
+    /// The sequence values that the server should forget are still there.
     not_forgotten: bool,
-    /// A deferred BEGIN has failed in front of a Query: its client waits for a ReadyForQuery of its own.
+    /// A deferred BEGIN has failed in front of a Query: its client waits for a ReadyForQuery.
     begin_failed: bool,
 }
 
@@ -90,7 +90,7 @@ impl Reply<'_> {
             return Passed::NeedBytes;
         }
         let body = &bytes[HEADER_BYTES.min(bytes.len())..];
-        // Of an error that is cut off, what stands in front of the cut.
+        // If the error is incomplete, its fields before the cut are used.
         let fields = ErrorFields::read_prefix(body);
         let error = Refusal { bytes, whole, fields };
         if error.fields.is_fatal() {
@@ -137,7 +137,7 @@ impl Reply<'_> {
         self.tell_error(&error, &refused, not_forgotten)
     }
 
-    /// FATAL and PANIC: the server says why it closes. Its client hears it; then both connections end.
+    /// FATAL and PANIC: the server says why it closes. The client gets the message; then both connections end.
     fn fatal(&mut self, error: &Refusal<'_>) -> Passed {
         let text = error.text().into_owned();
         let hears = |(_, client): &(_, &mut crate::client::Client)| client.is_session() && !client.may_go_elsewhere();
@@ -153,7 +153,7 @@ impl Reply<'_> {
         Passed::Closed
     }
 
-    /// An error outside any request: what the server makes of its next one is not known.
+    /// An error outside of any request: it is not known how the server will treat its next one.
     fn error_outside_requests(&mut self, error: &Refusal<'_>) -> Passed {
         let text = format!("{}: error outside a query: {}", self.id, error.text());
         self.server.close_reason.get_or_insert(CloseReason::ErrorOutsideQuery);
@@ -167,10 +167,11 @@ impl Reply<'_> {
         }
     }
 
-    /// A copy has failed with Syncs among its data: which of them the server has swallowed is not known.
+    /// A copy with Syncs among its data has failed: it is not known which of them the server has swallowed.
     fn copy_failed(&mut self, error: &Refusal<'_>) -> Option<Passed> {
         if error.fields.sqlstate == b"57014" && self.is_linked() {
-            // CopyFail, as a rule: everything in front of it had been swallowed. If it was a cancel, nobody else suffers.
+            // Usually the error comes from CopyFail, and everything in front of it had been swallowed. If it comes from
+            // a cancel, no other client is affected.
             self.server.close_reason.get_or_insert(CloseReason::SyncAmongCopyData);
             return None;
         }
@@ -182,7 +183,7 @@ impl Reply<'_> {
         Some(Passed::Closed)
     }
 
-    /// What the error says of prepared statements. `None`: that is all that it says.
+    /// Records what the error shows about prepared statements. `None`: nothing else is to be done.
     fn note_error(&mut self, error: &Refusal<'_>) -> Option<Refused> {
         let refused = Refused::of(self.server.conversation.queue.front()?);
         let sqlstate = error.fields.sqlstate;
@@ -197,7 +198,8 @@ impl Reply<'_> {
         let front = self.server.conversation.queue.front()?;
         let gains = front.effect().and_then(|e| e.server_gains.as_ref());
         if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_own()) {
-            // It holds a statement that we believed it does not: what else it holds is not known either.
+            // The server holds a statement that the pooler believed it does not hold: its other statements are not
+            // known either.
             self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
         }
         Some(refused)
@@ -213,7 +215,7 @@ impl Reply<'_> {
         self.undo_refused(refused.expect, effect);
     }
 
-    /// A message of a segment has failed: the server passes over everything up to the next Sync.
+    /// A message of a segment has failed: the server ignores everything up to the next Sync.
     fn segment_failed(&mut self, refused: &Refused) -> SegmentFailed {
         let server = &mut *self.server;
         let discarded = server.conversation.discarded_in == Some(server.conversation.queue.segments_answered());
@@ -232,7 +234,7 @@ impl Reply<'_> {
             refused.is_skipped() && server.conversation.intake == Intake::ToSync && taken.iter().any(is_query);
         let decides = taken.iter().any(|e| e.ready == Ready::Decides);
         if let Some(client) = self.client().filter(|_| decides) {
-            // The server passes over the RESET: nothing is to be made again, and nothing waits for that.
+            // The server ignores the RESET: nothing must be restored after it.
             client.session.reset_among = None;
         }
         self.undo(taken);
@@ -245,10 +247,10 @@ impl Reply<'_> {
         }
     }
 
-    /// Where a segment of the pooler's alone has failed, the client's next message gets its error. Whether it does.
+    /// If an internal segment of its own has failed, the client's next message gets its error. Returns whether it does.
     fn replace_behind_own_parse(&mut self, error: &Refusal<'_>, guarded: bool) -> bool {
         let server = &mut *self.server;
-        // What is wrong with statements of our own, or with the transaction, is no answer to a Query.
+        // An error about internal statements or about the transaction does not answer a Query.
         let of_statement = !matches!(error.fields.sqlstate, b"26000" | b"25P02");
         let in_block = server.conversation.status != TransactionStatus::Idle && of_statement && !guarded;
         server
@@ -257,9 +259,9 @@ impl Reply<'_> {
             .replace_behind_own_parse(in_block, || error.kept())
     }
 
-    /// What is sent, or may be sent, behind a segment that has failed.
+    /// Continues after a failed segment.
     fn goes_on_behind(&mut self, failed: &SegmentFailed) {
-        // The ReadyForQuery that a held-back message waited for may have been among what was taken.
+        // A held-back message may have waited for a ReadyForQuery that was removed.
         if self.server.conversation.begin != Begin::Refused
             || failed.not_forgotten && self.server.conversation.intake == Intake::ToSync
         {
@@ -269,12 +271,12 @@ impl Reply<'_> {
             self.to().sync_after_failed_begin();
         }
         if self.server.conversation.intake == Intake::ToSync && matches!(self.server.phase, ServerPhase::Draining) {
-            // Its client has left before the error came: nobody else sends the Sync that the server waits for.
+            // The client has left before the error came: nobody else sends the Sync that the server waits for.
             self.to().end_what_client_began();
         }
     }
 
-    /// Who is told of the error, and in which words.
+    /// Decides who gets the error, and with which text.
     fn tell_error(&mut self, error: &Refusal<'_>, refused: &Refused, not_forgotten: bool) -> Passed {
         let sqlstate = error.fields.sqlstate;
         let skipped = refused.is_skipped();
@@ -289,7 +291,7 @@ impl Reply<'_> {
                 .front()
                 .is_some_and(|e| e.ready == Ready::Told)
         {
-            // In a failed transaction nothing was reset, so there is nothing to make again. Otherwise a probe finds out.
+            // In a failed transaction nothing was reset, so nothing must be restored. Otherwise a probe finds out.
             let asks = self.client().is_some_and(|client| client.session.suspicion.is_some());
             if sqlstate != b"25P02" && !asks {
                 self.server.close_reason.get_or_insert(CloseReason::NotRestored);
@@ -343,9 +345,9 @@ impl Reply<'_> {
         }
     }
 
-    /// What others have drawn from sequences was not forgotten in front of the client's request, which has not been sent and
-    /// waits: the error is its answer, as a time limit or a cancel is meant for it. In a transaction that had failed before,
-    /// the request gets an answer of its own.
+    /// Values that other clients have drawn from sequences could not be forgotten in front of the client's request,
+    /// which waits and has not been sent. The error answers that request, because the time limit or cancel was meant
+    /// for it. If the transaction had failed before, the request gets its own reply.
     #[cold]
     fn answers_waiting_request(&mut self, error: &Refusal<'_>) -> Passed {
         self.flush();
@@ -362,21 +364,21 @@ impl Reply<'_> {
         Passed::Skip
     }
 
-    /// Whether a failed transaction has kept the server from preparing a statement of the pooler's: its name is not for
-    /// clients.
+    /// Whether a failed transaction has kept the server from preparing an internal statement, whose name a client must
+    /// not see.
     fn misses_own_statement(&self, fields: &ErrorFields<'_>) -> bool {
         let failed = self.server.conversation.status == TransactionStatus::Failed;
         fields.sqlstate == b"26000" && failed && mentions_ours(fields.message)
     }
 
-    /// An error that names a prepared statement by our name for it, with the client's own name instead.
+    /// An error with the client's name of a prepared statement instead of the server's name.
     fn in_clients_words(&self, uses: u64, error: &Refusal<'_>) -> Option<Vec<u8>> {
         if uses <= OWN_ID_MAX || !error.whole || !mentions_ours(error.bytes) {
             return None;
         }
         let (_, client) = self.client.as_ref()?;
         let present = client.statements.names.as_ref().and_then(|names| names.name_of(uses));
-        // It may have closed the statement meanwhile.
+        // The client may have closed the statement meanwhile.
         let (name, statement) = present.or_else(|| self.server.conversation.queue.name_given_up(uses))?;
         renamed(error.bytes, statement.server_name(), name)
     }
@@ -389,12 +391,12 @@ impl ServerSide<'_> {
     }
 }
 
-/// Whether an error may speak of a statement by the pooler's name for it.
+/// Whether an error may contain the server's name of a statement.
 fn mentions_ours(message: &[u8]) -> bool {
     message.windows(PREFIX.len()).any(|w| w == PREFIX.as_bytes())
 }
 
-/// An error with a statement's name on servers, in whatever quotes, replaced by its client's name for it.
+/// Replaces the server's name of a statement in an error, with any quotes, by the client's name.
 fn renamed(message: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let body = &message[HEADER_BYTES..];
     let is_ours = |at: &usize| {
@@ -411,7 +413,7 @@ fn renamed(message: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// An error that is too long to be kept.
+/// A short form of an error that is too long to keep.
 fn in_short(fields: &ErrorFields<'_>) -> Vec<u8> {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let mut reply = Vec::new();

@@ -1,4 +1,4 @@
-//! Giving servers back, and who gets them next.
+//! Giving servers back, and handing them to the next clients.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
@@ -15,8 +15,8 @@ use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
 
 impl Reply<'_> {
-    /// Gives back a server that its client needs no longer, where nothing is to be done with it and nobody waits for it.
-    /// `false`: nothing was done.
+    /// Gives back a server that its client no longer needs, if nothing else must be done with it and no client waits
+    /// for it. `false`: nothing was done.
     #[inline(always)]
     pub(crate) fn lies_idle(&mut self) -> bool {
         let Some((_, client)) = &mut self.client else {
@@ -49,7 +49,7 @@ impl Reply<'_> {
 }
 
 impl Pooler {
-    /// The linked server is clean and its client needs it no longer.
+    /// The linked server is clean and its client no longer needs it.
     pub(crate) fn release(&mut self, now: Time, server_id: ServerId) {
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         let client_id = server.link.take();
@@ -93,7 +93,7 @@ impl Pooler {
         }
     }
 
-    /// A clean server without a client: it goes to the first who waits, to the idle list, or is closed.
+    /// A clean server without a client: it goes to the first waiting client or to the idle list, or is closed.
     pub(crate) fn server_is_free(&mut self, now: Time, server_id: ServerId) {
         let server = self.servers.get_mut(server_id.0).expect("the caller looked it up");
         if !server.is_clean() {
@@ -126,7 +126,7 @@ impl Pooler {
         }
         if self.pool_takes_no_clients_now(pool_id) || !self.serve_waiter(now, pool_id, server_id) {
             if self.pool(pool_id).key.kind.is_replication() {
-                // Its client has left, or waits for RESUME and gets a new one then.
+                // Its client has left, or waits for RESUME and gets a new server then.
                 return self.close_server(now, server_id, "replication client was closed");
             }
             let server = self.servers.get_mut(server_id.0).expect("nobody took it");
@@ -138,8 +138,8 @@ impl Pooler {
         }
     }
 
-    /// Gives idle servers to clients that wait: the server that was to serve them is being tested for another client, or is
-    /// gone.
+    /// Gives idle servers to waiting clients: the server that was meant for them is being tested for another client, or
+    /// is gone.
     pub(crate) fn wake_idle(&mut self, now: Time, pool_id: PoolId) {
         while self.has_idle_for_waiters(pool_id) {
             let Some(server_id) = self.pool_mut(pool_id).idle.pop_back() else {
@@ -156,7 +156,7 @@ impl Pooler {
         }
     }
 
-    /// Whether servers lie idle while more clients wait than servers are about to be free.
+    /// Whether there are idle servers while more clients wait than servers will soon be free.
     pub(crate) fn has_idle_for_waiters(&self, pool_id: PoolId) -> bool {
         let pool = self.pool(pool_id);
         !pool.waiting.is_empty()
@@ -165,7 +165,7 @@ impl Pooler {
             && pool.waiting.len() > self.servers_soon_free(pool_id)
     }
 
-    /// Gives a free server to the first client that waits; or closes it, where that client needs another.
+    /// Gives a free server to the first waiting client, or closes it if that client needs another one.
     pub(crate) fn serve_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
         let traces = self
             .servers

@@ -1,4 +1,4 @@
-//! Names of servers that have other addresses now.
+//! Host names of servers whose addresses have changed.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::dns::DnsFacts;
@@ -10,7 +10,8 @@ use crate::server::Server;
 use std::net::IpAddr;
 
 impl Pooler {
-    /// A name has lost these addresses: servers there are replaced when they are free. `names` is for the console.
+    /// A host name no longer has these addresses: servers there are replaced when they are free. `names` is for the
+    /// console.
     pub(crate) fn names_known(&mut self, now: Time, names: DnsFacts, name: &str, gone: &[IpAddr]) {
         self.names = names;
         let is_there = |server: &Server| {

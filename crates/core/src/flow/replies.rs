@@ -11,13 +11,14 @@ use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::phase::{Intake, ServerPhase};
 use pgweir_wire::{BackendTag, HEADER_BYTES, Header, Writer};
 
-/// The longest message that must be seen whole: ParameterStatus, CommandComplete and the like, bytes.
+/// The longest message that must be complete before it is handled: ParameterStatus, CommandComplete and the like,
+/// bytes.
 pub(crate) const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 
 /// ReadyForQuery, bytes.
 const READY_BYTES: usize = HEADER_BYTES + 1;
 
-/// Where a message stands in the input, as far as it has come.
+/// The place of a message in the input, as far as it has come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) at: usize,
@@ -40,7 +41,7 @@ impl Piece {
 }
 
 impl Passed {
-    /// Something of no client's concern has come; whether nothing more is owed.
+    /// A message that concerns no client. `is_done`: nothing more is owed.
     pub(crate) fn skip_and_release_if(is_done: bool) -> Passed {
         match is_done {
             true => Passed::SkipAndRelease,
@@ -50,10 +51,10 @@ impl Passed {
 }
 
 impl ServerSide<'_> {
-    /// Gives the linked client the replies that the server was not asked for.
+    /// Gives the linked client the replies that come from the pooler.
     #[inline]
     pub(crate) fn give_fakes(&mut self) {
-        // Behind a FATAL message its client hears nothing more.
+        // After a FATAL message its client gets nothing more.
         if self.server.conversation.queue.fake_in_front() && self.server.conversation.fatal.is_none() {
             self.give_fakes_in_front();
         }
@@ -72,8 +73,8 @@ impl ServerSide<'_> {
 }
 
 impl Reply<'_> {
-    /// Deals with messages until one means something for others: what became of that one, which has been done unless it is
-    /// a question. `None`: the input is dealt with.
+    /// Handles messages until one concerns other connections. Returns what became of that one; it is done, unless it is
+    /// a question. `None`: the whole input is handled.
     #[inline(always)]
     pub(crate) fn pass(&mut self, input: &[u8], at: &mut usize) -> Option<(Passed, Piece)> {
         loop {
@@ -113,7 +114,7 @@ impl Reply<'_> {
             let left = (*at + total - end) as u32;
             let piece = Piece { at: *at, end, left };
             let bytes = &input[*at..end];
-            // Nearly all traffic decides nothing.
+            // Nearly all messages decide nothing.
             if self.server.passes_plainly(header.tag, bytes, left == 0) {
                 if left > 0 {
                     self.server.conversation.passing = Passing::Forward(left);
@@ -132,7 +133,8 @@ impl Reply<'_> {
                 *at = end;
                 continue;
             }
-            // Asynchronous messages, too, come of something behind it: of the next request, or of the segment's end.
+            // An asynchronous message, too, shows that the server has gone on to the next request or the end of the
+            // segment.
             if self.server.conversation.queue.fake_in_front() {
                 self.flush();
                 self.to().give_fakes();
@@ -156,18 +158,18 @@ impl Reply<'_> {
             self.note_part_of_flight();
         }
         self.flush();
-        // What is answered now may have stood before a Flush.
+        // The reply may have waited in front of a Flush.
         self.to().give_fakes();
         None
     }
 
-    /// A ReadyForQuery behind what the pooler itself answers, or one that is malformed.
+    /// A ReadyForQuery after a reply that the pooler gives itself, or a malformed one.
     #[cold]
     fn odd_ready(&mut self, body: &[u8]) -> Passed {
         self.ready(body)
     }
 
-    /// Walks over whole messages that go to the client as they are, and that decide nothing.
+    /// Passes complete messages that go to the client unchanged and decide nothing.
     #[inline(always)]
     fn pass_plainly(&mut self, input: &[u8], at: &mut usize) {
         if self.client.is_none() || self.server.conversation.passing != Passing::None {
@@ -183,7 +185,7 @@ impl Reply<'_> {
         }
     }
 
-    /// More of a message that came in part.
+    /// The rest of a message whose beginning has been handled.
     fn pass_rest(&mut self, input_bytes: usize, at: &mut usize) {
         let (Passing::Forward(left) | Passing::Skip(left)) = self.server.conversation.passing else {
             return;
@@ -202,7 +204,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Does what has become of a message, but for what comes behind it. A question has no answer yet.
+    /// Carries out what becomes of a message, except for what comes after it. For a question, nothing is known yet.
     #[inline(always)]
     pub(crate) fn settle(&mut self, passed: Passed, piece: &Piece) -> Passed {
         match passed {
@@ -216,7 +218,7 @@ impl Reply<'_> {
                     self.server.conversation.passing = Passing::Forward(piece.left);
                 }
                 if passed == Passed::ForwardAndRelease {
-                    // Bytes behind a final ReadyForQuery are asynchronous messages of this same client's time.
+                    // Bytes after the last ReadyForQuery are asynchronous messages for the same client.
                     debug_assert!(self.server.conversation.queue.is_empty());
                     self.flush();
                 } else if passed == Passed::ForwardAndTurn {
@@ -228,7 +230,7 @@ impl Reply<'_> {
                 self.run = piece.end..piece.end;
                 if piece.left > 0 {
                     if !self.is_linked() && self.server.conversation.queue.is_empty() {
-                        // It would be idle in the middle of a message.
+                        // The server would be idle inside a message.
                         return self.misbehaves("a long message that nothing asked for".into());
                     }
                     self.server.conversation.passing = Passing::Skip(piece.left);
@@ -239,7 +241,7 @@ impl Reply<'_> {
         passed
     }
 
-    /// A row, or data of a copy, that does not pass plainly. `false`: more of it must come first.
+    /// A row, or data of a copy, that is not passed plainly. `false`: more of it must come first.
     fn row(&mut self, bytes: &[u8], piece: &Piece) -> bool {
         let forward = self.is_linked() && forwards(self.server);
         if !forward {
@@ -271,7 +273,7 @@ impl Reply<'_> {
         }
     }
 
-    /// One message that [`Server::passes_plainly`] has not settled, and that is no whole ReadyForQuery.
+    /// Handles one message that [`Server::passes_plainly`] has not handled and that is no complete ReadyForQuery.
     fn message(&mut self, header: Header, bytes: &[u8], whole: bool) -> Passed {
         let Some(tag) = BackendTag::from_byte(header.tag) else {
             return self.misbehaves(format!("unknown message type {}", header.tag));
@@ -280,7 +282,7 @@ impl Reply<'_> {
             if header.message_bytes as usize <= SEEN_WHOLE_BYTES_MAX {
                 return Passed::NeedBytes;
             }
-            // A description is of use in part, too.
+            // The beginning of a description is useful, too.
             if !describes(tag) {
                 return self.misbehaves(format!("message {tag:?} of {} bytes", header.message_bytes));
             }
@@ -290,7 +292,7 @@ impl Reply<'_> {
             BackendTag::ErrorResponse => self.error(header.message_bytes as usize, bytes, whole),
             BackendTag::ParameterStatus => self.parameter_status(body),
             BackendTag::NotificationResponse => self.notification(),
-            // The client has heard what its own Parse had to say; and whoever is not logged in yet hears nothing.
+            // Notices about the client's own Parse were already sent; a client that is logging in gets none.
             BackendTag::NoticeResponse if self.is_of_session() => self.forward(),
             BackendTag::NoticeResponse => Passed::Skip,
             BackendTag::CopyInResponse | BackendTag::CopyBothResponse => self.copy_begins(tag),
@@ -298,7 +300,7 @@ impl Reply<'_> {
         }
     }
 
-    /// To the client, if the reply that is due is for it.
+    /// Forwards to the client, if the reply that is due is for it.
     fn forward(&self) -> Passed {
         if self.is_linked() && forwards(self.server) {
             Passed::Forward
@@ -332,7 +334,7 @@ impl Reply<'_> {
             | (BackendTag::EmptyQueryResponse | BackendTag::PortalSuspended, Expect::Execute) => {
                 let entry = self.server.conversation.queue.pop().expect("looked at above");
                 if tag == BackendTag::ParseComplete && entry.replacement().is_some_and(|r| r.sqlstate == *b"42P05") {
-                    // It should have failed: what the server holds is not what we believe.
+                    // It should have failed: the pooler's record of the server's statements is wrong.
                     self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
                 }
                 if expect == Expect::Execute {
@@ -362,7 +364,7 @@ impl Reply<'_> {
         if matches!(self.server.phase, ServerPhase::Listening) {
             return Passed::Asks(Question::ListenerHears);
         }
-        // Nobody listens on a server without a client.
+        // A server without a client has no listener to channels.
         if !self.is_linked() {
             return Passed::Skip;
         }

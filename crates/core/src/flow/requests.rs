@@ -1,4 +1,4 @@
-//! The messages of a linked client, one after the other, as long as nothing rare is about.
+//! The messages of a linked client, one after the other, until a rare case comes.
 
 use crate::base::message::{INSPECT_BYTES_MAX, Message, STATEMENT_BYTES_MAX, Step};
 use crate::base::reasons::{Dropping, Passing, Waiting};
@@ -11,19 +11,19 @@ use crate::upstream::entry::Expect;
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{FrontendTag, HEADER_BYTES, Header};
 
-/// Why no further message was dealt with.
+/// Why the next message was not handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// There is none, or it must wait.
+    /// There is no next message, or it must wait.
     Done,
-    /// A message has shown that the catalog is to be read; it has been dealt with, or must wait.
+    /// A message has shown that the catalog must be read. It was handled, or must wait.
     CatalogTold { goes_on: bool },
-    /// The next message concerns others, or something must be done in front of it.
+    /// The next message concerns other connections, or something must be done before it.
     Rare,
 }
 
 impl Exchange<'_> {
-    /// Deals with messages from `at` on.
+    /// Handles messages from `at` on.
     pub(crate) fn pass(&mut self, input: &[u8], at: &mut usize) -> Stopped {
         while *at < input.len() {
             if self.is_rare() {
@@ -55,12 +55,12 @@ impl Exchange<'_> {
             Some(Wish::CatalogRead) => Stopped::CatalogTold {
                 goes_on: self.takes_step(step, message, at),
             },
-            // The message is dealt with again when it has been granted.
+            // The message is handled again after its wish was granted.
             _ => Stopped::Rare,
         }
     }
 
-    /// What has come of a message; whether the next one can be dealt with.
+    /// Carries out the result of a message. Returns whether the next one can be handled.
     #[inline]
     fn takes_step(&mut self, step: Step, message: &Message<'_>, at: &mut usize) -> bool {
         match step {
@@ -71,7 +71,7 @@ impl Exchange<'_> {
         matches!(step, Step::Progress(_))
     }
 
-    /// Whether something must be looked at, or done, in front of the next message.
+    /// Whether something must be checked or done before the next message.
     #[inline]
     fn is_rare(&self) -> bool {
         self.client.passing != Passing::None
@@ -82,7 +82,7 @@ impl Exchange<'_> {
             || self.server.holds_back()
     }
 
-    /// The next message, unless it is malformed, has not come, or is none for a server.
+    /// The next message, unless it is malformed, incomplete, or not meant for a server.
     #[inline]
     fn next_message<'m>(&self, input: &'m [u8], at: usize) -> Option<Message<'m>> {
         let header = Header::read(&input[at..]).ok()??;
@@ -98,8 +98,8 @@ impl Exchange<'_> {
         Some(Message::new(tag, header, input, at))
     }
 
-    /// The short way of the messages that nearly all traffic consists of. `None`: nothing was done, as something rare may be
-    /// about.
+    /// The fast path of the messages that nearly all traffic consists of. `None`: nothing was done, because a rare case
+    /// may apply.
     #[inline(always)]
     fn goes_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         if !message.is_whole() || self.server.conversation.queue.statements_in_doubt() {
@@ -112,8 +112,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// The short way of what follows in the midst of a segment: Describe of a portal, Execute and Sync, whole messages, go to the
-    /// server as they are, together. Whether there were some.
+    /// The fast path of the rest of a segment: complete Describe of a portal, Execute and Sync messages go to the
+    /// server unchanged, in one piece. Returns whether there were some.
     #[inline(always)]
     fn rest_goes_plainly(&mut self, input: &[u8], at: &mut usize) -> bool {
         let conversation = &mut self.server.conversation;
@@ -151,7 +151,7 @@ impl Exchange<'_> {
         true
     }
 
-    /// Sends a message that is there in full to the server, as it is.
+    /// Sends a complete message to the server unchanged.
     #[inline(always)]
     fn forward_plainly(&mut self, message: &Message<'_>) -> Step {
         self.pool.stats.bytes_received += message.total as u64;
@@ -161,7 +161,7 @@ impl Exchange<'_> {
         Step::Progress(message.total)
     }
 
-    /// A Query that does nothing to the session, to a server that owes nothing.
+    /// A Query that changes nothing in the session, for a server that owes nothing.
     #[inline(always)]
     fn asks_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         let conversation = &self.server.conversation;
@@ -181,7 +181,8 @@ impl Exchange<'_> {
         Some(self.forward_plainly(message))
     }
 
-    /// A Bind to a statement that the server holds, that does nothing to the session, and whose rows its client knows.
+    /// A Bind of a statement that the server holds, that changes nothing in the session and whose rows the client
+    /// knows.
     #[inline(always)]
     fn binds_plainly(&mut self, message: &Message<'_>) -> Option<Step> {
         let is_usual = self.server.conversation.takes_requests()
@@ -214,20 +215,20 @@ impl Exchange<'_> {
         Some(Step::Progress(message.total))
     }
 
-    /// Whether the client's prepared statements are followed.
+    /// Whether the client's prepared statements are tracked.
     #[inline]
     fn tracks_statements(&self) -> bool {
         self.pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0
     }
 
-    /// A message for the server, which may be the first of a request or of a transaction.
+    /// A message for the server, perhaps the first of a request or a transaction.
     #[inline]
     pub(crate) fn begins_request(&mut self, message: &Message<'_>) -> Step {
         self.notes_beginning();
         self.request(message)
     }
 
-    /// The time counts from the first message of a request, and of a transaction.
+    /// The times of a request and of a transaction count from their first messages.
     #[inline]
     fn notes_beginning(&mut self) {
         if self.server.conversation.queue.is_empty() {
@@ -240,8 +241,8 @@ impl Exchange<'_> {
 }
 
 impl crate::client::Client {
-    /// A message has come in part: it is not worth looking at again before the rest has come. Of a Bind its names are enough,
-    /// and what is longer than a statement is never awaited to its end.
+    /// A message has come in part and need not be looked at again before the rest has come. Of a Bind only the names
+    /// are needed, and of a message longer than any statement the rest is never waited for.
     #[cold]
     pub(crate) fn needs_whole(&mut self, tag: FrontendTag, total: usize) {
         if tag != FrontendTag::Bind && total <= STATEMENT_BYTES_MAX {

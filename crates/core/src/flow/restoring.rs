@@ -1,4 +1,4 @@
-//! What becomes of a client when its server has answered restored settings.
+//! What happens to a client when its server has answered restored settings.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
@@ -15,18 +15,19 @@ use crate::upstream::nature::{Nature, is_kept_by_poolers};
 use pgweir_wire::TransactionStatus;
 use std::sync::Arc;
 
-/// Servers that a client's settings are tried on before the client is told that they cannot be restored. One may refuse for
-/// a reason of its own: a library that it has loaded, a time limit that its last client has set.
+/// The number of servers on which a client's settings are tried before the client is told that they cannot be restored.
+/// A server may refuse for a reason of its own: a library that it has loaded, a time limit that its last client has
+/// set.
 const SERVERS_TRIED_MAX: u8 = 3;
 
-/// The name of a setting, if a client that wants this shape has made it itself and another pooler would not keep it.
+/// The name of a setting, if its client has made it itself and another pooler would not keep it.
 fn lost_behind_pooler(name: &Arc<str>, wanted: &Shape) -> Option<Arc<str>> {
     let made = wanted.get(name).is_some_and(|setting| !setting.reported);
     (made && !is_kept_by_poolers(name)).then(|| name.clone())
 }
 
 impl Pooler {
-    /// Makes a server look like the client that was just linked to it.
+    /// Restores the session state of a client that was just linked to a server.
     pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
         let wanted = self.client_mut(id).session.shape.clone();
         let server = self.servers.get(server_id.0).expect("a linked server lives");
@@ -34,7 +35,7 @@ impl Pooler {
         let pool = self.pool(server.pool);
         let nature = pool.nature;
         if pool.key.kind.is_replication() || nature == Nature::Console {
-            // A walsender was started with what its client asks for and cannot be told more; a console has no settings.
+            // A walsender was started with its client's settings and cannot change them; a console has no settings.
             set.clear();
         }
         if nature == Nature::Pooler {
@@ -56,7 +57,7 @@ impl Pooler {
             }
             return Acquired::Server(server_id);
         }
-        // Read-only settings stay the server's own: see tell_differences.
+        // Read-only settings remain the server's own: see tell_differences.
         let target = if server.session.shape.same_fixed(&wanted) && nature.is_postgresql() {
             wanted
         } else {
@@ -76,7 +77,8 @@ impl Pooler {
         Acquired::Wait
     }
 
-    /// The client has a setting that would be lost, or reach others, behind another pooler. Nothing of its own has run.
+    /// The client has a setting that would be lost, or reach other clients, behind another pooler. No request of the
+    /// client has run.
     fn refuse_behind_pooler(&mut self, now: Time, id: ClientId, name: &str) -> Acquired {
         let message = "cannot restore the session's settings";
         let detail = format!("the server is another pooler, which does not keep \"{name}\" for its clients");
@@ -93,7 +95,7 @@ impl Pooler {
         };
         let Restoration { target, refused } = *restoration;
         let (link, idle) = (server.link, server.conversation.status == TransactionStatus::Idle);
-        // A login's values are refused because they are wrong: the transaction that tried them is undone as a whole.
+        // A login's values are refused because they are invalid: the whole transaction that tried them is rolled back.
         let are_tried = idle && link.is_some_and(|id| self.is_login(id));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
         let server = self.server_mut(server_id);
@@ -131,11 +133,11 @@ impl Pooler {
         }
     }
 
-    /// The server is closed, and the client tries another one. Nothing of its own has run.
+    /// The server is closed, and the client tries another one. No request of the client has run.
     fn settings_refused(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &str) {
         let client = self.client_mut(id);
         client.session.servers_refused += 1;
-        // What pins it cannot be had anywhere else.
+        // A pin means that the client needs this server.
         let elsewhere = client.session.servers_refused < SERVERS_TRIED_MAX && !client.session.pins.of_session();
         if elsewhere && client.waiting == Waiting::ForRestoration {
             client.waiting = Waiting::No;

@@ -1,8 +1,8 @@
 //! A logged-in server's messages, on their way to a client.
 //!
-//! This is half of the forwarding path (the other half is [`crate::flow::client_messages`]). Each reply is matched with the
-//! front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that says
-//! idle, empties the queue, and that no byte of a further message follows.
+//! This is half of the forwarding path (the other half is [`crate::flow::client_messages`]). Each reply is matched with
+//! the front of the reply queue, which says who gets it. A server goes back to its pool only at a ReadyForQuery that
+//! reports idle, leaves the queue empty and is not followed by any byte of a further message.
 //!
 //! A [`Reply`](crate::reply::Reply) deals with the messages one after the other, until one of them concerns other connections: that is what the
 //! pooler does here.
@@ -20,19 +20,19 @@ use crate::upstream::flights::Flights;
 use crate::upstream::phase::ServerPhase;
 use std::ops::Range;
 
-/// A message that means something for others than its client, and what became of it.
+/// A message that concerns other connections than its client, and what became of it.
 struct Met {
     passed: Passed,
     piece: Piece,
-    /// What comes before that.
+    /// The deeds that come before that.
     deeds: Vec<Deed>,
 }
 
-/// How far a server's bytes have been dealt with.
+/// How far a server's bytes have been handled.
 struct Walk<'a> {
     input: &'a [u8],
     at: usize,
-    /// What goes to the client and has not been handed to the outbox.
+    /// The bytes for the client that are not yet in the outbox.
     run: Range<usize>,
 }
 
@@ -99,7 +99,7 @@ impl Pooler {
         walk.at
     }
 
-    /// Does what a message means for others. What became of it.
+    /// Carries out what a message means for others. Returns what became of it.
     fn means(&mut self, now: Time, id: ServerId, met: Met, walk: &mut Walk<'_>) -> Passed {
         if !met.deeds.is_empty() {
             self.carry_out(now, id, met.deeds);
@@ -117,7 +117,7 @@ impl Pooler {
         passed
     }
 
-    /// Goes to the next message that means something for others.
+    /// Goes to the next message that concerns others.
     #[inline(never)]
     fn walk_on(&mut self, now: Time, id: ServerId, walk: &mut Walk<'_>) -> Option<Met> {
         if !self.exposed_reply_passes(now, id, &walk.input[walk.at..]) {
@@ -134,7 +134,7 @@ impl Pooler {
         Some(Met { passed, piece, deeds })
     }
 
-    /// Answers a question about a message, and does what becomes of the message then.
+    /// Answers a question about a message, and carries out what becomes of the message then.
     #[cold]
     fn after_question(
         &mut self,
@@ -205,7 +205,7 @@ impl Pooler {
         }
     }
 
-    /// Does what messages of a server mean for others, in order.
+    /// Carries out the deeds of a server's messages, in order.
     fn carry_out(&mut self, now: Time, id: ServerId, deeds: Vec<Deed>) {
         for deed in deeds {
             match deed {
@@ -236,7 +236,7 @@ impl Pooler {
         }
     }
 
-    /// The ReadyForQuery of a client that listens is not held back.
+    /// The ReadyForQuery of a client that listens is no longer held back.
     fn request_ended(&mut self, now: Time, id: ServerId) -> Passed {
         let Some(mut reply) = self.replying(now, id) else {
             return Passed::Closed;
@@ -247,7 +247,7 @@ impl Pooler {
         passed
     }
 
-    /// What a probe found is known: where nothing ties the client to the server, it goes back.
+    /// The result of a probe is known: if nothing pins the client to the server, the server goes back.
     fn after_probe(&mut self, now: Time, id: ServerId) -> Passed {
         let Some(server) = self.servers.get(id.0) else {
             return Passed::Closed;
@@ -258,7 +258,7 @@ impl Pooler {
         let client = server.link;
         self.release_if_clean(now, id);
         if let Some(server) = self.servers.get(id.0) {
-            // Kept, but not as the client wants it.
+            // The client keeps the server, but it has other settings than the client wants.
             if let (true, true, Some(client)) = (server.link == client, server.is_clean(), client) {
                 self.restore(now, client, id);
             }
@@ -268,7 +268,7 @@ impl Pooler {
         }
     }
 
-    /// The server has answered everything the pooler asked of it on its own behalf.
+    /// The server has answered all internal requests.
     fn server_finished(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         match server.phase {
@@ -297,8 +297,8 @@ impl Pooler {
             .is_some_and(|c| matches!(c.phase, ClientPhase::Login(_)))
     }
 
-    /// A request was sent in front of the data of a copy, which the server takes for part of that. Which request is answered
-    /// by what is not known any more.
+    /// A request was sent in front of the data of a copy, and the server takes it for a part of them. It is no longer
+    /// known which reply answers which request.
     #[cold]
     fn copy_interrupted(&mut self, now: Time, id: ServerId) {
         if let Some(client) = self.server_link(id) {
@@ -311,7 +311,7 @@ impl Pooler {
         }
     }
 
-    /// Bytes that no PostgreSQL sends: nothing on this connection can be trusted any more.
+    /// The server has sent bytes that no PostgreSQL sends: nothing on this connection can be trusted any more.
     pub(crate) fn server_misbehaves(&mut self, now: Time, id: ServerId, what: &str) {
         self.log(
             LogLevel::Error,

@@ -58,7 +58,7 @@ impl Pooler {
                         }
                         return at;
                     }
-                    // It may wait now, or be in the midst of a message.
+                    // It may wait now, or be inside a message.
                     Stopped::Rare if at > before || link.is_none() => continue,
                     Stopped::Rare => {}
                 }
@@ -82,7 +82,7 @@ impl Pooler {
         at
     }
 
-    /// The message that begins at `at`; or how much of the input is consumed, where it has not come or breaks the protocol.
+    /// The message that begins at `at`. If it is incomplete or breaks the protocol: how much of the input is consumed.
     pub(crate) fn read_message<'m>(
         &mut self,
         now: Time,
@@ -115,7 +115,7 @@ impl Pooler {
         Err(input.len())
     }
 
-    /// A client that got a server and has nothing to send to it: a deferred BEGIN whose time was up.
+    /// A client got a server and has nothing to send: the deferral of its BEGIN is over.
     pub(crate) fn linked_without_request(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get(id.0) else { return };
         if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.session.deferred_begin, client.waiting) {
@@ -123,7 +123,7 @@ impl Pooler {
         }
     }
 
-    /// The rest of a message that was begun earlier.
+    /// The rest of a message whose beginning was handled before.
     pub(crate) fn pass_on(&mut self, now: Time, id: ClientId, at: usize, available: &[u8]) -> usize {
         let client = self.clients.get_mut(id.0).expect("the caller looked it up");
         let (Passing::Forward(left) | Passing::Skip(left)) = client.passing else {
@@ -210,7 +210,7 @@ impl Pooler {
             {
                 match message.is_whole() {
                     true => self.send_deferred_begin(id, server_id),
-                    // Where it is refused, nothing of ours can be said in the midst of the message.
+                    // If the BEGIN is refused, the pooler can send no error inside the message.
                     false => self.begin_alone(now, id, server_id),
                 }
             }
@@ -229,7 +229,7 @@ impl Pooler {
         }
     }
 
-    /// A message of a client without a server: it is answered, or looked at again when the client has one.
+    /// A message of a client without a server: it is answered, or handled again when the client has a server.
     pub(crate) fn takes_server(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
         if let Some(step) = self.without_server(now, id, message, input) {
             return step;
@@ -247,7 +247,8 @@ impl Pooler {
         }
     }
 
-    /// Does what a message needs of other connections, and deals with the message then. `step` is what has come of it.
+    /// Does what a message needs from other connections, and then handles the message. `step`: the result of the first
+    /// attempt.
     #[cold]
     pub(crate) fn grant(
         &mut self,
@@ -294,7 +295,7 @@ impl Pooler {
         }
     }
 
-    /// A message that an error of our own has answered already.
+    /// A message that one of the pooler's errors has answered already.
     pub(crate) fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let (step, ends) = client.drop_answered(message);
@@ -306,7 +307,7 @@ impl Pooler {
         step
     }
 
-    /// A ReadyForQuery of our own, which counts as a query like a server's.
+    /// Sends the pooler's ReadyForQuery, which counts as a query, as a server's does.
     pub(crate) fn is_ready(&mut self, id: ClientId, status: pgweir_wire::TransactionStatus) {
         self.send(id, |w| w.ready_for_query(status));
         if let Some(pool) = self.client_mut(id).pool {
@@ -314,7 +315,7 @@ impl Pooler {
         }
     }
 
-    /// Answers a message that needs no server, where there is none. `None`: it needs one.
+    /// Answers a message that needs no server, for a client without one. `None`: it needs one.
     pub(crate) fn without_server(
         &mut self,
         now: Time,
@@ -324,7 +325,7 @@ impl Pooler {
     ) -> Option<Step> {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         match message.tag {
-            // Copy messages outside a copy are ignored, as the server does ("COPY Operations").
+            // The server ignores copy messages outside of a copy ("COPY Operations"), and so does the pooler.
             FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
                 Some(client.drop_message(message))
             }
@@ -338,7 +339,7 @@ impl Pooler {
         }
     }
 
-    /// Gives back a server whose client is between messages, unless there is something to ask it first.
+    /// Gives back a server whose client is between messages, unless the server must be asked something first.
     pub(crate) fn release_if_clean(&mut self, now: Time, server_id: ServerId) {
         let Some(server) = self.servers.get(server_id.0) else {
             return;

@@ -1,9 +1,9 @@
 //! `pg_terminate_backend()` and `pg_cancel_backend()` with the process id that a client was told at login.
 //!
-//! No server process has that id, so the pooler acts on the client itself, where the statement is nothing but the call, and
-//! the server is asked for the answer only: it gets `SELECT true` under the function's name in the place of the call. Who
-//! may do it: the same login user, acting as itself, and superusers. In every other case the call goes to the server as it
-//! is, which knows no such process: it warns and says false.
+//! No server process has that id, so the pooler acts on the client itself if the statement consists of the call alone.
+//! The server only gives the answer: it gets `SELECT true` under the function's name instead of the call. The same
+//! login user, acting as itself, and superusers may do it. In every other case the call goes to the server unchanged;
+//! the server knows no such process, warns and returns false.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
@@ -18,7 +18,7 @@ use pgweir_sql::{Signal, SignalTarget, signal_call};
 use pgweir_wire::frontend::BindNames;
 use pgweir_wire::{FrontendTag, Reader, TransactionStatus, Writer};
 
-/// Of a Bind, behind its names: the first parameter as a process id, and the formats of the results, as they stand there.
+/// Reads from a Bind, after its names, the first parameter as a process id, and the formats of the results as they are.
 fn first_parameter<'a>(body: &'a [u8], names: &BindNames<'_>) -> Option<(Option<u32>, &'a [u8])> {
     let mut reader = Reader::new(body.get(names.wire_bytes()..)?);
     let formats = usize::try_from(reader.i16().ok()?).ok()?;
@@ -43,8 +43,8 @@ fn first_parameter<'a>(body: &'a [u8], names: &BindNames<'_>) -> Option<(Option<
 }
 
 impl Pooler {
-    /// Whether a call has to wait for answers: what the client may do is known when its earlier requests, and what the
-    /// pooler has asked of its session, have been answered.
+    /// Whether a call must wait for replies: the client's privileges are known only when its earlier requests and the
+    /// probes of its session have been answered.
     fn waits_to_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> bool {
         let server = self.server_mut(server_id);
         let is_answered = server.session.probe.is_none() && !server.conversation.queue.client_segment_outstanding();
@@ -55,7 +55,7 @@ impl Pooler {
         waits
     }
 
-    /// A Query, or a Bind of a statement, that may be such a call. `None`: it goes on as any other.
+    /// A Query, or a Bind of a statement, that may be such a call. `None`: it is handled as any other.
     #[cold]
     pub(crate) fn call(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Option<Step> {
         let step = if message.tag == FrontendTag::Query {
@@ -72,7 +72,7 @@ impl Pooler {
         Some(step)
     }
 
-    /// A Query that may be such a call. `None`: it goes on as any other.
+    /// A Query that may be such a call. `None`: it is handled as any other.
     fn call_by_query(
         &mut self,
         now: Time,
@@ -102,7 +102,7 @@ impl Pooler {
         Some(self.client_mut(id).drop_message(message))
     }
 
-    /// A Bind of what may be such a call. `None`: it goes on as any other.
+    /// A Bind of a statement that may be such a call. `None`: it is handled as any other.
     fn call_by_bind(
         &mut self,
         now: Time,
@@ -150,7 +150,7 @@ impl Pooler {
         Some(self.client_mut(id).drop_message(message))
     }
 
-    /// The client that is to be signalled, where this one may do it and its call will surely be run.
+    /// The client to be signalled, if this client may do it and its call will certainly run.
     fn may_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> Option<ClientId> {
         if process_id < CLIENT_IDS_FROM {
             return None;
@@ -176,7 +176,7 @@ impl Pooler {
         (of.is_session() && (says("is_superuser", "on") || same_user)).then_some(target)
     }
 
-    /// Acts on a client; says whether that was the caller's own end.
+    /// Acts on a client. Returns a step if the target was the caller itself.
     fn signal(&mut self, now: Time, by: ClientId, kind: Signal, target: ClientId) -> Option<Step> {
         match kind {
             Signal::Cancel if by == target => {}

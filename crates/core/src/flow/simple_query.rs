@@ -13,7 +13,7 @@ use pgweir_wire::{HEADER_BYTES, Reader};
 
 impl Exchange<'_> {
     pub(crate) fn query(&mut self, message: &Message<'_>, tracked: bool) -> Step {
-        // Statements of ours are short; what may do something to the session need not be.
+        // Internal statements are short; a text that changes the session need not be.
         let looks = self.looks_at_texts();
         let read_bytes_max = if looks {
             INSPECT_BYTES_MAX
@@ -65,7 +65,7 @@ impl Exchange<'_> {
         }
         let effect = match tracked {
             true => self.effect_on_statements(message, text, verdict, may),
-            // The pooler's own statements go with the client's.
+            // Internal statements end with those of the client.
             false if ends_all(&verdict) => Some(self.discard_all_statements(Effect::default())),
             false => None,
         };
@@ -77,7 +77,7 @@ impl Exchange<'_> {
         self.send_query(message, entry, returns)
     }
 
-    /// What a text needs of other connections before it is sent.
+    /// What a text needs from other connections before it is sent.
     fn wishes_of(&mut self, text: &[u8]) -> Option<Step> {
         if !self.granted.signal && pgweir_sql::is_signal(text) {
             return Some(self.wishes(Wish::Signal));
@@ -88,8 +88,8 @@ impl Exchange<'_> {
         None
     }
 
-    /// What a Query changes in prepared statements, where they are tracked; `found` is what its text may do, where that has been
-    /// looked at.
+    /// The changes that a Query makes to prepared statements, if they are tracked; `found`: the possible effects of its
+    /// text, if it has been read.
     fn effect_on_statements(
         &mut self,
         message: &Message<'_>,
@@ -120,7 +120,7 @@ impl Exchange<'_> {
                 effect.deallocates = pgweir_sql::deallocated(text);
             }
         }
-        // The statements to come depend on settings, too.
+        // Later statements depend on settings, too.
         let mut sets = found.unwrap_or(may);
         if sets_locally {
             sets |= Effects::LOCAL;
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         effect
     }
 
-    /// A Query that does nothing to the session, as a quick look at its text has told.
+    /// A Query that changes nothing in the session, as a quick look at its text has shown.
     fn plain_query(&mut self, message: &Message<'_>, text: &[u8]) -> Step {
         debug_assert_eq!(pgweir_sql::classify(text), pgweir_sql::Statement::Other);
         debug_assert!(crate::base::secret_names::effects_of(text).is_empty());
@@ -151,8 +151,8 @@ impl Exchange<'_> {
         self.pass_request(message, entry)
     }
 
-    /// PostgreSQL 18 is left in an odd state by a Query between an Execute and its Sync: the next command fails with XX000,
-    /// whoever sends it. Our own messages in front of the Query are no such case.
+    /// A Query between an Execute and its Sync leaves PostgreSQL 18 in a state in which the next command fails with
+    /// XX000, also an internal one. Internal messages in front of the Query have no such effect.
     #[inline]
     fn notes_query_in_pipeline(&mut self) {
         let server = &mut *self.server;
@@ -162,10 +162,11 @@ impl Exchange<'_> {
         }
     }
 
-    /// A Query destroys the unnamed statement (recording E15). What brings it back where the Query fails before that.
+    /// A Query destroys the unnamed statement (recording E15). Returns the effect that restores it if the Query fails
+    /// before that.
     #[inline]
     fn destroys_unnamed(&mut self, message: &Message<'_>, text: Option<&[u8]>) -> Option<Effect> {
-        // One that is malformed fails before it destroys the unnamed statement, which may be another client's.
+        // A malformed Query fails before it destroys the unnamed statement, which may be another client's.
         let is_sound = text.is_some_and(|text| Reader::new(message.body()).cstr() == Ok(text));
         self.server.held.unnamed = if is_sound { Unnamed::Nothing } else { Unnamed::Foreign };
         let unnamed = self.client.statements.unnamed.take()?;
@@ -175,12 +176,12 @@ impl Exchange<'_> {
         })
     }
 
-    /// Whether a Query may end statements of the server's and prepare others under their names; `found` as below. `is_code` is
-    /// what [`begins_code`] says.
+    /// Whether a Query may end the server's statements and prepare others under their names; `found` as below.
+    /// `is_code` is the result of [`begins_code`].
     fn may_replace_statements(&mut self, message: &Message<'_>, found: Option<Effects>, is_code: bool) -> bool {
         let effects = match found {
             Some(found) => found,
-            // Nothing of a client's is there; the pooler's own are prepared in front of each use.
+            // No client's statement is there; internal ones are prepared in front of each use.
             None if self.server.held.len() == 0 => return false,
             None if message.is_whole() => crate::base::secret_names::effects_of(message.body()),
             None => return true,
@@ -188,8 +189,8 @@ impl Exchange<'_> {
         is_code || effects.intersects(Effects::CODE)
     }
 
-    /// What a Query may do that its client's prepared statements would feel; `found` is what its text may do, where that
-    /// has been looked at. A text that is not there in full may do anything.
+    /// The possible effects of a Query on its client's prepared statements; `found`: the possible effects of its text,
+    /// if it has been read. An incomplete text may do anything.
     fn may_do(&self, message: &Message<'_>, found: Option<Effects>) -> Effects {
         let names = self.client.statements.names.as_ref();
         if names.is_none_or(|names| names.len() == 0) {

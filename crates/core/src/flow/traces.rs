@@ -1,12 +1,13 @@
-//! What a server goes on showing of the sessions it has served, and clients that would notice.
+//! Traces that a server keeps of the sessions it has served, and clients that would notice them.
 //!
-//! A PostgreSQL process that has had temporary objects keeps their schema until it ends: `pg_my_temp_schema()` is not 0,
-//! `current_schemas(true)` lists it, `temp_buffers` can be set no more. So a client that looks there, and whose own session
-//! has had no such objects, is given another server when its transaction begins: an idle one without the schema, or a new
-//! one in its place. That happens at most once for each server that gets the schema.
+//! A PostgreSQL process that has had temporary objects keeps their schema until it ends: `pg_my_temp_schema()` is not
+//! 0, `current_schemas(true)` lists the schema, and `temp_buffers` can no longer be set. So a client that asks for
+//! these, and whose own session has had no temporary objects, gets another server when its transaction begins: an idle
+//! one without the schema, or a new one. This happens at most once for each server that gets the schema.
 //!
-//! Likewise a custom setting (`app.tenant`) that anyone has ever made there is empty for all others, and no longer unknown
-//! (recording F2). Whoever asks for one that is not its own goes to an idle server that does not know it, if there is one.
+//! Likewise a custom setting (`app.tenant`) that any client has set on a server is then empty for all others, and no
+//! longer unknown (recording F2). A client that asks for one that is not its own moves to an idle server that does not
+//! know the setting, if there is one.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{INSPECT_BYTES_MAX, Message, Messages, Step};
@@ -24,22 +25,22 @@ use pgweir_sql::Effects;
 use pgweir_wire::frontend::{BindNames, Parse};
 use pgweir_wire::{FrontendTag, TransactionStatus};
 
-/// Why a server ends that another one replaces.
+/// Why a server is closed that a new one replaces.
 const SCHEMA_WOULD_SHOW: &str = "its temporary schema would show";
 
 /// Asks whether the session has a schema for temporary objects.
 const REMAINS: &str = "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
-/// The same; and the statistics of the session are reported now, as they would be at its end.
+/// The same; and the session's statistics are reported now, as at its end.
 const REMAINS_AND_FLUSH: &str =
     "SELECT pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0 FROM pg_catalog.pg_stat_force_next_flush()";
 
-/// Messages looked at for what a transaction is going to ask.
+/// How many messages are read to find out what a transaction will ask for.
 const MESSAGES_AHEAD_MAX: usize = 32;
 
 impl Pooler {
-    /// An idle server with a temporary schema was chosen for a client: it, one without the schema where the client would
-    /// notice, or none, because it was closed to make room for a new one.
+    /// An idle server with a temporary schema was chosen for a client. Returns this server; or one without the schema,
+    /// if the client would notice; or `None`, if the server was closed to make room for a new one.
     #[cold]
     pub(crate) fn instead_of_traces(
         &mut self,
@@ -79,8 +80,8 @@ impl Pooler {
         }
     }
 
-    /// A server with a temporary schema is free, and the client that is served next would notice: a new server takes its
-    /// place.
+    /// A server with a temporary schema is free, and the next waiting client would notice the schema: a new server
+    /// replaces it.
     #[cold]
     pub(crate) fn replaced_for_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
         let minds = self
@@ -98,12 +99,13 @@ impl Pooler {
         self.close_server(now, server_id, SCHEMA_WOULD_SHOW);
     }
 
-    /// Whether a new connection may be hoped for: while none can be made, a server with traces is better than none.
+    /// Whether a new connection is likely to succeed: while none can be opened, a server with traces is better than
+    /// none.
     fn may_replace(&self, now: Time, pool_id: PoolId) -> bool {
         self.pool(pool_id).retry_at.is_none_or(|at| at <= now)
     }
 
-    /// Whether a client without a server would notice that this one has a temporary schema.
+    /// Whether a client without a server would notice the temporary schema of this one.
     fn minds_traces(&self, id: ClientId, server_id: ServerId) -> bool {
         let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
             return false;
@@ -114,7 +116,7 @@ impl Pooler {
                 || buffers(&client.session.shape).is_some_and(|wanted| buffers(&server.session.shape) != Some(wanted)))
     }
 
-    /// A client's message for a server with traces: it may have to go to another one. `None`: it goes on.
+    /// A client's message for a server with traces: the client may have to move to another server. `None`: it stays.
     #[cold]
     pub(crate) fn mind_traces(
         &mut self,
@@ -149,7 +151,7 @@ impl Pooler {
                 return None;
             }
         }
-        // What has been sent must be answered first: a transaction may have begun.
+        // Earlier requests must be answered first: they may have begun a transaction.
         if self.server_mut(server_id).is_clean() {
             self.release_if_clean(now, server_id);
         }
@@ -177,12 +179,12 @@ impl Pooler {
         }
     }
 
-    /// Whether a message, or what has come behind it, asks whether there is a temporary schema.
+    /// Whether a message, or one that has come after it, asks whether there is a temporary schema.
     fn asks_for_traces(&self, id: ClientId, message: &Message<'_>) -> bool {
         let Some(client) = self.clients.get(id.0) else {
             return false;
         };
-        // There the schema is part of what every name means.
+        // For such a session the schema is a part of the meaning of every name.
         if client.session.shape.creates_temporary() {
             return true;
         }
@@ -214,7 +216,7 @@ impl Pooler {
             .any(|(tag, body)| of_message(tag, body))
     }
 
-    /// Custom settings that a message asks for, which this server knows and the client's own session does not.
+    /// Custom settings that a message asks for, which this server knows and the client's session does not.
     fn unknown_settings(&self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Vec<Box<str>> {
         let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
             return Vec::new();
@@ -249,7 +251,7 @@ impl Pooler {
         constants.filter_map(setting_name).filter(|n| strange(n)).collect()
     }
 
-    /// An idle server on which nobody has made any of these settings.
+    /// An idle server on which no client has set any of these settings.
     fn untouched_by(&self, pool_id: PoolId, names: &[Box<str>]) -> Option<ServerId> {
         let knows_none =
             |s: &Server| !s.session.claimed && names.iter().all(|name| !s.session.custom_names.contains(name));
@@ -257,7 +259,7 @@ impl Pooler {
         idle.find(|id| self.servers.get(id.0).is_some_and(knows_none)).copied()
     }
 
-    /// Resets the session of a server whose client has left, and asks what remains of it.
+    /// Resets the session of a server whose client has left, and asks for the traces that remain.
     pub(crate) fn reset_session(&mut self, now: Time, id: ServerId, query: &str) {
         self.at(id).own_query(now, ServerPhase::Resetting, query);
         let flushes = self.is_in_session_pooling(id) && self.reports_when_told(id);
@@ -267,7 +269,7 @@ impl Pooler {
         self.at(id).asks(To::Probe, |r| r.query(question.as_bytes()));
     }
 
-    /// Why a server that has been reset is of no use to another client.
+    /// Why a server that was reset must not serve another client.
     pub(crate) fn shows_traces(&self, id: ServerId) -> Option<&'static str> {
         let server = self.servers.get(id.0)?;
         (server.session.temporary_schema && self.shared.settings.keeps_sessions && self.is_in_session_pooling(id))

@@ -1,4 +1,4 @@
-//! Servers that are not, or are no longer, what `target_session_attrs` wants.
+//! Servers that do not match `target_session_attrs`, or no longer do.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
@@ -10,11 +10,11 @@ use crate::pools::pool::Pool;
 use crate::reply::Reply;
 use pgweir_config::TargetSessionAttrs;
 
-/// SQLSTATE of a statement that writes where nothing may be written: read_only_sql_transaction.
+/// SQLSTATE of a statement that writes in a read-only transaction: read_only_sql_transaction.
 const READ_ONLY_TRANSACTION: &[u8] = b"25006";
 
 impl Pooler {
-    /// A server that is not wanted has let us in. It serves only if there is no better one.
+    /// The login to a server of second choice has succeeded. It serves only if there is no better one.
     pub(crate) fn second_choice(&mut self, now: Time, id: ServerId, why: &'static str) {
         let server = self.server_mut(id);
         let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
@@ -29,7 +29,7 @@ impl Pooler {
         self.leave_server(now, id, why);
     }
 
-    /// Takes leave of a server that has let us in.
+    /// Closes a server after its login.
     fn leave_server(&mut self, now: Time, id: ServerId, why: &str) {
         let failure = LoginFailure {
             sqlstate: String::new(),
@@ -42,7 +42,7 @@ impl Pooler {
         self.login_failed(now, id, failure);
     }
 
-    /// A server that must not serve has let us in. Nor must the others of its host.
+    /// The login to a server that must not serve has succeeded. The other servers of its host must not serve either.
     pub(crate) fn server_is_unwanted(&mut self, now: Time, id: ServerId, why: &'static str) {
         let server = self.server_mut(id);
         let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
@@ -54,7 +54,7 @@ impl Pooler {
         self.retire_servers(now, pool_id, |_, other| *other == endpoint);
     }
 
-    /// A server that is wanted has let us in: those that served only because there was none serve no longer.
+    /// The login to a wanted server has succeeded: servers of second choice are retired.
     pub(crate) fn retire_second_choices(&mut self, now: Time, pool_id: PoolId) {
         if self.pool(pool_id).settings.target == TargetSessionAttrs::PreferStandby {
             self.retire_servers(now, pool_id, |pool, endpoint| {
@@ -81,8 +81,8 @@ impl Pooler {
 }
 
 impl Reply<'_> {
-    /// The server has refused a statement. If that is because it writes, the server may have turned read-only: it is closed
-    /// when it is free, and the next one is looked at when it logs in.
+    /// The server has refused a statement. If the statement writes, the server may have become read-only: it is closed
+    /// when it is free, and the next server is examined at its login.
     pub(crate) fn note_refusal_to_write(&mut self, sqlstate: &[u8]) {
         use TargetSessionAttrs::{Primary, ReadWrite};
         if sqlstate == READ_ONLY_TRANSACTION && matches!(self.pool.settings.target, ReadWrite | Primary) {
@@ -91,8 +91,8 @@ impl Reply<'_> {
         }
     }
 
-    /// Whether a setting that the server reports shows that its defaults have been changed, so that it is not the client's own.
-    /// A client's SET would have been rolled back with the statement that was refused.
+    /// Whether a setting that the server reports shows a change of the server's defaults, rather than a SET of the
+    /// client: a SET would have been rolled back with the statement that was refused.
     pub(crate) fn has_turned(&mut self, name: &str) -> bool {
         let here = self.server.conversation.queue.segments_answered();
         let has_turned = name == "default_transaction_read_only" && self.server.refused_write == Some(here);
@@ -102,7 +102,7 @@ impl Reply<'_> {
         has_turned
     }
 
-    /// The server reports a setting. A standby that has been promoted says so.
+    /// The server reports a setting. A standby that was promoted shows it this way.
     pub(crate) fn note_promotion(&mut self, name: &str, value: &str) {
         use TargetSessionAttrs::{PreferStandby, ReadOnly, Standby};
         let was_standby = || {

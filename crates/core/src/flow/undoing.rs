@@ -1,4 +1,4 @@
-//! What a request would have changed is taken back where the server refuses it or passes over it.
+//! Undoes the effects of requests that the server has refused or ignored.
 
 use crate::reply::Reply;
 use crate::statements::held::Moment;
@@ -7,8 +7,8 @@ use crate::upstream::entry::{Effect, Entry, Expect, To};
 use std::collections::HashSet;
 
 impl Reply<'_> {
-    /// Takes back what requests would have changed that the server refused (`failed`, the first) or ignored. Later ones
-    /// first, so that each finds what it left.
+    /// Undoes the effects of requests that the server refused (`failed`, the first one) or ignored, later ones first,
+    /// so that each one restores the state that it found.
     pub(crate) fn undo(&mut self, entries: Vec<Entry>) {
         let mut restored = HashSet::new();
         let answered = entries.iter().position(|e| e.to != To::Skip);
@@ -18,8 +18,8 @@ impl Reply<'_> {
             {
                 copy.asked = false;
             }
-            // A Parse of our own says nothing about what the client would have been told; but a Query behind it has failed,
-            // and destroys the unnamed statement whatever becomes of it.
+            // An internal Parse says nothing about the reply to the client; but a Query behind it has failed, and
+            // destroys the unnamed statement in any case.
             let failed = answered == Some(at) && (at == 0 || entry.expect == Expect::Query);
             let effect = entry.take_effect();
             self.undo_one(entry.expect, effect, failed, &mut restored);
@@ -27,14 +27,14 @@ impl Reply<'_> {
         self.server.conversation.queue.gains_nothing_of(&restored);
     }
 
-    /// The same of one request that was refused.
+    /// Undoes the effect of one request that was refused.
     pub(crate) fn undo_refused(&mut self, expect: Expect, effect: Option<Effect>) {
         let mut restored = HashSet::new();
         self.undo_one(expect, effect, true, &mut restored);
         self.server.conversation.queue.gains_nothing_of(&restored);
     }
 
-    /// Statements that the server has not lost after all are added to `restored`.
+    /// Adds statements that the server has not lost after all to `all_restored`.
     fn undo_one(&mut self, expect: Expect, effect: Option<Effect>, failed: bool, all_restored: &mut HashSet<u64>) {
         let server = &mut *self.server;
         let effect = effect.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Where the conversation with one server stands.
+//! The state of the conversation with one server.
 
 use crate::base::reasons::Passing;
 use crate::base::time::Time;
@@ -6,7 +6,7 @@ use crate::upstream::phase::{Begin, Intake};
 use crate::upstream::reply_queue::ReplyQueue;
 use pgweir_wire::TransactionStatus;
 
-/// What a server owes, what it makes of the next message, and what became of the latest ones.
+/// The replies that a server owes, how it will treat the next message, and what the latest messages did.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Conversation {
     pub(crate) queue: ReplyQueue,
@@ -14,26 +14,29 @@ pub(crate) struct Conversation {
     /// As of the last ReadyForQuery.
     pub(crate) status: TransactionStatus,
     pub(crate) intake: Intake,
-    /// Syncs stand among the data of the copy-in: if it fails, which of them the server had swallowed is not known.
+    /// There are Syncs among the data of the copy-in. If the copy fails, it is not known which of them the server has
+    /// swallowed.
     pub(crate) sync_among_copy_data: bool,
-    /// The FATAL message it has sent its client; its end follows.
+    /// The text of a FATAL message that was sent to its client; the connection ends next.
     pub(crate) fatal: Option<Box<str>>,
     /// A deferred BEGIN that was sent to it.
     pub(crate) begin: Begin,
-    /// The numbers of the pooler's latest segments behind a savepoint of its own: what fails in them fails nothing of the
-    /// client's, see [`crate::preparing::own_names`].
+    /// The numbers of the latest internal segments behind an internal savepoint: their errors do not fail the client's
+    /// transaction, see [`crate::preparing::client_named`].
     pub(crate) guarded: std::ops::Range<u64>,
-    /// The number of the latest segment in which DISCARD ALL has run: it has taken effect though the segment fails.
+    /// The number of the latest segment in which DISCARD ALL has run: DISCARD ALL takes effect even if its segment
+    /// fails.
     pub(crate) discarded_in: Option<u64>,
-    /// A Query came between an Execute and its Sync: in PostgreSQL 18 an implicit transaction block may be open until the
-    /// client's next Sync, which no Sync of ours may end. It is closed when its client is done.
+    /// A Query came between an Execute and its Sync. In PostgreSQL 18 an implicit transaction block may then be open
+    /// until the client's next Sync, and no internal Sync may end that block. The server is closed when its client is
+    /// done.
     pub(crate) queried_in_pipeline: bool,
     /// When the query it runs began; the time limits count from it.
     pub(crate) request_time: Time,
     /// When it last answered ReadyForQuery.
     pub(crate) ready_time: Time,
-    /// When it was first seen to have answered everything of a segment that its client has not ended. It means something
-    /// only where it is later than `request_time`.
+    /// When it was first seen to have answered everything of a segment that its client has not ended. Valid only if
+    /// later than `request_time`.
     pub(crate) quiet_since: Time,
 }
 
@@ -63,50 +66,52 @@ impl Conversation {
             && self.status == TransactionStatus::Idle
             && self.intake == Intake::Requests
             && self.passing == Passing::None
-            // Its end follows, and its client's.
+            // The connection ends next, and with it the client's.
             && self.fatal.is_none()
     }
 
-    /// Whether a deferred BEGIN has been sent without its Sync, and nothing of its client's behind it.
+    /// Whether a deferred BEGIN has been sent without its Sync, and no message of the client behind it.
     pub(crate) fn is_beginning(&self) -> bool {
         self.queue.segment_open() && self.only_begins()
     }
 
-    /// Whether a deferred BEGIN is all that it has been asked.
+    /// Whether a deferred BEGIN is the only request that it owes.
     pub(crate) fn only_begins(&self) -> bool {
         self.begin == Begin::Owed && self.queue.all_ours()
     }
 
-    /// Whether a cancel may go out though it could hit a deferred BEGIN: what is sent already must not run outside the
-    /// transaction then. PostgreSQL does not say that it has begun before it says more.
+    /// Whether a cancel may be sent although it could hit a deferred BEGIN: messages that were already sent must not
+    /// then run outside the transaction. PostgreSQL sends nothing that shows that the transaction has begun before the
+    /// next reply.
     pub(crate) fn may_cancel_begin(&self) -> bool {
         self.begin != Begin::Owed || self.queue.is_one_whole_segment()
     }
 
-    /// Whether it is in a copy that its client has not ended, or may come to be in one. Outside of copies it ignores their
-    /// messages.
+    /// Whether it is in a copy that its client has not ended, or may begin one. Outside of a copy the server ignores
+    /// copy messages.
     pub(crate) fn may_copy(&self) -> bool {
         matches!(self.intake, Intake::CopyIn | Intake::CopyBoth) || self.queue.may_copy()
     }
 
-    /// Whether it works on a segment of the pooler's that stands behind a savepoint.
+    /// Whether it works on an internal segment behind an internal savepoint.
     pub(crate) fn is_guarded(&self) -> bool {
         self.guarded.contains(&self.queue.segments_answered())
     }
 
-    /// Whether all requests were answered and ended, in or outside of a transaction, and the next one is read as such.
+    /// Whether it has answered all requests and is inside or outside of a transaction, and not in a copy or a failed
+    /// segment.
     #[inline]
     pub(crate) fn owes_nothing(&self) -> bool {
         self.queue.is_empty() && !self.queue.segment_open() && self.intake == Intake::Requests
     }
 
-    /// Whether a request is read as such, in a transaction that has not failed or outside of one.
+    /// Whether it carries out the next request: it is outside of a transaction or in one that has not failed.
     #[inline]
     pub(crate) fn takes_requests(&self) -> bool {
         self.intake == Intake::Requests && self.status != TransactionStatus::Failed
     }
 
-    /// Whether its client is in the midst of a segment, and the server reads it as such.
+    /// Whether its client has begun a segment, and the server is not ignoring it.
     #[inline]
     pub(crate) fn is_in_segment(&self) -> bool {
         !self.queue.is_empty() && !matches!(self.intake, Intake::ToSync | Intake::CopyIn)

@@ -1,4 +1,4 @@
-//! One request of those that a server has not answered: which reply ends it, who gets that, and what it changes.
+//! One request that a server has not answered: which reply ends it, who gets the reply, and what the request changes.
 
 use crate::statements::client_names::{Meaning, StatementName};
 use crate::statements::held::Moment;
@@ -29,14 +29,14 @@ pub(crate) enum Expect {
     Execute,
     /// Ends with CloseComplete.
     Close,
-    /// A Flush that has a body: ends with an error. A copy-in passes over it as over any Flush.
+    /// A Flush that has a body: ends with an error. In a copy-in it is ignored, as any Flush.
     MalformedFlush,
-    /// CopyDone or CopyFail: nothing answers it; it marks where the Syncs of a copy-in stop being swallowed.
+    /// CopyDone or CopyFail: no reply ends it. It marks where the server stops swallowing the Syncs of a copy-in.
     CopyEnd,
 }
 
 impl Expect {
-    /// A request of one message.
+    /// Whether the request is a single message.
     #[inline]
     pub(crate) fn is_whole_request(self) -> bool {
         matches!(self, Expect::Query | Expect::FunctionCall)
@@ -48,7 +48,7 @@ impl Expect {
         self.is_whole_request() || self == Expect::Sync
     }
 
-    /// The tag of the message without a body that ends it, where it is one that the pooler gives itself ([`To::Fake`]).
+    /// The tag of the message without a body that ends it, if the pooler can answer it ([`To::Fake`]).
     pub(crate) fn fake_tag(self) -> Option<u8> {
         match self {
             Expect::Parse => Some(b'1'),
@@ -64,64 +64,64 @@ pub(crate) enum To {
     /// The linked client.
     #[default]
     Forward,
-    /// Nobody.
+    /// No client.
     Skip,
-    /// Nobody; its rows answer a probe (see [`crate::session::probe`]).
+    /// No client; its rows answer a probe (see [`crate::session::probe`]).
     Probe,
-    /// Nobody; it says whether the plan of a statement can still be used (see [`crate::preparing::replanning`]).
+    /// No client; it shows whether a statement's plan is still valid (see [`crate::preparing::replanning`]).
     Check,
-    /// Nobody; that it fails is what it is for.
+    /// No client; the request is meant to fail.
     Swallow,
-    /// The linked client; the server was not asked (see [`Expect::fake_tag`]).
+    /// The linked client; the pooler answers it without the server (see [`Expect::fake_tag`]).
     Fake,
-    /// The linked client gets the reply, but for one error, whose words would be about something of ours: see
+    /// The linked client, except for one error, whose text would speak of an internal statement: see
     /// [`Entry::replacement`].
     Replace,
 }
 
-/// An error that does not go to the client as it is, and what goes instead.
+/// An error that does not go to the client unchanged, and what the client gets instead.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Replacement {
     pub(crate) sqlstate: [u8; 5],
     pub(crate) instead: Instead,
 }
 
-/// What a client gets instead of an error that is about something of ours.
+/// What a client gets instead of an error that names something internal.
 #[derive(Debug, Clone, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Instead {
     /// These bytes.
     Error(Vec<u8>),
-    /// The error, with `theirs`, the client's own name, instead of the name on the server.
+    /// The error, with `theirs`, the client's name of the statement, instead of the name on the server.
     Named { ours: Box<[u8]>, theirs: Box<[u8]> },
 }
 
-/// What a request changes if it succeeds: recorded when it is sent, so that later messages of the same flight see it,
-/// and taken back if the server refuses or ignores it.
+/// What a request changes if it succeeds. It is recorded when the request is sent, so that later messages of the same
+/// flight see it, and undone if the server refuses or ignores the request.
 #[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Effect {
-    /// The server holds this statement from here on.
+    /// The server holds this statement from this request on.
     pub(crate) server_gains: Option<Arc<Statement>>,
-    /// The server held this statement up to here.
+    /// The server held this statement until this request.
     pub(crate) server_loses: Option<Arc<Statement>>,
-    /// The server's whole set of statements up to here (DEALLOCATE ALL, DISCARD ALL).
+    /// All statements that the server held until this request (DEALLOCATE ALL, DISCARD ALL).
     pub(crate) server_lost_all: Option<Vec<Arc<Statement>>>,
-    /// What the server's unnamed statement is.
+    /// It sets the server's unnamed statement.
     pub(crate) server_unnamed: bool,
-    /// Its text may end statements in a way that only the reply tells: DEALLOCATE among other statements of a Query.
+    /// Only the reply shows whether its text ends statements: DEALLOCATE among other statements of a Query.
     pub(crate) may_end_statements: bool,
-    /// The names it deallocates one by one, in the order of their command tags.
+    /// The names that it deallocates one by one, in the order of their command tags.
     pub(crate) deallocates: VecDeque<StatementName>,
-    /// A name of the client's, and what it meant up to here.
+    /// One of the client's names, and its meaning before this request.
     pub(crate) name: Option<(StatementName, Option<Meaning>)>,
-    /// All names of the client's, and what they meant up to here.
+    /// All of the client's names, and their meanings before this request.
     pub(crate) names_lost_all: Option<Vec<(StatementName, Meaning)>>,
-    /// The client's name for the statement whose rows it is told, and what it had been told before.
+    /// The client's name of the statement whose rows are described, and the rows that it was told before.
     pub(crate) describes: Option<(StatementName, Option<Rows>)>,
-    /// What the client's unnamed statement was up to here.
+    /// The client's unnamed statement before this request.
     pub(crate) unnamed: Option<Option<Arc<Statement>>>,
 }
 
-/// One request. There is one for every message of every client: what few of them have stands in a box.
+/// One request. There is one for every message of every client, so the facts that few requests have are in a box.
 #[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(crate) struct Entry {
     pub(crate) expect: Expect,
@@ -138,37 +138,38 @@ pub(crate) struct Entry {
 
 const _: () = assert!(size_of::<Entry>() <= 24, "an entry is as small as it was");
 
-/// What few requests have.
+/// The facts that few requests have.
 #[derive(Debug, Clone, Default, pgweir_freeze::Freeze)]
 pub(super) struct Rare {
     effect: Option<Effect>,
     pub(super) replacement: Option<Replacement>,
-    /// When a statement was described.
+    /// When the statement was described.
     asked: Moment,
 }
 
-/// What becomes of the ReadyForQuery that ends a request of the client's.
+/// What becomes of the ReadyForQuery that ends a request of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
 pub(crate) enum Ready {
-    /// It goes where the reply goes.
+    /// It goes to the receiver of the reply.
     #[default]
     Passes,
-    /// If its request was successful it is swallowed, as settings of the client's follow; otherwise what the server reports
-    /// otherwise than the client was told is told before it.
+    /// If its request succeeded it is swallowed, because restored settings of the client follow. Otherwise the client
+    /// is told first what the server reports differently from what the client knows.
     Decides,
-    /// It is swallowed whatever became of its request, as settings of the client's follow.
+    /// It is swallowed even if its request failed, because restored settings of the client follow.
     Makes,
-    /// It stands for an earlier one; what the server reports otherwise than the client was told is told before it.
+    /// It stands for an earlier one. The client is told first what the server reports differently from what the client
+    /// knows.
     Told,
 }
 
 impl Entry {
-    /// Whether it answers something of the pooler's.
+    /// Whether it is an internal request.
     pub(super) fn is_own(&self) -> bool {
         matches!(self.to, To::Skip | To::Probe) || self.ready == Ready::Told
     }
 
-    /// Whether a copy can be part of its reply: no statement of the pooler's copies.
+    /// Whether a copy can be a part of its reply: no internal statement copies.
     pub(crate) fn may_copy(&self) -> bool {
         matches!(self.expect, Expect::Query | Expect::Execute) && matches!(self.to, To::Forward | To::Replace)
     }
@@ -201,7 +202,7 @@ impl Entry {
         Entry::new(expect, To::Fake)
     }
 
-    /// The same, with its reply to someone else.
+    /// The same entry, with another receiver of its reply.
     pub(crate) fn answered_to(mut self, to: To) -> Self {
         self.to = to;
         self

@@ -1,16 +1,16 @@
-//! A queue that is a slice to those who look at it.
+//! A queue whose items can be read as one slice.
 
 use std::ops::{Deref, DerefMut};
 
-/// Places in front of the first item that are kept until as many items are behind them.
+/// The number of removed places in front that are kept until as many items are behind them.
 const GAP_MIN: usize = 32;
 
-/// Items in the order in which they were pushed. Looking at the first one costs no arithmetic with the ends of a ring, which is
-/// what a `VecDeque` spends most of its time on where it holds three items.
+/// Items in the order in which they were pushed. Reading the first one needs no arithmetic with the ends of a ring,
+/// which takes most of the time of a `VecDeque` that holds three items.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Fifo<T> {
     items: Vec<T>,
-    /// What stands in front of this place has been taken out.
+    /// The items in front of this place have been removed.
     head: usize,
 }
 
@@ -62,8 +62,8 @@ impl<T: Default> Fifo<T> {
         Some(item)
     }
 
-    /// Takes out the front, which there is. It is dropped at the latest when twice as many items have been taken out as are
-    /// left.
+    /// Removes the front, which must exist. The memory is freed at the latest when twice as many items have been
+    /// removed as remain.
     #[inline]
     pub(crate) fn drop_front(&mut self) {
         debug_assert!(self.head < self.items.len());
@@ -76,13 +76,13 @@ impl<T: Default> Fifo<T> {
         }
     }
 
-    /// Takes out this many from the front.
+    /// Removes this many items from the front.
     pub(crate) fn take_front(&mut self, count: usize) -> Vec<T> {
         self.close_gap();
         self.items.drain(..count).collect()
     }
 
-    /// Takes out everything from this place on.
+    /// Removes the items from this place on.
     pub(crate) fn split_off(&mut self, at: usize) -> Vec<T> {
         self.items.split_off(self.head + at)
     }

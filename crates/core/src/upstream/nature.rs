@@ -1,16 +1,17 @@
 //! What a server is: PostgreSQL itself, another pooler in front of it, or a pooler's console.
 //!
 //! Only PostgreSQL has one session for each connection. A pooler in transaction pooling gives each transaction another
-//! session, so that whatever is known of "the session on this connection" is wrong. So the pooler asks: the process id that
-//! the server told at login and the one of the session that answers are equal in PostgreSQL alone.
+//! session, so nothing that is known of "the session of this connection" is true there. Therefore pgweir asks: only in
+//! PostgreSQL the process id told at login equals that of the session that answers.
 
 use crate::base::ids::CLIENT_IDS_FROM;
 use pgweir_wire::CancelKey;
 
-/// The question. A console answers it with an error, and stays usable.
+/// The query. A console answers it with an error and stays usable.
 pub(crate) const QUESTION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
-/// The settings that every pooler keeps for its clients from server to server. Others are left alone behind a pooler.
+/// The settings that every pooler keeps for its clients from server to server. Behind a pooler the others are not
+/// touched.
 const KEPT_BY_POOLERS: [&str; 5] = [
     "application_name",
     "client_encoding",
@@ -19,7 +20,7 @@ const KEPT_BY_POOLERS: [&str; 5] = [
     "TimeZone",
 ];
 
-/// What a server is. The worst of a pool's servers counts for the pool.
+/// What a server is. For a pool, the greatest value among its servers counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, pgweir_freeze::Freeze)]
 pub(crate) enum Nature {
     /// PostgreSQL: a connection is a session.
@@ -32,7 +33,7 @@ pub(crate) enum Nature {
 }
 
 impl Nature {
-    /// By the answer to [`QUESTION`]; `None` where the server has refused it.
+    /// Decides by the answer to [`QUESTION`]; `None`: the server has refused it.
     pub(crate) fn by_answer(told_at_login: Option<u32>, answered: Option<u32>) -> Nature {
         match (told_at_login, answered) {
             (_, None) => Nature::Console,
@@ -47,7 +48,7 @@ impl Nature {
         self == Nature::PostgreSql
     }
 
-    /// What the log says of a server that turns out to be this.
+    /// The text for the log when a server turns out to be this.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Nature::PostgreSql => "the server is PostgreSQL itself: sessions are kept as session_state says",
@@ -59,7 +60,7 @@ impl Nature {
     }
 }
 
-/// Whether a server that told this at login can be PostgreSQL: other poolers tell numbers at random, and pgweir those that
+/// Whether a server with this key can be PostgreSQL: other poolers send random process ids, and pgweir sends ids that
 /// no process has.
 pub(crate) fn could_be_postgresql(key: Option<&CancelKey>) -> bool {
     key.is_some_and(|key| key.process_id > 0 && key.process_id < CLIENT_IDS_FROM)

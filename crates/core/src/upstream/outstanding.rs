@@ -1,4 +1,4 @@
-//! What can be told of the requests that a server has not answered.
+//! Questions about the requests that a server has not answered.
 
 use crate::upstream::entry::{Entry, Expect, To};
 use crate::upstream::reply_queue::ReplyQueue;
@@ -15,8 +15,8 @@ impl ReplyQueue {
         self.segment_open
     }
 
-    /// Whether a Query that comes now stands behind messages of the client's own segment. Those of the pooler's in front of
-    /// it, as a deferred BEGIN, are no such thing.
+    /// Whether a Query sent now would be behind messages of the client's own segment. Internal messages in front of it,
+    /// such as a deferred BEGIN, do not count.
     pub(crate) fn in_pipeline(&self) -> bool {
         self.segment_open && self.back().is_none_or(|e| e.to != To::Skip)
     }
@@ -26,17 +26,17 @@ impl ReplyQueue {
         self.ready_owed == 0 && !self.segment_sent && self.entries.len() == self.fakes as usize
     }
 
-    /// The number of segments answered so far: the number of the one that the server works on.
+    /// The number of segments answered so far, which is the number of the segment that the server works on.
     pub(crate) fn segments_answered(&self) -> u64 {
         self.segments_answered
     }
 
-    /// The number of the segment that is sent next, where none is open.
+    /// The number of the next segment, if none is open.
     pub(crate) fn segments_sent(&self) -> u64 {
         self.segments_answered + u64::from(self.ready_owed)
     }
 
-    /// The number of the first segment outstanding that is a client's, and not the pooler's own.
+    /// The number of the first unanswered segment that is a client's.
     pub(crate) fn next_of_client(&self) -> Option<u64> {
         let mut number = self.segments_answered;
         for entry in self.entries.iter() {
@@ -57,7 +57,7 @@ impl ReplyQueue {
         self.ready_owed == 1 && !self.segment_open
     }
 
-    /// Whether the server works on something of a client's.
+    /// Whether the server works on a client's request.
     pub(crate) fn works_for_client(&self) -> bool {
         self.next_of_client() == Some(self.segments_answered)
     }
@@ -68,8 +68,8 @@ impl ReplyQueue {
         self.fakes > 0 && matches!(self.entries.front(), Some(Entry { to: To::Fake, .. }))
     }
 
-    /// Whether nothing that is owed could fail a transaction or end it: statements are being prepared at most, and a deferred
-    /// BEGIN is on its way.
+    /// Whether no unanswered request could fail or end a transaction: at most statements are being prepared, and a
+    /// deferred BEGIN is under way.
     pub(crate) fn only_prepares(&self) -> bool {
         let prepares =
             |e: &Entry| e.to == To::Skip || matches!(e.expect, Expect::Parse | Expect::ParseUnnamed | Expect::Describe);
@@ -81,18 +81,18 @@ impl ReplyQueue {
         self.entries.iter().any(Entry::may_copy)
     }
 
-    /// Whether everything that is owed was asked for by the pooler.
+    /// Whether all unanswered requests are internal.
     pub(crate) fn all_ours(&self) -> bool {
         self.entries.iter().all(|e| e.to == To::Skip)
     }
 
-    /// Whether a statement of the pooler's own is among what is owed.
+    /// Whether an internal statement is among the unanswered requests.
     pub(crate) fn executes_ours(&self) -> bool {
         let ours = |e: &Entry| e.to == To::Skip && e.expect == Expect::Execute;
         self.entries.iter().any(ours)
     }
 
-    /// Whether what is due is the end of a segment of the pooler's own.
+    /// Whether the next reply ends an internal segment.
     pub(crate) fn own_sync_in_front(&self) -> bool {
         self.front()
             .is_some_and(|e| e.expect == Expect::Sync && e.to == To::Skip)
@@ -103,8 +103,8 @@ impl ReplyQueue {
         self.entries.front().is_some_and(|e| matches!(e.to, To::Probe))
     }
 
-    /// Whether a segment that is still unanswered changes prepared statements: what they mean to a message of a later
-    /// segment is not known before it has succeeded or failed.
+    /// Whether an unanswered segment changes prepared statements: until it has succeeded or failed, their meaning for a
+    /// message of a later segment is not known.
     #[inline]
     pub(crate) fn statements_in_doubt(&self) -> bool {
         self.changes_in_ended > 0
@@ -116,7 +116,7 @@ impl ReplyQueue {
         self.ready_owed as usize
     }
 
-    /// Compares what is counted with what there is.
+    /// Compares the counters with the entries.
     #[cfg(any(test, feature = "weaknesses"))]
     pub(crate) fn check(&self) -> Result<(), String> {
         let ends = |e: &&Entry| e.expect.ends_with_ready();
@@ -135,12 +135,13 @@ impl ReplyQueue {
         }
     }
 
-    /// Whether an earlier segment is still unanswered: its outcome may fail the transaction that a later request meets.
+    /// Whether an earlier segment is unanswered: it may fail the transaction that a later request meets.
     pub(crate) fn segment_outstanding(&self) -> bool {
         self.ready_owed > 0
     }
 
-    /// The same of a segment of the client's: what the pooler asks may be asked again whenever a message is looked at.
+    /// The same for a segment of the client. Internal segments do not count: one may follow whenever a message is
+    /// looked at again.
     pub(crate) fn client_segment_outstanding(&self) -> bool {
         let mut ended = self.entries.iter().filter(|e| e.expect.ends_with_ready());
         ended.any(|e| !e.is_own())

@@ -1,17 +1,18 @@
-//! Where a server connection stands.
+//! The phase of a server connection.
 
 use crate::upstream::server_login::ServerLogin;
 
-/// Where a server connection stands.
+/// The phase of a server connection.
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) enum ServerPhase {
     /// Its socket is being opened.
     Connecting,
-    /// It has been asked for TLS: its answer, or the end of the handshake, is awaited.
+    /// It was asked for TLS; its answer or the end of the handshake has not come.
     Securing,
-    /// It lets us in, until its first ReadyForQuery.
+    /// Its login, until its first ReadyForQuery.
     Login(Box<ServerLogin>),
-    /// Logged in: tells what it is, runs connect_query, and tells what it looks like then (see [`Introduction`]).
+    /// Logged in: it is asked for its nature, runs connect_query, and is then asked for its settings (see
+    /// [`Introduction`]).
     ConnectQuery,
     /// In the pool's idle list.
     Idle,
@@ -25,26 +26,26 @@ pub(crate) enum ServerPhase {
     Draining,
     /// Runs server_reset_query.
     Resetting,
-    /// Gives up the time limit on idle sessions that its client had: see [`crate::flow::idle_limit`].
+    /// Resets idle_session_timeout, which its client had set: see [`crate::flow::idle_limit`].
     LiftingLimit,
     /// Reads the catalog: see [`crate::flow::catalog_reading`].
     Reading,
-    /// It was told to end, to make a place under a limit that it shares; it counts until its backend has gone.
+    /// It was told to end, to make a place under a shared limit; it counts until its backend has ended.
     Closing,
     /// Clean, but a cancel request is still on its way to it.
     CancelPending,
 }
 
-/// How far a new server has come between its login and its first client.
+/// How far the examination of a new server has come between its login and its first client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) enum Introduction {
-    /// Nothing was asked of it.
+    /// It was asked nothing.
     Begins,
-    /// It was asked what it is, where that is not plain.
+    /// It was asked for its nature, if that was not certain.
     NatureAsked,
     /// It has run `connect_query`, if there is one.
     Queried,
-    /// It has told what it looks like, or need not.
+    /// Its settings are known, or need not be.
     Done,
 }
 
@@ -55,7 +56,7 @@ pub(crate) enum Begin {
     Settled,
     /// It has been sent: a cancel must not hit it, or what follows would run outside its transaction.
     Owed,
-    /// The server has refused it: the client is told that its transaction has failed.
+    /// The server has refused it: the client gets a failed transaction.
     Refused,
 }
 

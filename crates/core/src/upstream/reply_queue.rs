@@ -1,9 +1,9 @@
-//! What a server still owes, in order.
+//! The replies that a server owes, in order.
 //!
 //! Every request that reaches a server leaves an [`Entry`]; replies are matched from the front. `Forward` replies go to
-//! the linked client, `Skip` replies were asked for by the pooler and are swallowed, `Fake` replies the server will never
-//! send: the pooler answers itself when the entry comes to the front. This one queue serves injected Parse, restored
-//! settings, deferred BEGIN, pipelining and recovery from errors; nothing is repaired in the byte stream afterwards.
+//! the linked client; `Skip` replies answer internal requests and are swallowed; `Fake` replies never come from the
+//! server: the pooler sends them when the entry comes to the front. This one queue serves injected Parse, restored
+//! settings, deferred BEGIN, pipelining and recovery from errors. Nothing is repaired in the byte stream afterwards.
 //!
 //! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations"; recordings
 //! E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no reply).
@@ -14,18 +14,18 @@ use crate::upstream::fifo::Fifo;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// How much of a copy-in had been sent when the server began it.
+/// The part of a copy-in that had been sent when the server began the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CopyBegun {
-    /// Its end, too.
+    /// Its end was sent.
     pub(crate) ended: bool,
-    /// A Sync behind some of its data: swallowed, but not if the copy failed on that data.
+    /// A Sync was sent behind some of its data: the server swallows it, unless the copy failed on that data.
     pub(crate) sync_among_data: bool,
-    /// A request stands among its data: the server takes it for a breach of protocol, and passes over it.
+    /// A request was sent among its data: the server takes that for a protocol violation and ignores it.
     pub(crate) interrupted: bool,
 }
 
-/// What a ReadyForQuery has ended.
+/// The request that a ReadyForQuery has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) expect: Expect,
@@ -58,13 +58,13 @@ pub(crate) struct ReplyQueue {
     pub(super) changes_in_ended: u32,
     /// The same in the segment that is open.
     pub(super) changes_in_open: u32,
-    /// The front has ended all statements; how many entries there were then. 0 if it has not.
+    /// The number of entries when the request at the front ended all statements. 0: it has not.
     pub(super) ended_by_front: u32,
 }
 
 impl ReplyQueue {
-    /// A part of the client's segment, with nothing rare about it: no Parse, no end of a copy, nothing that a ReadyForQuery
-    /// ends.
+    /// Adds a part of the client's segment without rare facts: no Parse, no end of a copy, no request that a
+    /// ReadyForQuery ends.
     #[inline(always)]
     pub(crate) fn push_part(&mut self, expect: Expect, uses: u64) {
         debug_assert!(matches!(expect, Expect::Bind | Expect::Describe | Expect::Execute));
@@ -75,7 +75,7 @@ impl ReplyQueue {
         });
     }
 
-    /// A Query or Sync of the client's, with nothing rare about it.
+    /// Adds a Query or Sync of the client without rare facts.
     #[inline(always)]
     pub(crate) fn push_end(&mut self, expect: Expect) {
         debug_assert!(expect.ends_with_ready());
@@ -104,10 +104,10 @@ impl ReplyQueue {
         self.entries.push_back(entry);
     }
 
-    /// Whether the message with this tag, one that the server sends often, is part of the reply that is due, goes to the
-    /// client as it is, and says nothing that anybody else must know. What is due is taken out where the message ends it.
+    /// Whether the message with this tag, one of the frequent ones, is a part of the reply that is due, goes to the
+    /// client unchanged, and concerns nobody else. The entry is removed if the message ends it.
     ///
-    /// `false` means nothing.
+    /// `false` means: not known.
     #[inline(always)]
     pub(crate) fn passes_plainly(&mut self, tag: u8) -> bool {
         let Some(front) = self.entries.front() else {
@@ -126,7 +126,7 @@ impl ReplyQueue {
         true
     }
 
-    /// The same of CommandComplete.
+    /// The same for CommandComplete.
     #[inline(always)]
     pub(crate) fn completes_command(&mut self) -> bool {
         match self.entries.front() {
@@ -150,7 +150,7 @@ impl ReplyQueue {
         self.entries.front()
     }
 
-    /// A name for the statement with this id that a request still unanswered takes away.
+    /// A name of the statement with this id that an unanswered request ends.
     pub(crate) fn name_given_up(&self, id: u64) -> Option<(&[u8], &Arc<Statement>)> {
         let names = self.entries.iter().filter_map(|e| e.effect()?.name.as_ref());
         names
@@ -166,7 +166,7 @@ impl ReplyQueue {
         self.entries.last_mut()
     }
 
-    /// The latest Close and Parse of the pooler's own are part of a probe.
+    /// The latest internal Close and Parse belong to a probe.
     pub(crate) fn preparing_is_probing(&mut self) {
         let ours = |e: &&mut Entry| e.to == To::Skip && matches!(e.expect, Expect::Parse | Expect::Close);
         for entry in self.entries.iter_mut().rev().take(2).take_while(ours) {
@@ -178,9 +178,10 @@ impl ReplyQueue {
         self.entries.front_mut()
     }
 
-    /// The front has ended all statements, which was not known when later requests were sent. What those give the server
-    /// and name for the client; what was before all that is no longer to be brought back if they fail. `None` if that has
-    /// been found out before: a Query may end all statements thousands of times.
+    /// The request at the front has ended all statements, which was not known when later requests were sent. Returns
+    /// what the later requests give the server and the client. Their record of earlier statements is dropped: those are
+    /// not restored if they fail. `None`: this was found before, since a Query may end all statements thousands of
+    /// times.
     pub(crate) fn all_ended_in_front(&mut self) -> Option<GainedLater> {
         let entries = self.entries.len() as u32;
         if std::mem::replace(&mut self.ended_by_front, entries) == entries {
@@ -205,8 +206,8 @@ impl ReplyQueue {
         Some(later)
     }
 
-    /// The server has not lost these statements after all: a Parse of one of them fails, whatever the reason, and takes
-    /// nothing from the server.
+    /// The server has not lost these statements after all: a Parse of one of them fails and takes nothing from the
+    /// server.
     pub(crate) fn gains_nothing_of(&mut self, statements: &HashSet<u64>) {
         if statements.is_empty() {
             return;
@@ -219,7 +220,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Takes out the front, and what nothing answers behind it.
+    /// Removes the front, and the entries behind it that no reply ends.
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.count_out(entry.expect, entry.to, entry.changes);
@@ -227,7 +228,7 @@ impl ReplyQueue {
         Some(entry)
     }
 
-    /// Takes out the front, if a ReadyForQuery ends it.
+    /// Removes the front, if a ReadyForQuery ends it.
     #[inline(always)]
     pub(crate) fn take_end(&mut self) -> Option<Ended> {
         let front = self.entries.front().filter(|e| e.expect.ends_with_ready())?;
@@ -240,7 +241,7 @@ impl ReplyQueue {
         Some(ended)
     }
 
-    /// The same of a front of which no more is needed.
+    /// The same for a front of which nothing else is needed.
     #[inline(always)]
     pub(crate) fn drop_front(&mut self) {
         let Some(&Entry {
@@ -271,13 +272,13 @@ impl ReplyQueue {
         self.fakes -= u32::from(to == To::Fake);
     }
 
-    /// A segment of our own has been put in front of the client's, which has begun.
+    /// An internal segment has been put in front of the client's, which has begun.
     pub(crate) fn segment_goes_on(&mut self) {
         self.segment_open = true;
         self.segment_sent = false;
     }
 
-    /// CopyData was sent to a server that has not said that it reads it.
+    /// CopyData was sent to a server that has not begun the copy-in.
     pub(crate) fn copy_data_sent(&mut self) {
         if let Some(last) = self.entries.last_mut() {
             last.data_behind = true;
@@ -321,7 +322,7 @@ impl ReplyQueue {
         begun
     }
 
-    /// Counts entries after some were taken out of the midst.
+    /// Counts the entries again after some in the middle were removed.
     fn count_again(&mut self) {
         let is_end = |e: &Entry| e.expect.ends_with_ready();
         let ended = self.entries.iter().rposition(is_end).map_or(0, |last| last + 1);
@@ -331,8 +332,8 @@ impl ReplyQueue {
         self.changes_in_open = self.entries.iter().skip(ended).filter(changes).count() as u32;
     }
 
-    /// After an error in an extended-query segment: takes out everything up to the next Sync, which stays, or everything
-    /// where no Sync has been sent yet. The first taken is the request that failed.
+    /// After an error in a segment: removes everything up to the next Sync, which stays, or everything if no Sync has
+    /// been sent. The first removed entry is the request that failed.
     pub(crate) fn take_to_sync(&mut self) -> Vec<Entry> {
         let end = self
             .entries
@@ -346,21 +347,22 @@ impl ReplyQueue {
         taken
     }
 
-    /// The segment that was ours alone has failed: the message behind its Sync gets this error where it finds the statement
-    /// missing, or the transaction failed that it is `in_block` of. `false` if the front is not the end of such a segment.
+    /// An internal segment of its own has failed. The message behind its Sync gets this error if that message finds the
+    /// statement missing, or if it is `in_block`, in the transaction that failed. `false`: the front does not end such
+    /// a segment.
     pub(crate) fn replace_behind_own_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {
             return false;
         }
-        // Several such segments may stand one behind the other.
+        // Several such segments may follow each other.
         let skipped = self.entries.iter().take_while(|e| e.to == To::Skip);
         let behind = skipped.enumerate().filter(|(_, e)| e.expect == Expect::Sync).last();
         let last = behind.map_or(0, |(sync, _)| sync);
-        // Behind it, Close messages of the pooler's own may stand in front of the client's message.
+        // Internal Close messages may come between it and the client's message.
         let of_client = |e: &&mut Entry| e.to != To::Skip;
         if let Some(next) = self.entries.iter_mut().skip(last + 1).find(of_client) {
-            // Bind looks for its statement before it looks at the transaction.
+            // Bind looks for its statement before it checks the transaction.
             let failed = in_block && next.expect == Expect::Query;
             let sqlstate = if failed { *b"25P02" } else { *b"26000" };
             next.replace(sqlstate, Instead::Error(error()));
@@ -368,7 +370,8 @@ impl ReplyQueue {
         true
     }
 
-    /// Where a segment of ours that has failed is about to end: what the client gets instead of the error of its own message.
+    /// If an internal segment that has failed is about to end: what the client gets instead of the error of its own
+    /// message.
     pub(crate) fn error_behind_own_segment(&mut self) -> Option<&mut Vec<u8>> {
         if !self.own_sync_in_front() {
             return None;
@@ -380,7 +383,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Drops markers at the front that nothing answers.
+    /// Removes markers at the front that no reply ends.
     #[inline]
     fn drop_copy_end(&mut self) {
         while self.entries.front().is_some_and(|e| e.expect == Expect::CopyEnd) {
@@ -389,7 +392,7 @@ impl ReplyQueue {
     }
 }
 
-/// Whether a request changes what statements mean; those of the pooler's own concern no client.
+/// Whether a request changes the meaning of statements; internal requests concern no client.
 #[inline]
 pub(super) fn changes_statements(entry: &Entry) -> bool {
     let own = |s: &Option<Arc<Statement>>| s.as_ref().is_some_and(|s| s.id <= OWN_ID_MAX);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Guards against work for each message that grows with what is outstanding.
+/// Guards against work for each message that grows with the number of unanswered requests.
 #[test]
 fn what_is_counted_is_what_there_is() {
     let mut q = ReplyQueue::default();
@@ -76,8 +76,8 @@ fn copy_in_swallows_the_syncs_before_its_end_only() {
     assert!(!q.segment_outstanding() && q.segment_open());
 }
 
-/// Guards against a question of the pooler's in the midst of a client's segment, whose Sync commits what the client has
-/// not committed.
+/// Guards against an internal query inside a client's segment, whose Sync would commit what the client has not
+/// committed.
 #[test]
 fn a_swallowed_sync_does_not_make_the_queue_quiet() {
     let mut q = queue(&[Expect::Execute, Expect::Sync]);
@@ -114,7 +114,7 @@ fn statements_are_in_doubt_only_behind_a_segment_that_changes_them() {
     assert!(!queue(&[Expect::Bind, Expect::Execute, Expect::Sync]).statements_in_doubt());
 }
 
-/// Guards against a reply of the pooler's own, or one that tells it something, going to the client unseen.
+/// Guards against a reply to an internal request, or one that the pooler must see, going to the client unseen.
 #[test]
 fn only_what_nobody_else_must_know_passes_plainly() {
     let passes = |entry: Entry, tag| {
@@ -148,8 +148,8 @@ fn fakes_are_counted_in_and_out() {
     assert!(!q.fake_in_front() && q.is_empty() && q.fakes == 0);
 }
 
-/// Guards against a statement that was prepared behind the end of all, then closed in a segment that failed, being
-/// taken for lost: its next Parse would be refused as a duplicate.
+/// Guards against losing track of a statement that was prepared behind the end of all statements and then closed in a
+/// segment that failed: its next Parse would be refused as a duplicate.
 #[test]
 fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails() {
     let statement =

@@ -1,4 +1,4 @@
-//! Requests of the pooler's own: each is written together with the entry that says who gets its reply.
+//! Internal requests: each is written together with the entry that says who gets its reply.
 
 use crate::base::ids::ServerId;
 use crate::base::outbox::Outbox;
@@ -12,7 +12,7 @@ pub(crate) struct Requests<'a> {
     writer: Writer<'a>,
     queue: &'a mut ReplyQueue,
     to: To,
-    /// What is special about the next request.
+    /// The special facts of the next request.
     next: Option<Entry>,
 }
 
@@ -31,13 +31,13 @@ impl ReplyQueue {
 }
 
 impl Requests<'_> {
-    /// The next request's entry is this one, but for what its reply ends with.
+    /// The next request gets this entry, but its own expected reply.
     pub(crate) fn special(&mut self, entry: Entry) -> &mut Self {
         self.next = Some(entry);
         self
     }
 
-    /// The next request does this if it succeeds.
+    /// The next request has this effect if it succeeds.
     pub(crate) fn with(&mut self, effect: Effect) -> &mut Self {
         let entry = self.take_next().with(effect);
         self.special(entry)
@@ -49,13 +49,13 @@ impl Requests<'_> {
         self.special(entry)
     }
 
-    /// Who gets the replies of what follows.
+    /// Who gets the replies of the following requests.
     pub(crate) fn answered_to(&mut self, to: To) -> &mut Self {
         self.to = to;
         self
     }
 
-    /// What is special about the next request, or the usual entry.
+    /// The special entry of the next request, or the usual one.
     fn take_next(&mut self) -> Entry {
         let usual = || Entry::skip(Expect::default()).answered_to(self.to);
         self.next.take().unwrap_or_else(usual)

@@ -1,4 +1,4 @@
-//! A server lets us in: what each of its messages means, up to its first ReadyForQuery.
+//! The login to a server: what each of its messages means, up to its first ReadyForQuery.
 
 use crate::base::pool_id::LoginFailure;
 use crate::upstream::standing::{Judgement, QUESTION, Standing};
@@ -6,23 +6,23 @@ use pgweir_auth::{ScramKeyCache, ServerAuth, ServerStep};
 use pgweir_config::TargetSessionAttrs;
 use pgweir_wire::{BackendTag, CancelKey, ErrorFields, HEADER_BYTES, Header, TransactionStatus, backend};
 
-/// The longest message a server may send before it has let us in, bytes.
+/// The longest message that a server may send during the login, bytes.
 pub(crate) const LOGIN_MESSAGE_BYTES_MAX: u32 = 64 * 1024;
 
-/// SQLSTATE of a login that we gave up by ourselves: invalid_authorization_specification.
+/// SQLSTATE of a login that the pooler gave up: invalid_authorization_specification.
 const NOT_AUTHORIZED: &str = "28000";
 
-/// SQLSTATEs of a server that starts, ends or is full: trying again later may help.
+/// SQLSTATEs of a server that is starting, shutting down or full: another try may succeed.
 const TEMPORARY: [&str; 4] = ["57P03", "53300", "57P01", "57P02"];
 
-/// Where the login stands.
+/// How far the login has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, pgweir_freeze::Freeze)]
 enum Progress {
-    /// The server asks who we are.
+    /// The server is authenticating the pooler.
     Authenticating,
     /// AuthenticationOk has come.
     LetIn,
-    /// It is asked what it is.
+    /// It was asked for its state: see [`QUESTION`].
     Asked,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct ServerLogin {
     standing: Standing,
 }
 
-/// What is to be done next.
+/// What the caller must do next.
 #[derive(Debug)]
 pub(crate) enum ServerLoginStep<'i> {
     /// More bytes must come first.
@@ -46,19 +46,19 @@ pub(crate) enum ServerLoginStep<'i> {
     Send(Vec<u8>),
     /// This query is sent.
     Ask(&'static str),
-    /// The body of a ParameterStatus is taken to heart.
+    /// The body of a ParameterStatus, to be recorded.
     ParameterStatus(&'i [u8]),
-    /// What a cancel must name; `None`: it cannot be cancelled.
+    /// The key for cancel requests; `None`: the server cannot be cancelled.
     CancelKey(Option<CancelKey>),
-    /// We cannot answer what the server asks.
+    /// The pooler cannot answer the server's authentication request.
     GiveUp(LoginFailure),
-    /// The server says why it does not let us in.
+    /// The server has refused the login.
     Refused { failure: LoginFailure, severity: String },
-    /// It is ready, and it is what the configuration wants; `Some`: if there is no better one, and why.
+    /// It is ready, and it is what the configuration wants. `Some`: only if there is no better server, with the reason.
     Welcome(Option<&'static str>),
-    /// It is not what the configuration wants. Why.
+    /// It is not what the configuration wants, with the reason.
     Unwanted(&'static str),
-    /// Bytes that no PostgreSQL sends. What was wrong, for the log.
+    /// Bytes that no PostgreSQL sends, with a description for the log.
     Misbehaves(String),
 }
 
@@ -72,7 +72,7 @@ impl ServerLogin {
         }
     }
 
-    /// The next message of the server, if it is there. Returns how many bytes it had, too.
+    /// The next message of the server, if it has come, and how many bytes it had.
     pub(crate) fn handle_bytes<'i>(
         &mut self,
         input: &'i [u8],
@@ -120,7 +120,7 @@ impl ServerLogin {
         }
     }
 
-    /// The server is ready: whether it is wanted.
+    /// The server is ready: decides whether it is wanted.
     fn judge(&mut self) -> ServerLoginStep<'static> {
         match self.standing.judge(self.wanted) {
             Judgement::Wanted => ServerLoginStep::Welcome(None),
@@ -233,7 +233,7 @@ mod tests {
         );
     }
 
-    /// What comes of a login to a server that reports these settings.
+    /// The outcome of a login to a server that reports these settings.
     fn login(wanted: TargetSessionAttrs, reports: &[(&str, &str)]) -> (Rig, String) {
         let mut rig = Rig::that_wants(wanted);
         rig.hears(|w| w.authentication(&OK));

@@ -1,32 +1,33 @@
-//! Whether a server is one that its database entry wants: `target_session_attrs`.
+//! Whether a server matches `target_session_attrs` of its database.
 //!
-//! PostgreSQL 14 and newer say what they are at login (`in_hot_standby`, `default_transaction_read_only`). Others are asked.
+//! PostgreSQL 14 and newer report their state at login (`in_hot_standby`, `default_transaction_read_only`). Older ones
+//! are asked.
 
 use pgweir_config::TargetSessionAttrs;
 
-/// What a server is asked that has not said enough. The answer is one row: `t` or `f`, and `on` or `off`.
+/// The query for a server that has not reported enough. The answer is one row: `t` or `f`, and `on` or `off`.
 pub(crate) const QUESTION: &str =
     "SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')";
 
-/// What a server has said of itself.
+/// What a server has reported of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, pgweir_freeze::Freeze)]
 pub(crate) struct Standing {
-    /// It follows a primary.
+    /// It is a standby.
     pub(crate) in_hot_standby: Option<bool>,
     /// Transactions are read-only unless they say otherwise.
     pub(crate) read_only: Option<bool>,
 }
 
-/// What that means.
+/// Whether the server is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// It is wanted.
     Wanted,
-    /// It serves if no better one does. Why.
+    /// It serves only if there is no better one, with the reason.
     SecondChoice(&'static str),
-    /// It must not serve. Why, in libpq's words.
+    /// It must not serve; the reason in libpq's words.
     Unwanted(&'static str),
-    /// It has not said enough.
+    /// It has not reported enough.
     Unknown,
 }
 
@@ -49,7 +50,7 @@ impl Standing {
     }
 
     pub(crate) fn judge(self, wanted: TargetSessionAttrs) -> Judgement {
-        // A standby takes no writes, whatever its default is.
+        // A standby accepts no writes, whatever its default is.
         let writes = match (self.in_hot_standby, self.read_only) {
             (Some(true), _) | (_, Some(true)) => Some(false),
             (Some(false), Some(false)) => Some(true),
@@ -85,7 +86,8 @@ mod tests {
     use super::*;
     use TargetSessionAttrs::{Any, PreferStandby, Primary, ReadOnly, ReadWrite, Standby};
 
-    /// Rows: in_hot_standby and default_transaction_read_only. Columns: what is wanted. As in libpq's documentation.
+    /// Rows: in_hot_standby and default_transaction_read_only. Columns: the wanted attributes. As in libpq's
+    /// documentation.
     #[test]
     fn every_wish_and_every_server() {
         let wishes = [Any, ReadWrite, ReadOnly, Primary, Standby, PreferStandby];

@@ -1,4 +1,4 @@
-//! A client has proven who it is: whether it is let in, into which pool, and under which process id.
+//! The decision about an authenticated client: whether it is admitted, into which pool, and with which process id.
 
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
@@ -16,7 +16,7 @@ use pgweir_auth::{Credential, Learned};
 use pgweir_config::CONSOLE_DATABASE;
 
 impl Pooler {
-    /// The client is who it says. What follows may tell it about databases.
+    /// The client is authenticated. From here on, errors may name databases.
     pub(crate) fn admit(&mut self, now: Time, id: ClientId, learned: Learned) {
         let Some(login) = self.login_mut(id) else { return };
         let user = login.user().to_string();
@@ -60,7 +60,7 @@ impl Pooler {
         Ok(pool_id)
     }
 
-    /// What the login has taught us is the best way into the servers, unless the configuration names a password.
+    /// Stores what the login has shown as the best credential for the servers, unless the configuration has a password.
     fn learn_credential(&mut self, id: ClientId, pool_id: PoolId, user: &str, learned: Learned) {
         let found = self.login_mut(id).and_then(|login| login.found().cloned());
         let Some(credential) = admission::credential_learned(learned, found.as_ref()) else {
@@ -73,7 +73,7 @@ impl Pooler {
         }
     }
 
-    /// The clients that were told this process id: at most one, unless this process has peers.
+    /// The clients with this process id: at most one, unless this process has peers.
     pub(crate) fn clients_of_process(&self, process_id: u32) -> impl Iterator<Item = ClientId> {
         let places = self
             .process_ids
@@ -81,12 +81,12 @@ impl Pooler {
         places.filter_map(|place| Some(ClientId(self.clients.at_index(place)?.0)))
     }
 
-    /// What a client was told.
+    /// The process id that a client was told.
     pub(crate) fn process_id_told(&self, id: ClientId) -> u32 {
         self.clients.get(id.0).map_or(0, |client| client.process_id)
     }
 
-    /// Gives a client that is let in its process id, and says what its cancel key looks like.
+    /// Gives an admitted client its process id, and decides about the form of its cancel key.
     pub(crate) fn give_process_id(&mut self, id: ClientId) {
         let peer_id = self.shared.config.global.peer_id;
         let clients = &self.clients;
@@ -100,13 +100,13 @@ impl Pooler {
         }
     }
 
-    /// A client is about to be forgotten.
+    /// Frees the process id of a client that is about to be removed.
     pub(crate) fn take_process_id(&mut self, id: ClientId) {
         self.process_ids.take(self.process_id_told(id), id.0.index);
     }
 }
 
-/// The process id that the client at a place of the slab was told.
+/// The process id of the client at a place of the slab.
 fn told_at(clients: &Slab<Client>, place: u32) -> u32 {
     clients.at_index(place).map_or(0, |(_, client)| client.process_id)
 }

@@ -1,4 +1,4 @@
-//! What a client's login says is carried out here: from the first packet to the proof of who it is.
+//! Carries out the steps of a client's login, from the first packet to the end of authentication.
 
 use crate::base::access::Access;
 use crate::base::ids::ClientId;
@@ -19,7 +19,7 @@ use pgweir_wire::ProtocolVersion;
 use rand_core::RngCore;
 
 impl Pooler {
-    /// A connection has come.
+    /// A client has connected.
     pub(crate) fn arrived(&mut self, now: Time, id: ClientId) {
         let places = self.shared.settings.max_client_conn.saturating_sub(self.client_count);
         let clients = &self.clients;
@@ -29,7 +29,7 @@ impl Pooler {
         }
     }
 
-    /// Tells a client why it is not let in.
+    /// Tells a client why it is refused.
     pub(crate) fn reject(&mut self, now: Time, id: ClientId, why: &Rejection) {
         self.fail_client(now, id, why.trouble, &why.message, &why.detail, why.hint);
     }
@@ -110,7 +110,7 @@ impl Pooler {
         self.begin_authentication(now, id);
     }
 
-    /// The console is open to administrators though all places are taken or the pooler shuts down.
+    /// Administrators can log in to the console even when all places are taken or the pooler is shutting down.
     fn refuses_at_once(&self, wishes: &Wishes) -> Option<Rejection> {
         let max_client_conn = self.shared.settings.max_client_conn;
         if wishes.database == CONSOLE_DATABASE {
@@ -134,7 +134,7 @@ impl Pooler {
         self.choose_way(now, id);
     }
 
-    /// The client begins to prove who it is, by this method.
+    /// Begins the client's authentication by this method.
     pub(crate) fn begin_exchange(&mut self, now: Time, id: ClientId, method: ClientAuthMethod) {
         let mut nonces = ClientAuthNonces {
             md5_salt: [0; 4],
@@ -165,7 +165,7 @@ impl Pooler {
         }
     }
 
-    /// Where the secret of a user is to be had. The client belongs to the pool of auth_query while that is asked.
+    /// Where a user's secret comes from. While auth_query runs, the client belongs to its pool.
     fn source_of_secret(
         &mut self,
         now: Time,
@@ -209,14 +209,14 @@ impl Pooler {
         if self.clients.get(id.0).is_none() {
             return input.len();
         }
-        // Logged in on the way: the rest belongs to the session.
+        // The login ended inside the input: the rest belongs to the session.
         if at < input.len() {
             self.shared.requests.push_back(Request::Resume(id.into()));
         }
         at
     }
 
-    /// Does what a login says.
+    /// Carries out a step of a login.
     pub(crate) fn follow_login(&mut self, now: Time, id: ClientId, step: LoginStep) {
         match step {
             LoginStep::Wait => {}

@@ -1,7 +1,7 @@
-//! What a new server is asked, from its first ReadyForQuery to its first free moment.
+//! Examining a new server, from its first ReadyForQuery until it is free.
 //!
-//! First of all what it is ([`crate::upstream::nature`]): nothing else of the pooler's own may go to another pooler, which
-//! would give it to one of its servers, or to a console, which would not understand it.
+//! The first question is for its nature ([`crate::upstream::nature`]). No other internal request may go to another
+//! pooler, which would pass it to one of its servers, or to a console, which would not understand it.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
@@ -18,7 +18,7 @@ use crate::upstream::phase::{Introduction, ServerPhase};
 use pgweir_wire::TransactionStatus;
 
 impl Pooler {
-    /// The next question to a server that has logged in; where there is none, it is free.
+    /// Sends the next question to a new server, or frees it after the last one.
     pub(crate) fn introduce(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         if server.conversation.status != TransactionStatus::Idle {
@@ -56,9 +56,9 @@ impl Pooler {
         }
     }
 
-    /// All that is to be known of a new server is known.
+    /// The examination of a new server is finished.
     fn introduced(&mut self, now: Time, id: ServerId) {
-        // What connect_query has set is how servers of this pool look.
+        // The settings made by connect_query are those of the pool's servers.
         let server = self.server_mut(id);
         let pool_id = server.pool;
         server.session.base = server.session.shape.clone();
@@ -76,8 +76,8 @@ impl Pooler {
         self.server_is_free(now, id);
     }
 
-    /// Whether what a new server has made by itself must be known. In session pooling, DISCARD ALL behind each client returns
-    /// to the role's defaults, but not to what connect_query has set.
+    /// Whether the settings that a new server has by itself must be known. In session pooling, DISCARD ALL after each
+    /// client restores the role's defaults, but not what connect_query has set.
     fn must_ask_new_server(&mut self, id: ServerId) -> bool {
         let server = self.server_mut(id);
         let (pool_id, nature) = (server.pool, server.nature);
@@ -86,7 +86,8 @@ impl Pooler {
         self.shares_sessions(pool_id) || self.shared.settings.keeps_sessions && has_query && nature.is_postgresql()
     }
 
-    /// Whether a new server must say what it is: sessions are to be kept on it, or it does not look like PostgreSQL.
+    /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not
+    /// look like PostgreSQL.
     fn must_ask_nature(&mut self, id: ServerId) -> bool {
         let server = self.server_mut(id);
         let is_suspicious = !could_be_postgresql(server.cancels.key.as_ref());
@@ -96,7 +97,7 @@ impl Pooler {
         pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || self.natures.contains_key(&endpoint))
     }
 
-    /// A new server has said what it is, or need not: that counts for its pool.
+    /// The nature of a new server is known: it counts for the pool.
     fn nature_known(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         let (pool_id, nature, endpoint) = (server.pool, server.nature, server.endpoint.clone());
@@ -120,8 +121,8 @@ impl Pooler {
         }
     }
 
-    /// What a pool's servers have accepted, and what they look like, is to be learned anew. Where they are PostgreSQL again,
-    /// nobody has watched what clients have done to those that were opened before.
+    /// The values that a pool's servers have accepted and their settings must be learned again. If the servers are
+    /// PostgreSQL again, those opened before are replaced, because it is not known what clients have done there.
     fn pool_changes_nature(&mut self, now: Time, pool_id: PoolId, new: ServerId, nature: Nature) {
         let pool = self.pool_mut(pool_id);
         pool.nature = nature;
@@ -136,7 +137,7 @@ impl Pooler {
 }
 
 impl ServerSide<'_> {
-    /// Asks a server what it is, in words that even a console answers.
+    /// Asks a server for its nature, by a query that even a console answers.
     fn ask_nature(&mut self, now: Time) {
         let server = &mut *self.server;
         server.phase = ServerPhase::ConnectQuery;

@@ -1,4 +1,4 @@
-//! auth_query, asked for clients that are logging in.
+//! auth_query for clients that are logging in.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
@@ -11,7 +11,7 @@ use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::To;
 
 impl ServerSide<'_> {
-    /// Asks for a user's secret.
+    /// Runs auth_query for a user.
     pub(crate) fn ask_secret(&mut self, query: &str, user: &str) {
         self.server.held.unnamed = Unnamed::Foreign;
         self.asks(To::Skip, |r| {
@@ -41,7 +41,7 @@ impl Pooler {
         pool.ok_or(NoLookup::Nowhere)
     }
 
-    /// `auth_dbname` is of no use. The client must not learn that: it would tell who is in auth_file.
+    /// `auth_dbname` cannot be used. The client must not learn that, because it would show who is in auth_file.
     pub(crate) fn log_bad_auth_database(&mut self, id: ClientId, database: &str, fault: BadAuthDatabase) {
         let Some(client) = self.clients.get(id.0) else { return };
         let config = &self.shared.config;
@@ -52,7 +52,7 @@ impl Pooler {
         self.log(LogLevel::Error, text);
     }
 
-    /// auth_query is through.
+    /// auth_query has finished.
     pub(crate) fn auth_query_done(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         self.release(now, server_id);
         let client = self.client_mut(id);
@@ -66,7 +66,7 @@ impl Pooler {
         self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
-    /// The user cannot be looked up now.
+    /// The user cannot be looked up at present.
     pub(crate) fn lookup_failed(&mut self, now: Time, id: ClientId, why: &str) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;

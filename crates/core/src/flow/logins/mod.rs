@@ -1,4 +1,4 @@
-//! Carries out what logins say, of clients and to servers: they themselves stand in [`crate::login`].
+//! Carries out the logins of clients and to servers; the logins themselves are in [`crate::login`].
 
 mod admitting;
 mod clients;

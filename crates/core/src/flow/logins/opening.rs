@@ -1,4 +1,4 @@
-//! Opening servers for clients that wait, and making places for them under limits that pools share.
+//! Opening servers for waiting clients, and freeing places under limits that pools share.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
@@ -12,7 +12,7 @@ use crate::upstream::phase::ServerPhase;
 use rand_core::RngCore;
 
 impl Pooler {
-    /// Opens as many servers as waiting clients can use and limits allow.
+    /// Opens as many servers as waiting clients need and limits allow.
     pub(crate) fn open_servers_for_waiters(&mut self, now: Time, pool_id: PoolId) {
         loop {
             let pool = self.pool(pool_id);
@@ -27,7 +27,7 @@ impl Pooler {
         }
     }
 
-    /// Servers that are being tested for a waiter, are new and being asked what they are, or read the catalog before they serve.
+    /// The number of servers of a pool that will soon be free: see [`Server::is_soon_free`].
     pub(crate) fn servers_soon_free(&self, pool_id: PoolId) -> usize {
         let soon = |id: &&ServerId| self.servers.get(id.0).is_some_and(Server::is_soon_free);
         self.pool(pool_id).soon_free.iter().filter(soon).count()
@@ -54,8 +54,8 @@ impl Pooler {
         may
     }
 
-    /// Whether the limits allow one more server now. Where a shared limit does not, a place is made under it: it goes to
-    /// whoever waits longest there, see [`Pooler::open_where_waited_longest`].
+    /// Whether the limits allow one more server now. If a shared limit does not, an idle server of another pool is
+    /// closed; its place goes to the client that has waited longest, see [`Pooler::open_where_waited_longest`].
     pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
         let beside = self.servers_beside(pool_id);
         match self.pool(pool_id).may_open(now, &self.databases, beside, reserve) {
@@ -68,7 +68,7 @@ impl Pooler {
         }
     }
 
-    /// The servers of other pools that count together with those of this one.
+    /// The servers of other pools under the same limits.
     fn servers_beside(&self, pool_id: PoolId) -> u32 {
         if self.databases.replication_servers == 0 && !self.pool(pool_id).key.kind.is_replication() {
             return 0;
@@ -100,7 +100,8 @@ impl Pooler {
         }
     }
 
-    /// Ends an idle server and counts it until PostgreSQL has closed its end, so that a limit holds there, too.
+    /// Ends an idle server and counts it until PostgreSQL has closed the connection, so that limits also hold at
+    /// PostgreSQL.
     pub(crate) fn close_and_wait(&mut self, now: Time, id: ServerId) {
         let server = self.server_mut(id);
         let pool = server.pool;
@@ -128,7 +129,7 @@ impl Pooler {
         id
     }
 
-    /// A server of this pool has made a place under the limits it shares with others: it goes to whoever waits longest.
+    /// A server of this pool has freed a place under shared limits, which goes to the client that has waited longest.
     pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
         let key = &self.pool(pool_id).key;
         let mut waited: Vec<(Time, PoolId)> = self

@@ -1,5 +1,5 @@
-//! TLS on both legs, as far as the core has a say in it: who is asked for it, who gets it, and what its end means. The
-//! handshake is the driver's.
+//! TLS for clients and servers, as far as the core decides about it: when it is requested, when it is accepted, and
+//! what a failure means. The driver does the handshake.
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::LoginFailure;
@@ -23,7 +23,7 @@ impl Pooler {
                 .is_some_and(|c| c.tls.is_none() && is_possible(c.accepted.peer))
     }
 
-    /// Whether a client is let in only after it has secured its connection.
+    /// Whether a client must secure its connection before it can log in.
     pub(crate) fn must_use_tls(&self, id: ClientId) -> bool {
         self.shared.settings.client_sslmode >= SslMode::Require && self.offers_tls(id)
     }
@@ -51,7 +51,7 @@ impl Pooler {
         }
     }
 
-    /// The connection can be used no more: nobody is told anything on it.
+    /// The connection is no longer usable: no error can be sent on it.
     pub(crate) fn client_not_secured(&mut self, now: Time, id: ClientId, why: &str) {
         let Some(client) = self.clients.get(id.0) else { return };
         let text = format!("{} TLS handshake error: {why}", self.client_label(id, client));
@@ -73,8 +73,9 @@ impl Pooler {
         self.shared.outbox.insert(id.into(), StartupPacket::write_ssl_request);
     }
 
-    /// The answer to an SSLRequest. Nothing may come with it: it would be taken for a part of what TLS protects
-    /// (CVE-2021-23222). Whatever else a server says in its place cannot be trusted, an error neither (CVE-2024-10977).
+    /// The answer to an SSLRequest. No bytes may follow it in the clear: they would be taken for bytes that TLS
+    /// protects (CVE-2021-23222). Nothing else that a server sends instead can be trusted, not even an error
+    /// (CVE-2024-10977).
     pub(crate) fn ssl_answer(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
         let server = self.server_mut(id);
         let host = match &server.endpoint {
@@ -106,7 +107,7 @@ impl Pooler {
         }
     }
 
-    /// A server cannot be spoken to as the configuration demands.
+    /// A server connection does not meet the configuration's demands for TLS.
     pub(crate) fn server_not_secured(&mut self, now: Time, id: ServerId, why: &str) {
         if self.servers.get(id.0).is_none() {
             return;

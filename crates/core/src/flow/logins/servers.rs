@@ -1,4 +1,4 @@
-//! What a login to a server says is carried out here: from the open socket to the first ReadyForQuery.
+//! Carries out the steps of a login to a server, from the open socket to the first ReadyForQuery.
 
 use crate::base::ids::ServerId;
 use crate::base::pool_id::LoginFailure;
@@ -11,7 +11,7 @@ use pgweir_auth::ServerAuth;
 use rand_core::RngCore;
 
 impl Pooler {
-    /// The socket is open: ask for TLS, or say who we are.
+    /// The socket is open: sends an SSLRequest or the startup packet.
     pub(crate) fn server_connected(&mut self, now: Time, id: ServerId, connected: Connected) {
         let Some(server) = self.servers.get_mut(id.0) else {
             return;
@@ -25,7 +25,7 @@ impl Pooler {
         }
     }
 
-    /// Says who we are.
+    /// Sends the startup packet.
     pub(crate) fn begin_server_login(&mut self, now: Time, id: ServerId) {
         let mut nonce = [0; 18];
         self.random.fill_bytes(&mut nonce);
@@ -83,7 +83,7 @@ impl Pooler {
                 return input.len();
             };
             let ServerPhase::Login(login) = &mut server.phase else {
-                // Logged in: what follows is no part of the login.
+                // The login ended inside the input: the rest is no part of it.
                 if at < input.len() {
                     self.shared.requests.push_back(Request::Resume(id.into()));
                 }
@@ -98,7 +98,7 @@ impl Pooler {
         }
     }
 
-    /// Does what a login to a server says.
+    /// Carries out a step of a login to a server.
     fn follow_server_login(&mut self, now: Time, id: ServerId, step: ServerLoginStep<'_>) {
         match step {
             ServerLoginStep::NeedBytes | ServerLoginStep::Nothing => {}
@@ -128,10 +128,10 @@ impl Pooler {
         self.server_lost(now, id, "login failed", Some(failure));
     }
 
-    /// A server is ready. `is_wanted`: it is what `target_session_attrs` wants.
+    /// A server is ready. `is_wanted`: it matches `target_session_attrs`.
     pub(crate) fn server_welcomes(&mut self, now: Time, id: ServerId, is_wanted: bool) {
         let server = self.server_mut(id);
-        // From here on it counts as a server that is up, whatever closes it.
+        // From here on it counts as a server that has logged in, even if it is closed.
         server.phase = ServerPhase::ConnectQuery;
         server.session.base = server.session.shape.clone();
         server.conversation.ready_time = now;

@@ -1,4 +1,4 @@
-//! Which way a client proves who it is, and what others must be asked about it.
+//! The choice of a client's authentication method, and questions to others about the client.
 
 use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
@@ -10,7 +10,7 @@ use crate::login::rejection::Rejection;
 use crate::pooler::Pooler;
 use pgweir_auth::{ClientAuthMethod, Password, ScramKeys};
 
-/// The reason behind which the log names the user.
+/// The reason for which the log names the user.
 const NO_SUCH_USER: &str = "no such user";
 
 impl Pooler {
@@ -40,7 +40,7 @@ impl Pooler {
         }
     }
 
-    /// The client's password goes to its judge.
+    /// Asks the login's judge (PAM or LDAP) about the client's password.
     pub(crate) fn have_judged(&mut self, id: ClientId, password: Password) {
         let client = self.client_mut(id);
         let peer = client.accepted.peer;
@@ -52,7 +52,7 @@ impl Pooler {
         }
     }
 
-    /// Another process has asked others about this client, and their answer went to it.
+    /// Another process has asked about this client, and has got the answer: asks again.
     pub(crate) fn ask_others_again(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(id.0) else { return };
         let Some(login) = client.login() else { return };
@@ -70,7 +70,7 @@ impl Pooler {
         self.shared.requests.push_back(Request::Verify { client, question });
     }
 
-    /// Others have answered. The client may have gone.
+    /// The answer about a client has come. The client may have disconnected.
     pub(crate) fn verified(&mut self, now: Time, id: ClientId, answer: Verified) {
         let Some(login) = self.login_mut(id) else { return };
         match answer {
@@ -118,7 +118,7 @@ impl Pooler {
         }
     }
 
-    /// The reason is for the operator; the client hears less.
+    /// Logs the reason for the operator; the client is told less.
     pub(crate) fn log_failed_login(&mut self, id: ClientId, reason: &str) {
         if let Some(client) = self.clients.get(id.0) {
             let mut text = format!("{} login failed: {reason}", self.client_label(id, client));

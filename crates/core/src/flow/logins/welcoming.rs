@@ -1,4 +1,4 @@
-//! The end of a login: what a server must tell first, and the welcome.
+//! The end of a login: facts that are needed from a server first, and the messages that welcome the client.
 
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
@@ -21,7 +21,7 @@ use pgweir_wire::Writer;
 const TIME_LIMITS: [&str; 2] = ["55P03", "57014"];
 
 impl Pooler {
-    /// Welcomes the client if everything is known, else gets it a server to learn it from.
+    /// Welcomes the client if the server's settings are known; otherwise gets a server for it.
     pub(crate) fn begin_welcome(&mut self, now: Time, id: ClientId, pool_id: PoolId) {
         let pool = self.pools[pool_id as usize].as_ref().expect("the caller looked it up");
         let Some(client) = self.clients.get_mut(id.0) else {
@@ -37,7 +37,7 @@ impl Pooler {
         self.acquire(now, id);
     }
 
-    /// The pool's first server has logged in: clients that only waited to hear what it looks like can go on.
+    /// The pool's first server has logged in: clients that waited only for its settings are welcomed.
     pub(crate) fn welcome_known(&mut self, pool_id: PoolId) {
         let waiting: Vec<ClientId> = self.pool(pool_id).waiting.iter().map(|(id, _)| id).collect();
         for id in waiting {
@@ -60,7 +60,7 @@ impl Pooler {
             return;
         };
         match login.server_use() {
-            // The server is the client's from here on.
+            // From here on the server is the client's.
             _ if is_replication => self.welcome_late(id),
             ServerUse::AskSecret { user, database } => {
                 let query = lookups::query(&self.shared.config, database);
@@ -83,8 +83,8 @@ impl Pooler {
         }
     }
 
-    /// A client's startup parameters, where the server is another pooler, or its console. What every pooler keeps for its
-    /// clients is tried. Anything else would reach other clients, or be lost.
+    /// The startup parameters of a client behind another pooler or its console. Settings that every pooler keeps for
+    /// its clients are tried. Any other would reach other clients or be lost.
     fn trial_behind_pooler(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         let is_console = self.server_mut(server_id).nature == Nature::Console;
         let Some(trial) = self.login_mut(id).and_then(|login| login.trial_mut()) else {
@@ -108,14 +108,14 @@ impl Pooler {
         self.make_for_trial(now, id, server_id, &changes);
     }
 
-    /// Sends a server settings of a trial, and waits for its word.
+    /// Sends the settings of a trial to a server and waits for the reply.
     fn make_for_trial(&mut self, now: Time, id: ClientId, server_id: ServerId, changes: &[Change]) {
         let shape = self.server_mut(server_id).session.shape.clone();
         let target = self.shared.shape_with(&shape, changes);
         self.between(now, id, server_id).confirm_first(changes, target);
     }
 
-    /// A server has said what it makes of settings of a trial.
+    /// A server has answered the settings of a trial.
     pub(crate) fn login_validated(
         &mut self,
         now: Time,
@@ -157,7 +157,8 @@ impl Pooler {
         }
         match refused {
             None => self.welcome_late(id),
-            // The server has judged nothing: a time limit that its user has by default has ended the wait for a lock.
+            // The server has not rejected the values: a time limit that is a default of the user has ended the wait for
+            // a lock.
             Some((sqlstate, _)) if TIME_LIMITS.contains(&&*sqlstate) => {
                 self.acquire(now, id);
             }
@@ -165,7 +166,7 @@ impl Pooler {
         }
     }
 
-    /// Tells a client what the server said about its startup parameters.
+    /// Sends a client the server's error about its startup parameters.
     fn refuse_values(&mut self, now: Time, id: ClientId, sqlstate: &str, message: &str) {
         let mut text = Trouble::BadStartupParameter.text(message, "", "");
         if sqlstate.len() == 5 {
@@ -175,13 +176,13 @@ impl Pooler {
         self.close_client(now, id, message);
     }
 
-    /// Welcomes a client that had to wait for it, and takes up what it has sent meanwhile.
+    /// Welcomes a client that had to wait, and continues with the messages that it has sent meanwhile.
     fn welcome_late(&mut self, id: ClientId) {
         self.welcome(id);
         self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
-    /// The client is in.
+    /// Sends the messages that end a successful login.
     fn welcome(&mut self, id: ClientId) {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let ClientPhase::Login(mut login) = std::mem::replace(&mut client.phase, ClientPhase::Session) else {
