@@ -52,7 +52,7 @@ macro_rules! parts {
 parts! {
     shapes: crate::state::shape_table::ShapeTable = shared.shapes;
     statements: crate::statements::table::StatementTable = shared.statements;
-    own_statements: crate::statements::internal::OwnStatements = shared.own_statements;
+    internal: crate::statements::internal::InternalStatements = shared.internal;
     catalogs: crate::catalog::schedule::Catalogs = shared.catalogs;
     state_stats: crate::base::state_stats::StateStats = shared.state_stats;
     random: rand_chacha::ChaCha20Rng = random;
@@ -114,7 +114,7 @@ impl Pooler {
                 outbox: Default::default(),
                 requests: VecDeque::new(),
                 statements: parts.statements,
-                own_statements: parts.own_statements,
+                internal: parts.internal,
                 shapes: parts.shapes,
                 catalogs: parts.catalogs,
                 state_stats: parts.state_stats,

@@ -22,7 +22,7 @@ use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::shared::Shared;
 use crate::state::shape_table::ShapeTable;
-use crate::statements::internal::OwnStatements;
+use crate::statements::internal::InternalStatements;
 use crate::statements::table::StatementTable;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
@@ -96,7 +96,7 @@ impl Pooler {
         };
         let (cancel_key, mock_key) = (key(), pgweir_auth::MockKey::new(key()));
         let mut names = SecretNames::new(key());
-        let own_statements = OwnStatements::new(&mut names);
+        let internal = InternalStatements::new(&mut names);
         let listeners = crate::notify::hub::Listeners::new(&mut names, key());
         let process_ids = crate::login::process_ids::ProcessIds::new(random.next_u64());
         let shared = Shared {
@@ -105,7 +105,7 @@ impl Pooler {
             outbox: Outbox::default(),
             requests: VecDeque::new(),
             statements: StatementTable::new(names),
-            own_statements,
+            internal,
             shapes: ShapeTable::new(),
             catalogs: Default::default(),
             state_stats: Default::default(),

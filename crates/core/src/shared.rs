@@ -9,7 +9,7 @@ use crate::catalog::schedule::Catalogs;
 use crate::state::difference::Change;
 use crate::state::shape::Shape;
 use crate::state::shape_table::ShapeTable;
-use crate::statements::internal::OwnStatements;
+use crate::statements::internal::InternalStatements;
 use crate::statements::table::StatementTable;
 use pgweir_config::Config;
 use pgweir_sql::Effects;
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) requests: VecDeque<Request>,
     /// Clients' prepared statements, by content.
     pub(crate) statements: StatementTable,
-    pub(crate) own_statements: OwnStatements,
+    pub(crate) internal: InternalStatements,
     pub(crate) shapes: ShapeTable,
     pub(crate) catalogs: Catalogs,
     pub(crate) state_stats: StateStats,

@@ -9,7 +9,7 @@ pub(crate) enum Deed {
     /// The server must be closed, because the pooler cannot rely on what it says any more.
     Close(String),
     /// An internal query has failed with this message.
-    OwnQueryFailed(Box<[u8]>),
+    InternalQueryFailed(Box<[u8]>),
     /// The catalog of the server's database may have changed.
     DoubtCatalog,
     /// The UNLISTEN of the linked client has been committed.

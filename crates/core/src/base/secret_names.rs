@@ -24,7 +24,7 @@ const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 const STATEMENT_DIGITS: usize = 22;
 
 /// Whether a client's name could be an internal name.
-pub(crate) fn could_be_ours(name: &[u8]) -> bool {
+pub(crate) fn could_be_internal(name: &[u8]) -> bool {
     name.starts_with(PREFIX.as_bytes())
 }
 
@@ -138,7 +138,7 @@ mod tests {
         assert!(a.len() <= 63);
         let names = InternalNames::new(&mut names);
         let all = [&names.nowhere, &names.channels, &names.preparing, &names.portal];
-        assert!(all.iter().all(|n| n.len() <= 63 && could_be_ours(n)));
+        assert!(all.iter().all(|n| n.len() <= 63 && could_be_internal(n)));
         let other = SecretNames::new([2; 32]).of_statement(1);
         assert_ne!(
             other,

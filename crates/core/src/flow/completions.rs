@@ -104,7 +104,10 @@ impl Reply<'_> {
                 .as_mut()
                 .and_then(|names| names.set(&name, None))
         {
-            meaning.as_own().iter().for_each(|own| self.server.held.remove(own.id));
+            meaning
+                .as_client_named()
+                .iter()
+                .for_each(|named| self.server.held.remove(named.id));
         }
     }
 }

@@ -206,7 +206,7 @@ impl Pooler {
             return;
         };
         self.client_mut(id).xact_start = begin.since;
-        let statement = self.shared.own_statements.begin.clone();
+        let statement = self.shared.internal.begin.clone();
         self.at(server_id).prepare(&statement);
         self.server_mut(server_id).conversation.begin = Begin::Owed;
         self.at(server_id).asks(To::Skip, |r| {

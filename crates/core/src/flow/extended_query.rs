@@ -6,7 +6,7 @@
 use crate::base::ids::ServerId;
 use crate::base::message::{Message, Step};
 use crate::base::outbox::Outbox;
-use crate::base::secret_names::could_be_ours;
+use crate::base::secret_names::could_be_internal;
 use crate::exchange::{Exchange, Wish};
 use crate::preparing::replanning::Use;
 use crate::session::inspection::uses_names;
@@ -102,7 +102,7 @@ impl Exchange<'_> {
             }
         }
         if names.statement.is_empty() {
-            if let Some(step) = self.ensure_unnamed() {
+            if let Some(step) = self.prepare_unnamed() {
                 return step;
             }
             self.to().may_change_settings(statement.as_ref());
@@ -110,7 +110,7 @@ impl Exchange<'_> {
         }
         let describes_next = message.describes_next(names.portal);
         let described = describes_next == Some(true);
-        match self.prepare_for_use(names.statement, Expect::Bind, described) {
+        match self.prepare_named(names.statement, Expect::Bind, described) {
             Use::GoesOn => {}
             Use::Becomes(other) => statement = Some(other),
             Use::Waits => return Step::Wait,
@@ -155,7 +155,7 @@ impl Exchange<'_> {
         let client = &mut *self.client;
         let meaning = client.statements.names.as_mut()?.get_mut(name)?;
         let of = &meaning.statement;
-        if !of.is_own() && !of.is_private && !of.settings.reads_alike(client.session.shape.parse_settings()) {
+        if !of.is_client_named() && !of.is_private && !of.settings.reads_alike(client.session.shape.parse_settings()) {
             let statement = self
                 .shared
                 .statements
@@ -222,7 +222,7 @@ impl Exchange<'_> {
                 if let Some(step) = self.describes_execute(b"") {
                     return step;
                 }
-                if let Some(step) = self.ensure_unnamed() {
+                if let Some(step) = self.prepare_unnamed() {
                     return step;
                 }
                 let entry = Entry::forward(Expect::Describe);
@@ -242,7 +242,7 @@ impl Exchange<'_> {
                 if let Some(step) = self.describes_execute(name) {
                     return step;
                 }
-                match self.prepare_for_use(name, Expect::Describe, false) {
+                match self.prepare_named(name, Expect::Describe, false) {
                     Use::Waits => return Step::Wait,
                     Use::Becomes(other) => statement = other,
                     Use::GoesOn | Use::Refused => {}
@@ -283,11 +283,11 @@ impl Exchange<'_> {
     /// SQL-level PREPARE. A name that looks like an internal one is unknown to a client.
     #[cold]
     fn unknown_name(&mut self, message: &Message<'_>, name: &[u8], expect: Expect) -> Step {
-        if !could_be_ours(name) {
-            self.to().close_own(name);
+        if !could_be_internal(name) {
+            self.to().close_client_named(name);
             return self.plain(message, expect);
         }
-        let nowhere = self.shared.own_statements.names.nowhere.clone();
+        let nowhere = self.shared.internal.names.nowhere.clone();
         let instead = Instead::Named {
             ours: (*nowhere).into(),
             theirs: name.into(),
@@ -334,7 +334,7 @@ impl Exchange<'_> {
         let effect = self.end_name(name);
         if name.is_empty() || effect.is_none() {
             // The name is not tracked: it may come from an SQL-level PREPARE, and Close of an unknown name succeeds.
-            self.to().own_name_comes(name);
+            self.to().client_name_comes(name);
             if !name.is_empty() && self.may_meet_prepare() {
                 self.suspect(Effects::PREPARE | Effects::ENDS, b"(Close)", Vec::new());
             }
@@ -353,7 +353,7 @@ impl Exchange<'_> {
     pub(crate) fn end_name(&mut self, name: &[u8]) -> Option<Effect> {
         let effect = self.client.forget_name(name)?;
         if !name.is_empty() {
-            self.to().close_own(name);
+            self.to().close_client_named(name);
         }
         Some(effect)
     }

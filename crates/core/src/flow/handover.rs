@@ -69,18 +69,18 @@ impl Pooler {
             names: Vec::new(),
             stale: false,
         };
-        let statement = self.shared.own_statements.listening_channels.clone();
+        let statement = self.shared.internal.listening_channels.clone();
         let deferrable = self.server_mut(server_id).session.shape.is_deferrable();
         if deferrable {
-            self.at(server_id).own_begin();
+            self.at(server_id).begin_internal();
         }
         self.at(server_id).probe_with(&statement, &[]);
         if deferrable {
-            self.at(server_id).own_commit();
+            self.at(server_id).commit_internal();
         }
-        self.at(server_id).end_own_segment();
+        self.at(server_id).end_internal_segment();
         if deferrable {
-            self.at(server_id).own_rollback();
+            self.at(server_id).rollback_internal();
         }
     }
 
@@ -128,7 +128,7 @@ impl Pooler {
         };
         self.client_mut(id).waiting = Waiting::ForListener { since: now };
         self.send_mark(server_id, mark);
-        self.at(server_id).end_own_segment();
+        self.at(server_id).end_internal_segment();
     }
 
     /// Moves the client's channels to its server, which is clean. Without a listener there is nothing to take over.
@@ -145,18 +145,19 @@ impl Pooler {
         self.client_mut(id).waiting = Waiting::ForListener { since: now };
         self.between(now, id, server_id).pin_by(PinReason::Listening, text);
         for name in &names {
-            self.at(server_id).own_command(&command("LISTEN", name));
+            self.at(server_id).internal_command(&command("LISTEN", name));
         }
         self.send_mark(server_id, mark);
-        self.at(server_id).end_own_segment();
+        self.at(server_id).end_internal_segment();
     }
 
     fn send_mark(&mut self, server_id: ServerId, mark: u64) {
         let channel = self.listeners.mark_channel.clone();
-        self.at(server_id).own_command(&command("LISTEN", channel.as_bytes()));
+        self.at(server_id)
+            .internal_command(&command("LISTEN", channel.as_bytes()));
         let mut notify = command("NOTIFY", channel.as_bytes());
         notify.extend_from_slice(format!(", '{mark}'").as_bytes());
-        self.at(server_id).own_command(&notify);
+        self.at(server_id).internal_command(&notify);
     }
 
     /// The server has answered a step of a move; `failed`: with an error.
@@ -188,14 +189,15 @@ impl Pooler {
             }
             Moving::Away { at, .. } if !at.last_step => {
                 at.last_step = true;
-                self.at(server_id).own_command(b"UNLISTEN *");
-                self.at(server_id).end_own_segment();
+                self.at(server_id).internal_command(b"UNLISTEN *");
+                self.at(server_id).end_internal_segment();
             }
             Moving::Back(at) if !at.last_step => {
                 at.last_step = true;
                 let channel = self.listeners.mark_channel.clone();
-                self.at(server_id).own_command(&command("UNLISTEN", channel.as_bytes()));
-                self.at(server_id).end_own_segment();
+                self.at(server_id)
+                    .internal_command(&command("UNLISTEN", channel.as_bytes()));
+                self.at(server_id).end_internal_segment();
             }
             Moving::Away { at, .. } | Moving::Back(at) => {
                 at.done = true;
@@ -288,8 +290,9 @@ impl Pooler {
                 self.listeners.forget_mark(mark);
                 if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
                     let channel = self.listeners.mark_channel.clone();
-                    self.at(server_id).own_command(&command("UNLISTEN", channel.as_bytes()));
-                    self.at(server_id).end_own_segment();
+                    self.at(server_id)
+                        .internal_command(&command("UNLISTEN", channel.as_bytes()));
+                    self.at(server_id).end_internal_segment();
                 }
                 return self.goes_on(id);
             }

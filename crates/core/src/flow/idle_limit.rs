@@ -31,7 +31,7 @@ impl Pooler {
     /// A server without a client has a limit on idle sessions: resets it before the server becomes idle.
     #[cold]
     pub(crate) fn lift_idle_limit(&mut self, now: Time, id: ServerId) {
-        self.at(id).own_query(now, ServerPhase::LiftingLimit, LIFT);
+        self.at(id).internal_query(now, ServerPhase::LiftingLimit, LIFT);
     }
 
     /// The server has answered the RESET.

@@ -15,11 +15,11 @@ use pgweir_wire::TransactionStatus;
 use std::time::Duration;
 
 /// How long an internal request may run on a server whose client has left, before it is cancelled.
-const OWN_WORK_TIME_MAX: Duration = Duration::from_secs(1);
+const INTERNAL_WORK_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl ServerSide<'_> {
     /// Sends an internal query to a server without a client.
-    pub(crate) fn own_query(&mut self, now: Time, phase: ServerPhase, query: &str) {
+    pub(crate) fn internal_query(&mut self, now: Time, phase: ServerPhase, query: &str) {
         let server = &mut *self.server;
         server.phase = phase;
         server.since = now;
@@ -100,7 +100,7 @@ impl Pooler {
     /// request that has run for too long. A server whose restoration has failed goes to no client.
     pub(crate) fn cancel_again(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
-        if now - server.since > OWN_WORK_TIME_MAX && !server.conversation.queue.is_empty() {
+        if now - server.since > INTERNAL_WORK_TIME_MAX && !server.conversation.queue.is_empty() {
             self.at(id).send_cancel();
         } else {
             self.cancel_running(id);
@@ -132,7 +132,7 @@ impl Pooler {
         if keeps && self.is_in_session_pooling(id) {
             self.reset_session(now, id, &query);
         } else {
-            self.at(id).own_query(now, ServerPhase::Resetting, &query);
+            self.at(id).internal_query(now, ServerPhase::Resetting, &query);
         }
     }
 
@@ -163,12 +163,12 @@ impl Pooler {
         if self.server_mut(id).nature == Nature::Console {
             return self.close_server(now, id, "a console cannot be tested");
         }
-        self.at(id).own_query(now, ServerPhase::Testing, &query);
+        self.at(id).internal_query(now, ServerPhase::Testing, &query);
         self.note_soon_free(id);
     }
 
     /// An internal query has failed.
-    pub(crate) fn own_query_failed(&mut self, now: Time, id: ServerId, message: &[u8]) {
+    pub(crate) fn internal_query_failed(&mut self, now: Time, id: ServerId, message: &[u8]) {
         let Some(server) = self.servers.get(id.0) else { return };
         if matches!(server.phase, ServerPhase::Listening) {
             return self.listener_refuses(id, message);

@@ -39,10 +39,10 @@ impl Pooler {
 /// The place in the idle list of the server that this client had last, if no other client has had that server since and
 /// the client has had no other server; `visits` is [`Client::visits`](crate::client::Client::visits).
 pub(crate) fn own_server(idle: &IdleList, servers: &Slab<Server>, id: ClientId, visits: u32) -> Option<usize> {
-    let is_own = |s: &ServerId| {
+    let is_last = |s: &ServerId| {
         servers
             .get(s.0)
             .is_some_and(|s| s.session.was_last_visited_by(id, visits))
     };
-    idle.iter().position(is_own)
+    idle.iter().position(is_last)
 }

@@ -138,13 +138,17 @@ impl Exchange<'_> {
             return self.parse_shared(message, parse);
         }
         let settings = self.client.session.shape.parse_settings().clone();
-        let statement =
-            self.shared
-                .statements
-                .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
+        let statement = self.shared.statements.intern_client_named(
+            Kind::ClientNamed,
+            parse.name,
+            parse.query,
+            parse.types,
+            &settings,
+            true,
+        );
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         self.client.statements.names_mut().set(parse.name, Some(meaning));
-        self.to().own_name_comes(parse.name);
+        self.to().client_name_comes(parse.name);
         self.to().lends();
         self.parse_on_server(message, parse, &statement)
     }
@@ -177,9 +181,9 @@ impl Exchange<'_> {
                 return self.answers_in_turn(message, Expect::Parse, effect);
             }
             // It is not known yet whether this Parse will meet a failed transaction, so the server must answer.
-            self.to().inject_close(&statement);
+            self.to().close_held(&statement);
         } else {
-            self.to().close_strangers(&statement);
+            self.to().close_if_doubted(&statement);
         }
         self.to().make_room();
         self.parse_on_server(message, parse, &statement)
@@ -206,12 +210,16 @@ impl Exchange<'_> {
     pub(crate) fn parse_naming(&mut self, parse: &Parse<'_>, statement: Arc<Statement>) -> Arc<Statement> {
         let settings = statement.settings.clone();
         if statement.effects.intersects(Effects::STATEMENTS) {
-            self.to().own_name_comes(parse.name);
+            self.to().client_name_comes(parse.name);
             self.to().lends();
-            return self
-                .shared
-                .statements
-                .intern_own(Kind::Own, parse.name, parse.query, parse.types, &settings, true);
+            return self.shared.statements.intern_client_named(
+                Kind::ClientNamed,
+                parse.name,
+                parse.query,
+                parse.types,
+                &settings,
+                true,
+            );
         }
         if uses_names(&statement.verdict) {
             self.lend_names(Effects::PREPARE, parse.query);
@@ -250,7 +258,7 @@ impl Exchange<'_> {
     /// just taken, and only the text of that error is replaced. An empty statement can be parsed in a failed
     /// transaction and whatever has happened to tables, unlike the statement with the client's name.
     pub(crate) fn refuse_duplicate(&mut self, message: &Message<'_>, parse: Parse<'_>) -> Step {
-        let empty = self.shared.own_statements.scratch.clone();
+        let empty = self.shared.internal.scratch.clone();
         let name = empty.server_name();
         let instead = Instead::Named {
             ours: name.into(),

@@ -9,7 +9,7 @@ use crate::base::secret_names::PREFIX;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::sequences::Remembered;
-use crate::statements::prepared::OWN_ID_MAX;
+use crate::statements::prepared::INTERNAL_ID_MAX;
 use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use pgweir_wire::write::ErrorText;
@@ -107,10 +107,10 @@ impl Reply<'_> {
         if !guarded {
             self.rolled_back();
         }
-        let own = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
+        let is_internal = |e: &Entry| e.to == To::Skip && e.expect != Expect::Sync;
         let server = &mut *self.server;
         if server.conversation.begin == Begin::Owed {
-            server.conversation.begin = match server.conversation.queue.front().is_some_and(own) {
+            server.conversation.begin = match server.conversation.queue.front().is_some_and(is_internal) {
                 true => Begin::Refused,
                 false => Begin::Settled,
             };
@@ -128,7 +128,7 @@ impl Reply<'_> {
             self.request_failed(&refused);
         } else {
             let failed = self.segment_failed(&refused);
-            if self.replace_behind_own_parse(&error, guarded) {
+            if self.replace_behind_internal_parse(&error, guarded) {
                 return Passed::Skip;
             }
             self.goes_on_behind(&failed);
@@ -197,7 +197,7 @@ impl Reply<'_> {
         }
         let front = self.server.conversation.queue.front()?;
         let gains = front.effect().and_then(|e| e.server_gains.as_ref());
-        if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_own()) {
+        if sqlstate == b"42P05" && gains.is_some_and(|s| !s.is_client_named()) {
             // The server holds a statement that the pooler believed it does not hold: its other statements are not
             // known either.
             self.server.close_reason.get_or_insert(CloseReason::OutOfStep);
@@ -248,7 +248,7 @@ impl Reply<'_> {
     }
 
     /// If an internal segment of its own has failed, the client's next message gets its error. Returns whether it does.
-    fn replace_behind_own_parse(&mut self, error: &Refusal<'_>, guarded: bool) -> bool {
+    fn replace_behind_internal_parse(&mut self, error: &Refusal<'_>, guarded: bool) -> bool {
         let server = &mut *self.server;
         // An error about internal statements or about the transaction does not answer a Query.
         let of_statement = !matches!(error.fields.sqlstate, b"26000" | b"25P02");
@@ -256,7 +256,7 @@ impl Reply<'_> {
         server
             .conversation
             .queue
-            .replace_behind_own_parse(in_block, || error.kept())
+            .replace_behind_internal_parse(in_block, || error.kept())
     }
 
     /// Continues after a failed segment.
@@ -298,7 +298,8 @@ impl Reply<'_> {
             }
             return Passed::Skip;
         }
-        let alone = self.server.session.restoration.is_none() && self.server.conversation.queue.own_sync_in_front();
+        let alone =
+            self.server.session.restoration.is_none() && self.server.conversation.queue.internal_sync_in_front();
         if skipped && alone && not_forgotten {
             return self.answers_waiting_request(error);
         }
@@ -318,7 +319,7 @@ impl Reply<'_> {
 
     fn tell_client(&mut self, error: &Refusal<'_>, refused: &Refused) -> Passed {
         if !self.is_linked() {
-            self.deeds.push(Deed::OwnQueryFailed(error.fields.message.into()));
+            self.deeds.push(Deed::InternalQueryFailed(error.fields.message.into()));
             return Passed::Skip;
         }
         if let Some(reply) = refused.instead_of(error) {
@@ -332,7 +333,7 @@ impl Reply<'_> {
             );
             return Passed::Skip;
         }
-        if refused.is_skipped() && self.misses_own_statement(&error.fields) {
+        if refused.is_skipped() && self.misses_internal_statement(&error.fields) {
             self.say(|w| w.error(&TRANSACTION_FAILED));
             return Passed::Skip;
         }
@@ -366,14 +367,14 @@ impl Reply<'_> {
 
     /// Whether a failed transaction has kept the server from preparing an internal statement, whose name a client must
     /// not see.
-    fn misses_own_statement(&self, fields: &ErrorFields<'_>) -> bool {
+    fn misses_internal_statement(&self, fields: &ErrorFields<'_>) -> bool {
         let failed = self.server.conversation.status == TransactionStatus::Failed;
         fields.sqlstate == b"26000" && failed && mentions_ours(fields.message)
     }
 
     /// An error with the client's name of a prepared statement instead of the server's name.
     fn in_clients_words(&self, uses: u64, error: &Refusal<'_>) -> Option<Vec<u8>> {
-        if uses <= OWN_ID_MAX || !error.whole || !mentions_ours(error.bytes) {
+        if uses <= INTERNAL_ID_MAX || !error.whole || !mentions_ours(error.bytes) {
             return None;
         }
         let (_, client) = self.client.as_ref()?;

@@ -214,7 +214,7 @@ impl Pooler {
                     self.shared.requests.push_back(Request::Close(id.into()));
                     self.server_lost(now, id, &why, None);
                 }
-                Deed::OwnQueryFailed(message) => self.own_query_failed(now, id, &message),
+                Deed::InternalQueryFailed(message) => self.internal_query_failed(now, id, &message),
                 Deed::DoubtCatalog => {
                     if let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) {
                         self.doubt_catalog(now, pool_id);

@@ -261,7 +261,7 @@ impl Pooler {
 
     /// Resets the session of a server whose client has left, and asks for the traces that remain.
     pub(crate) fn reset_session(&mut self, now: Time, id: ServerId, query: &str) {
-        self.at(id).own_query(now, ServerPhase::Resetting, query);
+        self.at(id).internal_query(now, ServerPhase::Resetting, query);
         let flushes = self.is_in_session_pooling(id) && self.reports_when_told(id);
         let question = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
         let server = self.server_mut(id);

@@ -68,9 +68,9 @@ impl ServerSide<'_> {
 
     /// Closes what the server holds under a client's name that has ended or has no meaning. It may be the empty
     /// statement of a DEALLOCATE that failed.
-    pub(crate) fn close_own(&mut self, name: &[u8]) {
+    pub(crate) fn close_client_named(&mut self, name: &[u8]) {
         if let Some(named) = self.server.held.client_named(name) {
-            self.inject_close(&named);
+            self.close_held(&named);
         }
     }
 
@@ -189,12 +189,16 @@ impl Exchange<'_> {
             .statement
             .settings
             .reads_alike(client.session.shape.parse_settings());
-        if let Some(known) = meaning.as_own().filter(|named| !alone || named.is_private) {
+        if let Some(known) = meaning.as_client_named().filter(|named| !alone || named.is_private) {
             return Some((known.clone(), since));
         }
         let of = &meaning.statement;
-        let kind = if of.is_own() { of.kind } else { Kind::Own };
-        let named = self.shared.statements.intern_own(
+        let kind = if of.is_client_named() {
+            of.kind
+        } else {
+            Kind::ClientNamed
+        };
+        let named = self.shared.statements.intern_client_named(
             kind,
             name,
             &of.query,
@@ -202,7 +206,7 @@ impl Exchange<'_> {
             &of.settings,
             alone || of.is_private,
         );
-        if of.is_own() {
+        if of.is_client_named() {
             meaning.statement = named.clone();
         } else {
             meaning.client_named = Some(named.clone());
@@ -247,10 +251,10 @@ impl Exchange<'_> {
         let statement = self
             .shared
             .statements
-            .intern_own(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
+            .intern_client_named(Kind::Sql, name, text, &[0, 0], &settings, in_doubt);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         client.statements.names_mut().set(name, Some(meaning));
-        self.to().own_name_comes(name);
+        self.to().client_name_comes(name);
         let now = self.shared.statements.now();
         let server = &mut *self.server;
         server.held.insert(statement.clone(), now);
@@ -291,10 +295,10 @@ impl Exchange<'_> {
         let empty = self
             .shared
             .statements
-            .intern_own(Kind::Own, name, b"", &[0, 0], &settings, true);
-        self.to().own_name_comes(name);
+            .intern_client_named(Kind::ClientNamed, name, b"", &[0, 0], &settings, true);
+        self.to().client_name_comes(name);
         // If the server ignores these messages, it still holds the earlier statement of that name.
-        self.to().close_own(name);
+        self.to().close_client_named(name);
         self.to().lends();
         // No transaction status makes the server refuse these two. But a cancel may hit them, or the server ignores
         // them.
@@ -331,7 +335,7 @@ impl Exchange<'_> {
         let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|named| is_of_client(named));
         server.held.lends_to = (!kept.is_empty()).then_some(self.id);
         for named in gone {
-            self.to().inject_close(&named);
+            self.to().close_held(&named);
         }
     }
 }

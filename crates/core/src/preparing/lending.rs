@@ -13,7 +13,7 @@ impl ServerSide<'_> {
     /// Prepares the statement on the server, unless the server holds a copy whose plan is not older than `since`.
     /// `guarded`: behind a savepoint.
     pub(super) fn lend(&mut self, named: &Arc<Statement>, since: Moment, guarded: bool) {
-        self.own_name_comes(named.server_name());
+        self.client_name_comes(named.server_name());
         let held = &mut self.server.held;
         if held.is_as_good_as(named.id, since) {
             held.touch(named.id);
@@ -49,7 +49,7 @@ impl ServerSide<'_> {
         if server.conversation.guarded.end != first {
             server.conversation.guarded.start = first;
         }
-        let text = ["SAVEPOINT ", &*self.shared.own_statements.names.savepoint].concat();
+        let text = ["SAVEPOINT ", &*self.shared.internal.names.savepoint].concat();
         self.run_text(text.as_bytes(), &[0, 0], Effect::default());
     }
 
@@ -58,7 +58,7 @@ impl ServerSide<'_> {
     fn end_savepoint(&mut self, named: &Statement) {
         self.asks(To::Skip, |r| r.using(named.id).sync());
         for verb in ["ROLLBACK TO ", "RELEASE "] {
-            let text = [verb, &*self.shared.own_statements.names.savepoint].concat();
+            let text = [verb, &*self.shared.internal.names.savepoint].concat();
             self.run_text(text.as_bytes(), &[0, 0], Effect::default());
         }
         self.asks(To::Skip, |r| r.using(named.id).sync());
@@ -68,7 +68,7 @@ impl ServerSide<'_> {
 
     /// Runs an internal text, or a client's PREPARE, in an internal statement and an internal portal.
     pub(crate) fn run_text(&mut self, text: &[u8], types: &[u8], effect: Effect) {
-        let preparing = &*self.shared.own_statements.names.preparing;
+        let preparing = &*self.shared.internal.names.preparing;
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
             // If an earlier text failed, both may still exist: the portal until its transaction or savepoint ends.

@@ -10,7 +10,7 @@ use crate::base::settings::PoolMode;
 use crate::exchange::Exchange;
 use crate::server_side::ServerSide;
 use crate::statements::parameter_types::Types;
-use crate::statements::prepared::{Kind, OWN_ID_MAX, Statement};
+use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Effect, Entry, Expect, To};
 use pgweir_wire::TransactionStatus;
@@ -24,12 +24,12 @@ impl ServerSide<'_> {
 
     /// Like [`ServerSide::prepare`]; if the statement must be prepared, its parameters get these types.
     pub(crate) fn prepare_with_types(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
-        if statement.id <= OWN_ID_MAX {
+        if statement.id <= INTERNAL_ID_MAX {
             return self.prepare_internal(statement);
         }
         if !self.server.held.touch(statement.id) {
             let open = self.server.conversation.queue.segment_open();
-            self.close_strangers(statement);
+            self.close_if_doubted(statement);
             self.prepare_missing(statement, types, open);
         }
     }
@@ -50,7 +50,7 @@ impl ServerSide<'_> {
         if !sees_all {
             self.close_name(statement.server_name());
         } else {
-            self.close_strangers(statement);
+            self.close_if_doubted(statement);
         }
         self.prepare_missing(statement, None, open);
     }
@@ -66,9 +66,9 @@ impl ServerSide<'_> {
 
     /// Before a Parse of a statement that the server does not hold: closes the statement that a client may have
     /// prepared under its name, if it knew that name.
-    pub(crate) fn close_strangers(&mut self, statement: &Statement) {
+    pub(crate) fn close_if_doubted(&mut self, statement: &Statement) {
         // A name of the client's is closed in any case.
-        if !statement.is_own() && self.server.held.was_doubted() {
+        if !statement.is_client_named() && self.server.held.was_doubted() {
             self.close_name(statement.server_name());
         }
     }
@@ -81,20 +81,20 @@ impl ServerSide<'_> {
     /// Like [`ServerSide::prepare_again`], with these types for the parameters.
     pub(crate) fn prepare_again_with_types(&mut self, statement: &Arc<Statement>, types: Option<&Types>) {
         let open = self.server.conversation.queue.segment_open();
-        self.inject_close(statement);
+        self.close_held(statement);
         self.prepare_missing(statement, types, open);
     }
 
     /// Prepares a statement that the server does not hold. `open` is whether a segment had begun before the Close messages
     /// that belong to this.
     fn prepare_missing(&mut self, statement: &Arc<Statement>, types: Option<&Types>, open: bool) {
-        if statement.id > OWN_ID_MAX && !statement.is_own() {
+        if statement.id > INTERNAL_ID_MAX && !statement.is_client_named() {
             self.make_room();
         }
         let now = self.shared.statements.now();
-        if statement.is_own() {
+        if statement.is_client_named() {
             // The server's earlier statement of that name ends, unless the server ignores these messages.
-            self.close_own(statement.server_name());
+            self.close_client_named(statement.server_name());
             self.lends();
         }
         let server = &mut *self.server;
@@ -102,7 +102,7 @@ impl ServerSide<'_> {
         if let Some(types) = types {
             server.held.give_types(statement.id, types);
         }
-        let counts = u64::from(statement.id > OWN_ID_MAX);
+        let counts = u64::from(statement.id > INTERNAL_ID_MAX);
         self.pool.stats.server_parse_count += counts;
         self.shared.state_stats.parses_injected += counts;
         let effect = Effect {
@@ -118,7 +118,7 @@ impl ServerSide<'_> {
     /// Query fails, it must not skip the Query. Behind a Query inside a pipeline there is no such segment: its Sync
     /// would commit the open transaction of the pipeline.
     fn goes_apart(&self, statement: &Statement, settings: &[(Arc<str>, Arc<str>)], open: bool) -> bool {
-        (!settings.is_empty() || statement.is_own()) && !open && !self.server.conversation.queried_in_pipeline
+        (!settings.is_empty() || statement.is_client_named()) && !open && !self.server.conversation.queried_in_pipeline
     }
 
     /// Whether a statement would get a segment of its own behind an unanswered segment of the client's. A cancel that
@@ -139,11 +139,11 @@ impl ServerSide<'_> {
         let apart = self.goes_apart(statement, &then, open);
         if !then.is_empty() {
             // It is prepared before the Parse, which may fail: the messages that follow in the same write rely on it.
-            let set_back = self.shared.own_statements.set_back.clone();
+            let set_back = self.shared.internal.set_back.clone();
             self.prepare(&set_back);
         }
         self.set_for_parse(&then);
-        if statement.is_own() {
+        if statement.is_client_named() {
             self.close_name(statement.server_name());
         }
         if statement.kind == Kind::Sql {
@@ -171,9 +171,9 @@ impl ServerSide<'_> {
     /// Parses a query under the internal name for statements that are used once. What is left of it afterwards is
     /// hidden from clients like everything under internal names.
     pub(crate) fn prepare_scratch(&mut self, query: &[u8], types: &[u8]) {
-        let scratch = self.shared.own_statements.scratch.clone();
+        let scratch = self.shared.internal.scratch.clone();
         if self.server.held.touch(scratch.id) {
-            self.inject_close(&scratch);
+            self.close_held(&scratch);
         } else {
             self.close_name(scratch.server_name());
         }
@@ -199,7 +199,8 @@ impl ServerSide<'_> {
         if matches!(statement.verdict, pgweir_sql::Statement::DiscardAll) {
             return Vec::new();
         }
-        if statement.id <= OWN_ID_MAX || !in_doubt && *server.session.shape.parse_settings() == statement.settings {
+        if statement.id <= INTERNAL_ID_MAX || !in_doubt && *server.session.shape.parse_settings() == statement.settings
+        {
             return Vec::new();
         }
         let differs = |(name, then): &&(Arc<str>, Arc<str>)| {
@@ -216,7 +217,7 @@ impl ServerSide<'_> {
     /// earlier message of this segment may have changed them, and only the server knows. The settings end with the
     /// transaction at the latest, so those of the client's session stay unchanged.
     fn set_for_parse(&mut self, settings: &[(Arc<str>, Arc<str>)]) {
-        let statement = self.shared.own_statements.set_for_parse.clone();
+        let statement = self.shared.internal.set_for_parse.clone();
         for (name, value) in settings {
             let kept = self.kept_name(name);
             let values = [name.as_bytes(), value.as_bytes(), kept.as_bytes()];
@@ -226,7 +227,7 @@ impl ServerSide<'_> {
 
     /// Gives settings the values that [`ServerSide::set_for_parse`] has kept.
     fn set_back(&mut self, settings: &[(Arc<str>, Arc<str>)]) {
-        let statement = self.shared.own_statements.set_back.clone();
+        let statement = self.shared.internal.set_back.clone();
         for (name, _) in settings {
             let kept = self.kept_name(name);
             self.run_in_internal_portal(&statement, &[Some(name.as_bytes()), Some(kept.as_bytes())]);
@@ -235,13 +236,13 @@ impl ServerSide<'_> {
 
     /// The custom setting that keeps a setting's value.
     fn kept_name(&self, name: &str) -> String {
-        [&self.shared.own_statements.names.kept_prefix, ".", name].concat()
+        [&self.shared.internal.names.kept_prefix, ".", name].concat()
     }
 
     /// Runs an internal statement in the midst of the client's segment.
     pub(crate) fn run_in_internal_portal(&mut self, statement: &Arc<Statement>, values: &[Option<&[u8]>]) {
         self.prepare(statement);
-        let (name, portal) = (statement.server_name(), &*self.shared.own_statements.names.portal);
+        let (name, portal) = (statement.server_name(), &*self.shared.internal.names.portal);
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.id, &mut self.shared.outbox, To::Skip, |r| {
             r.run_in(portal, name, values);
@@ -253,11 +254,11 @@ impl ServerSide<'_> {
     pub(crate) fn make_room(&mut self) {
         let limit = self.shared.settings.max_prepared_statements;
         while let Some(victim) = self.server.held.evict_for(limit) {
-            self.inject_close(&victim);
+            self.close_held(&victim);
         }
     }
 
-    pub(crate) fn inject_close(&mut self, statement: &Arc<Statement>) {
+    pub(crate) fn close_held(&mut self, statement: &Arc<Statement>) {
         let server = &mut *self.server;
         server.held.remove(statement.id);
         let effect = Effect {
@@ -271,7 +272,7 @@ impl ServerSide<'_> {
 impl Exchange<'_> {
     /// Makes sure that the server's unnamed statement is the client's, before it is used. `Some`: it cannot be prepared
     /// yet.
-    pub(crate) fn ensure_unnamed(&mut self) -> Option<Step> {
+    pub(crate) fn prepare_unnamed(&mut self) -> Option<Step> {
         let client = &mut *self.client;
         let server = &mut *self.server;
         match &client.statements.unnamed {

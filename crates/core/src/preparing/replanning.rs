@@ -12,7 +12,7 @@
 //! executed since the last Sync, the statement is closed and prepared again without asking.
 
 use crate::base::message::{Message, Step};
-use crate::base::secret_names::could_be_ours;
+use crate::base::secret_names::could_be_internal;
 use crate::exchange::Exchange;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -141,8 +141,8 @@ impl ServerSide<'_> {
     /// A client's name is about to come to a server. If it could be an internal name, the statement that it means is
     /// doubted.
     #[inline]
-    pub(crate) fn own_name_comes(&mut self, name: &[u8]) {
-        if could_be_ours(name) {
+    pub(crate) fn client_name_comes(&mut self, name: &[u8]) {
+        if could_be_internal(name) {
             self.doubt_statements();
         }
     }
@@ -187,7 +187,7 @@ pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>
 impl Exchange<'_> {
     /// Makes sure, before a use, that the server holds a client's named statement, and that its plan is not older than
     /// the client's name. `described` is whether the client describes the portal that is bound.
-    pub(crate) fn prepare_for_use(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
+    pub(crate) fn prepare_named(&mut self, name: &[u8], by: Expect, described: bool) -> Use {
         let now = self.shared.statements.now();
         let Some(meaning) = self.client.statements.names.as_ref().and_then(|n| n.get(name)) else {
             return Use::GoesOn;
@@ -242,7 +242,7 @@ impl Exchange<'_> {
             self.shared.statements.intern(&of.query, meaning.types(), &of.settings)
         };
         meaning.statement = statement.clone();
-        match self.prepare_for_use(name, by, described) {
+        match self.prepare_named(name, by, described) {
             Use::GoesOn => Use::Becomes(statement),
             other => other,
         }
@@ -280,7 +280,7 @@ impl Exchange<'_> {
         // asyncpg and the JDBC driver prepare the statement again if the error names this routine.
         Writer::new(&mut reply).error_with(&text, &[(b'F', "plancache.c"), (b'R', "RevalidateCachedQuery")]);
         let entry = Entry::forward(Expect::Bind).replacing(*b"26000", Instead::Error(reply));
-        let nowhere = self.shared.own_statements.names.nowhere.clone();
+        let nowhere = self.shared.internal.names.nowhere.clone();
         self.asks_instead(message, |r| r.special(entry).bind(b"", &nowhere, &[]))
     }
 }

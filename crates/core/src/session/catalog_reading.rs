@@ -43,7 +43,7 @@ impl ServerSide<'_> {
 
     /// Sends a segment that reads the catalog. Its settings end with it.
     pub(crate) fn send_catalog_reading(&mut self, now: Time, version: u64) {
-        let internal = &self.shared.own_statements;
+        let internal = &self.shared.internal;
         let (set, objects, sources) = (
             internal.set_config_local.clone(),
             internal.catalog_objects.clone(),
@@ -62,7 +62,7 @@ impl ServerSide<'_> {
         }));
         let deferrable = server.session.shape.is_deferrable();
         if deferrable {
-            self.own_begin();
+            self.begin_internal();
         }
         for (name, value) in SETTINGS {
             self.probe_with(&set, &[Some(name.as_bytes()), Some(value.as_bytes())]);
@@ -70,10 +70,10 @@ impl ServerSide<'_> {
         self.probe_with(&objects, &[]);
         self.probe_with(&sources, &[]);
         // Until the next reading, their plans would take most of a megabyte of the server's memory.
-        self.inject_close(&objects);
-        self.inject_close(&sources);
+        self.close_held(&objects);
+        self.close_held(&sources);
         if deferrable {
-            self.own_commit();
+            self.commit_internal();
         }
         self.asks(To::Probe, |r| r.sync());
         self.shared.state_stats.catalog_reads += 1;

@@ -10,8 +10,8 @@ use pgweir_wire::{HEADER_BYTES, backend};
 impl ServerSide<'_> {
     /// Sends a command without parameters. It is not a Query and does not use the unnamed statement,
     /// because a Query would destroy the client's.
-    pub(crate) fn own_command(&mut self, text: &[u8]) {
-        let name = &*self.shared.own_statements.names.channels;
+    pub(crate) fn internal_command(&mut self, text: &[u8]) {
+        let name = &*self.shared.internal.names.channels;
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.id, &mut self.shared.outbox, To::Probe, |r| {
             r.close(b'S', name);
@@ -22,7 +22,7 @@ impl ServerSide<'_> {
         });
     }
 
-    pub(crate) fn end_own_segment(&mut self) {
+    pub(crate) fn end_internal_segment(&mut self) {
         self.asks(To::Probe, |r| r.sync());
     }
 }

@@ -47,12 +47,12 @@ impl ServerSide<'_> {
     fn hide_statements(&mut self, but: Option<u64>) {
         for statement in self.server.held.all_under_internal_names() {
             if Some(statement.id) != but {
-                self.inject_close(&statement);
+                self.close_held(&statement);
             }
         }
         if self.pool.lends {
             // A failed internal PREPARE may have left this statement.
-            let preparing = self.shared.own_statements.names.preparing.clone();
+            let preparing = self.shared.internal.names.preparing.clone();
             self.close_name(&preparing);
         }
     }

@@ -33,9 +33,9 @@ impl ServerSide<'_> {
     /// are names of settings that `pg_settings` does not show; `None` asks for no settings.
     fn send_probe(&mut self, locks: Option<bool>, hidden: Option<&[Box<str>]>, about: Suspicion) {
         let (pins, settings, set_config) = (
-            self.shared.own_statements.probe_pins.clone(),
-            self.shared.own_statements.probe_settings.clone(),
-            self.shared.own_statements.set_config_local.clone(),
+            self.shared.internal.probe_pins.clone(),
+            self.shared.internal.probe_settings.clone(),
+            self.shared.internal.set_config_local.clone(),
         );
         if about.probes_failed > 0 {
             self.forget_internal_statements();
@@ -52,7 +52,7 @@ impl ServerSide<'_> {
         }));
         let deferrable = server.session.shape.is_deferrable();
         if deferrable {
-            self.own_begin();
+            self.begin_internal();
         }
         for name in limits {
             self.probe_with(&set_config, &[Some(name.as_bytes()), Some(b"0")]);
@@ -67,15 +67,15 @@ impl ServerSide<'_> {
             self.probe_with(&settings, &[Some(&array)]);
         }
         if deferrable {
-            self.own_commit();
+            self.commit_internal();
         }
         if matches!(self.server.phase, ServerPhase::ConnectQuery) {
             // It is closed because many servers are never asked again.
-            self.inject_close(&settings);
+            self.close_held(&settings);
         }
         self.asks(To::Probe, |r| r.sync());
         if deferrable {
-            self.own_rollback();
+            self.rollback_internal();
         }
     }
 
@@ -107,7 +107,7 @@ impl ServerSide<'_> {
     /// next use.
     fn forget_internal_statements(&mut self) {
         for statement in self.server.held.all_internal() {
-            self.inject_close(&statement);
+            self.close_held(&statement);
             if let Some(close) = self.server.conversation.queue.back_mut() {
                 close.to = To::Probe;
             }
@@ -125,20 +125,20 @@ impl ServerSide<'_> {
     }
 
     /// Begins a transaction for internal statements. The client's defaults cannot delay it.
-    pub(crate) fn own_begin(&mut self) {
-        let begin = self.shared.own_statements.begin_plain.clone();
+    pub(crate) fn begin_internal(&mut self) {
+        let begin = self.shared.internal.begin_plain.clone();
         self.probe_with(&begin, &[]);
     }
 
-    /// Ends the transaction that [`ServerSide::own_begin`] began.
-    pub(crate) fn own_commit(&mut self) {
-        let commit = self.shared.own_statements.commit.clone();
+    /// Ends the transaction that [`ServerSide::begin_internal`] began.
+    pub(crate) fn commit_internal(&mut self) {
+        let commit = self.shared.internal.commit.clone();
         self.probe_with(&commit, &[]);
     }
 
-    /// Follows the Sync of a transaction that [`ServerSide::own_begin`] began on a client's server. The client may have
+    /// Follows the Sync of a transaction that [`ServerSide::begin_internal`] began on a client's server. The client may have
     /// sent its next request, which must not meet a failed internal transaction.
-    pub(crate) fn own_rollback(&mut self) {
+    pub(crate) fn rollback_internal(&mut self) {
         if matches!(self.server.phase, ServerPhase::Linked) {
             self.query_for_nothing(b"ROLLBACK");
         }

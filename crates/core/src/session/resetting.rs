@@ -20,13 +20,13 @@ impl ServerSide<'_> {
     /// Prepares the statement that sets a setting, and returns it. An unanswered message may be a DEALLOCATE ALL, or
     /// one that would be if it did not fail: then a statement is prepared for this use alone.
     fn prepare_set_config(&mut self) -> Arc<prepared::Statement> {
-        let statement = self.shared.own_statements.set_config.clone();
+        let statement = self.shared.internal.set_config.clone();
         if !self.server.conversation.queue.segment_outstanding() {
             self.prepare(&statement);
             return statement;
         }
         self.prepare_scratch(&statement.query, &statement.types);
-        self.shared.own_statements.scratch.clone()
+        self.shared.internal.scratch.clone()
     }
 }
 
@@ -98,7 +98,7 @@ impl Exchange<'_> {
         }
         self.shared.state_stats.returns_to_startup += 1;
         let name = self.to().prepare_set_config();
-        let portal = &*self.shared.own_statements.names.portal;
+        let portal = &*self.shared.internal.names.portal;
         let queue = &mut self.server.conversation.queue;
         queue.ask(self.server_id, &mut self.shared.outbox, To::Skip, |r| {
             for (setting, value) in &values {

@@ -26,7 +26,7 @@ impl ServerSide<'_> {
     pub(crate) fn begin_restoring(&mut self) {
         let server = &mut *self.server;
         if server.session.shape.is_deferrable() && !server.conversation.queue.segment_open() {
-            self.own_begin();
+            self.begin_internal();
         }
     }
 
@@ -35,7 +35,7 @@ impl ServerSide<'_> {
         self.begin_restoring();
         let deferrable = self.server.session.shape.is_deferrable();
         if !set.is_empty() {
-            let statement = self.shared.own_statements.set_config.clone();
+            let statement = self.shared.internal.set_config.clone();
             self.prepare(&statement);
             for (name, value) in set {
                 if value.is_some() && name.contains('.') {
@@ -51,7 +51,7 @@ impl ServerSide<'_> {
             });
         }
         if deferrable {
-            self.own_commit();
+            self.commit_internal();
         }
         self.server.session.restoration = Some(Box::new(Restoration { target, refused: None }));
         self.asks(To::Skip, |r| r.sync());
@@ -129,7 +129,7 @@ impl Reply<'_> {
             return Passed::Skip;
         }
         client.session.shape = server.session.shape.clone();
-        if let Some(error) = server.conversation.queue.error_behind_own_segment() {
+        if let Some(error) = server.conversation.queue.error_behind_internal_segment() {
             // It is sent at the end of an internal segment. On a direct connection the client would get it after the
             // error.
             Writer::new(error).parameter_status(name.as_bytes(), value.as_bytes());

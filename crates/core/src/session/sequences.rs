@@ -71,7 +71,7 @@ impl ServerSide<'_> {
     }
 
     fn run_discard(&mut self) {
-        let statement = self.shared.own_statements.discard_sequences.clone();
+        let statement = self.shared.internal.discard_sequences.clone();
         self.server.session.remembered = Remembered::Forgetting;
         // The unnamed portal may be the client's, which may execute it again.
         self.run_in_internal_portal(&statement, &[]);

@@ -49,9 +49,9 @@ impl Meaning {
     }
 
     /// The statement that servers hold under the client's name, if SQL has named it.
-    pub(crate) fn as_own(&self) -> Option<&Arc<Statement>> {
+    pub(crate) fn as_client_named(&self) -> Option<&Arc<Statement>> {
         Some(&self.statement)
-            .filter(|s| s.is_own())
+            .filter(|s| s.is_client_named())
             .or(self.client_named.as_ref())
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::base::ids::ClientId;
 use crate::statements::parameter_types::Types;
-use crate::statements::prepared::{OWN_ID_MAX, Statement};
+use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
 use crate::statements::rows::Rows;
 use crate::statements::unnamed::Unnamed;
 use foldhash::fast::RandomState;
@@ -111,7 +111,7 @@ impl Held {
     /// Whether the server holds it. If it does, it becomes the most recently used.
     #[inline]
     pub(crate) fn touch(&mut self, id: u64) -> bool {
-        if id <= OWN_ID_MAX {
+        if id <= INTERNAL_ID_MAX {
             return self.internal.iter().any(|(s, _)| s.id == id);
         }
         self.copies.get(&id).is_some()
@@ -214,7 +214,7 @@ impl Held {
 
     /// A statement that was prepared at this moment; 0 if the moment is not known.
     pub(crate) fn insert(&mut self, statement: Arc<Statement>, now: Moment) {
-        if statement.id <= OWN_ID_MAX {
+        if statement.id <= INTERNAL_ID_MAX {
             self.internal.retain(|(s, _)| s.id != statement.id);
             return self.internal.push((statement, now));
         }
@@ -230,7 +230,7 @@ impl Held {
             statement,
         };
         self.provisional.push(copy.statement.id);
-        if copy.statement.is_own() {
+        if copy.statement.is_client_named() {
             let name = copy.statement.server_name().into();
             let before = self.client_named.insert(name, copy.statement.id);
             if let Some(before) = before.filter(|&id| id != copy.statement.id) {
@@ -255,7 +255,7 @@ impl Held {
         }
         for _ in 0..=self.client_named.len() {
             let (id, copy) = self.copies.pop_lru()?;
-            if !copy.statement.is_own() {
+            if !copy.statement.is_client_named() {
                 return Some(copy.statement);
             }
             self.copies.put(id, copy);
@@ -264,14 +264,18 @@ impl Held {
     }
 
     fn forget_client_named(&mut self, statement: &Statement) {
-        if statement.is_own() {
+        if statement.is_client_named() {
             self.client_named.remove(statement.server_name());
         }
     }
 
     /// All statements under internal names.
     pub(crate) fn all_under_internal_names(&self) -> Vec<Arc<Statement>> {
-        let copies = self.copies.iter().map(|(_, c)| &c.statement).filter(|s| !s.is_own());
+        let copies = self
+            .copies
+            .iter()
+            .map(|(_, c)| &c.statement)
+            .filter(|s| !s.is_client_named());
         self.internal.iter().map(|(s, _)| s).chain(copies).cloned().collect()
     }
 

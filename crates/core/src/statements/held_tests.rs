@@ -37,8 +37,8 @@ fn the_least_recently_used_statement_goes_first() {
 fn a_name_of_the_client_is_not_evicted() {
     let mut table = StatementTable::new(crate::base::secret_names::SecretNames::new([0; 32]));
     let settings = ParseSettings::default();
-    let named = table.intern_own(
-        crate::statements::prepared::Kind::Own,
+    let named = table.intern_client_named(
+        crate::statements::prepared::Kind::ClientNamed,
         b"a",
         b"select 1",
         &[0, 0],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// The internal statements.
 #[derive(Debug, pgweir_freeze::Freeze)]
-pub(crate) struct OwnStatements {
+pub(crate) struct InternalStatements {
     /// Other internal names.
     pub(crate) names: InternalNames,
     /// Sets a setting; NULL resets it.
@@ -42,7 +42,7 @@ pub(crate) struct OwnStatements {
     pub(crate) scratch: Arc<Statement>,
 }
 
-/// See [`OwnStatements::probe_pins`]. Temporary objects of every kind depend on their schema (recording E11).
+/// See [`InternalStatements::probe_pins`]. Temporary objects of every kind depend on their schema (recording E11).
 const PROBE_PINS: &str = "SELECT \
     EXISTS (SELECT FROM pg_catalog.pg_depend d \
         WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
@@ -56,12 +56,12 @@ const PROBE_PINS: &str = "SELECT \
         WHERE p.from_sql AND p.name OPERATOR(pg_catalog.<>) ALL ($2)), \
     pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0";
 
-/// See [`OwnStatements::probe_settings`].
+/// See [`InternalStatements::probe_settings`].
 const PROBE_SETTINGS: &str = "SELECT s.name, s.setting FROM pg_catalog.pg_settings s \
     WHERE s.source OPERATOR(pg_catalog.=) 'session' \
     UNION ALL SELECT n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest($1) AS u(n)";
 
-impl OwnStatements {
+impl InternalStatements {
     pub(crate) fn new(names: &mut SecretNames) -> Self {
         let internal_names = InternalNames::new(names);
         let mut internal = |id, query: &[u8], types: &[u8]| {
@@ -70,7 +70,7 @@ impl OwnStatements {
         };
         // Two parameters of type text (OID 25).
         let texts = [0, 2, 0, 0, 0, 25, 0, 0, 0, 25];
-        OwnStatements {
+        InternalStatements {
             names: internal_names,
             set_config: internal(1, b"SELECT pg_catalog.set_config($1, $2, false)", &texts),
             begin: internal(2, b"BEGIN", &[0, 0]),

@@ -12,7 +12,7 @@ use crate::statements::parse_settings::ParseSettings;
 const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"merge"];
 
 /// Ids up to this are those of internal statements; they do not count in `max_prepared_statements`.
-pub(crate) const OWN_ID_MAX: u64 = 15;
+pub(crate) const INTERNAL_ID_MAX: u64 = 15;
 
 /// By which name servers know a statement, and how it is prepared there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, pgweir_freeze::Freeze)]
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     /// Under an internal name, by Parse.
     Shared,
     /// Under the client's name, by Parse, for SQL that names it (see [`crate::preparing::client_named`]).
-    Own,
+    ClientNamed,
     /// Under the client's name, by SQL-level PREPARE, which is its query text.
     Sql,
 }
@@ -93,7 +93,7 @@ impl Statement {
                 pgweir_sql::Statement::Other,
                 self.effects.without(pgweir_sql::Effects::PREPARE),
             ),
-            Kind::Own | Kind::Shared => (self.verdict, self.effects),
+            Kind::ClientNamed | Kind::Shared => (self.verdict, self.effects),
         };
         Statement {
             kind,
@@ -132,11 +132,11 @@ impl Statement {
 
     /// How it is prepared, and its name, if it is client-named.
     pub(crate) fn client_name(&self) -> Option<(Kind, &[u8])> {
-        self.is_own().then_some((self.kind, self.server_name()))
+        self.is_client_named().then_some((self.kind, self.server_name()))
     }
 
     /// Whether it is client-named.
-    pub(crate) fn is_own(&self) -> bool {
+    pub(crate) fn is_client_named(&self) -> bool {
         self.kind != Kind::Shared
     }
 

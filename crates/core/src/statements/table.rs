@@ -4,7 +4,7 @@
 use crate::base::secret_names::SecretNames;
 use crate::statements::held::Moment;
 use crate::statements::parse_settings::ParseSettings;
-use crate::statements::prepared::{Kind, OWN_ID_MAX, Statement};
+use crate::statements::prepared::{INTERNAL_ID_MAX, Kind, Statement};
 use foldhash::fast::RandomState;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl StatementTable {
         StatementTable {
             names,
             statements: hashbrown::HashSet::default(),
-            next_id: OWN_ID_MAX + 1,
+            next_id: INTERNAL_ID_MAX + 1,
             clock: Moment(1),
             sweep_at: SWEEP_STATEMENTS_MIN,
         }
@@ -116,7 +116,7 @@ impl StatementTable {
 
     /// The statement with this content under a client's name. It is shared by clients that use the same name, as
     /// clients of one program do, unless it `is_private`.
-    pub(crate) fn intern_own(
+    pub(crate) fn intern_client_named(
         &mut self,
         kind: Kind,
         name: &[u8],

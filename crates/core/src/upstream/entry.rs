@@ -165,7 +165,7 @@ pub(crate) enum Ready {
 
 impl Entry {
     /// Whether it is an internal request.
-    pub(super) fn is_own(&self) -> bool {
+    pub(super) fn is_internal(&self) -> bool {
         matches!(self.to, To::Skip | To::Probe) || self.ready == Ready::Told
     }
 

@@ -43,7 +43,7 @@ impl ReplyQueue {
             if !entry.expect.ends_with_ready() {
                 continue;
             }
-            if !entry.is_own() {
+            if !entry.is_internal() {
                 return Some(number);
             }
             number += 1;
@@ -93,7 +93,7 @@ impl ReplyQueue {
     }
 
     /// Whether the next reply ends an internal segment.
-    pub(crate) fn own_sync_in_front(&self) -> bool {
+    pub(crate) fn internal_sync_in_front(&self) -> bool {
         self.front()
             .is_some_and(|e| e.expect == Expect::Sync && e.to == To::Skip)
     }
@@ -144,6 +144,6 @@ impl ReplyQueue {
     /// looked at again.
     pub(crate) fn client_segment_outstanding(&self) -> bool {
         let mut ended = self.entries.iter().filter(|e| e.expect.ends_with_ready());
-        ended.any(|e| !e.is_own())
+        ended.any(|e| !e.is_internal())
     }
 }

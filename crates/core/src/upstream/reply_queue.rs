@@ -8,7 +8,7 @@
 //! Rules: the PostgreSQL manual, "Message Flow", sections "Extended Query", "Pipelining" and "COPY Operations"; recordings
 //! E3 (everything up to Sync is ignored after an error, a Query included) and E7 (Sync during copy-in has no reply).
 
-use crate::statements::prepared::{OWN_ID_MAX, Statement};
+use crate::statements::prepared::{INTERNAL_ID_MAX, Statement};
 use crate::upstream::entry::{Effect, Entry, Expect, Instead, Ready, To};
 use crate::upstream::fifo::Fifo;
 use std::collections::HashSet;
@@ -350,7 +350,7 @@ impl ReplyQueue {
     /// An internal segment of its own has failed. The message behind its Sync gets this error if that message finds the
     /// statement missing, or if it is `in_block`, in the transaction that failed. `false`: the front does not end such
     /// a segment.
-    pub(crate) fn replace_behind_own_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
+    pub(crate) fn replace_behind_internal_parse(&mut self, in_block: bool, error: impl FnOnce() -> Vec<u8>) -> bool {
         let ours = |e: &Entry| e.expect == Expect::Sync && matches!(e.to, To::Skip) && e.uses > 0;
         if !self.front().is_some_and(ours) {
             return false;
@@ -372,8 +372,8 @@ impl ReplyQueue {
 
     /// If an internal segment that has failed is about to end: what the client gets instead of the error of its own
     /// message.
-    pub(crate) fn error_behind_own_segment(&mut self) -> Option<&mut Vec<u8>> {
-        if !self.own_sync_in_front() {
+    pub(crate) fn error_behind_internal_segment(&mut self) -> Option<&mut Vec<u8>> {
+        if !self.internal_sync_in_front() {
             return None;
         }
         let entry = self.entries.iter_mut().find(|e| e.to != To::Skip)?;
@@ -395,8 +395,8 @@ impl ReplyQueue {
 /// Whether a request changes the meaning of statements; internal requests concern no client.
 #[inline]
 pub(super) fn changes_statements(entry: &Entry) -> bool {
-    let own = |s: &Option<Arc<Statement>>| s.as_ref().is_some_and(|s| s.id <= OWN_ID_MAX);
-    let of_clients = |e: &Effect| !own(&e.server_gains) && !own(&e.server_loses);
+    let is_internal = |s: &Option<Arc<Statement>>| s.as_ref().is_some_and(|s| s.id <= INTERNAL_ID_MAX);
+    let of_clients = |e: &Effect| !is_internal(&e.server_gains) && !is_internal(&e.server_loses);
     entry.expect == Expect::ParseUnnamed || entry.effect().is_some_and(of_clients)
 }
 

@@ -153,7 +153,7 @@ fn fakes_are_counted_in_and_out() {
 #[test]
 fn what_was_prepared_behind_the_end_of_all_is_brought_back_when_its_close_fails() {
     let statement =
-        crate::statements::internal::OwnStatements::new(&mut crate::base::secret_names::SecretNames::new([0; 32]))
+        crate::statements::internal::InternalStatements::new(&mut crate::base::secret_names::SecretNames::new([0; 32]))
             .set_config
             .clone();
     let lost = || Some(statement.clone());

@@ -117,7 +117,7 @@ fn is_usual(client: &Client) -> bool {
 
 /// Whether a statement leaves nothing behind.
 fn leaves_nothing(statement: &Statement) -> bool {
-    statement.only_reads && statement.effects.is_empty() && !statement.ends_some() && !statement.is_own()
+    statement.only_reads && statement.effects.is_empty() && !statement.ends_some() && !statement.is_client_named()
 }
 
 /// The flight that a segment is, if it is one.

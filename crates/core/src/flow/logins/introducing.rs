@@ -41,7 +41,7 @@ impl Pooler {
                 self.nature_known(now, id);
                 let query = self.pool(pool_id).settings.connect_query.clone();
                 match query.filter(|_| self.server_mut(id).nature != Nature::Console) {
-                    Some(query) => self.at(id).own_query(now, ServerPhase::ConnectQuery, &query),
+                    Some(query) => self.at(id).internal_query(now, ServerPhase::ConnectQuery, &query),
                     None => self.introduce(now, id),
                 }
             }
