@@ -351,7 +351,7 @@ catalogue! {
     }
     /// How many clients' short transactions one server may have outstanding.
     pipeline_depth: PipelineDepth {
-        default: Some("1"), unit: "transactions", group: Session, scopes: [Global], change: Reload, support: Full,
+        default: Some("1"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
         help: "pgweir's own: see docs/flights.md. Where clients wait for a server, their short reading statements are sent to a server that still works for others, and are answered in turn, so that neither the server nor the pooler sleeps in between. `auto`: as many as keep the server from sleeping. `1`: one at a time, as with other poolers.",
     }
     /// PgBouncer's buffer size.
