@@ -342,7 +342,7 @@ fn nobody_is_sent_behind_a_cancel() {
 }
 
 #[test]
-fn a_cancel_of_who_stands_behind_others_waits_for_its_turn() {
+fn a_cancel_of_who_stands_behind_others_is_answered_at_once() {
     let mut rig = Rig::new(SHARED);
     let first = rig.client();
     query(&mut rig, first, "select 'first'");
@@ -356,9 +356,39 @@ fn a_cancel_of_who_stands_behind_others_waits_for_its_turn() {
     first_ends(&mut rig, server);
     rig.cancel_request(&key);
     assert!(rig.cancels.is_empty(), "the server works for another");
+    assert_eq!(
+        rig.told(b),
+        ["Error 57014 canceling statement due to user request", "ReadyForQuery I"]
+    );
+    rig.told(server);
+    query(&mut rig, b, "select 'more'");
     rig.completes(server, "SELECT 1");
-    assert_eq!(rig.told(a).len(), 2);
-    assert_eq!(rig.cancels.len(), 1);
+    assert_eq!(rig.told(a), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
+    // What it has been told of is answered to nobody.
+    rig.completes(server, "SELECT 2");
+    assert!(rig.told(b).is_empty());
+    assert_eq!(rig.told(server), ["Query select 'more'"]);
+    rig.completes(server, "SELECT 3");
+    assert_eq!(rig.told(b), ["CommandComplete SELECT 3", "ReadyForQuery I"]);
+}
+
+#[test]
+fn a_cancel_that_hits_its_own_client_late_is_told() {
+    let mut rig = Rig::new(SHARED);
+    let first = rig.client();
+    query(&mut rig, first, "select 'first'");
+    let server = rig.server_of(first).unwrap();
+    let (a, b) = (login(&mut rig), login(&mut rig));
+    let (key_of_a, key_of_b) = (rig.key_told(a), rig.key_told(b));
+    rig.told(a);
+    rig.told(b);
+    query(&mut rig, a, "select 'a'");
+    query(&mut rig, b, "select 'b'");
+    first_ends(&mut rig, server);
+    rig.cancel_request(&key_of_a);
+    rig.completes(server, "SELECT 1");
+    // The signal for the other is still on its way, and this one cancels, too.
+    rig.cancel_request(&key_of_b);
     rig.says(server, cancelled);
     assert_eq!(
         rig.told(b),
@@ -407,10 +437,13 @@ fn nobody_waits_long_behind_one_that_takes_long() {
     rig.completes(other, "SELECT 1");
     assert!(rig.told(other).is_empty(), "nobody is left to be served");
     rig.wait(Duration::from_secs(1));
-    assert_eq!(rig.told(other), ["Query select 'short'", "Query select 'short'"]);
-    rig.completes(other, "SELECT 1");
-    rig.completes(other, "SELECT 1");
     for client in &crowd[1..] {
+        assert_eq!(
+            rig.told(other),
+            ["Query select 'short'"],
+            "they wait behind nobody once more"
+        );
+        rig.completes(other, "SELECT 1");
         assert_eq!(rig.told(*client), ["CommandComplete SELECT 1", "ReadyForQuery I"]);
     }
     // What the slow server says of them at last is nobody's.

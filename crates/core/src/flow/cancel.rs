@@ -139,9 +139,11 @@ impl Pooler {
         let asks = client.session.deferred_begin.is_none_or(|begin| !begin.expired);
         match (client.link, client.waiting) {
             (Some(server_id), Waiting::No | Waiting::ForReplies | Waiting::Flying { .. }) => {
+                self.note_own_cancel(server_id);
                 self.cancel_request_of(server_id);
             }
-            (None, Waiting::Flying { server }) => self.cancel_rider(id, server),
+            // What the server makes of it is dropped.
+            (None, Waiting::Flying { .. }) => self.cancel_waiting(now, id),
             (None, Waiting::ForServer { .. }) if asks => self.cancel_waiting(now, id),
             (Some(server_id), Waiting::ForRestoration) if asks && client.session.pins.is_empty() => {
                 self.cancel_waiting(now, id);

@@ -58,7 +58,7 @@ pub(crate) struct Aboard {
     pub(crate) flight: Box<Flight>,
     /// When its client began to wait.
     pub(crate) since: Time,
-    /// Its client wants it cancelled, as soon as the server works on it.
+    /// Its client wants it cancelled.
     pub(crate) is_cancelled: bool,
     /// A cancel that is meant for one in front of it may hit it: its client gets nothing before its ReadyForQuery has come.
     pub(crate) is_exposed: bool,

@@ -198,7 +198,10 @@ impl Pooler {
         }
         let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
         let settings = &self.shared.settings;
-        let Some(flight) = client.flight.take_if(|flight| is_short(settings, pool, flight)) else {
+        let Some(flight) = client
+            .flight
+            .take_if(|flight| is_short(settings, pool, flight) && !flight.has_moved)
+        else {
             return false;
         };
         let mut exchange = self.between(now, client_id, id);

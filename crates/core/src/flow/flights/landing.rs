@@ -100,20 +100,13 @@ impl Pooler {
         let Some(front) = server.flights.as_ref().and_then(|flights| flights.front()) else {
             return;
         };
-        let (client, since, is_cancelled) = (front.client, front.since, front.is_cancelled);
+        let (client, since) = (front.client, front.since);
         server.since = now;
         server.conversation.request_time = now;
         server.conversation.ready_time = now;
         match client {
             Some(client) => self.between(now, client, id).flight_begins(since),
             None => server.phase = ServerPhase::Draining,
-        }
-        if is_cancelled {
-            let server = self.server_mut(id);
-            server.cancels.wanted = Some(server.conversation.queue.segments_answered());
-            if self.at(id).cancel_what_was_wanted() {
-                self.end_cancelling(now, id);
-            }
         }
     }
 }

@@ -136,20 +136,18 @@ impl Pooler {
 
     /// A client leaves whose flight stands behind others'.
     pub(crate) fn rider_leaves(&mut self, id: ClientId, server_id: ServerId) {
-        if let Some(aboard) = self.flight_aboard(id, server_id) {
+        let flights = self.servers.get_mut(server_id.0).and_then(|s| s.flights.as_mut());
+        if let Some(aboard) = flights.and_then(|flights| flights.of_client(id)) {
             aboard.client = None;
         }
     }
 
-    /// A client wants its flight cancelled that stands behind others'. It is, when the server begins it.
-    pub(crate) fn cancel_rider(&mut self, id: ClientId, server_id: ServerId) {
-        if let Some(aboard) = self.flight_aboard(id, server_id) {
-            aboard.is_cancelled = true;
+    /// The linked client cancels: if it is hit, that is what it has asked for.
+    pub(crate) fn note_own_cancel(&mut self, id: ServerId) {
+        let flights = self.servers.get_mut(id.0).and_then(|s| s.flights.as_mut());
+        if let Some(front) = flights.and_then(|flights| flights.front_mut()) {
+            front.is_cancelled = true;
         }
-    }
-
-    fn flight_aboard(&mut self, id: ClientId, server_id: ServerId) -> Option<&mut Aboard> {
-        self.servers.get_mut(server_id.0)?.flights.as_mut()?.of_client(id)
     }
 
     /// The linked client is gone, and others' flights stand behind its own: that is answered to nobody, and not cancelled, as it
