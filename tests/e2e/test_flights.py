@@ -79,19 +79,20 @@ def prepares(c) -> None:
     assert error_codes(c.read_ready()) == []
 
 
+def reads(pooler, number, steps) -> None:
+    """A client that only reads, so many times."""
+    rng = random.Random(number)
+    with pooler.connect() as c:
+        prepares(c)
+        for step in range(steps):
+            one_read(c, number, step, rng)
+
+
 @pytest.mark.parametrize("mode", ("transaction", "statement"))
 def test_each_client_gets_its_own_replies(pg, make_pooler, mode):
     """Simple, extended and prepared reads of many clients on one server, with errors among them."""
     pooler = make_pooler(pg, mode=mode, settings=SHARED)
-
-    def work(number):
-        rng = random.Random(number)
-        with pooler.connect() as c:
-            prepares(c)
-            for step in range(150):
-                one_read(c, number, step, rng)
-
-    in_threads(work)
+    in_threads(lambda number: reads(pooler, number, 150))
     assert shared(pooler) > 100
     assert pooler.pool()["cl_active"] == "0"
 
@@ -116,18 +117,11 @@ def test_nobody_feels_the_cancels_of_others(pg, make_pooler):
             finally:
                 c.drop()
 
-    def reads(number):
-        rng = random.Random(number)
-        with pooler.connect() as c:
-            prepares(c)
-            for step in range(150):
-                one_read(c, number, step, rng)
-
     def work(number):
         if number % 2 == 0:
             return disturbs(number)
         try:
-            reads(number)
+            reads(pooler, number, 150)
         finally:
             finished.append(number)
             if len(finished) == CLIENTS // 2:
@@ -223,18 +217,10 @@ def test_pgbench_shares_servers_by_itself(pg15, make_pooler, protocol):
 def test_reload_switches_it_off(pg15, make_pooler):
     """pipeline_depth = 1 by RELOAD: what is under way ends, and nobody shares any more."""
     pooler = make_pooler(pg15, settings=SHARED)
-
-    def work(number):
-        rng = random.Random(number)
-        with pooler.connect() as c:
-            prepares(c)
-            for step in range(60):
-                one_read(c, number, step, rng)
-
-    in_threads(work)
+    in_threads(lambda number: reads(pooler, number, 60))
     assert shared(pooler) > 0
     pooler.console("SET pipeline_depth = 1")
     eventually(lambda: pooler.pool()["cl_active"] == "0")
     before = shared(pooler)
-    in_threads(work)
+    in_threads(lambda number: reads(pooler, number, 60))
     assert shared(pooler) == before

@@ -34,10 +34,17 @@ pub(crate) enum Linked {
 }
 
 impl Exchange<'_> {
+    /// The client gets the server, where somebody else may have been since.
+    #[inline(always)]
+    pub(crate) fn counts_visit(&mut self) {
+        let before = self.server.session.visit(self.id, &mut self.client.session.visits);
+        self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
+    }
+
     /// Links a client to a server that is clean.
     #[inline(always)]
     pub(crate) fn link(&mut self) -> Linked {
-        let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
+        let (client, server) = (&mut *self.client, &mut *self.server);
         debug_assert!(server.is_clean() && server.link.is_none() && server.cancels.in_flight == 0);
         debug_assert_eq!(client.pool, Some(server.pool));
         server.phase = ServerPhase::Linked;
@@ -47,8 +54,8 @@ impl Exchange<'_> {
         server.conversation.request_time = self.now;
         server.conversation.ready_time = self.now;
         client.link = Some(self.server_id);
-        let before = server.session.visit(self.id, &mut client.session.visits);
-        self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
+        self.counts_visit();
+        let (client, server, pool) = (&mut *self.client, &mut *self.server, &mut *self.pool);
         if let Waiting::ForServer { since, .. } = client.waiting {
             pool.stats.wait_time += self.now.us_since(since);
         }

@@ -71,16 +71,15 @@ impl Pooler {
             run: 0..0,
         };
         let before = self.flights_of(id).map_or(0, Flights::input_begins);
+        if !self.exposed_reply_passes(now, id, input) {
+            return 0;
+        }
         let met = self.walk_on(now, id, &mut walk);
         let consumed = self.walk(now, id, walk, met);
         if let Some(flights) = self.flights_of(id) {
             flights.input_ends(before);
         }
         consumed
-    }
-
-    fn flights_of(&mut self, id: ServerId) -> Option<&mut Flights> {
-        self.servers.get_mut(id.0)?.flights.as_deref_mut()
     }
 
     /// Goes on behind a message that means something for others.
@@ -93,6 +92,7 @@ impl Pooler {
                 {
                     break;
                 }
+                Passed::ForwardAndTurn if !self.exposed_reply_passes(now, id, &walk.input[walk.at..]) => break,
                 _ => met = self.walk_on(now, id, &mut walk),
             }
         }
@@ -120,9 +120,6 @@ impl Pooler {
     /// Goes to the next message that concerns others.
     #[inline(never)]
     fn walk_on(&mut self, now: Time, id: ServerId, walk: &mut Walk<'_>) -> Option<Met> {
-        if !self.exposed_reply_passes(now, id, &walk.input[walk.at..]) {
-            return None;
-        }
         let Some(mut reply) = self.replying(now, id) else {
             walk.at = walk.input.len();
             return None;

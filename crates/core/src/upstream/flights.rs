@@ -37,7 +37,7 @@ pub(crate) enum Form {
 }
 
 /// One client's segment that is a whole transaction.
-#[derive(Debug, pgweir_freeze::Freeze)]
+#[derive(Debug, Clone, pgweir_freeze::Freeze)]
 pub(crate) struct Flight {
     /// Its messages, as the client has sent them.
     pub(crate) bytes: Box<[u8]>,
@@ -68,17 +68,6 @@ impl Aboard {
     /// Whether its client waits for nothing but the flight.
     fn may_go(&self) -> bool {
         self.client.is_some() && !self.is_cancelled && !self.flight.has_moved && !self.flight.runs_again
-    }
-}
-
-impl Flight {
-    /// The same, to be run once more.
-    pub(crate) fn copy(&self) -> Flight {
-        Flight {
-            bytes: self.bytes.clone(),
-            form: self.form.clone(),
-            ..*self
-        }
     }
 }
 
@@ -233,9 +222,9 @@ impl Flights {
     pub(crate) fn let_riders_go(&mut self) -> Vec<(ClientId, Box<Flight>, Time)> {
         let riders = self.aboard.iter_mut().skip(1).filter(|a| a.may_go());
         let taken = riders.filter_map(|a| {
-            let mut copy = a.flight.copy();
+            let mut copy = a.flight.clone();
             copy.has_moved = true;
-            Some((a.client.take()?, Box::new(copy), a.since))
+            Some((a.client.take()?, copy, a.since))
         });
         taken.collect()
     }

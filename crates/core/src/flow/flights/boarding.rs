@@ -227,8 +227,7 @@ impl Pooler {
     }
 
     fn list_with_room(&mut self, pool_id: PoolId, id: ServerId) {
-        let flights = self.servers.get_mut(id.0).and_then(|s| s.flights.as_mut());
-        if let Some(flights) = flights.filter(|f| !f.is_listed) {
+        if let Some(flights) = self.flights_of(id).filter(|f| !f.is_listed) {
             flights.is_listed = true;
             self.pool_mut(pool_id).roomy.push_back(id);
         }
@@ -237,7 +236,7 @@ impl Pooler {
     /// Clients have begun to wait: sends their flights to servers that have room, to each in turn.
     pub(super) fn board_waiters(&mut self, now: Time, pool_id: PoolId) {
         while let Some(id) = self.pool_mut(pool_id).roomy.pop_front() {
-            if let Some(flights) = self.servers.get_mut(id.0).and_then(|s| s.flights.as_mut()) {
+            if let Some(flights) = self.flights_of(id) {
                 flights.is_listed = false;
             }
             if !self.has_room(now, id) {

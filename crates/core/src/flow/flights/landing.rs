@@ -1,14 +1,14 @@
 //! The end of a flight: its client goes on, and the link moves to the client whose flight is next.
 
 use crate::base::ids::ServerId;
+use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Passed, Passing, Waiting};
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
-use crate::upstream::flights::LATE_US;
-use crate::upstream::flights::Landed;
+use crate::upstream::flights::{LATE_US, Landed};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::TransactionStatus;
 
@@ -20,14 +20,11 @@ impl Reply<'_> {
             // A flight opens no transaction block.
             return self.misbehaves("a transaction block that nothing has begun".into());
         }
-        let run_bytes = self.run.len();
-        if let Some(flights) = &mut self.server.flights {
-            flights.note_reply(run_bytes);
-        }
+        self.note_part_of_flight();
         Passed::ForwardAndTurn
     }
 
-    /// A part of the reply to a flight has come, and more follows.
+    /// A part of the reply to a flight has come.
     #[cold]
     pub(crate) fn note_part_of_flight(&mut self) {
         let run_bytes = self.run.len();
@@ -45,8 +42,7 @@ impl Exchange<'_> {
         server.link = Some(self.id);
         client.link = Some(self.server_id);
         client.xact_start = self.now;
-        let before = server.session.visit(self.id, &mut client.session.visits);
-        self.shared.state_stats.server_changes += u64::from(before.is_some_and(|last| last != self.id));
+        self.counts_visit();
         self.pool.stats.wait_time += self.now.us_since(since);
         self.pool.stats.server_assignment_count += 1;
     }
@@ -81,7 +77,7 @@ impl Pooler {
         self.fill(now, pool_id, id);
     }
 
-    fn learn(&mut self, pool_id: u32, landed: &Landed, has_next: bool) {
+    fn learn(&mut self, pool_id: PoolId, landed: &Landed, has_next: bool) {
         let classes = self.pool_mut(pool_id).classes.get_or_insert_default();
         let (class, took_us) = (landed.aboard.flight.class, landed.took_us);
         let is_late = has_next && took_us > LATE_US && classes.is_short(class);

@@ -6,7 +6,7 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::server::Server;
-use crate::upstream::flights::{Aboard, Flight};
+use crate::upstream::flights::{Aboard, Flight, Flights};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header};
 
@@ -48,7 +48,7 @@ impl Pooler {
     #[cold]
     pub(crate) fn exposed_reply_passes(&mut self, now: Time, id: ServerId, input: &[u8]) -> bool {
         let tells = self.is_weak(Weakness::TellsWhatOthersCancel);
-        let Some(flights) = self.servers.get_mut(id.0).and_then(|s| s.flights.as_mut()) else {
+        let Some(flights) = self.flights_of(id) else {
             return true;
         };
         let has_begun = flights.reply_has_begun();
@@ -76,7 +76,7 @@ impl Pooler {
         let aboard = server.flights.as_mut().and_then(|flights| flights.front_mut());
         let Some(aboard) = aboard else { return };
         aboard.client = None;
-        let mut again = Box::new(aboard.flight.copy());
+        let mut again = aboard.flight.clone();
         again.runs_again = true;
         let since = aboard.since;
         self.client_mut(client).link = None;
@@ -101,14 +101,10 @@ impl Pooler {
 
     /// The flight at the front takes long: those behind it are sent elsewhere.
     pub(crate) fn let_riders_go(&mut self, now: Time, id: ServerId) {
-        let Some(server) = self.servers.get_mut(id.0) else {
+        let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) else {
             return;
         };
-        let pool_id = server.pool;
-        let riders = server
-            .flights
-            .as_mut()
-            .map_or_else(Vec::new, |flights| flights.let_riders_go());
+        let riders = self.flights_of(id).map_or_else(Vec::new, Flights::let_riders_go);
         for (client, flight, since) in riders.into_iter().rev() {
             self.wait_again(client, flight, since);
         }
@@ -136,16 +132,14 @@ impl Pooler {
 
     /// A client leaves whose flight stands behind others'.
     pub(crate) fn rider_leaves(&mut self, id: ClientId, server_id: ServerId) {
-        let flights = self.servers.get_mut(server_id.0).and_then(|s| s.flights.as_mut());
-        if let Some(aboard) = flights.and_then(|flights| flights.of_client(id)) {
+        if let Some(aboard) = self.flights_of(server_id).and_then(|flights| flights.of_client(id)) {
             aboard.client = None;
         }
     }
 
     /// The linked client cancels: if it is hit, that is what it has asked for.
     pub(crate) fn note_own_cancel(&mut self, id: ServerId) {
-        let flights = self.servers.get_mut(id.0).and_then(|s| s.flights.as_mut());
-        if let Some(front) = flights.and_then(|flights| flights.front_mut()) {
+        if let Some(front) = self.flights_of(id).and_then(Flights::front_mut) {
             front.is_cancelled = true;
         }
     }

@@ -5,7 +5,18 @@
 //! moves to the client whose flight is next ([`landing`]). What a cancel or a lost server has spoilt for others is run again
 //! ([`mishaps`]).
 
+use crate::base::ids::ServerId;
+use crate::pooler::Pooler;
+use crate::upstream::flights::Flights;
+
 pub(crate) mod boarding;
 pub(crate) mod landing;
 pub(crate) mod mishaps;
 pub(crate) mod recognizing;
+
+impl Pooler {
+    /// The flights of a server, where some have begun on it.
+    pub(crate) fn flights_of(&mut self, id: ServerId) -> Option<&mut Flights> {
+        self.servers.get_mut(id.0)?.flights.as_deref_mut()
+    }
+}
