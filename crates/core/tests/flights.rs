@@ -373,6 +373,37 @@ fn a_cancel_of_who_stands_behind_others_is_answered_at_once() {
 }
 
 #[test]
+fn the_unnamed_statement_of_a_flight_that_never_begins_is_not_its_clients() {
+    let mut rig = Rig::new(SHARED);
+    let (server, _) = crowd(&mut rig, &[]);
+    let (a, b) = (login(&mut rig), login(&mut rig));
+    let key = rig.key_told(b);
+    rig.told(a);
+    rig.told(b);
+    query(&mut rig, a, "select 'a'");
+    rig.says(b, |w| parse_and_run(w, "select 'b'"));
+    first_ends(&mut rig, server);
+    assert_eq!(rig.told(server).len(), 5, "both have been sent");
+    rig.cancel_request(&key);
+    assert_eq!(rig.told(b).len(), 2, "it is told at once");
+    rig.completes(server, "SELECT 1");
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    rig.says(b, |w| {
+        w.bind_portal(b"", b"", &[]);
+        w.execute_portal(b"");
+        w.sync();
+    });
+    let sent = rig.told(server);
+    assert!(sent.iter().all(|message| !message.starts_with("Parse")), "{sent:?}");
+    assert!(sent.iter().any(|message| message.starts_with("Close")), "{sent:?}");
+}
+
+#[test]
 fn a_cancel_that_hits_its_own_client_late_is_told() {
     let mut rig = Rig::new(SHARED);
     let first = rig.client();

@@ -16,11 +16,12 @@ pub(crate) const LATE_US: u64 = 1_000;
 /// After this time, in microseconds, those behind a flight go to another server.
 const IN_VAIN_US: u64 = 100_000;
 
-/// The most flights of one server that the pooler chooses by itself.
-pub(crate) const DEPTH_MAX: usize = 16;
+/// The most flights of one server that the pooler chooses by itself. More do not raise the throughput, but all of them wait
+/// while the operating system lets another process run.
+pub(crate) const DEPTH_MAX: usize = 8;
 
 /// The most work that it chooses to send to one server, microseconds: who comes last waits that long.
-const BACKLOG_US_MAX: u64 = 2_000;
+const BACKLOG_US_MAX: u64 = 500;
 
 /// Inputs in a row behind which the server still had enough to do: then one flight less will do.
 const AMPLE_INPUTS: u8 = 200;

@@ -17,7 +17,7 @@ use crate::server::Server;
 use crate::state::shape::Shape;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{Effect, Entry, Expect};
+use crate::upstream::entry::{Entry, Expect};
 use crate::upstream::flights::{DEPTH_MAX, Flight, Flights, Form, LATE_US};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use pgweir_config::PipelineDepth;
@@ -131,16 +131,12 @@ impl Exchange<'_> {
         if !self.to().mentions_nothing_in(statement) {
             return false;
         }
-        let unnamed = &mut self.client.statements.unnamed;
-        let mut entry = Entry::forward(Expect::ParseUnnamed);
-        if unnamed.as_ref().is_none_or(|known| known.id != statement.id) {
-            entry = entry.with(Effect {
-                unnamed: Some(unnamed.replace(statement.clone())),
-                ..Effect::default()
-            });
-        }
         self.server.held.unnamed = Unnamed::Statement(statement.id);
-        self.server.conversation.queue.push(entry);
+        // The client's own unnamed statement changes when its turn comes: it may be sent elsewhere, or cancel.
+        self.server
+            .conversation
+            .queue
+            .push(Entry::forward(Expect::ParseUnnamed));
         self.server.conversation.queue.push_part(Expect::Bind, 0);
         self.send_kept(&flight.bytes);
         let behind_parse = first_message(&flight.bytes).map_or(&[][..], |parse| parse.behind);

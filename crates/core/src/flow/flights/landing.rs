@@ -8,7 +8,7 @@ use crate::base::time::Time;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
-use crate::upstream::flights::{LATE_US, Landed};
+use crate::upstream::flights::{Form, LATE_US, Landed};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::TransactionStatus;
 
@@ -42,6 +42,11 @@ impl Exchange<'_> {
         server.link = Some(self.id);
         client.link = Some(self.server_id);
         client.xact_start = self.now;
+        if let Some(front) = server.flights.as_ref().and_then(|flights| flights.front())
+            && let Form::Parse(statement) = &front.flight.form
+        {
+            client.statements.unnamed = Some(statement.clone());
+        }
         self.counts_visit();
         self.pool.stats.wait_time += self.now.us_since(since);
         self.pool.stats.server_assignment_count += 1;
