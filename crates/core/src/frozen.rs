@@ -80,6 +80,7 @@ parts! {
     peers: crate::pools::peers::PeerPools = peers;
     timers: crate::base::timers::Timers = timers;
     deferred: VecDeque<(crate::base::ids::ClientId, crate::base::time::Time)> = deferred;
+    boarding: Vec<crate::base::pool_id::PoolId> = boarding;
     client_count: u32 = client_count;
 }
 
@@ -142,6 +143,7 @@ impl Pooler {
             names: Default::default(),
             timers: parts.timers,
             deferred: parts.deferred,
+            boarding: parts.boarding,
             client_count: parts.client_count,
         };
         if pooler.is_whole() {

@@ -81,6 +81,8 @@ pub struct Pooler {
     pub(crate) timers: crate::base::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
+    /// Pools some of whose clients have begun to wait with flights: see [`Pooler::handle_turn_end`].
+    pub(crate) boarding: Vec<PoolId>,
     /// Clients that are logged in or logging in, without those of the console.
     pub(crate) client_count: u32,
 }
@@ -134,6 +136,7 @@ impl Pooler {
             natures: HashMap::default(),
             timers: crate::base::timers::Timers::new(now),
             deferred: VecDeque::new(),
+            boarding: Vec::new(),
             client_count: 0,
         };
         pooler.make_pools_to_keep_warm(now);
@@ -322,6 +325,18 @@ impl Pooler {
     /// The time asked for by [`Pooler::poll_timeout`] has come (calling it early does no harm).
     pub fn handle_timeout(&mut self, now: Time) {
         self.run_timers(now);
+    }
+
+    /// Whether [`Pooler::handle_turn_end`] has something to do.
+    #[inline]
+    pub fn awaits_turn_end(&self) -> bool {
+        !self.boarding.is_empty()
+    }
+
+    /// The driver has passed on all input that it knows of. Until then the core collects what clients send, so that each server
+    /// gets it in one write.
+    pub fn handle_turn_end(&mut self, now: Time) {
+        self.board_all(now);
     }
 
     /// A signal.

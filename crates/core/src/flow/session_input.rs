@@ -240,7 +240,7 @@ impl Pooler {
         match self.acquire(now, id) {
             Acquired::Server(_) => Step::Progress(0),
             Acquired::Wait => {
-                self.waits_to_fly(now, id, &input[message.at..]);
+                self.waits_to_fly(id, &input[message.at..]);
                 Step::Wait
             }
             Acquired::Closed => Step::Closed,

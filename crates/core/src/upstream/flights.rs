@@ -16,12 +16,21 @@ pub(crate) const LATE_US: u64 = 1_000;
 /// After this time, in microseconds, those behind a flight go to another server.
 const IN_VAIN_US: u64 = 100_000;
 
-/// The most flights of one server that the pooler chooses by itself. More do not raise the throughput, but all of them wait
-/// while the operating system lets another process run.
-pub(crate) const DEPTH_MAX: usize = 8;
+/// The most flights of one server that the pooler chooses by itself.
+pub(crate) const DEPTH_MAX: usize = 32;
 
-/// The most work that it chooses to send to one server, microseconds: who comes last waits that long.
+/// The most that it chooses unless a crowd waits. While the operating system lets another process run, all flights of a server
+/// wait; more of them would be felt.
+const DEPTH_USUAL: usize = 8;
+
+/// So many clients that wait for each flight of a server are a crowd: they wait far longer than a server sleeps.
+const CROWD: usize = 16;
+
+/// The most work that the pooler chooses to send to one server, microseconds: who comes last waits that long.
 const BACKLOG_US_MAX: u64 = 500;
+
+/// The same for a crowd.
+const BACKLOG_OF_CROWD_US_MAX: u64 = 2_000;
 
 /// Inputs in a row behind which the server still had enough to do: then one flight less will do.
 const AMPLE_INPUTS: u8 = 200;
@@ -177,10 +186,15 @@ impl Flights {
         now.us_since(self.began)
     }
 
-    /// Whether the server would sleep, as far as is known, if it had no more flights than it has.
-    pub(crate) fn needs_more(&self) -> bool {
+    /// Whether the server would sleep, as far as is known, if it had no more flights than it has, while so many clients wait.
+    pub(crate) fn needs_more(&self, waiting: usize) -> bool {
         let flights = self.aboard.len();
-        flights <= usize::from(self.depth) && flights as u64 * self.mean / 16 < BACKLOG_US_MAX
+        let (depth_max, backlog_max) = match waiting / CROWD {
+            few if few <= DEPTH_USUAL => (DEPTH_USUAL, BACKLOG_US_MAX),
+            many => (many, BACKLOG_OF_CROWD_US_MAX),
+        };
+        let is_worth_it = flights <= usize::from(self.depth) && flights as u64 * self.mean / 16 < backlog_max;
+        is_worth_it && flights < depth_max
     }
 
     /// The server has sent something: how many flights it had then.

@@ -27,10 +27,10 @@ use std::sync::Arc;
 
 impl Flights {
     /// Whether one more is allowed.
-    fn are_below(&self, settings: &Settings) -> bool {
+    fn are_below(&self, settings: &Settings, waiting: usize) -> bool {
         match settings.pipeline_depth {
             PipelineDepth::AtMost(most) => self.len() < most as usize,
-            PipelineDepth::Auto => self.needs_more() || settings.link_adversarial && self.len() < DEPTH_MAX,
+            PipelineDepth::Auto => self.needs_more(waiting) || settings.link_adversarial && self.len() < DEPTH_MAX,
         }
     }
 }
@@ -171,7 +171,7 @@ impl Pooler {
         flights
             .front()
             .is_some_and(|front| is_short(settings, pool, &front.flight))
-            && flights.are_below(settings)
+            && flights.are_below(settings, pool.waiting.len())
             && (flights.at_work_us(now) <= LATE_US || settings.link_adversarial)
             && !flights.has_exposed()
             && server.takes_flights(now)
@@ -227,6 +227,17 @@ impl Pooler {
             flights.is_listed = true;
             self.pool_mut(pool_id).roomy.push_back(id);
         }
+    }
+
+    /// The flights of clients that have begun to wait are sent.
+    pub(crate) fn board_all(&mut self, now: Time) {
+        let mut pools = std::mem::take(&mut self.boarding);
+        for pool_id in pools.drain(..) {
+            if let Some(Some(_)) = self.pools.get(pool_id as usize) {
+                self.board_waiters(now, pool_id);
+            }
+        }
+        self.boarding = pools;
     }
 
     /// Clients have begun to wait: sends their flights to servers that have room, to each in turn.
