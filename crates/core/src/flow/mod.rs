@@ -19,6 +19,7 @@ pub(crate) mod logins;
 pub(crate) mod lost_servers;
 pub(crate) mod notifications;
 pub(crate) mod own_server;
+pub(crate) mod parse_without_server;
 pub(crate) mod parsing;
 pub(crate) mod peers;
 pub(crate) mod pools;

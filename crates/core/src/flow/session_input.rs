@@ -237,6 +237,11 @@ impl Pooler {
         if !message.may_take_server() {
             return Step::NeedBytes;
         }
+        if message.tag == FrontendTag::Parse
+            && let Some(step) = self.parse_without_server(id, message)
+        {
+            return step;
+        }
         match self.acquire(now, id) {
             Acquired::Server(_) => Step::Progress(0),
             Acquired::Wait => {
