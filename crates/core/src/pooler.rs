@@ -18,7 +18,7 @@ use crate::base::verification::Verified;
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
 use crate::pools::peers::PeerPools;
-use crate::pools::pool::Pool;
+use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::shared::Shared;
 use crate::state::shape_table::ShapeTable;
@@ -335,27 +335,13 @@ impl Pooler {
     }
 
     pub(crate) fn pool(&self, id: PoolId) -> &Pool {
-        self.pools[id as usize]
-            .as_ref()
-            .expect("a connection's pool lives as long as the connection")
+        pool::of(&self.pools, id)
     }
 
     pub(crate) fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
         self.pools[id as usize]
             .as_mut()
             .expect("a connection's pool lives as long as the connection")
-    }
-
-    /// All pools with their ids.
-    pub(crate) fn live_pools(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
-        self.pools
-            .iter()
-            .enumerate()
-            .filter_map(|(id, p)| Some((id as PoolId, p.as_ref()?)))
-    }
-
-    pub(crate) fn pool_ids(&self) -> Vec<PoolId> {
-        self.live_pools().map(|(id, _)| id).collect()
     }
 
     pub(crate) fn log(&mut self, level: LogLevel, text: String) {
@@ -386,7 +372,7 @@ impl Pooler {
         if self.shared.settings.log_pooler_errors
             && let Some(client) = self.clients.get(id.0)
         {
-            let text = format!("{} pooler error: {message}", self.client_label(id, client));
+            let text = format!("{} pooler error: {message}", client.label(id, &self.pools));
             self.log(LogLevel::Warning, text);
         }
     }

@@ -1,12 +1,14 @@
 //! A server connection.
 
 use crate::base::close_reason::CloseReason;
-use crate::base::ids::ClientId;
+use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::request::{Connected, Endpoint};
+use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
 use crate::catalog::schedule::Reading;
+use crate::pools::pool::{self, Pool};
 use crate::state::server_session::ServerSession;
 use crate::state::shape::Shape;
 use crate::statements::held::Held;
@@ -167,5 +169,17 @@ impl Server {
 
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, ServerPhase::Idle)
+    }
+}
+
+/// `S-0x…: db/user@address:port`, as PgBouncer writes it.
+pub(crate) fn label(servers: &Slab<Server>, pools: &[Option<Pool>], id: ServerId) -> String {
+    let Some(server) = servers.get(id.0) else {
+        return id.to_string();
+    };
+    let key = &pool::of(pools, server.pool).key;
+    match &server.connected {
+        Some(c) => format!("{id}: {}/{}@{}", key.database, key.user, c.remote),
+        None => format!("{id}: {}/{}@{}", key.database, key.user, server.endpoint),
     }
 }

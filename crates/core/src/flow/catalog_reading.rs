@@ -19,7 +19,7 @@ use crate::catalog::code::Draft;
 use crate::catalog::known::Known;
 use crate::catalog::schedule::{PAUSE_MIN, PAUSE_TIMES, Reading};
 use crate::pooler::Pooler;
-use crate::pools::pool::Pool;
+use crate::pools::pool::{self, Pool};
 use crate::upstream::phase::ServerPhase;
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,7 +208,7 @@ impl Pooler {
 
     /// Gives all pools of a database its current catalog.
     fn tell_pools(&mut self, database: &Arc<str>) {
-        for pool_id in self.pool_ids() {
+        for pool_id in pool::ids(&self.pools) {
             if self.pool(pool_id).catalog_key() == *database {
                 self.tell_pool(pool_id);
             }

@@ -5,7 +5,7 @@ use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::{Client, ClientPhase};
+use crate::client::ClientPhase;
 use crate::flow::cancel::CANCEL_DONE;
 use crate::pooler::{CLIENT_VANISHED, Pooler};
 
@@ -71,27 +71,9 @@ impl Pooler {
             let age = (now - client.connect_time).as_secs();
             let text = format!(
                 "{} closing because: {reason} (age={age}s)",
-                self.client_label(id, client)
+                client.label(id, &self.pools)
             );
             self.log(LogLevel::Log, text);
         }
-    }
-
-    /// `C-0x… db/user@address:port`, as PgBouncer writes it.
-    pub(crate) fn client_label(&self, id: ClientId, client: &Client) -> String {
-        let (database, user) = match (&client.phase, client.pool) {
-            (ClientPhase::Login(login), _) => (login.database_label(), login.user_label()),
-            (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
-            (_, Some(pool)) => (
-                self.pool(pool).key.database.to_string(),
-                client
-                    .login_user
-                    .as_deref()
-                    .unwrap_or(&self.pool(pool).key.user)
-                    .to_string(),
-            ),
-            _ => ("(nodb)".into(), "(nouser)".into()),
-        };
-        format!("{id}: {database}/{user}@{}", client.accepted.peer)
     }
 }

@@ -19,6 +19,7 @@ use crate::notify::commands::command;
 use crate::notify::hub::{Asked, Hearer, Listener, ListenerId};
 use crate::notify::moving::Moving;
 use crate::pooler::Pooler;
+use crate::pools::pool;
 use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::write::ErrorText;
@@ -94,8 +95,7 @@ impl Pooler {
             return;
         }
         // The credential for the servers of its clients.
-        let of_clients = self
-            .live_pools()
+        let of_clients = pool::live(&self.pools)
             .find(|(_, p)| p.key.kind == PoolKind::Clients && p.key.database == database && p.key.user == user);
         if let Some(credential) = of_clients.map(|(_, p)| p.credential.clone()) {
             self.pool_mut(pool_id).credential = credential;

@@ -10,7 +10,7 @@ use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::login::opening::Hope;
 use crate::pooler::Pooler;
-use crate::server::Server;
+use crate::server::{self, Server};
 use crate::upstream::phase::ServerPhase;
 
 /// Why a client's connection ends after its server's FATAL message; PgBouncer's words.
@@ -26,7 +26,10 @@ impl Pooler {
         };
         if self.shared.settings.log_disconnections {
             let age = (now - server.connect_time).as_secs();
-            let text = format!("{} closing because: {reason} (age={age}s)", self.server_label(id));
+            let text = format!(
+                "{} closing because: {reason} (age={age}s)",
+                server::label(&self.servers, &self.pools, id)
+            );
             self.log(LogLevel::Log, text);
         }
         let mut server = self.servers.remove(id.0).expect("looked up above");

@@ -8,6 +8,7 @@ use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::reply::Reply;
+use crate::server;
 use pgweir_config::TargetSessionAttrs;
 
 /// SQLSTATE of a statement that writes in a read-only transaction: read_only_sql_transaction.
@@ -36,7 +37,10 @@ impl Pooler {
             message: why.into(),
             temporary: true,
         };
-        let text = format!("{} target_session_attrs: {why}", self.server_label(id));
+        let text = format!(
+            "{} target_session_attrs: {why}",
+            server::label(&self.servers, &self.pools, id)
+        );
         self.log(LogLevel::Log, text);
         self.send(id, |w| w.terminate());
         self.login_failed(now, id, failure);

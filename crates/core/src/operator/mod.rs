@@ -3,5 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod console;
 mod due;
+mod numbers;
 pub mod stats;
 mod timers;
+mod view;

@@ -13,6 +13,8 @@ use crate::base::time::Time;
 use crate::login::opening::share_a_limit;
 use crate::operator::due::{self, ClientDue, Exceeded, PoolDue, ServerDue};
 use crate::pooler::Pooler;
+use crate::pools::pool;
+use crate::server;
 use pgweir_wire::write::ErrorText;
 use std::time::Duration;
 
@@ -117,7 +119,7 @@ impl Pooler {
         };
         if trouble != Trouble::ClientIdleTimeout {
             let age = (now - self.server_mut(server_id).connect_time).as_secs();
-            let label = self.server_label(server_id);
+            let label = server::label(&self.servers, &self.pools, server_id);
             self.log(
                 LogLevel::Log,
                 format!("{label} closing because: {message} (age={age}s)"),
@@ -145,7 +147,7 @@ impl Pooler {
     }
 
     fn time_pools(&mut self, now: Time) {
-        for pool_id in self.pool_ids() {
+        for pool_id in pool::ids(&self.pools) {
             self.time_waiters(now, pool_id);
             // A server that was about to become free may have been given other work.
             self.wake_idle(now, pool_id);
@@ -260,7 +262,7 @@ impl Pooler {
     }
 
     fn log_use_of_reserve(&mut self, waiter: ClientId, pool_id: PoolId) {
-        let label = self.clients.get(waiter.0).map(|c| self.client_label(waiter, c));
+        let label = self.clients.get(waiter.0).map(|c| c.label(waiter, &self.pools));
         let why = match self.pinned_servers(pool_id) {
             0 => String::new(),
             pinned => format!(", as sessions keep {pinned} of the pool's servers (SHOW PINS)"),
@@ -281,8 +283,7 @@ impl Pooler {
     /// be lost with it.
     fn make_way(&mut self, now: Time, starved: PoolId) {
         let key = &self.pool(starved).key;
-        let largest = self
-            .live_pools()
+        let largest = pool::live(&self.pools)
             .filter(|(id, pool)| *id != starved && share_a_limit(&pool.key, key) && pool.servers > 0)
             .max_by_key(|(_, pool)| (pool.key.kind != PoolKind::Listener, pool.servers))
             .map(|(id, _)| id);

@@ -1,7 +1,7 @@
 //! Pools: one for each database and user, and more if clients ask for settings that only a new connection can have.
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind, StartupValue};
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKey, PoolKind, StartupValue};
 use crate::base::request::Endpoint;
 use crate::base::settings::{PoolMode, PoolSettings};
 use crate::base::stats::Stats;
@@ -158,4 +158,22 @@ impl Pool {
     pub(crate) fn first_waiter(&self) -> Option<(ClientId, Time)> {
         self.waiting.front()
     }
+}
+
+/// The pool of a connection.
+pub(crate) fn of(pools: &[Option<Pool>], id: PoolId) -> &Pool {
+    pools[id as usize]
+        .as_ref()
+        .expect("a connection's pool lives as long as the connection")
+}
+
+/// All pools with their ids.
+pub(crate) fn live(pools: &[Option<Pool>]) -> impl Iterator<Item = (PoolId, &Pool)> {
+    let places = pools.iter().enumerate();
+    places.filter_map(|(id, pool)| Some((id as PoolId, pool.as_ref()?)))
+}
+
+/// The ids of all pools.
+pub(crate) fn ids(pools: &[Option<Pool>]) -> Vec<PoolId> {
+    live(pools).map(|(id, _)| id).collect()
 }

@@ -9,6 +9,7 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::server;
 use crate::server_side::ServerSide;
 use crate::state::probe::Probe;
 use crate::statements::unnamed::Unnamed;
@@ -63,7 +64,7 @@ impl Pooler {
         let pool_id = server.pool;
         server.session.base = server.session.shape.clone();
         let base = server.session.base.clone();
-        let text = format!("{} login finished", self.server_label(id));
+        let text = format!("{} login finished", server::label(&self.servers, &self.pools, id));
         self.log(LogLevel::Debug, text);
         let is_first = self.pool_mut(pool_id).welcome.replace(base).is_none();
         if is_first && !self.pool(pool_id).key.kind.is_replication() {
@@ -107,7 +108,7 @@ impl Pooler {
             false => self.natures.insert(endpoint, nature),
         };
         if before.unwrap_or_default() != nature {
-            let text = format!("{} {}", self.server_label(id), nature.words());
+            let text = format!("{} {}", server::label(&self.servers, &self.pools, id), nature.words());
             self.log(LogLevel::Warning, text);
         }
         let of_pool = self

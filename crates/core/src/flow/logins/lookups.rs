@@ -48,7 +48,7 @@ impl Pooler {
         let entry = config.database(database);
         let named = entry.as_ref().and_then(|entry| config.auth_dbname(entry));
         let name = named.or(config.global.auth_dbname.as_deref()).unwrap_or(database);
-        let text = format!("{} {}", self.client_label(id, client), fault.text(name));
+        let text = format!("{} {}", client.label(id, &self.pools), fault.text(name));
         self.log(LogLevel::Error, text);
     }
 
@@ -75,7 +75,7 @@ impl Pooler {
         let Some(step) = client.login_mut().and_then(|login| login.lookup_failed()) else {
             return;
         };
-        let label = self.clients.get(id.0).map(|c| self.client_label(id, c));
+        let label = self.clients.get(id.0).map(|c| c.label(id, &self.pools));
         let text = format!("{} cannot look up the user: {why}", label.unwrap_or_default());
         self.log(LogLevel::Warning, text);
         self.follow_login(now, id, step);

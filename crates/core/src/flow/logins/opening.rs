@@ -7,6 +7,7 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
 use crate::pooler::Pooler;
+use crate::pools::pool;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 use rand_core::RngCore;
@@ -74,7 +75,7 @@ impl Pooler {
             return 0;
         }
         let key = &self.pool(pool_id).key;
-        let beside = self.live_pools().filter(|(id, _)| *id != pool_id);
+        let beside = pool::live(&self.pools).filter(|(id, _)| *id != pool_id);
         beside
             .filter(|(_, pool)| counts_together(&pool.key, key))
             .map(|(_, pool)| pool.servers)
@@ -89,8 +90,7 @@ impl Pooler {
         if self.servers.iter().any(|(_, s)| is_closing(s)) {
             return;
         }
-        let idle_longest = self
-            .live_pools()
+        let idle_longest = pool::live(&self.pools)
             .filter(|(id, pool)| *id != for_pool && limit.is_shared(&pool.key, key))
             .filter(|(_, pool)| pool.servers > pool.settings.min_size)
             .filter_map(|(_, pool)| pool.idle.front())
@@ -132,8 +132,7 @@ impl Pooler {
     /// A server of this pool has freed a place under shared limits, which goes to the client that has waited longest.
     pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
         let key = &self.pool(pool_id).key;
-        let mut waited: Vec<(Time, PoolId)> = self
-            .live_pools()
+        let mut waited: Vec<(Time, PoolId)> = pool::live(&self.pools)
             .filter(|(_, pool)| share_a_limit(&pool.key, key))
             .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
             .collect();

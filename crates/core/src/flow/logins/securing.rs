@@ -8,6 +8,7 @@ use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
 use crate::login::rejection::Rejection;
 use crate::pooler::Pooler;
+use crate::server;
 use crate::upstream::phase::ServerPhase;
 use pgweir_config::SslMode;
 use pgweir_wire::StartupPacket;
@@ -54,7 +55,7 @@ impl Pooler {
     /// The connection is no longer usable: no error can be sent on it.
     pub(crate) fn client_not_secured(&mut self, now: Time, id: ClientId, why: &str) {
         let Some(client) = self.clients.get(id.0) else { return };
-        let text = format!("{} TLS handshake error: {why}", self.client_label(id, client));
+        let text = format!("{} TLS handshake error: {why}", client.label(id, &self.pools));
         self.log(LogLevel::Warning, text);
         self.close_client(now, id, "TLS handshake failed");
     }
@@ -112,7 +113,7 @@ impl Pooler {
         if self.servers.get(id.0).is_none() {
             return;
         }
-        let text = format!("{} {why}", self.server_label(id));
+        let text = format!("{} {why}", server::label(&self.servers, &self.pools, id));
         self.log(LogLevel::Warning, text);
         let failure = LoginFailure {
             sqlstate: String::new(),

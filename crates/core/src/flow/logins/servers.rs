@@ -5,6 +5,7 @@ use crate::base::pool_id::LoginFailure;
 use crate::base::request::{Connected, LogLevel, Request};
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::server;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::server_login::{ServerLogin, ServerLoginStep};
 use pgweir_auth::ServerAuth;
@@ -45,24 +46,12 @@ impl Pooler {
         let packet = pool.startup_packet();
         self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&packet));
         if self.shared.settings.log_connections {
-            let label = self.server_label(id);
+            let label = server::label(&self.servers, &self.pools, id);
             let server = self.server_mut(id);
             let local = server.connected.map_or(String::new(), |c| c.local.to_string());
             let secured = server.tls.as_ref().map_or(String::new(), |tls| format!(" tls={tls}"));
             let text = format!("{label} new connection to server (from {local}){secured}");
             self.log(LogLevel::Log, text);
-        }
-    }
-
-    /// `S-0x…: db/user@address:port`, as PgBouncer writes it.
-    pub(crate) fn server_label(&self, id: ServerId) -> String {
-        let Some(server) = self.servers.get(id.0) else {
-            return id.to_string();
-        };
-        let key = &self.pool(server.pool).key;
-        match &server.connected {
-            Some(c) => format!("{id}: {}/{}@{}", key.database, key.user, c.remote),
-            None => format!("{id}: {}/{}@{}", key.database, key.user, server.endpoint),
         }
     }
 

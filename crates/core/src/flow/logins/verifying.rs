@@ -121,7 +121,7 @@ impl Pooler {
     /// Logs the reason for the operator; the client is told less.
     pub(crate) fn log_failed_login(&mut self, id: ClientId, reason: &str) {
         if let Some(client) = self.clients.get(id.0) {
-            let mut text = format!("{} login failed: {reason}", self.client_label(id, client));
+            let mut text = format!("{} login failed: {reason}", client.label(id, &self.pools));
             if let (NO_SUCH_USER, Some(login)) = (reason, client.login()) {
                 text += &format!(": {}", login.wishes.user);
             }

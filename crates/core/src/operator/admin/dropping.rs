@@ -7,7 +7,9 @@ use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::console::orders::Halt;
 use crate::console::refusal::Refusal;
+use crate::operator::numbers;
 use crate::pooler::Pooler;
+use crate::pools::pool;
 use std::sync::Arc;
 
 /// The message to a client after KILL_CLIENT.
@@ -49,7 +51,7 @@ impl Pooler {
             None => {
                 let configured: Vec<Arc<str>> =
                     self.shared.config.databases.keys().map(|d| d.as_str().into()).collect();
-                let made: Vec<Arc<str>> = self.live_pools().map(|(_, p)| p.key.database.clone()).collect();
+                let made: Vec<Arc<str>> = pool::live(&self.pools).map(|(_, p)| p.key.database.clone()).collect();
                 self.databases.paused.extend(configured.into_iter().chain(made));
             }
         }
@@ -86,7 +88,7 @@ impl Pooler {
 
     /// The next servers may have another database, or functions may have been changed without pgweir.
     fn doubt_catalogs(&mut self, now: Time, of: impl Fn(&Pooler, PoolId) -> bool) {
-        for pool_id in self.pool_ids() {
+        for pool_id in pool::ids(&self.pools) {
             if of(self, pool_id) {
                 self.doubt_catalog(now, pool_id);
             }
@@ -102,7 +104,7 @@ impl Pooler {
 
     /// KILL_CLIENT: closes one client and its server.
     pub(crate) fn kill_client(&mut self, now: Time, number: u32) -> Result<(), Refusal> {
-        let id = self.client_by_number(number).ok_or_else(Refusal::no_such_client)?;
+        let id = numbers::client_by_number(&self.clients, number).ok_or_else(Refusal::no_such_client)?;
         let link = self.clients.get(id.0).and_then(|client| client.link);
         if let Some(server) = link.and_then(|server| self.servers.get_mut(server.0)) {
             // No other client gets it.

@@ -4,10 +4,12 @@ use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
 use crate::base::time::Time;
+use crate::client::Client;
 use crate::console::orders::{Ending, Halt};
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
+use crate::pools::pool;
 use crate::server::Server;
 
 /// The reason for closing servers under PAUSE, in PgBouncer's words.
@@ -53,7 +55,7 @@ impl Pooler {
         let given_up = Refusal::given_up("PAUSE", "RESUME");
         let paused = self.admin.halt == Halt::Paused;
         for id in self.admin.waiters.clone() {
-            let resumed = match self.console_waits(id) {
+            let resumed = match self.clients.get(id.0).and_then(Client::console_waits) {
                 Some(Waits::Paused(None)) => !paused,
                 Some(Waits::Paused(Some(d))) => !paused && !self.databases.paused.contains(&**d),
                 _ => false,
@@ -62,7 +64,7 @@ impl Pooler {
                 self.answer_console(id, Err(&given_up));
             }
         }
-        for pool_id in self.pool_ids() {
+        for pool_id in pool::ids(&self.pools) {
             self.open_servers_for_waiters(now, pool_id);
         }
         Ok(())
@@ -118,7 +120,7 @@ impl Pooler {
     }
 
     fn close_paused_servers(&mut self, now: Time) {
-        for pool_id in self.pool_ids() {
+        for pool_id in pool::ids(&self.pools) {
             if self.pool_takes_no_clients_now(pool_id) {
                 for server in self.pool(pool_id).idle.iter().copied().collect::<Vec<_>>() {
                     self.close_server(now, server, PAUSE_MODE);
@@ -130,7 +132,9 @@ impl Pooler {
 
     fn answer_waiters(&mut self) {
         for id in self.admin.waiters.clone() {
-            let Some(waits) = self.console_waits(id) else { continue };
+            let Some(waits) = self.clients.get(id.0).and_then(Client::console_waits) else {
+                continue;
+            };
             let over = match waits {
                 Waits::Paused(database) => !self.any_server(database.as_deref(), |_| true),
                 Waits::Closed(database) => !self.any_server(database.as_deref(), |s| s.close_reason.is_some()),
@@ -147,10 +151,5 @@ impl Pooler {
         self.servers
             .iter()
             .any(|(_, s)| matches(s) && self.is_within(s.pool, database))
-    }
-
-    pub(crate) fn answer_console(&mut self, id: ClientId, outcome: Result<&str, &Refusal>) {
-        self.admin.client_gone(id);
-        self.console_answered(id, outcome);
     }
 }

@@ -7,10 +7,12 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::{LogLevel, ReloadOutcome, Request};
 use crate::base::settings::{PoolSettings, Settings};
 use crate::base::time::Time;
+use crate::client::Client;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
 use crate::pools::hosts::Hosts;
+use crate::pools::pool;
 use pgweir_auth::Credential;
 use pgweir_config::{Changes, Config, Problem, Severity};
 use std::sync::Arc;
@@ -34,7 +36,8 @@ impl Pooler {
                 }
             },
         };
-        if let Some(id) = by.filter(|id| self.console_waits(*id) == Some(&Waits::Reloaded)) {
+        let waits = |id: &ClientId| self.clients.get(id.0).and_then(Client::console_waits) == Some(&Waits::Reloaded);
+        if let Some(id) = by.filter(waits) {
             self.answer_console(id, answer.as_ref().map(|()| "RELOAD"));
         }
     }
@@ -71,7 +74,7 @@ impl Pooler {
 
     /// The credentials in the configuration for the servers of each pool.
     pub(crate) fn stored_credentials(&self) -> Vec<(PoolId, Credential)> {
-        self.live_pools()
+        pool::live(&self.pools)
             .map(|(id, pool)| (id, self.stored_credential(&pool.key.database, &pool.key.user)))
             .collect()
     }
@@ -94,7 +97,7 @@ impl Pooler {
         databases.disabled.retain(|name| config.database(name).is_some());
         self.use_peers(now);
         self.make_pools_to_keep_warm(now);
-        for pool_id in self.pool_ids() {
+        for pool_id in pool::ids(&self.pools) {
             self.look_after_catalog(now, pool_id);
             self.open_servers_for_waiters(now, pool_id);
         }
