@@ -166,11 +166,11 @@ impl Pooler {
     /// [`Request::Resume`]; bytes that were read and not consumed stay with the driver.
     #[inline]
     pub fn may_read(&self, id: ConnectionId) -> bool {
-        if self.admin.is_suspended() && self.is_suspendable(id) {
-            return false;
-        }
+        let is_suspended = self.admin.is_suspended();
         match id {
-            ConnectionId::Server(_) => true,
+            ConnectionId::Server(_) => !is_suspended,
+            // SUSPEND stops reading from sessions only: others are on the console, or may be on their way to it.
+            ConnectionId::Client(id) if is_suspended && self.clients.get(id.0).is_some_and(Client::is_session) => false,
             ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|c| match &c.phase {
                 ClientPhase::Login(login) => login.reads() && c.waiting == Waiting::No,
                 ClientPhase::Console(console) => !console.is_busy(),

@@ -43,10 +43,12 @@ impl Pooler {
         self.admin.client_gone(id);
         if client.counted {
             self.client_count -= 1;
-            self.count_client_out(&client);
         }
-        if let Some(pool_id) = client.pool {
-            self.pool_mut(pool_id).last_used = now;
+        if let Some(pool) = client.pool.and_then(|id| self.pools[id as usize].as_mut()) {
+            if client.counted {
+                self.databases.client_out(pool, client.login_user.as_deref());
+            }
+            pool.last_used = now;
         }
         if let Some(server_id) = client.link {
             let server = self.server_mut(server_id);

@@ -59,10 +59,11 @@ impl Pooler {
     fn count_out(&mut self, now: Time, id: ServerId, server: &Server, reason: &str, failure: Option<LoginFailure>) {
         let pool_id = server.pool;
         let connecting = server.is_opening();
-        self.count_server_out(pool_id, connecting);
-        self.pool_mut(pool_id).in_doubt -= u32::from(server.in_doubt);
+        let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+        self.databases.server_out(pool, connecting);
+        pool.in_doubt -= u32::from(server.in_doubt);
         if server.is_idle() {
-            self.pool_mut(pool_id).forget_idle(id);
+            pool.forget_idle(id);
         }
         if connecting {
             let lost = || LoginFailure {

@@ -154,6 +154,21 @@ impl Pool {
         self.idle.forget(id);
     }
 
+    /// A server takes long to open, and is in doubt from now on: its host may swallow packets.
+    pub(crate) fn opens_slowly(&mut self, endpoint: &Endpoint) {
+        self.in_doubt += 1;
+        if let Some(place) = self.host_of(endpoint) {
+            self.hosts.is_slow(place);
+        }
+    }
+
+    /// The next attempt to open a server is made at once, at every host.
+    pub(crate) fn forget_failures(&mut self) {
+        self.failure = None;
+        self.hosts.forget_failures();
+        self.retry_at = None;
+    }
+
     /// The first waiting client, and since when it waits.
     pub(crate) fn first_waiter(&self) -> Option<(ClientId, Time)> {
         self.waiting.front()

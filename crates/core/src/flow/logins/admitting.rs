@@ -50,7 +50,8 @@ impl Pooler {
         if self.client_count >= self.shared.settings.max_client_conn {
             return Err(Rejection::limit_reached(Trouble::TooManyClients, "max_client_conn"));
         }
-        let counted = self.count_client_in(pool_id, user);
+        let pool = self.pools[pool_id as usize].as_mut().expect("looked up above");
+        let counted = self.databases.client_in(&self.shared.config, pool, user);
         counted.map_err(|(trouble, limit)| Rejection::limit_reached(trouble, limit))?;
         let is_forced = *self.pool(pool_id).key.user != *user;
         let client = self.client_mut(id);
@@ -67,7 +68,7 @@ impl Pooler {
             return;
         };
         let pool = self.pool(pool_id);
-        let configured = self.stored_credential(&pool.key.database, user);
+        let configured = admission::stored_credential(&self.shared.config, &pool.key.database, user);
         if *pool.key.user == *user && !matches!(configured, Credential::Password(_)) {
             self.pool_mut(pool_id).credential = credential;
         }

@@ -9,6 +9,7 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::pools::choice::Choice;
 use crate::server;
 use crate::server_side::ServerSide;
 use crate::state::probe::Probe;
@@ -130,7 +131,7 @@ impl Pooler {
         pool.welcome = None;
         pool.known_startup_values.clear();
         if nature.is_postgresql() {
-            self.replace_servers(now, CloseReason::WasBehindPooler, |_, pool| pool == pool_id);
+            self.replace_servers(now, CloseReason::WasBehindPooler, Choice::One(pool_id));
             self.server_mut(new).close_reason = None;
         }
         self.look_after_catalog(now, pool_id);

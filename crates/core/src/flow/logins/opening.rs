@@ -2,7 +2,7 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
-use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
@@ -122,7 +122,7 @@ impl Pooler {
         let mut server = Server::new(now, pool_id, endpoint.clone(), shape, expires);
         server.in_doubt = in_doubt;
         let id = ServerId(self.servers.insert_with(|_| server));
-        self.count_server_in(pool_id);
+        self.databases.server_in(pool);
         self.shared
             .requests
             .push_back(Request::Connect { server: id, endpoint });
@@ -140,10 +140,5 @@ impl Pooler {
         for (_, id) in waited {
             self.open_servers_for_waiters(now, id);
         }
-    }
-
-    /// Whether a pool's servers serve clients.
-    pub(crate) fn serves_clients(&self, pool_id: PoolId) -> bool {
-        self.pool(pool_id).key.kind == PoolKind::Clients
     }
 }

@@ -1,5 +1,6 @@
 //! The commands of the console that change something.
 
+use crate::base::close_reason::CloseReason;
 use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
@@ -8,6 +9,7 @@ use crate::console::orders::Ending;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
 use crate::pooler::Pooler;
+use crate::pools::choice::Choice;
 use pgweir_config::{CONSOLE_DATABASE, Config};
 
 /// How such a command ends.
@@ -38,7 +40,7 @@ impl Pooler {
             }
             Command::Suspend => {
                 self.log(LogLevel::Log, issued("SUSPEND", None));
-                self.suspend()?;
+                self.admin.suspend()?;
                 Ok(Done::tag("SUSPEND"))
             }
             Command::KillClient(client) => {
@@ -80,7 +82,7 @@ impl Pooler {
             }
             (Command::WaitClose(_), _) => return Ok(Done::Waits(Waits::Closed(owned()))),
             (Command::Resume(_), _) => self.resume(now, database)?,
-            (Command::Reconnect(_), _) => self.reconnect(now, database),
+            (Command::Reconnect(_), _) => self.replace_servers(now, CloseReason::Reconnect, Choice::Within(database)),
             (Command::Kill(_), _) => self.kill(now, database)?,
             (Command::Disable(_), Some(database)) => drop(self.databases.disabled.insert(database.into())),
             (Command::Enable(_), Some(database)) => drop(self.databases.disabled.remove(database)),
