@@ -184,7 +184,11 @@ impl Pooler {
         is_count("servers", pool.servers, own().count())?;
         is_count("connecting", pool.connecting, own().filter(|(_, s)| opens(s)).count())?;
         let soon_free = own().filter(|(_, s)| s.is_soon_free()).count();
-        is_count("soon free", self.servers_soon_free(id) as u32, soon_free)?;
+        is_count(
+            "soon free",
+            crate::flow::logins::opening::servers_soon_free(&self.servers, pool) as u32,
+            soon_free,
+        )?;
         let counted = |c: &Client| c.counted && c.pool == Some(id);
         is_count(
             "clients",

@@ -6,7 +6,7 @@ use crate::base::dns::DnsFacts;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
-use crate::base::pool_id::{PoolId, PoolKey};
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
 use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::{Accepted, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 use crate::base::secret_names::SecretNames;
@@ -228,7 +228,9 @@ impl Pooler {
 
     /// The handshake that [`Request::SecureClient`] asked for is finished.
     pub fn handle_client_secured(&mut self, _now: Time, client: ClientId, facts: TlsFacts) {
-        self.client_secured(client, facts);
+        if let Some(client) = self.clients.get_mut(client.0) {
+            client.tls = Some(Box::new(facts));
+        }
     }
 
     /// The handshake that [`Request::SecureClient`] asked for has failed. A request closes the connection.
@@ -260,9 +262,11 @@ impl Pooler {
         self.server_connected(now, server, connected);
     }
 
-    /// The socket that [`Request::Connect`] asked for could not be opened. The id is no longer valid.
+    /// The socket that [`Request::Connect`] asked for could not be opened. The id is no longer valid. `why` is "connect
+    /// failed" or "server DNS lookup failed": what log parsers look for.
     pub fn handle_server_connect_failed(&mut self, now: Time, server: ServerId, why: &str) {
-        self.server_connect_failed(now, server, why);
+        let failure = LoginFailure::temporary(why);
+        self.server_lost(now, server, why, Some(failure));
     }
 
     /// The handshake that [`Request::SecureServer`] asked for is finished.

@@ -2,7 +2,7 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::PoolId;
+use crate::base::pool_id::{PoolId, PoolKey};
 use crate::base::request::{Connected, Endpoint};
 use crate::base::slab::Slab;
 use crate::base::time::Time;
@@ -167,19 +167,23 @@ impl Server {
         )
     }
 
+    /// `S-0x…: db/user@address:port`, as PgBouncer writes it. `key` is that of its pool.
+    pub(crate) fn label(&self, id: ServerId, key: &PoolKey) -> String {
+        match &self.connected {
+            Some(c) => format!("{id}: {}/{}@{}", key.database, key.user, c.remote),
+            None => format!("{id}: {}/{}@{}", key.database, key.user, self.endpoint),
+        }
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, ServerPhase::Idle)
     }
 }
 
-/// `S-0x…: db/user@address:port`, as PgBouncer writes it.
+/// The label of a server that may be gone: see [`Server::label`].
 pub(crate) fn label(servers: &Slab<Server>, pools: &[Option<Pool>], id: ServerId) -> String {
     let Some(server) = servers.get(id.0) else {
         return id.to_string();
     };
-    let key = &pool::of(pools, server.pool).key;
-    match &server.connected {
-        Some(c) => format!("{id}: {}/{}@{}", key.database, key.user, c.remote),
-        None => format!("{id}: {}/{}@{}", key.database, key.user, server.endpoint),
-    }
+    server.label(id, &pool::of(pools, server.pool).key)
 }

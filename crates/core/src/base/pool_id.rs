@@ -47,6 +47,15 @@ pub(crate) struct LoginFailure {
 }
 
 impl LoginFailure {
+    /// A later attempt may succeed.
+    pub(crate) fn temporary(message: impl Into<String>) -> LoginFailure {
+        LoginFailure {
+            sqlstate: String::new(),
+            message: message.into(),
+            temporary: true,
+        }
+    }
+
     /// The failure as later clients are told, in PgBouncer's words.
     pub(crate) fn cached(&self) -> LoginFailure {
         const BEGINNING: &str = "server login has been failing, cached error: ";

@@ -12,6 +12,7 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::ClientPhase;
+use crate::flow::logins::admitting;
 use crate::login::cancel_keys::KeyForm;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
@@ -76,7 +77,7 @@ impl Pooler {
         mac.update(&id.0.generation.to_be_bytes());
         let form = self.clients.get(id.0).map_or(KeyForm::Short, |client| client.key_form);
         CancelKey {
-            process_id: self.process_id_told(id),
+            process_id: admitting::process_id_told(&self.clients, id),
             secret: form.secret(&mac.finalize().into_bytes().into()),
         }
     }
@@ -101,7 +102,7 @@ impl Pooler {
 
     /// The client with this key.
     fn client_of_key(&self, key: &CancelKey) -> Option<ClientId> {
-        let mut named = self.clients_of_process(key.process_id);
+        let mut named = admitting::clients_of_process(&self.process_ids, &self.clients, key.process_id);
         named.find(|id| {
             let Some(client) = self.clients.get(id.0) else {
                 return false;

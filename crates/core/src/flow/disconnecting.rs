@@ -32,8 +32,8 @@ impl Pooler {
             exchange.cleanup_after()
         });
         self.forget_channels(now, id);
-        self.take_process_id(id);
         let client = self.clients.remove(id.0).expect("looked up above");
+        self.process_ids.take(client.process_id, id.0.index);
         if client.is_arriving() {
             self.arrivals.has_arrived();
         }

@@ -66,11 +66,7 @@ impl Pooler {
             pool.forget_idle(id);
         }
         if connecting {
-            let lost = || LoginFailure {
-                sqlstate: String::new(),
-                message: "server closed the connection during login".into(),
-                temporary: true,
-            };
+            let lost = || LoginFailure::temporary("server closed the connection during login");
             let failure = failure.unwrap_or_else(lost);
             self.opening_failed(now, pool_id, &server.endpoint, failure);
         }

@@ -4,6 +4,7 @@ use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Dropping;
 use crate::base::time::Time;
+use crate::flow::logins::admitting;
 use crate::notify::channels::{
     ChannelName, Channels, NAME_BYTES_MAX, Notification, PROCESS_ID, Told, UNHEARD_BYTES_MAX,
 };
@@ -110,7 +111,7 @@ impl Pooler {
             }
             if later || !channels.unheard.is_empty() {
                 let told = if own {
-                    from_itself(self.process_id_told(id), message)
+                    from_itself(admitting::process_id_told(&self.clients, id), message)
                 } else {
                     message.into()
                 };
@@ -119,7 +120,7 @@ impl Pooler {
             }
         }
         if own {
-            let told = from_itself(self.process_id_told(id), message);
+            let told = from_itself(admitting::process_id_told(&self.clients, id), message);
             self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&told));
         }
         !own
@@ -137,7 +138,7 @@ impl Pooler {
         let channels = self.clients.get(id.0).and_then(|c| c.channels.as_ref());
         let notifies = channels.is_some_and(|c| c.notifies || c.holds_ready);
         if notifies && self.is_own_server(id, process_id) {
-            from_itself(self.process_id_told(id), message)
+            from_itself(admitting::process_id_told(&self.clients, id), message)
         } else {
             message.clone()
         }

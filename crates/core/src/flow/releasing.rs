@@ -8,6 +8,7 @@ use crate::base::reasons::Acquired;
 use crate::base::request::Request;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
+use crate::flow::logins::opening::servers_soon_free;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
 use crate::state::pins::Pins;
@@ -162,7 +163,7 @@ impl Pooler {
         !pool.waiting.is_empty()
             && pool.idle.front().is_some()
             && !self.pool_takes_no_clients_now(pool_id)
-            && pool.waiting.len() > self.servers_soon_free(pool_id)
+            && pool.waiting.len() > servers_soon_free(&self.servers, pool)
     }
 
     /// Gives a free server to the first waiting client, or closes it if that client needs another one.

@@ -10,6 +10,7 @@ use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::reasons::Waiting;
 use crate::base::time::Time;
+use crate::flow::logins::admitting;
 use crate::pooler::Pooler;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
@@ -159,7 +160,7 @@ impl Pooler {
         if server.conversation.status == TransactionStatus::Failed || !server.conversation.queue.only_prepares() {
             return None;
         }
-        let mut named = self.clients_of_process(process_id);
+        let mut named = admitting::clients_of_process(&self.process_ids, &self.clients, process_id);
         let target = named.next()?;
         if named.next().is_some() {
             return None;

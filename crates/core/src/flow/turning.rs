@@ -32,11 +32,7 @@ impl Pooler {
 
     /// Closes a server after its login.
     fn leave_server(&mut self, now: Time, id: ServerId, why: &str) {
-        let failure = LoginFailure {
-            sqlstate: String::new(),
-            message: why.into(),
-            temporary: true,
-        };
+        let failure = LoginFailure::temporary(why);
         let text = format!(
             "{} target_session_attrs: {why}",
             server::label(&self.servers, &self.pools, id)

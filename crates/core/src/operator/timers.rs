@@ -64,11 +64,7 @@ impl Pooler {
         match due::of_server(now, server, self.pool(server.pool), &self.shared.settings) {
             ServerDue::Nothing => {}
             ServerDue::ConnectTimeout => {
-                let failure = LoginFailure {
-                    sqlstate: String::new(),
-                    message: "connect timeout".into(),
-                    temporary: true,
-                };
+                let failure = LoginFailure::temporary("connect timeout");
                 self.shared.requests.push_back(Request::Close(id.into()));
                 self.server_lost(now, id, "connect timeout", Some(failure));
             }

@@ -33,8 +33,11 @@ impl Pooler {
         match server.introduction {
             Introduction::Begins => {
                 server.introduction = Introduction::NatureAsked;
-                if self.must_ask_nature(id) {
-                    return self.at(id).ask_nature(now);
+                let endpoint = server.endpoint.clone();
+                let is_known_otherwise = self.natures.contains_key(&endpoint);
+                let mut side = self.at(id);
+                if side.must_ask_nature(is_known_otherwise) {
+                    return side.ask_nature(now);
                 }
                 self.introduce(now, id)
             }
@@ -49,8 +52,9 @@ impl Pooler {
             }
             Introduction::Queried => {
                 server.introduction = Introduction::Done;
-                match self.must_ask_new_server(id) {
-                    true => self.at(id).ask_new_server(),
+                let mut side = self.at(id);
+                match side.must_ask_new_server() {
+                    true => side.ask_new_server(),
                     false => self.introduce(now, id),
                 }
             }
@@ -76,27 +80,6 @@ impl Pooler {
         }
         self.look_after_catalog(now, pool_id);
         self.server_is_free(now, id);
-    }
-
-    /// Whether the settings that a new server has by itself must be known. In session pooling, DISCARD ALL after each
-    /// client restores the role's defaults, but not what connect_query has set.
-    fn must_ask_new_server(&mut self, id: ServerId) -> bool {
-        let server = self.server_mut(id);
-        let (pool_id, nature) = (server.pool, server.nature);
-        let pool = self.pool(pool_id);
-        let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
-        self.shares_sessions(pool_id) || self.shared.settings.keeps_sessions && has_query && nature.is_postgresql()
-    }
-
-    /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not
-    /// look like PostgreSQL.
-    fn must_ask_nature(&mut self, id: ServerId) -> bool {
-        let server = self.server_mut(id);
-        let is_suspicious = !could_be_postgresql(server.cancels.key.as_ref());
-        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
-        let pool = self.pool(pool_id);
-        let keeps = self.shared.settings.keeps_sessions && pool.settings.shares_servers();
-        pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || self.natures.contains_key(&endpoint))
     }
 
     /// The nature of a new server is known: it counts for the pool.
@@ -139,6 +122,22 @@ impl Pooler {
 }
 
 impl ServerSide<'_> {
+    /// Whether the settings that a new server has by itself must be known. In session pooling, DISCARD ALL after each
+    /// client restores the role's defaults, but not what connect_query has set.
+    fn must_ask_new_server(&self) -> bool {
+        let (pool, settings) = (&self.pool, &self.shared.settings);
+        let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
+        settings.keeps_sessions && (pool.shares_sessions() || has_query && self.server.nature.is_postgresql())
+    }
+
+    /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not
+    /// look like PostgreSQL. `is_known_otherwise`: an earlier server at its address was not PostgreSQL.
+    fn must_ask_nature(&self, is_known_otherwise: bool) -> bool {
+        let is_suspicious = !could_be_postgresql(self.server.cancels.key.as_ref());
+        let keeps = self.shared.settings.keeps_sessions && self.pool.settings.shares_servers();
+        self.pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || is_known_otherwise)
+    }
+
     /// Asks a server for its nature, by a query that even a console answers.
     fn ask_nature(&mut self, now: Time) {
         let server = &mut *self.server;

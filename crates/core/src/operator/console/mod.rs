@@ -21,6 +21,7 @@ use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::console::refusal::Refusal;
 use crate::console::state::{self, ConsoleState};
+use crate::flow::logins::admitting;
 use crate::login::welcome::Welcome;
 use crate::pooler::Pooler;
 use orders::Done;
@@ -47,7 +48,7 @@ fn parameters(access: Access) -> [(&'static str, String); 8] {
 
 impl Pooler {
     /// Finishes the login of a client of the console.
-    pub(crate) fn open_console(&mut self, now: Time, id: ClientId, user: &str, access: Access) {
+    pub(crate) fn open_console(&mut self, now: Time, id: ClientId, access: Access) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
@@ -55,12 +56,18 @@ impl Pooler {
             return;
         };
         let closing = login.take_closing();
+        let user = login.user().to_string();
         let application_name = login.setting("application_name").unwrap_or_default().to_string();
         client.request_time = now;
-        let console = ConsoleState::new(user, access, &application_name);
+        let console = ConsoleState::new(&user, access, &application_name);
         client.phase = ClientPhase::Console(Box::new(console));
         self.arrivals.has_arrived();
-        self.give_process_id(id);
+        admitting::give_process_id(
+            &mut self.process_ids,
+            &mut self.clients,
+            id,
+            self.shared.config.global.peer_id,
+        );
         let key = self.cancel_key_of(id);
         self.admin.console_stats.client_login_count += 1;
         self.send(id, |w| {
