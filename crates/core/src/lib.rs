@@ -21,6 +21,7 @@ mod flow;
 mod frozen;
 #[cfg(any(test, feature = "weaknesses"))]
 mod invariants;
+mod listening;
 mod login;
 mod notify;
 mod operator;

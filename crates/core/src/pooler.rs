@@ -7,7 +7,7 @@ use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
-use crate::base::reasons::{Passing, Waiting};
+use crate::base::reasons::Waiting;
 use crate::base::request::{Accepted, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 use crate::base::secret_names::SecretNames;
 use crate::base::settings::Settings;
@@ -253,7 +253,7 @@ impl Pooler {
             .and_then(|s| self.servers.get(s.0))
             .is_some_and(|s| !s.is_clean());
         if hears && !at_work {
-            self.too_far_behind(now, client);
+            self.listen(now, |listening| listening.too_far_behind(client));
         }
     }
 
@@ -355,7 +355,7 @@ impl Pooler {
     /// Whether a client has been sent only a part of a message of its server.
     pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
         let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
-        server.is_some_and(|s| matches!(s.conversation.passing, Passing::Forward(_)))
+        server.is_some_and(Server::is_inside_message)
     }
 
     /// Whether this client's session state is restored on each server that it gets.

@@ -3,6 +3,7 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKey};
+use crate::base::reasons::Passing;
 use crate::base::request::{Connected, Endpoint};
 use crate::base::slab::Slab;
 use crate::base::time::Time;
@@ -173,6 +174,16 @@ impl Server {
             Some(c) => format!("{id}: {}/{}@{}", key.database, key.user, c.remote),
             None => format!("{id}: {}/{}@{}", key.database, key.user, self.endpoint),
         }
+    }
+
+    /// Whether it serves no client, but listens for some.
+    pub(crate) fn is_listening(&self) -> bool {
+        matches!(self.phase, ServerPhase::Listening)
+    }
+
+    /// Whether its client has been sent only a part of a message.
+    pub(crate) fn is_inside_message(&self) -> bool {
+        matches!(self.conversation.passing, Passing::Forward(_))
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// From the lowest to the highest. `client` and `server` are composed of structs of the layers below them.
-const LAYERS: [&[&str]; 14] = [
+const LAYERS: [&[&str]; 15] = [
     &["base"],
     &["statements"],
     &["upstream"],
@@ -19,6 +19,7 @@ const LAYERS: [&[&str]; 14] = [
     &["client", "exchange", "reply", "server", "server_side", "shared"],
     &["preparing"],
     &["session"],
+    &["listening"],
     &["contexts", "pooler"],
     &["flow", "operator"],
     &["frozen"],

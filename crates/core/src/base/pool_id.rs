@@ -11,7 +11,7 @@ pub(crate) enum PoolKind {
     Clients,
     /// auth_query. No client's message or setting reaches these servers.
     AuthQuery,
-    /// Listener connections (see [`crate::flow::listener`]).
+    /// Listener connections (see [`crate::listening`]).
     Listener,
     /// Streaming replication: servers are opened with the client's `replication` parameter and closed after use.
     Replication {

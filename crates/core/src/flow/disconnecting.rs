@@ -31,7 +31,7 @@ impl Pooler {
             exchange.note_temporary_schema();
             exchange.cleanup_after()
         });
-        self.forget_channels(now, id);
+        self.listen(now, |listening| listening.forget_channels(id));
         let client = self.clients.remove(id.0).expect("looked up above");
         self.process_ids.take(client.process_id, id.0.index);
         if client.is_arriving() {

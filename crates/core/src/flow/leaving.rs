@@ -171,7 +171,7 @@ impl Pooler {
     pub(crate) fn internal_query_failed(&mut self, now: Time, id: ServerId, message: &[u8]) {
         let Some(server) = self.servers.get(id.0) else { return };
         if matches!(server.phase, ServerPhase::Listening) {
-            return self.listener_refuses(id, message);
+            return self.listen(now, |listening| listening.listener_refuses(id, message));
         }
         let reason = match server.phase {
             ServerPhase::Resetting => "reset query failed",

@@ -71,10 +71,10 @@ impl Pooler {
             self.opening_failed(now, pool_id, &server.endpoint, failure);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
-            self.listener_lost(now, id, reason);
+            self.listen(now, |listening| listening.listener_lost(id, reason));
             let failure = self.pool(pool_id).failure.clone();
             if let Some(failure) = failure.filter(|f| connecting && !f.temporary) {
-                self.listener_refused(now, pool_id, &failure);
+                self.listen(now, |listening| listening.listener_refused(pool_id, &failure));
             }
         }
     }

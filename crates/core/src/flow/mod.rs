@@ -2,7 +2,6 @@
 
 pub(crate) mod cancel;
 pub(crate) mod catalog_reading;
-pub(crate) mod channel_commands;
 pub(crate) mod client_messages;
 pub(crate) mod completions;
 pub(crate) mod database_ddl;
@@ -10,14 +9,12 @@ pub(crate) mod deferred_begin;
 pub(crate) mod disconnecting;
 pub(crate) mod extended_query;
 pub(crate) mod flights;
-pub(crate) mod handover;
 pub(crate) mod idle_limit;
 pub(crate) mod leaving;
 pub(crate) mod link;
-pub(crate) mod listener;
+pub(crate) mod listeners;
 pub(crate) mod logins;
 pub(crate) mod lost_servers;
-pub(crate) mod notifications;
 pub(crate) mod own_server;
 pub(crate) mod parsing;
 pub(crate) mod peers;

@@ -73,7 +73,7 @@ impl Pooler {
         let used_by_clients = pool.key.kind == PoolKind::Clients;
         let replication = pool.key.kind.is_replication();
         if let Some(client_id) = listens {
-            self.hear(client_id);
+            self.listen(now, |listening| listening.hear(client_id));
         }
         if replication {
             return self.close_server(now, server_id, "replication client was closed");

@@ -156,10 +156,10 @@ impl Pooler {
 
     fn answer(&mut self, now: Time, id: ServerId, question: Question, bytes: &[u8]) -> Passed {
         match question {
-            Question::ListenerHears => self.listener_hears(now, id, bytes),
-            Question::ListenerAnswered => self.listener_answered(now, id),
+            Question::ListenerHears => self.listen(now, |listening| listening.listener_hears(id, bytes)),
+            Question::ListenerAnswered => self.listen(now, |listening| listening.listener_answered(id)),
             Question::OwnNotification => {
-                if self.own_server_notifies(now, id, bytes) {
+                if self.listen(now, |listening| listening.own_server_notifies(id, bytes)) {
                     return Passed::Forward;
                 }
             }
@@ -176,7 +176,7 @@ impl Pooler {
             }
             Question::Probed => return self.after_probe(now, id),
             Question::MoveAnswered => {
-                self.move_answered(now, id);
+                self.listen(now, |listening| listening.move_answered(id));
                 return self.after_probe(now, id);
             }
             Question::NeverBegan { of_client } => return self.transaction_never_began(now, id, of_client),
@@ -190,7 +190,7 @@ impl Pooler {
             Question::TransactionEnded => {
                 let held = self
                     .server_link(id)
-                    .is_some_and(|client| self.transaction_ended(now, client, id));
+                    .is_some_and(|client| self.listen(now, |listening| listening.transaction_ended(client, id)));
                 if !held {
                     return self.request_ended(now, id);
                 }
@@ -219,16 +219,16 @@ impl Pooler {
                 }
                 Deed::Unlisten => {
                     if let Some(client) = self.server_link(id) {
-                        self.apply_unlistened(now, client);
+                        self.listen(now, |listening| listening.apply_unlistened(client));
                     }
                 }
                 Deed::EndCancelling => self.end_cancelling(now, id),
                 Deed::ChannelsMayHaveChanged => {
                     if let Some(client) = self.server_link(id) {
-                        self.channels_may_have_changed(now, client);
+                        self.listen(now, |listening| listening.channels_may_have_changed(client));
                     }
                 }
-                Deed::MoveOn => self.move_on(now, id),
+                Deed::MoveOn => self.listen(now, |listening| listening.move_on(id)),
             }
         }
     }

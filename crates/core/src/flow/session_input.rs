@@ -200,7 +200,7 @@ impl Pooler {
             server_id = self.clients.get(id.0).and_then(|c| c.link).unwrap_or(server_id);
         }
         if attends {
-            if let Some(step) = self.mind_channels(now, id, server_id, message) {
+            if let Some(step) = self.listen(now, |listening| listening.mind_channels(id, server_id, message)) {
                 return step;
             }
             if self
@@ -363,7 +363,7 @@ impl Pooler {
                 .is_some_and(|c| !c.session.pins.is_empty());
         }
         if pinned {
-            self.move_on(now, server_id);
+            self.listen(now, |listening| listening.move_on(server_id));
         } else {
             self.release(now, server_id);
         }

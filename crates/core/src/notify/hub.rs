@@ -63,7 +63,7 @@ pub(crate) struct Listener {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Option<Listener>>,
-    /// The internal channel for marks (see [`crate::flow::handover`]).
+    /// The internal channel for marks (see `listening/handover`).
     pub(crate) mark_channel: String,
     pub(crate) next_ticket: u64,
     /// Draws marks, because a client that can send to the channel must not guess one.

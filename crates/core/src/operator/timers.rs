@@ -49,7 +49,7 @@ impl Pooler {
             self.time_server(now, ServerId(slot));
         }
         self.time_listeners(now);
-        self.time_moves(now);
+        self.listen(now, |listening| listening.time_moves());
         self.time_pools(now);
         self.time_deferred_begins(now);
         self.time_clients(now);

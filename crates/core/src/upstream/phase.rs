@@ -18,7 +18,7 @@ pub(crate) enum ServerPhase {
     Idle,
     /// Runs the check query before it is handed out.
     Testing,
-    /// It serves no client: see [`crate::flow::listener`].
+    /// It serves no client: see [`crate::listening`].
     Listening,
     /// Linked to a client.
     Linked,

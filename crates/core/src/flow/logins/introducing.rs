@@ -76,7 +76,7 @@ impl Pooler {
             self.welcome_known(pool_id);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
-            return self.listener_logged_in(now, id);
+            return self.listen(now, |listening| listening.listener_logged_in(id));
         }
         self.look_after_catalog(now, pool_id);
         self.server_is_free(now, id);
