@@ -3,7 +3,6 @@
 //! This file holds the state and the contract; what happens on each input is in the files named after it.
 
 use crate::base::dns::DnsFacts;
-use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
 use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
@@ -352,12 +351,6 @@ impl Pooler {
         self.shared.log(level, text);
     }
 
-    /// Whether a client has been sent only a part of a message of its server.
-    pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
-        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
-        server.is_some_and(Server::is_inside_message)
-    }
-
     /// Whether this client's session state is restored on each server that it gets.
     pub(crate) fn keeps_session(&self, id: ClientId) -> bool {
         let pool = self.clients.get(id.0).and_then(|c| c.pool);
@@ -369,36 +362,5 @@ impl Pooler {
         self.shared
             .outbox
             .insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
-    }
-
-    /// `log_pooler_errors`: an error that the pooler sends to a client, or why it closes the client's connection.
-    pub(crate) fn log_pooler_error(&mut self, id: ClientId, message: &str) {
-        if self.shared.settings.log_pooler_errors
-            && let Some(client) = self.clients.get(id.0)
-        {
-            let text = format!("{} pooler error: {message}", client.label(id, &self.pools));
-            self.log(LogLevel::Warning, text);
-        }
-    }
-
-    /// Sends a client an error, and closes the client if the table of errors says so.
-    pub(crate) fn fail_client(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        trouble: Trouble,
-        message: &str,
-        detail: &str,
-        hint: &str,
-    ) {
-        self.log_pooler_error(id, message);
-        if self.is_inside_message(id) {
-            // The client is inside a message of its server: an error would become a part of that.
-            return self.close_client(now, id, message);
-        }
-        self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
-        if trouble.row().client == crate::base::errors::Fate::Closed {
-            self.close_client(now, id, message);
-        }
     }
 }

@@ -1,6 +1,7 @@
-//! The end of a client's connection.
+//! Errors that the pooler sends to clients, and the end of a client's connection.
 
 use crate::base::close_reason::CloseReason;
+use crate::base::errors::{Fate, Trouble};
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
 use crate::base::request::{LogLevel, Request};
@@ -8,8 +9,46 @@ use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::flow::cancel::CANCEL_DONE;
 use crate::pooler::{CLIENT_VANISHED, Pooler};
+use crate::server::Server;
 
 impl Pooler {
+    /// `log_pooler_errors`: an error that the pooler sends to a client, or why it closes the client's connection.
+    pub(crate) fn log_pooler_error(&mut self, id: ClientId, message: &str) {
+        if self.shared.settings.log_pooler_errors
+            && let Some(client) = self.clients.get(id.0)
+        {
+            let text = format!("{} pooler error: {message}", client.label(id, &self.pools));
+            self.log(LogLevel::Warning, text);
+        }
+    }
+
+    /// Sends a client an error, and closes the client if the table of errors says so.
+    pub(crate) fn fail_client(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        trouble: Trouble,
+        message: &str,
+        detail: &str,
+        hint: &str,
+    ) {
+        self.log_pooler_error(id, message);
+        if self.is_inside_message(id) {
+            // The client is inside a message of its server: an error would become a part of that.
+            return self.close_client(now, id, message);
+        }
+        self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
+        if trouble.row().client == Fate::Closed {
+            self.close_client(now, id, message);
+        }
+    }
+
+    /// Whether a client has been sent only a part of a message of its server.
+    pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
+        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
+        server.is_some_and(Server::is_inside_message)
+    }
+
     /// Closes a client after the bytes written for it, and cleans up its server.
     pub(crate) fn close_client(&mut self, now: Time, id: ClientId, reason: &str) {
         if self.clients.get(id.0).is_some() {

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod database_ddl;
 pub(crate) mod deferred_begin;
 pub(crate) mod disconnecting;
+mod error_text;
 pub(crate) mod extended_query;
 pub(crate) mod flights;
 pub(crate) mod idle_limit;

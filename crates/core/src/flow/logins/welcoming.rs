@@ -10,7 +10,7 @@ use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::exchange::Exchange;
 use crate::flow::logins::admitting;
-use crate::login::client_login::ServerUse;
+use crate::login::login_step::ServerUse;
 use crate::login::lookups;
 use crate::login::trial::{Trial, Verdict, first_shape};
 use crate::login::welcome::Welcome;
