@@ -210,6 +210,10 @@ impl Client {
         }
     }
 
+    pub(crate) fn is_login(&self) -> bool {
+        matches!(self.phase, ClientPhase::Login(_))
+    }
+
     pub(crate) fn is_session(&self) -> bool {
         matches!(self.phase, ClientPhase::Session)
     }

@@ -297,7 +297,7 @@ impl Pooler {
             .filter(|s| s.reading.is_none())
             .map(|s| s.pool)
         {
-            self.doubt_catalog(now, pool_id);
+            self.catalogs().doubt(now, pool_id);
         }
         self.server_lost(now, server, "server conn crashed?", None);
     }

@@ -34,7 +34,7 @@ impl Pooler {
     }
 
     fn clear_pool(&mut self, now: Time, pool_id: PoolId) {
-        self.doubt_catalog(now, pool_id);
+        self.catalogs().doubt(now, pool_id);
         let pool = self.pool_mut(pool_id);
         if pool.settings.min_size > 0 {
             pool.retry_at = Some(now + KEPT_CLEAR);

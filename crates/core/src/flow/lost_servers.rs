@@ -35,7 +35,7 @@ impl Pooler {
         let mut server = self.servers.remove(id.0).expect("looked up above");
         self.count_out(now, id, &server, reason, failure);
         if server.session.defines {
-            self.doubt_catalog(now, server.pool);
+            self.catalogs().doubt(now, server.pool);
         }
         if let Some(reading) = server.reading.take() {
             self.catalog_lost(now, server.pool, *reading);

@@ -11,6 +11,7 @@ use crate::base::time::Time;
 use crate::flow::logins::opening::servers_soon_free;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
+use crate::session::catalogs::may_read_now;
 use crate::state::pins::Pins;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
@@ -84,11 +85,11 @@ impl Pooler {
         if discards {
             self.shared.state_stats.discards += 1;
             self.server_mut(server_id).held.temporary_objects(false);
-            return self.reset_session(now, server_id, "DISCARD ALL");
+            return self.at(server_id).reset_session(now, "DISCARD ALL");
         }
         let reset = used_by_clients && !is_console && (session || self.shared.settings.server_reset_query_always);
         if reset && self.shared.settings.server_reset_query.is_some() {
-            self.reset_server(now, server_id);
+            self.at(server_id).reset(now);
         } else {
             self.server_is_free(now, server_id);
         }
@@ -121,7 +122,9 @@ impl Pooler {
             return self.lift_idle_limit(now, server_id);
         }
         let claimed = server.session.claimed;
-        if self.shared.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id)
+        if self.shared.catalogs.any_due
+            && may_read_now(self.pool(pool_id), now, claimed)
+            && self.read_catalog(now, server_id)
         {
             return;
         }

@@ -7,6 +7,7 @@ use crate::base::reasons::{Acquired, Waiting};
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
+use crate::client::Client;
 use crate::pooler::Pooler;
 use crate::state::difference::{difference_on, unhurried};
 use crate::state::restoration::Restoration;
@@ -96,7 +97,7 @@ impl Pooler {
         let Restoration { target, refused } = *restoration;
         let (link, idle) = (server.link, server.conversation.status == TransactionStatus::Idle);
         // A login's values are refused because they are invalid: the whole transaction that tried them is rolled back.
-        let are_tried = idle && link.is_some_and(|id| self.is_login(id));
+        let are_tried = idle && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
         let server = self.server_mut(server_id);
         if refused.is_none() || trusts {
@@ -113,7 +114,7 @@ impl Pooler {
             self.log(LogLevel::Warning, text);
         }
         let Some(id) = link else { return };
-        if self.is_login(id) {
+        if self.clients.get(id.0).is_some_and(Client::is_login) {
             return self.login_validated(now, id, server_id, refused.map(|r| *r));
         }
         match refused {

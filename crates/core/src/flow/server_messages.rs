@@ -13,7 +13,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Passed;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::ClientPhase;
+use crate::client::Client;
 use crate::flow::replies::Piece;
 use crate::pooler::Pooler;
 use crate::upstream::flights::Flights;
@@ -214,7 +214,7 @@ impl Pooler {
                 Deed::InternalQueryFailed(message) => self.internal_query_failed(now, id, &message),
                 Deed::DoubtCatalog => {
                     if let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) {
-                        self.doubt_catalog(now, pool_id);
+                        self.catalogs().doubt(now, pool_id);
                     }
                 }
                 Deed::Unlisten => {
@@ -280,18 +280,15 @@ impl Pooler {
             ServerPhase::Reading => self.catalog_read(now, id),
             ServerPhase::ConnectQuery => self.introduce(now, id),
             ServerPhase::Linked => {
-                if let Some(client) = server.link.filter(|client| self.is_login(*client)) {
+                if let Some(client) = server
+                    .link
+                    .filter(|client| self.clients.get(client.0).is_some_and(Client::is_login))
+                {
                     self.auth_query_done(now, client, id);
                 }
             }
             _ => {}
         }
-    }
-
-    pub(crate) fn is_login(&self, id: ClientId) -> bool {
-        self.clients
-            .get(id.0)
-            .is_some_and(|c| matches!(c.phase, ClientPhase::Login(_)))
     }
 
     /// A request was sent in front of the data of a copy, and the server takes it for a part of them. It is no longer

@@ -74,7 +74,7 @@ impl Pooler {
                 side.pool.opens_slowly(&side.server.endpoint);
             }
             ServerDue::Close(reason) => self.close_server(now, id, reason),
-            ServerDue::CancelAgain => self.cancel_again(now, id),
+            ServerDue::CancelAgain => self.at(id).cancel_again(now),
             ServerDue::LetRidersGo => self.let_riders_go(now, id),
             ServerDue::LookAtClient(client) => self.time_linked_client(now, client, id),
         }

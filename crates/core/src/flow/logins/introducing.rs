@@ -78,7 +78,7 @@ impl Pooler {
         if self.pool(pool_id).key.kind == PoolKind::Listener {
             return self.listen(now, |listening| listening.listener_logged_in(id));
         }
-        self.look_after_catalog(now, pool_id);
+        self.catalogs().look_after(now, pool_id);
         self.server_is_free(now, id);
     }
 
@@ -117,7 +117,7 @@ impl Pooler {
             self.replace_servers(now, CloseReason::WasBehindPooler, Choice::One(pool_id));
             self.server_mut(new).close_reason = None;
         }
-        self.look_after_catalog(now, pool_id);
+        self.catalogs().look_after(now, pool_id);
     }
 }
 

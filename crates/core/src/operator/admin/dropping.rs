@@ -76,7 +76,7 @@ impl Pooler {
     fn doubt_catalogs(&mut self, now: Time, of: Choice<'_>) {
         for pool_id in pool::ids(&self.pools) {
             if of.includes(&self.pools, pool_id) {
-                self.doubt_catalog(now, pool_id);
+                self.catalogs().doubt(now, pool_id);
             }
         }
     }

@@ -90,7 +90,7 @@ impl Pooler {
         self.use_peers(now);
         self.make_pools_to_keep_warm(now);
         for pool_id in pool::ids(&self.pools) {
-            self.look_after_catalog(now, pool_id);
+            self.catalogs().look_after(now, pool_id);
             self.open_servers_for_waiters(now, pool_id);
         }
     }
