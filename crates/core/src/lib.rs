@@ -14,6 +14,7 @@
 mod base;
 mod catalog;
 mod client;
+mod client_side;
 mod console;
 mod contexts;
 mod exchange;
