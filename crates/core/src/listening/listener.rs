@@ -15,15 +15,13 @@ use crate::base::pool_id::{LoginFailure, PoolId};
 use crate::base::request::LogLevel;
 use crate::listening::{Deed, Listening};
 use crate::notify::channels::{ChannelName, Channels, Notification, Told};
-use crate::notify::commands::command;
-use crate::notify::hub::{Asked, Hearer, Listener, ListenerId};
+use crate::notify::hub::{Asked, Listener, ListenerId};
 use crate::notify::moving::Moving;
 use crate::pools::pool;
 use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{HEADER_BYTES, Writer};
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 /// How long a listener is kept when nobody listens.
@@ -41,32 +39,8 @@ impl Listening<'_> {
         let encoding = client.session.shape.get("client_encoding")?.value.clone();
         let key = &pool::of(self.pools, client.pool?).key;
         let (database, user) = (key.database.clone(), key.user.clone());
-        let is_it = |l: &Listener| l.database == database && l.user == user && l.encoding == encoding;
-        let all = &mut self.listeners.all;
-        let at = match all.iter().position(|l| l.as_ref().is_some_and(is_it)) {
-            Some(at) => at,
-            None => {
-                let new = Listener {
-                    database,
-                    user,
-                    encoding,
-                    server: None,
-                    up: false,
-                    gap: false,
-                    channels: HashMap::default(),
-                    asked: VecDeque::new(),
-                    refused: false,
-                    unused_since: self.now,
-                };
-                let free = all.iter().position(Option::is_none).unwrap_or(all.len());
-                if free == all.len() {
-                    all.push(None);
-                }
-                all[free] = Some(new);
-                free
-            }
-        };
-        let listener = all[at].as_mut().expect("found or made above");
+        let at = self.listeners.find_or_make(self.now, &database, &user, &encoding);
+        let listener = self.listeners.get_mut(at)?;
         listener.unused_since = self.now;
         let (up, server) = (listener.up, listener.server);
         let channels = self.channels_mut(id)?;
@@ -93,11 +67,7 @@ impl Listening<'_> {
         server.since = now;
         let listener = self.listeners.get(at).expect("found above");
         let encoding = format!("SET client_encoding TO '{}'", listener.encoding.replace('\'', "''"));
-        let mut everything = command("LISTEN", self.listeners.mark_channel.as_bytes());
-        for name in listener.channels.keys() {
-            everything.extend_from_slice(b"; ");
-            everything.extend_from_slice(&command("LISTEN", name));
-        }
+        let everything = listener.listen_to_everything(&self.listeners.mark_channel);
         self.ask_listener(at, Asked::Settings, encoding.as_bytes());
         self.ask_listener(at, Asked::Settings, FOR_GOOD.as_bytes());
         self.ask_listener(at, Asked::Everything, &everything);
@@ -157,20 +127,7 @@ impl Listening<'_> {
         let Some(at) = self.listener_of(id) else { return };
         let ticket = self.listeners.ticket();
         let listener = self.listeners.get_mut(at).expect("found above");
-        let mut text = Vec::new();
-        for name in &names {
-            // The text names also channels that it listens to already: if an earlier LISTEN is refused, this one is
-            // refused, too.
-            text.extend_from_slice(&command("LISTEN", name));
-            text.extend_from_slice(b"; ");
-            let hearers = listener.channels.entry(name.clone()).or_default();
-            if !hearers.iter().any(|h| h.client == id) {
-                hearers.push(Hearer {
-                    client: id,
-                    told: false,
-                });
-            }
-        }
+        let text = listener.begin_hearing(id, &names);
         if self.ask_listener(at, Asked::Channels(id, ticket), &text) {
             self.channels_mut(id).expect("asked for above").moving = Moving::Wanted {
                 channels: names,
@@ -214,21 +171,7 @@ impl Listening<'_> {
         let Some(listener) = self.listeners.get_mut(at) else {
             return;
         };
-        let mut text = Vec::new();
-        for name in names {
-            let Some(hearers) = listener.channels.get_mut(&name) else {
-                continue;
-            };
-            hearers.retain(|h| h.client != id);
-            if hearers.is_empty() {
-                listener.channels.remove(&name);
-                text.extend_from_slice(&command("UNLISTEN", &name));
-                text.extend_from_slice(b"; ");
-            }
-        }
-        if listener.channels.is_empty() {
-            listener.unused_since = self.now;
-        }
+        let text = listener.stop_hearing(self.now, id, &names);
         if !text.is_empty() {
             self.ask_listener(at, Asked::Unlisten, &text);
         }
@@ -237,14 +180,7 @@ impl Listening<'_> {
     /// A client no longer listens at this listener.
     pub(crate) fn stop_hearing_all(&mut self, at: ListenerId, id: ClientId) {
         let Some(listener) = self.listeners.get(at) else { return };
-        let is_its = |hearers: &Vec<Hearer>| hearers.iter().any(|h| h.client == id);
-        let mut names: Vec<ChannelName> = listener
-            .channels
-            .iter()
-            .filter(|c| is_its(c.1))
-            .map(|c| c.0.clone())
-            .collect();
-        names.sort_unstable();
+        let names = listener.channels_of(id);
         self.stop_hearing(at, id, names);
     }
 
@@ -299,11 +235,7 @@ impl Listening<'_> {
             return;
         };
         let listener = self.listeners.get_mut(at).expect("found above");
-        listener.server = None;
-        listener.refused = false;
-        let was_up = std::mem::replace(&mut listener.up, false);
-        listener.gap |= was_up && !listener.channels.is_empty();
-        let asked = std::mem::take(&mut listener.asked);
+        let (was_up, asked) = listener.is_lost();
         let clients = listener.clients();
         if was_up && !clients.is_empty() {
             let text = format!(
