@@ -19,6 +19,7 @@ pub(crate) mod lost_servers;
 pub(crate) mod own_server;
 pub(crate) mod parsing;
 pub(crate) mod peers;
+mod piece;
 pub(crate) mod pools;
 pub(crate) mod ready;
 pub(crate) mod refusals;

@@ -119,7 +119,7 @@ impl Pooler {
             return self.close_server(now, server_id, "server lifetime over");
         }
         if server.session.shape.idle_limit().is_some() {
-            return self.lift_idle_limit(now, server_id);
+            return self.at(server_id).lift_idle_limit(now);
         }
         let claimed = server.session.claimed;
         if self.shared.catalogs.any_due

@@ -8,6 +8,7 @@ use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::Client;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::state::difference::{difference_on, unhurried};
 use crate::state::restoration::Restoration;
@@ -25,6 +26,19 @@ const SERVERS_TRIED_MAX: u8 = 3;
 fn lost_behind_pooler(name: &Arc<str>, wanted: &Shape) -> Option<Arc<str>> {
     let made = wanted.get(name).is_some_and(|setting| !setting.reported);
     (made && !is_kept_by_poolers(name)).then(|| name.clone())
+}
+
+impl Exchange<'_> {
+    /// The server has confirmed the client's settings.
+    fn settings_confirmed(&mut self) {
+        self.tell_differences();
+        self.client.session.servers_refused = 0;
+        if self.client.waiting == Waiting::ForRestoration {
+            self.client.waiting = Waiting::No;
+            self.client.session.went_elsewhere = false;
+            self.shared.requests.push_back(Request::Resume(self.id.into()));
+        }
+    }
 }
 
 impl Pooler {
@@ -118,19 +132,8 @@ impl Pooler {
             return self.login_validated(now, id, server_id, refused.map(|r| *r));
         }
         match refused {
-            None => self.settings_confirmed(now, id, server_id),
+            None => self.between(now, id, server_id).settings_confirmed(),
             Some(refused) => self.settings_refused(now, id, server_id, &refused.1),
-        }
-    }
-
-    fn settings_confirmed(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        self.between(now, id, server_id).tell_differences();
-        let client = self.client_mut(id);
-        client.session.servers_refused = 0;
-        if client.waiting == Waiting::ForRestoration {
-            client.waiting = Waiting::No;
-            client.session.went_elsewhere = false;
-            self.shared.requests.push_back(Request::Resume(id.into()));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::base::reasons::Passed;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::client::Client;
-use crate::flow::replies::Piece;
+use crate::flow::piece::Piece;
 use crate::pooler::Pooler;
 use crate::upstream::flights::Flights;
 use crate::upstream::phase::ServerPhase;
