@@ -28,7 +28,61 @@ fn lost_behind_pooler(name: &Arc<str>, wanted: &Shape) -> Option<Arc<str>> {
     (made && !is_kept_by_poolers(name)).then(|| name.clone())
 }
 
+/// Whether a server looks like its client.
+enum Restoring {
+    Done,
+    /// It has been sent settings, and must confirm them.
+    Asked,
+    /// It cannot: this setting would be lost, or reach other clients.
+    Refused(Arc<str>),
+}
+
 impl Exchange<'_> {
+    /// Makes the server look like its client.
+    fn restore(&mut self) -> Restoring {
+        let wanted = self.client.session.shape.clone();
+        let session = &self.server.session;
+        let mut set = difference_on(&session.shape, &wanted, &session.base.home());
+        let nature = self.pool.nature;
+        if self.pool.key.kind.is_replication() || nature == Nature::Console {
+            // A walsender was started with its client's settings and cannot change them; a console has no settings.
+            set.clear();
+        }
+        if nature == Nature::Pooler {
+            if let Some(name) = set.iter().find_map(|(name, _)| lost_behind_pooler(name, &wanted)) {
+                return Restoring::Refused(name);
+            }
+            set.retain(|(name, _)| is_kept_by_poolers(name));
+        }
+        if set.is_empty() {
+            self.tell_differences();
+            if self.server.conversation.queue.segment_open() {
+                let shape = self.server.session.shape.clone();
+                self.confirm_first(&[], shape);
+                return Restoring::Asked;
+            }
+            return Restoring::Done;
+        }
+        // Read-only settings remain the server's own: see tell_differences.
+        let shape = &self.server.session.shape;
+        let target = if shape.same_fixed(&wanted) && nature.is_postgresql() {
+            wanted
+        } else {
+            self.shared.shape_with(shape, &set)
+        };
+        self.shared.state_stats.restorations += 1;
+        self.shared.state_stats.settings_sent += set.len() as u64;
+        if !self.shared.is_weak(Weakness::HurriesRestorations) {
+            set = unhurried(&self.server.session.shape, &target, set);
+        }
+        self.confirm_first(&set, target);
+        if self.shared.is_weak(Weakness::SharesUnconfirmed) {
+            self.client.waiting = Waiting::No;
+            return Restoring::Done;
+        }
+        Restoring::Asked
+    }
+
     /// The server has confirmed the client's settings.
     fn settings_confirmed(&mut self) {
         self.tell_differences();
@@ -43,53 +97,13 @@ impl Exchange<'_> {
 
 impl Pooler {
     /// Restores the session state of a client that was just linked to a server.
+    #[inline]
     pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
-        let wanted = self.client_mut(id).session.shape.clone();
-        let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let mut set = difference_on(&server.session.shape, &wanted, &server.session.base.home());
-        let pool = self.pool(server.pool);
-        let nature = pool.nature;
-        if pool.key.kind.is_replication() || nature == Nature::Console {
-            // A walsender was started with its client's settings and cannot change them; a console has no settings.
-            set.clear();
+        match self.between(now, id, server_id).restore() {
+            Restoring::Done => Acquired::Server(server_id),
+            Restoring::Asked => Acquired::Wait,
+            Restoring::Refused(name) => self.refuse_behind_pooler(now, id, &name),
         }
-        if nature == Nature::Pooler {
-            if let Some(name) = set.iter().find_map(|(name, _)| lost_behind_pooler(name, &wanted)) {
-                return self.refuse_behind_pooler(now, id, &name);
-            }
-            set.retain(|(name, _)| is_kept_by_poolers(name));
-        }
-        if set.is_empty() {
-            self.between(now, id, server_id).tell_differences();
-            if self
-                .servers
-                .get(server_id.0)
-                .is_some_and(|s| s.conversation.queue.segment_open())
-            {
-                let shape = self.server_mut(server_id).session.shape.clone();
-                self.between(now, id, server_id).confirm_first(&[], shape);
-                return Acquired::Wait;
-            }
-            return Acquired::Server(server_id);
-        }
-        // Read-only settings remain the server's own: see tell_differences.
-        let target = if server.session.shape.same_fixed(&wanted) && nature.is_postgresql() {
-            wanted
-        } else {
-            let shape = server.session.shape.clone();
-            self.shared.shape_with(&shape, &set)
-        };
-        self.shared.state_stats.restorations += 1;
-        self.shared.state_stats.settings_sent += set.len() as u64;
-        if !self.is_weak(Weakness::HurriesRestorations) {
-            set = unhurried(&self.server_mut(server_id).session.shape, &target, set);
-        }
-        self.between(now, id, server_id).confirm_first(&set, target);
-        if self.is_weak(Weakness::SharesUnconfirmed) {
-            self.client_mut(id).waiting = Waiting::No;
-            return Acquired::Server(server_id);
-        }
-        Acquired::Wait
     }
 
     /// The client has a setting that would be lost, or reach other clients, behind another pooler. No request of the

@@ -117,7 +117,7 @@ impl View<'_> {
         self.clients.iter().filter(|(_, c)| on_console(&c.phase)).count()
     }
 
-    /// Counts of each pool, in the order of [`Pooler::live_pools`]. One pass over all connections, because there may
+    /// Counts of each pool, in the order of [`View::live_pools`]. One pass over all connections, because there may
     /// be many.
     fn count_by_pool(&self) -> impl Iterator<Item = Counts> {
         let mut counts: Vec<Option<Counts>> = self
