@@ -1,7 +1,7 @@
 //! LISTEN, UNLISTEN and NOTIFY in clients' messages, and moves that wait.
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::message::{Message, Step};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
 use crate::listening::{Deed, Listening};
@@ -53,11 +53,7 @@ impl Listening<'_> {
         }
         let text = self.text_of(id, message)?;
         if !message.is_whole() && message.tag != FrontendTag::Bind {
-            return if message.total <= crate::base::message::INSPECT_BYTES_MAX {
-                Some(Step::NeedBytes)
-            } else {
-                None
-            };
+            return (message.total <= INSPECT_BYTES_MAX).then_some(Step::NeedBytes);
         }
         let concerns =
             CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.at(server_id).names_listen(&text);
@@ -88,13 +84,7 @@ impl Listening<'_> {
         }
         let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
         if runs && has_word(&text, b"unlisten") {
-            let statements = pgweir_sql::statements(&text).unwrap_or_default();
-            let gone = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
-                Statement::Unlisten(name) => Some(Some(name)),
-                Statement::UnlistenAll => Some(None),
-                _ => None,
-            });
-            self.channels_mut(id)?.unlistened.extend(gone);
+            self.channels_mut(id)?.unlistened.extend(unlistened(&text));
         }
         None
     }
@@ -148,4 +138,15 @@ impl Listening<'_> {
             }
         }
     }
+}
+
+/// The channels that the UNLISTEN commands of a text name; `None` for all.
+fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
+    let statements = pgweir_sql::statements(text).unwrap_or_default();
+    let channels = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
+        Statement::Unlisten(name) => Some(Some(name)),
+        Statement::UnlistenAll => Some(None),
+        _ => None,
+    });
+    channels.collect()
 }
