@@ -8,6 +8,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::reasons::Waiting;
 use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
+use crate::pools::pool;
 use crate::server::Server;
 use crate::state::sequences::Remembered;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
@@ -27,7 +28,7 @@ impl Pooler {
             self.check_client(id, client)
                 .map_err(|wrong| format!("{id}: {wrong}"))?;
         }
-        for (id, pool) in self.live_pools() {
+        for (id, pool) in pool::live(&self.pools) {
             let name = format!("{}/{}", pool.key.database, pool.key.user);
             self.check_pool(id).map_err(|wrong| format!("pool {name}: {wrong}"))?;
         }
@@ -183,7 +184,11 @@ impl Pooler {
         is_count("servers", pool.servers, own().count())?;
         is_count("connecting", pool.connecting, own().filter(|(_, s)| opens(s)).count())?;
         let soon_free = own().filter(|(_, s)| s.is_soon_free()).count();
-        is_count("soon free", self.servers_soon_free(id) as u32, soon_free)?;
+        is_count(
+            "soon free",
+            crate::flow::logins::opening::servers_soon_free(&self.servers, pool) as u32,
+            soon_free,
+        )?;
         let counted = |c: &Client| c.counted && c.pool == Some(id);
         is_count(
             "clients",
@@ -197,7 +202,7 @@ impl Pooler {
         let counted = self.clients.iter().filter(|(_, c)| c.counted).count();
         is_count("clients", self.client_count, counted)?;
         let mut databases: HashMap<&Arc<str>, (usize, usize)> = HashMap::new();
-        for (_, pool) in self.live_pools() {
+        for (_, pool) in pool::live(&self.pools) {
             let (servers, clients) = databases.entry(&pool.key.database).or_default();
             *servers += pool.servers as usize;
             *clients += pool.clients as usize;

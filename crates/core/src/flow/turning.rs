@@ -8,6 +8,7 @@ use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::reply::Reply;
+use crate::server;
 use pgweir_config::TargetSessionAttrs;
 
 /// SQLSTATE of a statement that writes in a read-only transaction: read_only_sql_transaction.
@@ -31,12 +32,11 @@ impl Pooler {
 
     /// Closes a server after its login.
     fn leave_server(&mut self, now: Time, id: ServerId, why: &str) {
-        let failure = LoginFailure {
-            sqlstate: String::new(),
-            message: why.into(),
-            temporary: true,
-        };
-        let text = format!("{} target_session_attrs: {why}", self.server_label(id));
+        let failure = LoginFailure::temporary(why);
+        let text = format!(
+            "{} target_session_attrs: {why}",
+            server::label(&self.servers, &self.pools, id)
+        );
         self.log(LogLevel::Log, text);
         self.send(id, |w| w.terminate());
         self.login_failed(now, id, failure);

@@ -261,6 +261,15 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
     }
 }
 
+/// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery tells.
+pub(super) fn note_quiet(now: Time, server: &mut Server) {
+    let waits = server.conversation.queue.is_empty() && !server.is_clean();
+    let talk = &mut server.conversation;
+    if waits && talk.quiet_since <= talk.request_time.max(talk.ready_time) {
+        talk.quiet_since = now;
+    }
+}
+
 #[cfg(test)]
 #[path = "due_tests.rs"]
 mod tests;
