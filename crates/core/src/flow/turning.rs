@@ -64,6 +64,39 @@ impl Pooler {
         }
     }
 
+    /// While servers of second choice serve, a better host is tried again every server_login_retry, whether or not a
+    /// client needs one more server. In a full pool a server is given up for it.
+    pub(crate) fn seek_better_host(&mut self, now: Time, pool_id: PoolId) {
+        let pool = self.pool(pool_id);
+        let pause = self.shared.settings.server_login_retry;
+        if pool.settings.target != TargetSessionAttrs::PreferStandby
+            || pool.clients == 0
+            || pool.connecting > 0
+            || !pool.hosts.better_is_due(now, pause)
+        {
+            return;
+        }
+        match self.limits_allow_one_more(now, pool_id) {
+            true => drop(self.connect(now, pool_id)),
+            false => self.give_one_up(now, pool_id),
+        }
+    }
+
+    /// Closes one server of a pool when it is free, unless one will be closed anyway.
+    fn give_one_up(&mut self, now: Time, pool_id: PoolId) {
+        let of_pool = || self.servers.iter().filter(|(_, server)| server.pool == pool_id);
+        if of_pool().any(|(_, server)| server.close_reason.is_some()) {
+            return;
+        }
+        if let Some(idle) = self.pool(pool_id).idle.front() {
+            return self.close_server(now, idle, CloseReason::Turned.text());
+        }
+        let first = of_pool().next().map(|(slot, _)| slot);
+        if let Some(slot) = first {
+            self.server_mut(ServerId(slot)).close_reason = Some(CloseReason::Turned);
+        }
+    }
+
     /// Closes servers of a pool at these hosts, as they become free.
     fn retire_servers(&mut self, now: Time, pool_id: PoolId, at: impl Fn(&Pool, &Endpoint) -> bool) {
         for slot in self.servers.slots() {

@@ -67,6 +67,13 @@ impl Pooler {
         false
     }
 
+    /// Whether the limits allow one more server now, and no other pool must give one up for it.
+    pub(crate) fn limits_allow_one_more(&self, now: Time, pool_id: PoolId) -> bool {
+        let beside = servers_beside(&self.pools, &self.databases, pool_id);
+        let may = self.pool(pool_id).may_open(now, &self.databases, beside, false);
+        matches!(may, MayOpen::Yes)
+    }
+
     /// Ends an idle server and counts it until PostgreSQL has closed the connection, so that limits also hold at
     /// PostgreSQL.
     pub(crate) fn close_and_wait(&mut self, now: Time, id: ServerId) {

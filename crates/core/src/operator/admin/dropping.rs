@@ -35,6 +35,16 @@ impl Pooler {
         }
     }
 
+    /// RECONNECT: servers are closed when they become free, and new ones are attempted at once, at every host.
+    pub(crate) fn reconnect(&mut self, now: Time, of: Choice<'_>) {
+        self.replace_servers(now, CloseReason::Reconnect, of);
+        for pool_id in pool::ids(&self.pools) {
+            if of.includes(&self.pools, pool_id) {
+                self.pool_mut(pool_id).forget_failures();
+            }
+        }
+    }
+
     /// KILL: clients and servers are closed, and new clients wait for RESUME.
     pub(crate) fn kill(&mut self, now: Time, database: Option<&str>) -> Result<(), Refusal> {
         if self.admin.halt != Halt::No {

@@ -1,6 +1,5 @@
 //! The commands of the console that change something.
 
-use crate::base::close_reason::CloseReason;
 use crate::base::ids::ClientId;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
@@ -82,7 +81,7 @@ impl Pooler {
             }
             (Command::WaitClose(_), _) => return Ok(Done::Waits(Waits::Closed(owned()))),
             (Command::Resume(_), _) => self.resume(now, database)?,
-            (Command::Reconnect(_), _) => self.replace_servers(now, CloseReason::Reconnect, Choice::Within(database)),
+            (Command::Reconnect(_), _) => self.reconnect(now, Choice::Within(database)),
             (Command::Kill(_), _) => self.kill(now, database)?,
             (Command::Disable(_), Some(database)) => drop(self.databases.disabled.insert(database.into())),
             (Command::Enable(_), Some(database)) => drop(self.databases.disabled.remove(database)),
