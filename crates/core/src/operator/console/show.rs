@@ -35,7 +35,8 @@ impl View<'_> {
     fn show(&self, show: Show, access: Access, rows: &mut Rows<'_>) {
         match show {
             Show::Clients => self.show_clients(rows),
-            Show::Servers => self.show_servers(rows),
+            Show::Servers => self.show_servers(rows, false),
+            Show::ServersExtended => self.show_servers(rows, true),
             Show::Sockets => self.show_sockets(rows, false),
             Show::ActiveSockets => self.show_sockets(rows, true),
             Show::Listeners => self.show_listeners(rows),

@@ -1,4 +1,4 @@
-//! SHOW CLIENTS, SHOW SERVERS, SHOW SOCKETS, SHOW ACTIVE_SOCKETS, and the ids that KILL_CLIENT takes.
+//! SHOW CLIENTS, SHOW SERVERS, SHOW SERVERS EXTENDED, SHOW SOCKETS, SHOW ACTIVE_SOCKETS, and the ids that KILL_CLIENT takes.
 
 use crate::base::ids::{ClientId, ServerId, Slot};
 use crate::base::pool_id::PoolKind;
@@ -42,16 +42,22 @@ impl View<'_> {
     pub(super) fn show_clients(&self, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
             if !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) && !is_authenticating(client) {
-                self.push_socket(rows, &self.client_socket(slot, client, client_state(client)), false);
+                rows.push(&self.socket_values(&self.client_socket(slot, client, client_state(client))));
             }
         }
     }
 
-    pub(super) fn show_servers(&self, rows: &mut Rows<'_>) {
+    /// `extended`: with the number of flights that are outstanding, 0 for a server that works for one client alone.
+    pub(super) fn show_servers(&self, rows: &mut Rows<'_>, extended: bool) {
         for (slot, server) in self.servers.iter() {
             let state = self.server_state(server).trim_start_matches("sv_");
             let state = if state == "login" { "new" } else { state };
-            self.push_socket(rows, &self.server_socket(slot, server, state), false);
+            let socket = self.server_socket(slot, server, state);
+            let mut values = self.socket_values(&socket);
+            if extended {
+                values.push(server.flights.as_ref().map_or(0, |flights| flights.len()).into());
+            }
+            rows.push(&values);
         }
     }
 
@@ -61,24 +67,26 @@ impl View<'_> {
         for (slot, client) in self.clients.iter() {
             let active = client.link.is_some() || client.waiting != Waiting::No;
             if active || !active_only {
-                self.push_socket(
-                    rows,
-                    &self.client_socket(slot, client, client_socket_state(client)),
-                    true,
-                );
+                self.push_socket(rows, &self.client_socket(slot, client, client_socket_state(client)));
             }
         }
         for (slot, server) in self.servers.iter() {
             if !server.is_idle() || !active_only {
                 let state = self.server_state(server);
-                self.push_socket(rows, &self.server_socket(slot, server, state), true);
+                self.push_socket(rows, &self.server_socket(slot, server, state));
             }
         }
     }
 
-    fn push_socket(&self, rows: &mut Rows<'_>, s: &Socket<'_>, with_buffers: bool) {
+    fn push_socket(&self, rows: &mut Rows<'_>, socket: &Socket<'_>) {
+        let mut values = self.socket_values(socket);
+        values.extend(std::iter::repeat_n(Value::Number(0), SOCKET_BUFFERS));
+        rows.push(&values);
+    }
+
+    fn socket_values<'a>(&self, s: &'a Socket<'_>) -> Vec<Value<'a>> {
         let time = |time: Time| self.wall.text(time).to_string();
-        let mut values: Vec<Value<'_>> = vec![
+        vec![
             s.kind.into(),
             s.user.into(),
             s.database.into(),
@@ -100,11 +108,7 @@ impl View<'_> {
             s.application_name.into(),
             s.prepared_statements.into(),
             s.id.into(),
-        ];
-        if with_buffers {
-            values.extend(std::iter::repeat_n(Value::Number(0), SOCKET_BUFFERS));
-        }
-        rows.push(&values);
+        ]
     }
 
     fn client_socket<'a>(&'a self, slot: Slot, client: &'a Client, state: &'static str) -> Socket<'a> {
