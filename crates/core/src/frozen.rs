@@ -84,6 +84,14 @@ parts! {
     client_count: u32 = client_count;
 }
 
+/// The process ids that clients were told in BackendKeyData.
+fn told_process_ids(parts: &Parts, next: u32) -> ProcessIds {
+    let clients = parts.clients.iter();
+    let told = clients.map(|(slot, client)| (slot.index, client.process_id));
+    let told: Vec<_> = told.filter(|(_, process_id)| *process_id != 0).collect();
+    ProcessIds::again(next, &told)
+}
+
 impl Pooler {
     /// A hash of the layout of the state. Bytes of another layout cannot be thawed.
     pub const STATE_LAYOUT: u64 = Parts::LAYOUT;
@@ -104,10 +112,7 @@ impl Pooler {
         if !from.is_at_end() {
             return Err(Damaged);
         }
-        let clients = parts.clients.iter();
-        let told = clients.map(|(slot, client)| (slot.index, client.process_id));
-        let told: Vec<_> = told.filter(|(_, process_id)| *process_id != 0).collect();
-        let process_ids = ProcessIds::again(next_process_id, &told);
+        let process_ids = told_process_ids(&parts, next_process_id);
         let pooler = Pooler {
             shared: Shared {
                 settings: Settings::new(&config),

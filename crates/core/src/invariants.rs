@@ -81,22 +81,7 @@ impl Pooler {
     }
 
     fn check_client(&self, id: ClientId, client: &Client) -> Result<(), String> {
-        let server = match client.link {
-            Some(link) => {
-                let server = self
-                    .servers
-                    .get(link.0)
-                    .ok_or_else(|| format!("linked to {link}, which has gone"))?;
-                must(server.link == Some(id), || {
-                    format!("linked to {link}, which is linked to {:?}", server.link)
-                })?;
-                must(Some(server.pool) == client.pool || !client.is_session(), || {
-                    "linked to another pool".into()
-                })?;
-                Some(server)
-            }
-            None => None,
-        };
+        let server = self.check_link(id, client)?;
         match client.waiting {
             Waiting::No => {}
             Waiting::ForServer { ticket, .. } => {
@@ -107,23 +92,7 @@ impl Pooler {
                     format!("its place in the queue is held by {holder:?}")
                 })?;
             }
-            Waiting::Flying { server: at } => {
-                let flights = self.servers.get(at.0).and_then(|s| s.flights.as_ref());
-                let flights = flights.ok_or("flies on a server without flights")?;
-                let places: Vec<_> = flights
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, a)| a.client == Some(id))
-                    .collect();
-                must(places.len() == 1, || format!("has {} flights on {at}", places.len()))?;
-                let linked = client.link == Some(at);
-                must(linked == (places[0].0 == 0), || {
-                    format!(
-                        "its flight stands at {}, and it is linked to {:?}",
-                        places[0].0, client.link
-                    )
-                })?;
-            }
+            Waiting::Flying { server } => self.check_rider(id, client, server)?,
             Waiting::ForRestoration => {
                 let server = server.ok_or("waits for settings without a server")?;
                 must(!server.conversation.queue.is_empty(), || {
@@ -158,6 +127,39 @@ impl Pooler {
         let is_session = matches!(client.phase, ClientPhase::Session);
         must(!is_session || client.pool.is_some(), || {
             "a session without a pool".into()
+        })
+    }
+
+    /// The server that a client is linked to.
+    fn check_link(&self, id: ClientId, client: &Client) -> Result<Option<&Server>, String> {
+        let Some(link) = client.link else { return Ok(None) };
+        let server = self.servers.get(link.0);
+        let server = server.ok_or_else(|| format!("linked to {link}, which has gone"))?;
+        must(server.link == Some(id), || {
+            format!("linked to {link}, which is linked to {:?}", server.link)
+        })?;
+        must(Some(server.pool) == client.pool || !client.is_session(), || {
+            "linked to another pool".into()
+        })?;
+        Ok(Some(server))
+    }
+
+    /// A client whose flight is outstanding on this server.
+    fn check_rider(&self, id: ClientId, client: &Client, at: ServerId) -> Result<(), String> {
+        let flights = self.servers.get(at.0).and_then(|s| s.flights.as_ref());
+        let flights = flights.ok_or("flies on a server without flights")?;
+        let places: Vec<_> = flights
+            .iter()
+            .enumerate()
+            .filter(|(_, a)| a.client == Some(id))
+            .collect();
+        must(places.len() == 1, || format!("has {} flights on {at}", places.len()))?;
+        let linked = client.link == Some(at);
+        must(linked == (places[0].0 == 0), || {
+            format!(
+                "its flight stands at {}, and it is linked to {:?}",
+                places[0].0, client.link
+            )
         })
     }
 

@@ -44,6 +44,9 @@ impl ServerSide<'_> {
 impl Reply<'_> {
     /// Handles messages until one concerns other connections. Returns what became of that one; it is done, unless it is
     /// a question. `None`: the whole input is handled.
+    ///
+    /// It is long because it is the loop of the forwarding path: what is common stands in front, and each branch ends
+    /// the loop or goes on in its own way.
     #[inline(always)]
     pub(crate) fn pass(&mut self, input: &[u8], at: &mut usize) -> Option<(Passed, Piece)> {
         loop {

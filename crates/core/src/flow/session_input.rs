@@ -33,21 +33,13 @@ impl Pooler {
                 return at;
             }
             let link = client.link;
-            let exchange = match link {
-                Some(server_id) => Some(self.between(now, id, server_id)),
-                None => match self.takes_plainly(now, id, &input[at..]) {
-                    Some(server_id) => {
-                        let mut exchange = self.between(now, id, server_id);
-                        if exchange.link() != Linked::Ready {
-                            self.restore(now, id, server_id);
-                            continue;
-                        }
-                        Some(exchange)
-                    }
-                    None => None,
-                },
-            };
-            if let Some(mut exchange) = exchange {
+            let server_id = link.or_else(|| self.takes_plainly(now, id, &input[at..]));
+            if let Some(server_id) = server_id {
+                let mut exchange = self.between(now, id, server_id);
+                if link.is_none() && exchange.link() != Linked::Ready {
+                    self.restore(now, id, server_id);
+                    continue;
+                }
                 let before = at;
                 match exchange.pass(input, &mut at) {
                     Stopped::Done => return at,
@@ -171,15 +163,8 @@ impl Pooler {
                 return Step::Closed;
             }
             FrontendTag::Password => {
-                let message = "unexpected password message";
-                self.fail_client(
-                    now,
-                    id,
-                    Trouble::ProtocolViolation,
-                    message,
-                    "expected a query, got message 'p'",
-                    "",
-                );
+                let (message, detail) = ("unexpected password message", "expected a query, got message 'p'");
+                self.fail_client(now, id, Trouble::ProtocolViolation, message, detail, "");
                 return Step::Closed;
             }
             FrontendTag::Query if self.shared.settings.disable_pqexec => {
@@ -203,11 +188,8 @@ impl Pooler {
             if let Some(step) = self.listen(now, |listening| listening.mind_channels(id, server_id, message)) {
                 return step;
             }
-            if self
-                .clients
-                .get(id.0)
-                .is_some_and(|c| c.session.deferred_begin.is_some())
-            {
+            let client = self.clients.get(id.0);
+            if client.is_some_and(|c| c.session.deferred_begin.is_some()) {
                 match message.is_whole() {
                     true => self.between(now, id, server_id).send_deferred_begin(),
                     // If the BEGIN is refused, the pooler can send no error inside the message.
