@@ -487,6 +487,41 @@ fn nobody_waits_long_behind_one_that_takes_long() {
     assert!(rig.server_of(crowd[0]).is_some());
 }
 
+/// A flight that takes long is none: what its client sends meanwhile is read, its Terminate above all.
+#[test]
+fn a_client_whose_query_takes_long_can_leave() {
+    let mut rig = Rig::new(SHARED);
+    let (server, _) = crowd(&mut rig, &[]);
+    let client = login(&mut rig);
+    rig.told(client);
+    query(&mut rig, client, "select 'a'");
+    first_ends(&mut rig, server);
+    assert_eq!(rig.told(server), ["Query select 'a'"]);
+    query(&mut rig, client, "select 'b'");
+    assert!(rig.told(server).is_empty(), "it may yet be answered soon");
+    rig.wait(Duration::from_secs(1));
+    assert_eq!(
+        rig.told(server),
+        ["Query select 'b'"],
+        "as if it had the server for itself"
+    );
+    rig.completes(server, "SELECT 1");
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(client).len(), 4);
+
+    query(&mut rig, client, "select 'c'");
+    let other = login(&mut rig);
+    query(&mut rig, other, "select 'd'");
+    rig.completes(server, "SELECT 3");
+    rig.completes(server, "SELECT 4");
+    rig.told(server);
+    query(&mut rig, client, "select 'e'");
+    rig.says(client, |w| w.terminate());
+    rig.wait(Duration::from_secs(1));
+    assert!(rig.closed.contains(&client.into()));
+    assert_eq!(rig.cancels.len(), 1, "what nobody waits for is cancelled");
+}
+
 #[test]
 fn reconnect_lets_flights_end_and_sends_no_more() {
     let mut rig = Rig::new(&format!("{SHARED}\nadmin_users = u"));

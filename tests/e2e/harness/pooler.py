@@ -122,7 +122,8 @@ class Pooler:
             "ignore_startup_parameters": "extra_float_digits,options",
             "server_tls_sslmode": "disable",
         }
-        self.settings.update(settings_of_the_run())
+        if (which or kind()) == "pgweir":
+            self.settings.update(settings_of_the_run())
         self.settings.update(settings or {})
         self.write_userlist(PASSWORDS if userlist is None else userlist)
         self.write_ini()

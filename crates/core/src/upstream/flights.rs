@@ -233,6 +233,13 @@ impl Flights {
         self.at_work_us(now) > IN_VAIN_US && self.aboard.iter().skip(1).any(Aboard::may_go)
     }
 
+    /// Whether the one at the front takes so long that it is no flight any more, and nothing stands behind it.
+    pub(crate) fn is_long(&self, now: Time) -> bool {
+        let alone = self.aboard.front().filter(|_| self.aboard.len() == 1);
+        let plain = alone.is_some_and(|a| a.client.is_some() && !a.is_cancelled && !a.is_exposed);
+        plain && self.at_work_us(now) > IN_VAIN_US
+    }
+
     /// Takes the clients of those behind the front off: they run elsewhere, and what this server makes of them is dropped.
     pub(crate) fn let_riders_go(&mut self) -> Vec<(ClientId, Box<Flight>, Time)> {
         let riders = self.aboard.iter_mut().skip(1).filter(|a| a.may_go());
