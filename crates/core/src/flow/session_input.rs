@@ -148,6 +148,10 @@ impl Pooler {
             }
         } else {
             client.passing = if rest == 0 { Passing::None } else { Passing::Skip(rest) };
+            // The server may have become free in the midst of the message.
+            if let Some(server_id) = client.link.filter(|_| rest == 0) {
+                self.release_if_clean(now, server_id);
+            }
         }
         bytes
     }
