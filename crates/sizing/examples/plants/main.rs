@@ -1,0 +1,122 @@
+//! Runs the plants and prints tables.
+//!
+//! - `cargo run --release -p pgweir-sizing --example plants -- [SEEDS [NAME]]`: the controller on each plant; with part of a
+//!   plant's name, that plant with the steps taken.
+//! - `... -- compare [SEEDS]`: the share of the best throughput of the controller and of its rivals.
+#![allow(clippy::disallowed_methods)] // a program of its own: it reads its arguments
+
+#[path = "../../tests/plant/mod.rs"]
+mod plant;
+mod rivals;
+
+use pgweir_sizing::{Bounds, Controller, Step};
+use plant::judge::{Summary, Verdict};
+use plant::run::{Fixed, run};
+use plant::{Limiter, Plant, auto::Auto};
+
+const START: u32 = 8;
+
+fn plants() -> impl Iterator<Item = Plant> {
+    plant::catalogue::steady_plants()
+        .into_iter()
+        .chain(plant::catalogue::unsteady_plants())
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let compared = args.first().is_some_and(|arg| arg == "compare");
+    let rest = &args[usize::from(compared)..];
+    let seeds = rest.first().and_then(|arg| arg.parse().ok()).unwrap_or(3);
+    let name = rest.get(1).map_or("", String::as_str);
+    let plants = plants().filter(|plant| plant.name.contains(name));
+    if compared {
+        compare(plants, seeds)
+    } else {
+        table(plants, seeds, !name.is_empty())
+    }
+}
+
+fn table(plants: impl Iterator<Item = Plant>, seeds: u64, steps: bool) {
+    println!(
+        "{:32} {:>6} {:>6} {:>6} {:>7} {:>7} {:>6} {:>7} {:>7} {:>5}",
+        "plant", "fixed", "share", "least", "reached", "slowest", "worst", "limit", "enough", "most"
+    );
+    let (mut count, mut sum) = (0.0, 0.0);
+    for plant in plants {
+        let fixed = summary(&plant, seeds, |plant| Box::new(Fixed(plant.best(&plant.phases[0]).1)));
+        let mut verdicts = Vec::new();
+        for seed in 0..seeds {
+            let mut auto = Auto(Controller::new(Bounds { min: 1, max: plant.max }, START, 0));
+            verdicts.extend(run(&plant, &mut auto, seed).verdicts());
+            if steps {
+                auto.0.steps().for_each(print_step);
+            }
+        }
+        let found = Summary::of(&verdicts);
+        println!(
+            "{:32} {:6.3} {:6.3} {:6.3} {:7.1} {:7.1} {:6.3} {:7.1} {:7.1} {:5}",
+            plant.name,
+            fixed.share,
+            found.share,
+            found.least,
+            found.reached,
+            found.slowest,
+            found.worst,
+            found.limit,
+            found.enough,
+            found.greatest
+        );
+        (count, sum) = (count + 1.0, sum + found.share);
+    }
+    println!("mean share {:.4}", sum / count);
+}
+
+fn print_step(step: &Step) {
+    println!(
+        "  {:8.2} s {:>4} -> {:>4}  {}",
+        step.at_us as f64 / 1e6,
+        step.from,
+        step.to,
+        step.reason
+    );
+}
+
+type Make = fn(&Plant) -> Box<dyn Limiter>;
+
+fn summary(plant: &Plant, seeds: u64, make: Make) -> Summary {
+    let verdicts: Vec<Verdict> = (0..seeds)
+        .flat_map(|seed| run(plant, make(plant).as_mut(), seed).verdicts())
+        .collect();
+    Summary::of(&verdicts)
+}
+
+fn compare(plants: impl Iterator<Item = Plant>, seeds: u64) {
+    let rivals: [(&str, Make); 6] = [
+        ("map", |plant| {
+            Box::new(Auto(Controller::new(Bounds { min: 1, max: plant.max }, START, 0)))
+        }),
+        ("pairs", |plant| Box::new(rivals::Pairs::new(START, plant.max))),
+        ("wave", |plant| Box::new(rivals::Wave::new(START, plant.max))),
+        ("gradient2", |plant| Box::new(rivals::Gradient::new(START, plant.max))),
+        ("vegas", |plant| Box::new(rivals::Vegas::new(START, plant.max))),
+        ("20", |_| Box::new(Fixed(20))),
+    ];
+    print!("{:32}", "share (seconds to 95 %)");
+    rivals.iter().for_each(|(name, _)| print!(" {name:>13}"));
+    println!();
+    let mut sums = [0.0; 6];
+    let mut count = 0.0;
+    for plant in plants {
+        print!("{:32}", plant.name);
+        for ((_, make), sum) in rivals.iter().zip(&mut sums) {
+            let found = summary(&plant, seeds, *make);
+            print!(" {:6.3} ({:4.1})", found.share, found.reached);
+            *sum += found.share;
+        }
+        println!();
+        count += 1.0;
+    }
+    print!("{:32}", "mean");
+    sums.iter().for_each(|sum| print!(" {:6.3}       ", sum / count));
+    println!();
+}

@@ -1,0 +1,51 @@
+//! The limits that are tried.
+
+use crate::Bounds;
+
+/// The limits that the controller tries: each one up to 8, then each a quarter more than the one before.
+///
+///     1 2 3 4 5 6 7 8 10 12 15 18 22 27 33 41 51 63 78 97 121 151 188 235 293 366 457 ...
+///
+/// Invariant: ascending, never empty, the first is the least limit allowed and the last the greatest.
+#[derive(Debug, Clone)]
+pub(crate) struct Ladder {
+    rungs: Vec<u32>,
+}
+
+impl Ladder {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        let mut rungs = vec![bounds.min];
+        let mut last = bounds.min;
+        while last < bounds.max {
+            last = last.saturating_add((last / 4).max(1)).min(bounds.max);
+            rungs.push(last);
+        }
+        Ladder { rungs }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rungs.len()
+    }
+
+    /// The limit of rung `at`.
+    pub(crate) fn limit(&self, at: usize) -> u32 {
+        self.rungs[at]
+    }
+
+    /// The highest rung whose limit is not above `limit`; the lowest if all are.
+    pub(crate) fn at_most(&self, limit: u32) -> usize {
+        self.rungs.partition_point(|&rung| rung <= limit).saturating_sub(1)
+    }
+
+    /// The lowest rung whose limit is not below `limit`; the highest if all are.
+    pub(crate) fn at_least(&self, limit: u32) -> usize {
+        self.rungs
+            .partition_point(|&rung| rung < limit)
+            .min(self.rungs.len() - 1)
+    }
+
+    /// Natural logarithm of a rung's limit.
+    pub(crate) fn position(&self, at: usize) -> f64 {
+        f64::from(self.rungs[at]).ln()
+    }
+}

@@ -1,0 +1,235 @@
+//! Counts completions by class, and says how much work a window of time has seen.
+//!
+//! A completion counts as much as its class costs: the mean service time of the class, relative to that of the other
+//! classes. A window in which only the mix has changed then shows the same work as the one before. Service times change
+//! with the limit as well, but those of all classes together; so the costs are kept relative to how slow the server is at
+//! the time, and what remains is the work itself.
+
+/// Classes that are told apart; the others share one.
+const CLASSES_MAX: usize = 64;
+/// Places of the hash table; a power of two, and more than classes, so that a search ends.
+const PLACES: usize = 256;
+/// Places looked at before a class is put with the others.
+const STEPS_MAX: usize = 8;
+/// A class's cost follows the latest so many completions.
+const COST_MEMORY: f64 = 5_000.0;
+/// A window's share in the long-term shares of the classes.
+const SHARE_WEIGHT: f64 = 0.1;
+
+/// One class: what the present window has seen of it, and what is known of it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Class {
+    count: u32,
+    service_us: u64,
+    /// Relative cost; 0 until it is known.
+    cost: f64,
+    /// Completions that the cost was learnt from, at most [`COST_MEMORY`].
+    seen: f64,
+    /// Share of the service time over the last windows.
+    share: f64,
+}
+
+/// What a window has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Window {
+    pub(crate) seconds: f64,
+    /// Completions of equal cost that would say as much.
+    pub(crate) effective: f64,
+    /// Work completed per second, in the unit of the class costs.
+    pub(crate) rate: f64,
+    /// Servers at work, on average.
+    pub(crate) active: f64,
+    /// How long the requests last that make up the work: mean service time of the classes in seconds, by their shares.
+    pub(crate) service: f64,
+    /// Share of the time in which no request waited.
+    pub(crate) dry: f64,
+    /// Longest time without a completion, in seconds.
+    pub(crate) gap: f64,
+    /// How much of the service time belongs to other classes than before, 0 to 1.
+    pub(crate) strange: f64,
+    /// How slow the server was: service time of a unit of cost.
+    pub(crate) slowness: f64,
+}
+
+/// The counters.
+#[derive(Debug, Clone)]
+pub(crate) struct Meter {
+    began_us: u64,
+    latest_us: u64,
+    gap_us: u64,
+    /// Time in which nobody waited, and whether that is so since the latest completion.
+    dry_us: u64,
+    dry: bool,
+    completions: u32,
+    /// The shares of the classes are not known yet.
+    fresh: bool,
+    /// Place -> (class key, its number + 1); number 0 means that the place is free.
+    places: Box<[(u32, u8); PLACES]>,
+    /// The first is for all classes that have no entry of their own.
+    classes: Vec<Class>,
+}
+
+impl Meter {
+    pub(crate) fn new(now_us: u64) -> Self {
+        let mut classes = Vec::with_capacity(CLASSES_MAX);
+        classes.push(Class::default());
+        Meter {
+            began_us: now_us,
+            latest_us: now_us,
+            gap_us: 0,
+            dry_us: 0,
+            dry: true,
+            completions: 0,
+            fresh: true,
+            places: Box::new([(0, 0); PLACES]),
+            classes,
+        }
+    }
+
+    pub(crate) fn completed(&mut self, now_us: u64, key: u32, service_us: u64, waited: bool) {
+        let at = self.number_of(key);
+        let class = &mut self.classes[at];
+        class.count += 1;
+        class.service_us += service_us;
+        self.completions += 1;
+        let gap_us = now_us.saturating_sub(self.latest_us);
+        self.gap_us = self.gap_us.max(gap_us);
+        self.dry_us += if self.dry { gap_us } else { 0 };
+        self.dry = !waited;
+        self.latest_us = now_us;
+    }
+
+    fn number_of(&mut self, key: u32) -> usize {
+        let home = (key.wrapping_mul(0x9e37_79b1) >> 16) as usize;
+        for step in 0..STEPS_MAX {
+            let place = &mut self.places[(home + step) % PLACES];
+            if place.1 == 0 {
+                if self.classes.len() == CLASSES_MAX {
+                    return 0;
+                }
+                *place = (key, self.classes.len() as u8);
+                self.classes.push(Class::default());
+            }
+            if place.0 == key {
+                return usize::from(place.1);
+            }
+        }
+        0
+    }
+
+    /// How many completions of equal cost would say as much as those of the window so far: if a few of them make up
+    /// most of the work, only these few count.
+    pub(crate) fn effective(&self) -> f64 {
+        let seen = self.classes.iter().filter(|class| class.count > 0);
+        let (sum, squares) = seen.fold((0.0, 0.0), |(sum, squares), class| {
+            let count = f64::from(class.count);
+            let cost = if class.cost > 0.0 {
+                class.cost
+            } else {
+                class.service_us as f64 / count
+            };
+            (sum + count * cost, squares + count * cost * cost)
+        });
+        if squares > 0.0 { sum * sum / squares } else { 0.0 }
+    }
+
+    /// Seconds since the latest completion, or since the window began.
+    pub(crate) fn silence(&self, now_us: u64) -> f64 {
+        now_us.saturating_sub(self.latest_us) as f64 / 1e6
+    }
+
+    /// Begins a window, and drops what the last one has seen.
+    pub(crate) fn begin(&mut self, now_us: u64) {
+        for class in &mut self.classes {
+            class.count = 0;
+            class.service_us = 0;
+        }
+        (self.began_us, self.latest_us) = (now_us, now_us);
+        (self.gap_us, self.dry_us, self.completions) = (0, 0, 0);
+    }
+
+    /// Ends the window, and begins the next one. None if it has seen nothing.
+    pub(crate) fn end(&mut self, now_us: u64) -> Option<Window> {
+        let seconds = now_us.saturating_sub(self.began_us) as f64 / 1e6;
+        let total_us: u64 = self.classes.iter().map(|class| class.service_us).sum();
+        if self.completions == 0 || total_us == 0 || seconds <= 0.0 {
+            self.begin(now_us);
+            return None;
+        }
+        let slowness = self.slowness();
+        let effective = self.effective();
+        let work = self.learn(slowness);
+        let silence_us = now_us.saturating_sub(self.latest_us);
+        let dry_us = self.dry_us + if self.dry { silence_us } else { 0 };
+        let window = Window {
+            seconds,
+            effective,
+            rate: work / seconds,
+            active: total_us as f64 / 1e6 / seconds,
+            service: self.lasting(total_us as f64),
+            dry: dry_us as f64 / 1e6 / seconds,
+            gap: self.gap_us.max(silence_us) as f64 / 1e6,
+            strange: self.strange(total_us as f64),
+            slowness,
+        };
+        self.begin(now_us);
+        Some(window)
+    }
+
+    /// Service time of a unit of cost in this window, in microseconds; 1 if no class of it is known.
+    fn slowness(&self) -> f64 {
+        let known = self.classes.iter().filter(|class| class.cost > 0.0);
+        let (time, cost) = known.fold((0.0, 0.0), |(time, cost), class| {
+            (
+                time + class.service_us as f64,
+                cost + f64::from(class.count) * class.cost,
+            )
+        });
+        if cost > 0.0 { time / cost } else { 1.0 }
+    }
+
+    /// The work of the window; the costs that were known before count, and are corrected afterwards.
+    fn learn(&mut self, slowness: f64) -> f64 {
+        let mut work = 0.0;
+        for class in self.classes.iter_mut().filter(|class| class.count > 0) {
+            let count = f64::from(class.count);
+            let now = class.service_us as f64 / count / slowness;
+            if class.cost == 0.0 {
+                class.cost = now;
+            }
+            work += count * class.cost;
+            class.seen = (class.seen + count).min(COST_MEMORY.max(count));
+            class.cost += (now - class.cost) * count / class.seen;
+        }
+        work
+    }
+
+    fn lasting(&self, total_us: f64) -> f64 {
+        let seen = self.classes.iter().filter(|class| class.count > 0);
+        let sum: f64 = seen
+            .map(|class| (class.service_us as f64).powi(2) / f64::from(class.count))
+            .sum();
+        sum / total_us / 1e6
+    }
+
+    /// Takes the window into the long-term shares, and says how far it was from them.
+    fn strange(&mut self, total_us: f64) -> f64 {
+        let weight = if std::mem::take(&mut self.fresh) {
+            1.0
+        } else {
+            SHARE_WEIGHT
+        };
+        let mut distance = 0.0;
+        for class in &mut self.classes {
+            let share = class.service_us as f64 / total_us;
+            distance += (share - class.share).abs() / 2.0;
+            class.share += (share - class.share) * weight;
+        }
+        if weight == 1.0 { 0.0 } else { distance }
+    }
+
+    /// Takes the next window's shares of the classes as the usual ones.
+    pub(crate) fn forget_shares(&mut self) {
+        self.fresh = true;
+    }
+}

@@ -1,0 +1,62 @@
+//! How far two windows at the same limit differ.
+
+/// Windows that the first guess counts as.
+const GUESS_WINDOWS: f64 = 4.0;
+/// The estimate follows the latest so many windows.
+const MEMORY_WINDOWS: f64 = 40.0;
+/// A difference beyond so many variances counts as this many.
+const CLIP: f64 = 9.0;
+/// Variance that is there however many completions a window has.
+const FLOOR: f64 = 2e-5;
+
+/// Estimate of the variance of a window's logarithm of work per second.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Noise {
+    windows: f64,
+    variance: f64,
+    completions: f64,
+    latest: Option<(usize, f64)>,
+}
+
+impl Noise {
+    /// A window at rung `at` showed `value`; its predecessor was the last one measured.
+    pub(crate) fn saw(&mut self, at: usize, value: f64, completions: f64) {
+        if self.windows == 0.0 {
+            (self.variance, self.completions, self.windows) = (1.0 / completions + FLOOR, completions, GUESS_WINDOWS);
+        }
+        if let Some((rung, before)) = self.latest
+            && rung == at
+        {
+            let square = ((value - before).powi(2) / 2.0).min(CLIP * self.variance);
+            self.windows = (self.windows + 1.0).min(MEMORY_WINDOWS);
+            self.variance += (square - self.variance) / self.windows;
+            self.completions += (completions - self.completions) / self.windows;
+        }
+        self.latest = Some((at, value));
+    }
+
+    /// Variance of a window with so many completions.
+    pub(crate) fn variance(&self, completions: f64) -> f64 {
+        let completions = completions.max(1.0);
+        if self.windows == 0.0 {
+            return 1.0 / completions + FLOOR;
+        }
+        let scale = (self.completions / completions).clamp(0.25, 4.0);
+        (self.variance * scale).max(0.1 / completions) + FLOOR
+    }
+
+    /// By how much a difference must be the greater because the variance is itself only estimated, as in Student's test.
+    pub(crate) fn doubt(&self) -> f64 {
+        1.0 + 2.0 / self.windows.max(GUESS_WINDOWS)
+    }
+
+    /// The next window does not follow the last one.
+    pub(crate) fn interrupt(&mut self) {
+        self.latest = None;
+    }
+
+    /// Begins anew.
+    pub(crate) fn forget(&mut self) {
+        *self = Noise::default();
+    }
+}
