@@ -14,10 +14,12 @@ pub(crate) struct Ladder {
 
 impl Ladder {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let mut rungs = vec![bounds.min];
-        let mut last = bounds.min;
-        while last < bounds.max {
-            last = last.saturating_add((last / 4).max(1)).min(bounds.max);
+        let min = bounds.min.max(1);
+        let max = bounds.max.max(min);
+        let mut rungs = vec![min];
+        let mut last = min;
+        while last < max {
+            last = last.saturating_add((last / 4).max(1)).min(max);
             rungs.push(last);
         }
         Ladder { rungs }

@@ -13,6 +13,7 @@ mod ladder;
 mod map;
 mod meter;
 mod noise;
+mod normal;
 mod step;
 
 pub use controller::{Controller, Weakness};

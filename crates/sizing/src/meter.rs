@@ -138,6 +138,11 @@ impl Meter {
         now_us.saturating_sub(self.latest_us) as f64 / 1e6
     }
 
+    /// Whether a request waited at the latest completion.
+    pub(crate) fn somebody_waits(&self) -> bool {
+        !self.dry
+    }
+
     /// Begins a window, and drops what the last one has seen.
     pub(crate) fn begin(&mut self, now_us: u64) {
         for class in &mut self.classes {

@@ -16,8 +16,8 @@ use curve::Curve;
 pub trait Limiter {
     /// A request has been completed; `waited`: another one stands in the queue.
     fn completed(&mut self, now_us: u64, class: u32, service_us: u64, waited: bool);
-    /// Called when the time that the last call returned has come.
-    fn tick(&mut self, now_us: u64) -> u64;
+    /// Called when the time that the last call returned has come; `connected` servers are connected.
+    fn tick(&mut self, now_us: u64, connected: u32) -> u64;
     /// Servers that may work now.
     fn limit(&self) -> u32;
     /// The server was restarted.
@@ -103,7 +103,19 @@ impl Plant {
     /// The rate by limit, from 0 to the greatest.
     pub fn rates(&self, phase: &Phase) -> Vec<f64> {
         let clients = phase.clients.min(self.max);
-        let mut rates: Vec<f64> = (0..=clients).map(|limit| self.rate(phase, limit)).collect();
+        let mut rates: Vec<f64> = Vec::new();
+        // Measured rates have errors of their own, and the greatest of many would be too great: some are measured for long,
+        // the others lie between them.
+        let spacing = |limit: u32| if phase.kinds.len() > 1 { 1 + limit / 6 } else { 1 };
+        let (mut limit, mut rate) = (0, 0.0);
+        while limit < clients {
+            let next = (limit + spacing(limit)).min(clients);
+            let there = self.rate(phase, next);
+            let part = |at: u32| f64::from(at - limit) / f64::from(next - limit);
+            rates.extend((limit..next).map(|at| rate + (there - rate) * part(at)));
+            (limit, rate) = (next, there);
+        }
+        rates.push(rate);
         rates.resize(self.max as usize + 1, rates[clients as usize]);
         rates
     }

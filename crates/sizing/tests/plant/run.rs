@@ -10,6 +10,8 @@ use std::collections::{BinaryHeap, VecDeque};
 const STEP: f64 = 0.01;
 const RESTART_SECONDS: f64 = 1.5;
 const WARM_SECONDS: f64 = 3.0;
+/// Servers that can be connected in a step: one takes 5 milliseconds.
+const LOGINS: u32 = 2;
 
 /// A kind's requests at work, and its clock.
 #[derive(Default)]
@@ -32,6 +34,7 @@ struct Run<'a> {
     stalled_until: f64,
     restarted_at: Option<f64>,
     active: u32,
+    connected: u32,
 }
 
 /// Runs `plant` with `limiter` to its end; `seed` decides all that is random.
@@ -46,7 +49,7 @@ pub fn run(plant: &Plant, limiter: &mut dyn Limiter, seed: u64) -> Judge {
             judge.step(run.phase, run.now, STEP, limiter.limit(), run.factor());
         }
         if run.now >= next_tick {
-            next_tick = limiter.tick((run.now * 1e6) as u64) as f64 / 1e6;
+            next_tick = limiter.tick((run.now * 1e6) as u64, run.connected) as f64 / 1e6;
         }
         run.start(limiter.limit());
         let until = next_step.min(next_tick).max(run.now + 1e-6);
@@ -73,6 +76,7 @@ impl<'a> Run<'a> {
             stalled_until: 0.0,
             restarted_at: None,
             active: 0,
+            connected: 0,
         }
     }
 
@@ -116,8 +120,11 @@ impl<'a> Run<'a> {
             for work in &mut self.work {
                 self.queue.extend(work.ends.drain().map(|Reverse((_, _, class))| class));
             }
-            self.active = 0;
+            (self.active, self.connected) = (0, 0);
             limiter.restarted((self.now * 1e6) as u64);
+        }
+        if !self.queue.is_empty() && self.now >= self.stalled_until {
+            self.connected = (self.connected + LOGINS).min(limiter.limit().max(self.connected));
         }
         while self.clients < self.phase().clients {
             self.clients += 1;
@@ -139,7 +146,7 @@ impl<'a> Run<'a> {
     }
 
     fn start(&mut self, limit: u32) {
-        while self.active < limit
+        while self.active < limit.min(self.connected)
             && let Some(class) = self.queue.pop_front()
         {
             self.active += 1;
@@ -200,7 +207,7 @@ pub struct Fixed(pub u32);
 
 impl Limiter for Fixed {
     fn completed(&mut self, _: u64, _: u32, _: u64, _: bool) {}
-    fn tick(&mut self, now_us: u64) -> u64 {
+    fn tick(&mut self, now_us: u64, _: u32) -> u64 {
         now_us + 1_000_000
     }
     fn limit(&self) -> u32 {
@@ -211,9 +218,10 @@ impl Limiter for Fixed {
 
 /// Worth completed in a second of `phase` with a fixed limit, measured without trouble.
 pub fn fixed_rate(plant: &Plant, phase: &Phase, limit: u32) -> f64 {
-    let seconds = 20.0;
+    let seconds = 60.0;
     let mut run = Run::new(plant, limit.into());
     run.phase = plant.phases.iter().position(|of| std::ptr::eq(of, phase)).unwrap_or(0);
+    run.connected = limit;
     let mut worth = 0.0;
     run.look_around(&mut Fixed(limit));
     run.start(limit);

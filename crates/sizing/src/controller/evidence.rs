@@ -1,0 +1,157 @@
+//! What a window is good for, and what follows from it.
+
+use super::{Controller, GAP_SECONDS, GAP_SPACINGS, HOPELESS_COMPLETIONS, Weakness};
+use crate::meter::Window;
+use crate::step::{Reason, Step};
+
+/// Share of the time in which nobody may wait.
+pub(super) const DRY_SHARE: f64 = 0.05;
+/// How much the differences between limits may change in a second, as a variance.
+const SHAPE_DRIFT: f64 = 1e-4;
+/// How much the level may change from window to window: a share of the noise, and an absolute part for each second.
+const LEVEL_DRIFT_SHARE: f64 = 0.25;
+const LEVEL_DRIFT: f64 = 1e-4;
+/// A window beyond so many deviations, and by so much, may mean that the workload has changed; two in a row do.
+const CHANGE_DEVIATIONS: f64 = 4.0;
+const CHANGE_MIN: f64 = 0.15;
+/// A difference is known if its deviation is below this; a probe that contradicts it puts all of them in doubt.
+const KNOWN_DEVIATION: f64 = 0.15;
+/// Share of the service time in other classes that means that the mix has changed.
+const STRANGE: f64 = 0.5;
+/// Requests that take so many times as long as usual may have too many beside them, even if nobody waits.
+const SUSPICIOUS: f64 = 1.5;
+/// Probes after that.
+const CHECKS: u32 = 12;
+/// Fewer servers at work are not worth a check.
+const CHECKED_MIN: f64 = 2.0;
+
+/// What a window is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Nothing: nobody waited, or the servers stood still.
+    Nothing,
+    /// Clients waited: the window shows what its limit gives.
+    Queued,
+    /// Nobody waited, but something has changed: fewer servers may do more.
+    Check,
+}
+
+/// Whether a window shows another workload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Surprise {
+    No,
+    /// It does, and the next one must confirm it.
+    First,
+    Confirmed(Reason),
+}
+
+impl Controller {
+    pub(super) fn use_of(&mut self, window: &Window) -> Use {
+        let active = window.active.min(f64::from(self.limit()));
+        let stalled = window.gap > GAP_SECONDS.max(GAP_SPACINGS * window.seconds / window.effective);
+        if stalled || window.effective < HOPELESS_COMPLETIONS / 2.0 {
+            return Use::Nothing;
+        }
+        if window.dry <= DRY_SHARE {
+            if self.at == self.base {
+                (self.checks, self.usual) = (0, (window.slowness, active));
+            }
+            return Use::Queued;
+        }
+        // A higher limit may do away with the queue: then it shows what all clients together can use.
+        if self.at > self.base && active > f64::from(self.settled()) {
+            return Use::Queued;
+        }
+        if self.at == self.base && (self.checks > 0 || self.is_suspicious(window, active)) {
+            return Use::Check;
+        }
+        Use::Nothing
+    }
+
+    /// Whether fewer servers might do more although nobody waits: requests have become slower, or are others. That begins
+    /// a check.
+    fn is_suspicious(&mut self, window: &Window, active: f64) -> bool {
+        let slower = window.slowness / self.usual.0;
+        let faster = slower < 1.0 / SUSPICIOUS && active > self.usual.1 / SUSPICIOUS;
+        if active < CHECKED_MIN || !(slower > SUSPICIOUS || faster || window.strange >= STRANGE) {
+            return false;
+        }
+        self.checks = CHECKS;
+        self.usual = (window.slowness, active);
+        self.meter.forget_shares();
+        self.map.forget(self.base);
+        true
+    }
+
+    /// Works the window into the map, and moves if that shows a better limit.
+    pub(super) fn learn(&mut self, window: &Window, now_us: u64) -> Option<Step> {
+        let value = match self.weakness {
+            Some(Weakness::SignTurned) => -window.rate.ln(),
+            None => window.rate.ln(),
+        };
+        let variance = self.noise.variance(window.effective);
+        (self.pace.service, self.pace.speed) = (window.service, window.effective / window.seconds);
+        if self.at == self.base {
+            self.pace.base_speed = self.pace.speed;
+            self.noise.saw(self.at, value, window.effective);
+        }
+        let elapsed = now_us.saturating_sub(self.measured_us) as f64 / 1e6;
+        self.measured_us = now_us;
+        self.tried_us[self.at] = now_us;
+        let level = LEVEL_DRIFT_SHARE * variance + LEVEL_DRIFT * elapsed;
+        self.map.drift(level, SHAPE_DRIFT * elapsed, self.base);
+        match self.surprise(window, value, variance) {
+            Surprise::No => {
+                self.map.measure(self.at, value, variance);
+                let step = self.better(window, now_us);
+                let probed = self.at != self.base;
+                self.next(probed, now_us);
+                step
+            }
+            Surprise::First => {
+                self.go(self.base, now_us);
+                None
+            }
+            Surprise::Confirmed(reason) => {
+                self.map.forget(self.base);
+                self.map.measure(self.at, value, variance);
+                let step = self.step_to(self.base, reason, now_us);
+                self.next(false, now_us);
+                Some(step)
+            }
+        }
+    }
+
+    /// Whether the workload is another one than before. A single window at the base that looks like it is left out.
+    fn surprise(&mut self, window: &Window, value: f64, variance: f64) -> Surprise {
+        let (mean, belief) = self.map.belief(self.at);
+        let error = value - mean;
+        let surprising = belief < 1.0 && error.abs() > CHANGE_MIN.max(CHANGE_DEVIATIONS * (belief + variance).sqrt());
+        if self.at != self.base {
+            if surprising && self.map.difference(self.at, self.base).deviation < KNOWN_DEVIATION {
+                self.map.doubt(self.base);
+            }
+            return Surprise::No;
+        }
+        let strange = window.strange >= STRANGE;
+        if !surprising && !strange {
+            self.surprises = 0;
+            return Surprise::No;
+        }
+        self.surprises += 1;
+        if self.surprises < 2 {
+            return Surprise::First;
+        }
+        self.surprises = 0;
+        Surprise::Confirmed(if strange {
+            self.meter.forget_shares();
+            Reason::MixChanged {
+                percent: window.strange * 100.0,
+            }
+        } else {
+            Reason::WorkloadChanged {
+                percent: error.exp_m1() * 100.0,
+            }
+        })
+    }
+}
