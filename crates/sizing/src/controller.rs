@@ -88,6 +88,8 @@ pub struct Controller {
     tried_us: Vec<u64>,
     /// Windows in a row in which the workload looked changed.
     surprises: u32,
+    /// A rung whose last probe contradicted what is known of it, and is to be repeated.
+    odd: Option<usize>,
     /// Probes that are still allowed although nobody waits.
     checks: u32,
     /// Slowness and active servers when the limit was last known to be good.
@@ -121,6 +123,7 @@ impl Controller {
             pace: Pace::default(),
             measured_us: now_us,
             surprises: 0,
+            odd: None,
             checks: 0,
             usual: (0.0, 0.0),
             reach: u32::MAX,
@@ -181,7 +184,7 @@ impl Controller {
         self.map.forget(to);
         self.noise.forget();
         self.pace = Pace::default();
-        (self.surprises, self.checks, self.connected) = (0, 0, 0);
+        (self.surprises, self.odd, self.checks, self.connected) = (0, None, 0, 0);
         self.go(to, now_us);
     }
 
@@ -264,12 +267,19 @@ impl Controller {
     fn goes_on(&self, since_us: u64, now_us: u64) -> bool {
         let (completions, probing) = (self.meter.effective(), self.at != self.base);
         let open = now_us.saturating_sub(since_us) as f64 / 1e6;
-        let silent = self.meter.silence(now_us) > GAP_SECONDS.max(GAP_SPACINGS / self.pace.speed);
-        let slow = completions / open < HOPELESS_SPEED * self.pace.base_speed;
-        if completions >= COMPLETIONS || probing && (silent || slow && completions >= HOPELESS_COMPLETIONS) {
+        let (silence, hiccup) = (self.meter.silence(now_us), GAP_SPACINGS * open / completions.max(1.0));
+        if open >= 2.0 * PLANNED_SECONDS_MAX || probing && silence > GAP_SECONDS.max(hiccup) {
             return false;
         }
-        open < 2.0 * PLANNED_SECONDS_MAX
+        let slow = completions / open < HOPELESS_SPEED * self.pace.base_speed;
+        // A window does not end in a silence that may be the beginning of a stall.
+        silence > hiccup
+            || completions
+                < if probing && slow {
+                    HOPELESS_COMPLETIONS
+                } else {
+                    COMPLETIONS
+                }
     }
 
     fn close(&mut self, now_us: u64) -> Option<Step> {
@@ -277,7 +287,7 @@ impl Controller {
         match window.map(|window| (window, self.use_of(&window))) {
             Some((window, Use::Queued | Use::Check)) => self.learn(&window, now_us),
             Some((_, Use::Nothing)) | None => {
-                self.surprises = 0;
+                (self.surprises, self.odd) = (0, None);
                 self.noise.interrupt();
                 self.map.forget_level();
                 self.go(self.base, now_us);
@@ -293,7 +303,7 @@ impl Controller {
             to: self.ladder.limit(to),
             reason,
         };
-        self.base = to;
+        (self.base, self.odd) = (to, None);
         self.steps.push(step);
         step
     }

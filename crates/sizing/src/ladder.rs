@@ -51,3 +51,27 @@ impl Ladder {
         f64::from(self.rungs[at]).ln()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn climbs_from_the_least_to_the_greatest_limit() {
+        for (min, max) in [(1, 1), (1, 2), (1, 500), (3, 17), (1, u32::MAX), (u32::MAX, u32::MAX)] {
+            let ladder = Ladder::new(Bounds { min, max });
+            assert_eq!((ladder.limit(0), ladder.limit(ladder.len() - 1)), (min, max));
+            assert!(ladder.rungs.windows(2).all(|pair| pair[0] < pair[1]));
+            assert!(ladder.len() < 120, "{} rungs", ladder.len());
+        }
+    }
+
+    #[test]
+    fn finds_the_rungs_about_a_limit() {
+        let ladder = Ladder::new(Bounds { min: 4, max: 100 });
+        for (limit, at_most, at_least) in [(0, 4, 4), (4, 4, 4), (9, 8, 10), (10, 10, 10), (1_000, 100, 100)] {
+            assert_eq!(ladder.limit(ladder.at_most(limit)), at_most);
+            assert_eq!(ladder.limit(ladder.at_least(limit)), at_least);
+        }
+    }
+}

@@ -130,3 +130,81 @@ impl Map {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map() -> Map {
+        Map::new([1.0f64, 2.0, 4.0, 8.0, 16.0].iter().map(|limit| limit.ln()).collect())
+    }
+
+    #[test]
+    fn the_farther_a_limit_the_less_is_known_of_it() {
+        let mut map = map();
+        map.measure(2, 5.0, 0.0001);
+        let deviation = |rung| map.difference(rung, 2).deviation;
+        assert_eq!(deviation(2), 0.0);
+        assert!(deviation(1) < deviation(0) && deviation(3) < deviation(4));
+        assert!((map.belief(2).0 - 5.0).abs() < 1e-3);
+        assert!((map.belief(4).0 - 5.0).abs() < 1e-3, "{:?}", map.belief(4));
+    }
+
+    #[test]
+    fn turns_tell_a_step_from_a_drift() {
+        let mut map = map();
+        // The workload gains 5 % from window to window; the other limit gives 10 % more.
+        for turn in 0..40 {
+            let other = turn % 2 == 1;
+            map.drift(0.0025, 0.0, 1);
+            map.measure(
+                if other { 2 } else { 1 },
+                0.05 * f64::from(turn) + if other { 0.1 } else { 0.0 },
+                0.0001,
+            );
+        }
+        let found = map.difference(2, 1);
+        assert!((found.mean - 0.1).abs() < 0.02, "{found:?}");
+        assert!(found.deviation < 0.02, "{found:?}");
+    }
+
+    #[test]
+    fn what_lies_between_two_measured_limits_is_believed_to_lie_between_their_results() {
+        let mut map = map();
+        map.measure(0, 1.0, 1e-6);
+        map.measure(4, 3.0, 1e-6);
+        assert!((map.belief(2).0 - 2.0).abs() < 1e-3, "{:?}", map.belief(2));
+    }
+
+    #[test]
+    fn forgetting_the_level_keeps_the_differences() {
+        let mut map = map();
+        map.measure(1, 2.0, 1e-4);
+        map.measure(2, 2.5, 1e-4);
+        let before = map.difference(2, 1);
+        for _ in 0..1_000 {
+            map.forget_level();
+        }
+        let after = map.difference(2, 1);
+        assert!((before.deviation - after.deviation).abs() < 1e-6 && before.mean == after.mean);
+        assert!(map.belief(1).1 > 1.0);
+    }
+
+    #[test]
+    fn stays_a_map_after_a_million_windows() {
+        let mut map = map();
+        for turn in 0..1_000_000u32 {
+            let rung = [2, 1, 2, 3, 2, 0, 2, 4][turn as usize % 8];
+            map.drift(1e-4, 1e-5, 2);
+            map.measure(rung, f64::from(turn % 7) / 100.0, 1e-3);
+        }
+        for rung in 0..5 {
+            assert!(
+                map.belief(rung).1 > 0.0 && map.belief(rung).1 < 1.0,
+                "{:?}",
+                map.belief(rung)
+            );
+            assert!(map.difference(rung, 2).deviation < 0.3);
+        }
+    }
+}

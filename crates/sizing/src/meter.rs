@@ -238,3 +238,92 @@ impl Meter {
         self.fresh = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A window of one second with `counts` requests of classes that cost 1, 10, ... milliseconds, times `slowness`.
+    fn window(meter: &mut Meter, counts: &[u32], slowness: u64) -> Window {
+        let began_us = meter.began_us;
+        for (class, &count) in counts.iter().enumerate() {
+            for i in 0..count {
+                let at_us = began_us + 1_000_000 * u64::from(i) / u64::from(count);
+                meter.completed(at_us, class as u32, 1_000 * 10u64.pow(class as u32) * slowness, true);
+            }
+        }
+        meter.end(began_us + 1_000_000).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_shift_of_the_mix_is_no_progress() {
+        let mut meter = Meter::new(0);
+        let before = window(&mut meter, &[1_000, 100], 1);
+        let cheap = window(&mut meter, &[1_900, 10], 1);
+        let expensive = window(&mut meter, &[100, 190], 1);
+        assert!(
+            (cheap.rate / before.rate - 1.0).abs() < 1e-6,
+            "{cheap:?} after {before:?}"
+        );
+        assert!(
+            (expensive.rate / before.rate - 1.0).abs() < 1e-6,
+            "{expensive:?} after {before:?}"
+        );
+    }
+
+    #[test]
+    fn a_slower_server_does_less_work_however_the_costs_are_learnt() {
+        let mut meter = Meter::new(0);
+        let before = window(&mut meter, &[1_000, 100], 1);
+        for _ in 0..100 {
+            let slow = window(&mut meter, &[500, 50], 2);
+            assert!(
+                (slow.rate / before.rate - 0.5).abs() < 1e-6,
+                "{slow:?} after {before:?}"
+            );
+            assert!((slow.slowness - 2.0).abs() < 1e-6, "{slow:?}");
+        }
+    }
+
+    #[test]
+    fn other_classes_are_strange() {
+        let mut meter = Meter::new(0);
+        assert_eq!(window(&mut meter, &[1_000], 1).strange, 0.0);
+        assert!(window(&mut meter, &[1_000], 1).strange < 1e-9);
+        assert!(window(&mut meter, &[0, 100], 1).strange > 0.99);
+        meter.forget_shares();
+        window(&mut meter, &[0, 100], 1);
+        assert!(window(&mut meter, &[0, 100], 1).strange < 1e-9);
+    }
+
+    #[test]
+    fn few_expensive_requests_say_as_much_as_their_number() {
+        let mut meter = Meter::new(0);
+        window(&mut meter, &[1_000, 0, 10], 1);
+        let window = window(&mut meter, &[1_000, 0, 10], 1);
+        assert!((35.0..45.0).contains(&window.effective), "{window:?}");
+        assert!(window.service > 0.04, "{window:?}");
+    }
+
+    #[test]
+    fn time_without_a_queue_is_counted() {
+        let mut meter = Meter::new(0);
+        meter.completed(100_000, 0, 10, true);
+        meter.completed(400_000, 0, 10, false);
+        meter.completed(600_000, 0, 10, true);
+        let window = meter.end(1_000_000).unwrap_or_default();
+        // The first tenth of a second was dry, as nothing was known, and two more after the second completion.
+        assert!((window.dry - 0.3).abs() < 1e-9, "{window:?}");
+        assert!((window.gap - 0.4).abs() < 1e-9, "{window:?}");
+    }
+
+    #[test]
+    fn more_classes_than_are_kept_share_one() {
+        let mut meter = Meter::new(0);
+        for key in 0..100_000 {
+            meter.completed(u64::from(key), key, 7, true);
+        }
+        assert_eq!(meter.classes.len(), CLASSES_MAX);
+        assert!(meter.classes[0].count > 90_000);
+    }
+}

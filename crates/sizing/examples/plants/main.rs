@@ -2,7 +2,9 @@
 //!
 //! - `cargo run --release -p pgweir-sizing --example plants -- [SEEDS [NAME]]`: the controller on each plant; with part of a
 //!   plant's name, that plant with the steps taken.
+//! - `... -- seed SEED NAME`: one run, with its steps; tests print the seed of a run that failed.
 //! - `... -- compare [SEEDS]`: the share of the best throughput of the controller and of its rivals.
+//! - `... -- cost`: what a completion and a tick cost.
 #![allow(clippy::disallowed_methods)] // a program of its own: it reads its arguments
 
 #[path = "../../tests/plant/mod.rs"]
@@ -13,6 +15,8 @@ use pgweir_sizing::{Bounds, Controller, Step};
 use plant::judge::{Summary, Verdict};
 use plant::run::{Fixed, run};
 use plant::{Limiter, Plant, auto::Auto};
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 const START: u32 = 8;
 
@@ -24,30 +28,56 @@ fn plants() -> impl Iterator<Item = Plant> {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let compared = args.first().is_some_and(|arg| arg == "compare");
-    let rest = &args[usize::from(compared)..];
-    let seeds = rest.first().and_then(|arg| arg.parse().ok()).unwrap_or(3);
-    let name = rest.get(1).map_or("", String::as_str);
-    let plants = plants().filter(|plant| plant.name.contains(name));
-    if compared {
-        compare(plants, seeds)
-    } else {
-        table(plants, seeds, !name.is_empty())
+    let word = |at: usize| args.get(at).map_or("", String::as_str);
+    let named = |name: &str| plants().filter(|plant| plant.name.contains(name)).collect::<Vec<_>>();
+    match word(0) {
+        "compare" => compare(&named(word(2)), 0..word(1).parse().unwrap_or(3)),
+        "seed" => {
+            let seed = word(1).parse().expect("a seed");
+            table(&named(word(2)), seed..seed + 1, true);
+        }
+        "cost" => cost(),
+        seeds => table(&named(word(1)), 0..seeds.parse().unwrap_or(3), !word(1).is_empty()),
     }
 }
 
-fn table(plants: impl Iterator<Item = Plant>, seeds: u64, steps: bool) {
+/// Nanoseconds of a completion and of a tick that ends a window, as a mean.
+fn cost() {
+    let mut controller = Controller::new(Bounds { min: 1, max: 500 }, START, 0);
+    let (rounds, completions) = (2_000u32, 2_000u32);
+    let (mut in_completions, mut in_ticks, mut now_us) = (Duration::ZERO, Duration::ZERO, 0);
+    for _ in 0..rounds {
+        let began = Instant::now();
+        for i in 0..completions {
+            now_us += 25;
+            controller.completed(now_us, i % 40, 200 + u64::from(i % 40), true);
+        }
+        in_completions += began.elapsed();
+        let began = Instant::now();
+        controller.tick(now_us, 500);
+        in_ticks += began.elapsed();
+    }
+    println!(
+        "a completion: {:.1} ns",
+        in_completions.as_nanos() as f64 / f64::from(rounds * completions)
+    );
+    println!("a tick: {:.0} ns", in_ticks.as_nanos() as f64 / f64::from(rounds));
+}
+
+fn table(plants: &[Plant], seeds: Range<u64>, steps: bool) {
     println!(
         "{:32} {:>6} {:>6} {:>6} {:>7} {:>7} {:>6} {:>7} {:>7} {:>5}",
         "plant", "fixed", "share", "least", "reached", "slowest", "worst", "limit", "enough", "most"
     );
     let (mut count, mut sum) = (0.0, 0.0);
     for plant in plants {
-        let fixed = summary(&plant, seeds, |plant| Box::new(Fixed(plant.best(&plant.phases[0]).1)));
+        let fixed = summary(plant, seeds.clone(), |plant| {
+            Box::new(Fixed(plant.best(&plant.phases[0]).1))
+        });
         let mut verdicts = Vec::new();
-        for seed in 0..seeds {
+        for seed in seeds.clone() {
             let mut auto = Auto(Controller::new(Bounds { min: 1, max: plant.max }, START, 0));
-            verdicts.extend(run(&plant, &mut auto, seed).verdicts());
+            verdicts.extend(run(plant, &mut auto, seed).verdicts());
             if steps {
                 auto.0.steps().for_each(print_step);
             }
@@ -83,14 +113,14 @@ fn print_step(step: &Step) {
 
 type Make = fn(&Plant) -> Box<dyn Limiter>;
 
-fn summary(plant: &Plant, seeds: u64, make: Make) -> Summary {
-    let verdicts: Vec<Verdict> = (0..seeds)
+fn summary(plant: &Plant, seeds: Range<u64>, make: Make) -> Summary {
+    let verdicts: Vec<Verdict> = seeds
         .flat_map(|seed| run(plant, make(plant).as_mut(), seed).verdicts())
         .collect();
     Summary::of(&verdicts)
 }
 
-fn compare(plants: impl Iterator<Item = Plant>, seeds: u64) {
+fn compare(plants: &[Plant], seeds: Range<u64>) {
     let rivals: [(&str, Make); 6] = [
         ("map", |plant| {
             Box::new(Auto(Controller::new(Bounds { min: 1, max: plant.max }, START, 0)))
@@ -109,7 +139,7 @@ fn compare(plants: impl Iterator<Item = Plant>, seeds: u64) {
     for plant in plants {
         print!("{:32}", plant.name);
         for ((_, make), sum) in rivals.iter().zip(&mut sums) {
-            let found = summary(&plant, seeds, *make);
+            let found = summary(plant, seeds.clone(), *make);
             print!(" {:6.3} ({:4.1})", found.share, found.reached);
             *sum += found.share;
         }

@@ -14,7 +14,7 @@ const SIGNIFICANT: f64 = 2.0;
 /// A gain below this is not worth a step.
 const GAIN_MIN: f64 = 0.003;
 /// A probe must be expected to gain this much, as a mean over what is possible.
-const HOPE_MIN: f64 = 0.001;
+const HOPE_MIN: f64 = 0.003;
 /// What a probe costs must be regained within this time.
 const HORIZON_SECONDS: f64 = 15.0;
 /// A probe and the pauses about it, in windows.
@@ -24,12 +24,10 @@ const UP: f64 = 2.0;
 const DOWN: f64 = 16.0;
 /// A check without a queue begins this far below the servers at work, so that a queue appears.
 const BELOW_ACTIVE: f64 = 1.5;
-/// Limits well above and below the base are tried again after this time, or later if that costs more than this share of
-/// the work.
-const STALE_SECONDS: f64 = 3.0;
-const STALE_COST: f64 = 0.003;
-/// How far above and below that is: factors of the limit, for what counts as tried and for what is tried.
-const STALE_FROM: f64 = 1.5;
+/// Limits up to half and twice the base are tried again after so many seconds; later if a trial would then cost more than
+/// this share of the work. The half and the twice itself are tried more often.
+const STALE: (f64, f64) = (15.0, 0.000_7);
+const STALE_END: (f64, f64) = (3.0, 0.003);
 const STALE_AT: f64 = 2.0;
 
 impl Controller {
@@ -67,6 +65,9 @@ impl Controller {
 
     /// The limit that is worth trying: what could be gained until the horizon outweighs what the trial may cost.
     fn probe(&self) -> Option<usize> {
+        if self.odd.is_some() {
+            return self.odd;
+        }
         let window = PROBE_WINDOWS * self.window_seconds();
         if let Some(rung) = self.stale(window) {
             return Some(rung);
@@ -84,30 +85,20 @@ impl Controller {
         best.1
     }
 
-    /// A limit well above or below the base that has not been tried for long, as a check on what is believed.
+    /// A limit that has not been tried for long, as a check on what is believed: of those up to half and twice the base.
     fn stale(&self, window: f64) -> Option<usize> {
         if self.checks > 0 {
             return None;
         }
         let base = f64::from(self.settled());
-        let up = self.ladder.at_most((base * STALE_AT) as u32).min(self.highest());
-        let down = self.ladder.at_most((base / STALE_AT) as u32);
-        let above = self.ladder.at_least((base * STALE_FROM) as u32)..=self.ladder.len() - 1;
-        let below = 0..=self.ladder.at_most((base / STALE_FROM) as u32);
-        [(up, above), (down, below)]
-            .into_iter()
-            .find(|(rung, side)| self.is_stale(*rung, side, window))
-            .map(|of| of.0)
-    }
-
-    fn is_stale(&self, rung: usize, side: &RangeInclusive<usize>, window: f64) -> bool {
-        if !side.contains(&rung) || side.contains(&self.base) {
-            return false;
-        }
-        let (gain, deviation) = self.gain(rung);
-        let wait = (normal::mean_above(-gain, deviation) * window / STALE_COST).max(STALE_SECONDS);
-        let tried_us = self.tried_us[side.clone()].iter().max().copied().unwrap_or(0);
-        self.measured_us > tried_us + micros(wait)
+        let low = self.ladder.at_most((base / STALE_AT) as u32);
+        let high = self.ladder.at_most((base * STALE_AT) as u32).min(self.highest());
+        (low..=high).filter(|&rung| rung != self.base).find(|&rung| {
+            let (seconds, share) = if rung == low || rung == high { STALE_END } else { STALE };
+            let (gain, deviation) = self.gain(rung);
+            let wait = seconds.max(normal::mean_above(-gain, deviation) * window / share);
+            self.measured_us > self.tried_us[rung] + micros(wait)
+        })
     }
 
     /// The rungs that may be chosen now.

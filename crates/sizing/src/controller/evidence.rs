@@ -14,7 +14,7 @@ const LEVEL_DRIFT: f64 = 1e-4;
 /// A window beyond so many deviations, and by so much, may mean that the workload has changed; two in a row do.
 const CHANGE_DEVIATIONS: f64 = 4.0;
 const CHANGE_MIN: f64 = 0.15;
-/// A difference is known if its deviation is below this; a probe that contradicts it puts all of them in doubt.
+/// A difference is known if its deviation is below this; probes that contradict it put all of them in doubt.
 const KNOWN_DEVIATION: f64 = 0.15;
 /// Share of the service time in other classes that means that the mix has changed.
 const STRANGE: f64 = 0.5;
@@ -113,6 +113,7 @@ impl Controller {
                 None
             }
             Surprise::Confirmed(reason) => {
+                self.odd = None;
                 self.map.forget(self.base);
                 self.map.measure(self.at, value, variance);
                 let step = self.step_to(self.base, reason, now_us);
@@ -122,16 +123,29 @@ impl Controller {
         }
     }
 
+    /// Whether a probe shows something else than is known of its limit: once, it is left out and repeated; twice, all that
+    /// is known of the differences is in doubt.
+    fn contradiction(&mut self, surprising: bool) -> Surprise {
+        let known = self.map.difference(self.at, self.base).deviation < KNOWN_DEVIATION;
+        if !surprising || !known {
+            self.odd = None;
+            return Surprise::No;
+        }
+        if self.odd.take() == Some(self.at) {
+            self.map.doubt(self.base);
+            return Surprise::No;
+        }
+        self.odd = Some(self.at);
+        Surprise::First
+    }
+
     /// Whether the workload is another one than before. A single window at the base that looks like it is left out.
     fn surprise(&mut self, window: &Window, value: f64, variance: f64) -> Surprise {
         let (mean, belief) = self.map.belief(self.at);
         let error = value - mean;
         let surprising = belief < 1.0 && error.abs() > CHANGE_MIN.max(CHANGE_DEVIATIONS * (belief + variance).sqrt());
         if self.at != self.base {
-            if surprising && self.map.difference(self.at, self.base).deviation < KNOWN_DEVIATION {
-                self.map.doubt(self.base);
-            }
-            return Surprise::No;
+            return self.contradiction(surprising);
         }
         let strange = window.strange >= STRANGE;
         if !surprising && !strange {
