@@ -5,7 +5,7 @@ use super::{Controller, micros};
 use crate::meter::Window;
 use crate::normal;
 use crate::step::{Reason, Step};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// A limit e times as great must do this much more, as a logarithm: doubling the limit must give 1.4 %.
 const PRICE: f64 = 0.02;
@@ -29,6 +29,8 @@ const BELOW_ACTIVE: f64 = 1.5;
 const STALE: (f64, f64) = (15.0, 0.000_7);
 const STALE_END: (f64, f64) = (3.0, 0.003);
 const STALE_AT: f64 = 2.0;
+/// From so far away on a trial counts as one of the half or the twice.
+const STALE_FROM: f64 = 1.5;
 
 impl Controller {
     /// Moves to a limit that is significantly better.
@@ -85,20 +87,28 @@ impl Controller {
         best.1
     }
 
-    /// A limit that has not been tried for long, as a check on what is believed: of those up to half and twice the base.
+    /// A limit that has not been tried for long, as a check on what is believed: of those up to twice and half the base.
     fn stale(&self, window: f64) -> Option<usize> {
         if self.checks > 0 {
             return None;
         }
         let base = f64::from(self.settled());
-        let low = self.ladder.at_most((base / STALE_AT) as u32);
         let high = self.ladder.at_most((base * STALE_AT) as u32).min(self.highest());
-        (low..=high).filter(|&rung| rung != self.base).find(|&rung| {
-            let (seconds, share) = if rung == low || rung == high { STALE_END } else { STALE };
+        let low = self.ladder.at_most((base / STALE_AT) as u32);
+        let above = self.ladder.at_least((base * STALE_FROM) as u32).min(high)..self.ladder.len();
+        let below = 0..self.ladder.at_most((base / STALE_FROM) as u32).max(low) + 1;
+        let ends = [(high, above, STALE_END), (low, below, STALE_END)];
+        let inner = (low..high).map(|rung| (rung, rung..rung + 1, STALE));
+        let is_stale = |rung: usize, tried: Range<usize>, (seconds, share): (f64, f64)| {
             let (gain, deviation) = self.gain(rung);
             let wait = seconds.max(normal::mean_above(-gain, deviation) * window / share);
-            self.measured_us > self.tried_us[rung] + micros(wait)
-        })
+            let tried_us = self.tried_us[tried].iter().max().copied().unwrap_or(0);
+            rung != self.base && self.measured_us > tried_us + micros(wait)
+        };
+        ends.into_iter()
+            .chain(inner)
+            .find(|(rung, tried, often)| is_stale(*rung, tried.clone(), *often))
+            .map(|of| of.0)
     }
 
     /// The rungs that may be chosen now.
