@@ -26,7 +26,7 @@ const WINDOW_SECONDS_MIN: f64 = 0.05;
 /// Shortest pause after the limit has changed.
 const PAUSE_SECONDS_MIN: f64 = 0.01;
 /// Longest pause, and longest window that is planned; a window waits twice as long for its completions.
-const PLANNED_SECONDS_MAX: f64 = 1.0;
+const PLANNED_SECONDS_MAX: f64 = 2.0;
 /// A pause and a window last so many times as long as the requests that make up the work.
 const PAUSE_SERVICES: f64 = 1.25;
 const WINDOW_SERVICES: f64 = 2.0;
@@ -88,6 +88,8 @@ pub struct Controller {
     tried_us: Vec<u64>,
     /// Windows in a row in which the workload looked changed.
     surprises: u32,
+    /// Windows in a row in which the servers stood still for a while.
+    stalls: u32,
     /// A rung whose last probe contradicted what is known of it, and is to be repeated.
     odd: Option<usize>,
     /// Probes that are still allowed although nobody waits.
@@ -123,6 +125,7 @@ impl Controller {
             pace: Pace::default(),
             measured_us: now_us,
             surprises: 0,
+            stalls: 0,
             odd: None,
             checks: 0,
             usual: (0.0, 0.0),
@@ -220,7 +223,7 @@ impl Controller {
                 self.due_us = now_us + micros(WINDOW_SECONDS_MIN);
                 None
             }
-            Doing::Measuring { .. } => self.close(now_us),
+            Doing::Measuring { since_us } => self.close(since_us, now_us),
         }
     }
 
@@ -282,18 +285,27 @@ impl Controller {
                 }
     }
 
-    fn close(&mut self, now_us: u64) -> Option<Step> {
-        let window = self.meter.end(now_us);
-        match window.map(|window| (window, self.use_of(&window))) {
-            Some((window, Use::Queued | Use::Check)) => self.learn(&window, now_us),
-            Some((_, Use::Nothing)) | None => {
-                (self.surprises, self.odd) = (0, None);
-                self.noise.interrupt();
-                self.map.forget_level();
-                self.go(self.base, now_us);
+    fn close(&mut self, since_us: u64, now_us: u64) -> Option<Step> {
+        let Some(window) = self.meter.end(now_us) else {
+            return self.learn_nothing_came(since_us, now_us);
+        };
+        match self.use_of(&window) {
+            Use::Queued | Use::Check => self.learn(&window, now_us),
+            Use::Nothing => {
+                self.rest(now_us);
                 None
             }
         }
+    }
+
+    /// A window has shown nothing: back to the base. The next ones are not compared with those before.
+    fn rest(&mut self, now_us: u64) {
+        (self.surprises, self.odd) = (0, None);
+        self.noise.interrupt();
+        if self.at == self.base {
+            self.map.forget_level();
+        }
+        self.go(self.base, now_us);
     }
 
     fn step_to(&mut self, to: usize, reason: Reason, now_us: u64) -> Step {

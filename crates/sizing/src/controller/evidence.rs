@@ -1,9 +1,19 @@
 //! What a window is good for, and what follows from it.
 
-use super::{Controller, GAP_SECONDS, GAP_SPACINGS, HOPELESS_COMPLETIONS, Weakness};
+use super::{Controller, GAP_SECONDS, GAP_SPACINGS, Weakness};
 use crate::meter::Window;
 use crate::step::{Reason, Step};
 
+/// A window with fewer completions says nothing.
+const COMPLETIONS_MIN: f64 = 1.0;
+/// What a probe without a completion counts as: half a completion, with a deviation of a factor of 4.
+const NONE_COMPLETIONS: f64 = 0.5;
+const NONE_VARIANCE: f64 = 2.0;
+/// A window without completions for this share of its time, or for GAP_SECONDS, is left out; so many of them at most.
+const GAP_SHARE: f64 = 0.25;
+const STALLS_MAX: u32 = 3;
+/// If a higher limit does away with the queue, the clients are still there as long as they use this share of the base.
+const STILL_THERE: f64 = 0.85;
 /// Share of the time in which nobody may wait.
 pub(super) const DRY_SHARE: f64 = 0.05;
 /// How much the differences between limits may change in a second, as a variance.
@@ -48,8 +58,7 @@ enum Surprise {
 impl Controller {
     pub(super) fn use_of(&mut self, window: &Window) -> Use {
         let active = window.active.min(f64::from(self.limit()));
-        let stalled = window.gap > GAP_SECONDS.max(GAP_SPACINGS * window.seconds / window.effective);
-        if stalled || window.effective < HOPELESS_COMPLETIONS / 2.0 {
+        if window.effective < COMPLETIONS_MIN || self.is_stalled(window) {
             return Use::Nothing;
         }
         if window.dry <= DRY_SHARE {
@@ -59,13 +68,25 @@ impl Controller {
             return Use::Queued;
         }
         // A higher limit may do away with the queue: then it shows what all clients together can use.
-        if self.at > self.base && active > f64::from(self.settled()) {
+        if self.at > self.base && active > STILL_THERE * f64::from(self.settled()) {
             return Use::Queued;
         }
         if self.at == self.base && (self.checks > 0 || self.is_suspicious(window, active)) {
             return Use::Check;
         }
         Use::Nothing
+    }
+
+    /// Whether the servers stood still during the window. If they do so again and again, that is how they work.
+    fn is_stalled(&mut self, window: &Window) -> bool {
+        let spacing = window.seconds / window.effective;
+        let stalled = window.gap > GAP_SECONDS.min(GAP_SHARE * window.seconds).max(GAP_SPACINGS * spacing);
+        self.stalls = if stalled && self.stalls < STALLS_MAX {
+            self.stalls + 1
+        } else {
+            0
+        };
+        self.stalls > 0
     }
 
     /// Whether fewer servers might do more although nobody waits: requests have become slower, or are others. That begins
@@ -81,6 +102,22 @@ impl Controller {
         self.meter.forget_shares();
         self.map.forget(self.base);
         true
+    }
+
+    /// Nothing was completed. At another limit than the base this says a little: that it is not much better.
+    pub(super) fn learn_nothing_came(&mut self, since_us: u64, now_us: u64) -> Option<Step> {
+        if self.at != self.base && self.pace.base_speed > 0.0 && self.meter.somebody_waits() {
+            let seconds = now_us.saturating_sub(since_us) as f64 / 1e6;
+            let ratio = NONE_COMPLETIONS / (seconds * self.pace.base_speed);
+            self.map.measure(
+                self.at,
+                self.map.belief(self.base).0 + ratio.ln().min(0.0),
+                NONE_VARIANCE,
+            );
+            self.tried_us[self.at] = now_us;
+        }
+        self.rest(now_us);
+        None
     }
 
     /// Works the window into the map, and moves if that shows a better limit.

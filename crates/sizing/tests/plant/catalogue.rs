@@ -87,6 +87,10 @@ pub fn steady_plants() -> Vec<Plant> {
         steady("cpu, 2 cores, 20 ms each", 64, Curve::cores(2.0, 0.02)),
         steady("wait 20 ms, 200 clients", 200, Curve::Wait { seconds: 0.02 }),
         steady("wait 20 ms, 1,000 clients", 1000, Curve::Wait { seconds: 0.02 }),
+        Plant {
+            seconds: 120.0,
+            ..steady("wait 1 s, 200 clients", 200, Curve::Wait { seconds: 1.0 })
+        },
         steady("table: -S", 64, SELECTS),
         steady("table: hot row", 64, HOT_ROW),
         steady("table: pg_sleep", 200, SLEEPS),
@@ -141,6 +145,7 @@ pub fn unsteady_plants() -> Vec<Plant> {
         disturbed("4 cores, restart", cpu, Trouble { restart: 20.0, ..QUIET }),
         shifting_mix(),
         alternating_mix(),
+        long_beside_short(),
         sleeps_and_sorts(),
         changes("-S, then pg_sleep", 200, SELECTS, SLEEPS),
         changes("pg_sleep, then -S", 200, SLEEPS, SELECTS),
@@ -240,6 +245,30 @@ fn alternating_mix() -> Plant {
         phases,
         together: true,
         ..shifting_mix()
+    }
+}
+
+/// One request in 1,000 takes half the time of the server: 0.5 s beside 0.5 ms, on 4 cores.
+fn long_beside_short() -> Plant {
+    let classes = vec![
+        Class {
+            kind: 0,
+            demand: 1.0,
+            worth: 1.0,
+        },
+        Class {
+            kind: 0,
+            demand: 1_000.0,
+            worth: 1_000.0,
+        },
+    ];
+    let curve = Curve::cores(4.0, 0.000_5);
+    let phases = vec![phase(0.0, 64, &[curve], &[1_000.0, 1.0])];
+    Plant {
+        classes,
+        phases,
+        seconds: 60.0,
+        ..steady("long requests beside short ones", 64, curve)
     }
 }
 
