@@ -55,7 +55,7 @@ fn steady(name: &'static str, clients: u32, curve: Curve) -> Plant {
     Plant {
         name,
         max: 500,
-        seconds: 40.0,
+        seconds: 30.0,
         classes: vec![Class {
             kind: 0,
             demand: 1.0,
