@@ -17,7 +17,7 @@ use crate::step::{Reason, Step, Steps};
 use evidence::Use;
 
 /// Completions of equal cost that a window should have.
-const COMPLETIONS: f64 = 40.0;
+const COMPLETIONS: f64 = 25.0;
 /// A probe that has so many ends early if it has not even this share of the base's speed.
 const HOPELESS_COMPLETIONS: f64 = 8.0;
 const HOPELESS_SPEED: f64 = 0.5;

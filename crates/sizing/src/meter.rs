@@ -78,7 +78,7 @@ impl Meter {
             latest_us: now_us,
             gap_us: 0,
             dry_us: 0,
-            dry: true,
+            dry: false,
             completions: 0,
             fresh: true,
             places: Box::new([(0, 0); PLACES]),

@@ -1,7 +1,9 @@
 //! How far two windows at the same limit differ.
 
 /// Windows that the first guess counts as.
-const GUESS_WINDOWS: f64 = 4.0;
+const GUESS_WINDOWS: f64 = 3.0;
+/// Variance of a window with one completion, as a first guess.
+const GUESS_VARIANCE: f64 = 0.4;
 /// The estimate follows the latest so many windows.
 const MEMORY_WINDOWS: f64 = 40.0;
 /// A difference beyond so many variances counts as this many.
@@ -22,7 +24,8 @@ impl Noise {
     /// A window at rung `at` showed `value`; its predecessor was the last one measured.
     pub(crate) fn saw(&mut self, at: usize, value: f64, completions: f64) {
         if self.windows == 0.0 {
-            (self.variance, self.completions, self.windows) = (1.0 / completions + FLOOR, completions, GUESS_WINDOWS);
+            (self.variance, self.completions, self.windows) =
+                (GUESS_VARIANCE / completions + FLOOR, completions, GUESS_WINDOWS);
         }
         if let Some((rung, before)) = self.latest
             && rung == at
@@ -39,9 +42,9 @@ impl Noise {
     pub(crate) fn variance(&self, completions: f64) -> f64 {
         let completions = completions.max(1.0);
         if self.windows == 0.0 {
-            return 1.0 / completions + FLOOR;
+            return GUESS_VARIANCE / completions + FLOOR;
         }
-        let scale = (self.completions / completions).clamp(0.25, 4.0);
+        let scale = (self.completions / completions).max(0.25);
         (self.variance * scale).max(0.1 / completions) + FLOOR
     }
 

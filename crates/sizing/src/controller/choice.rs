@@ -22,6 +22,9 @@ const PROBE_WINDOWS: f64 = 1.5;
 /// How far a probe may go up and down: factors of the limit.
 const UP: f64 = 2.0;
 const DOWN: f64 = 16.0;
+/// A limit above whose difference has at least this deviation is tried first: to go up costs little if requests are slow,
+/// and to go down much.
+const UNKNOWN: f64 = 0.3;
 /// A check without a queue begins this far below the servers at work, so that a queue appears.
 const BELOW_ACTIVE: f64 = 1.5;
 /// Limits up to half and twice the base are tried again after so many seconds; later if a trial would then cost more than
@@ -69,6 +72,10 @@ impl Controller {
     fn probe(&self) -> Option<usize> {
         if self.odd.is_some() {
             return self.odd;
+        }
+        let highest = *self.range().end();
+        if highest > self.base && self.gain(highest).1 > UNKNOWN {
+            return Some(highest);
         }
         let window = PROBE_WINDOWS * self.window_seconds();
         if let Some(rung) = self.stale(window) {
