@@ -55,14 +55,13 @@ enum Doing {
     Measuring { since_us: u64 },
 }
 
-/// The latest figures of the workload; 0 is unknown.
+/// The latest figures of the workload at a limit; 0 is unknown.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pace {
     /// How long the requests last that make up the work, in seconds.
     service: f64,
-    /// Completions of equal cost per second, at the limit in force and at the base.
+    /// Completions of equal cost per second.
     speed: f64,
-    base_speed: f64,
 }
 
 /// Finds the limit on servers at work.
@@ -81,7 +80,11 @@ pub struct Controller {
     at: usize,
     doing: Doing,
     due_us: u64,
+    /// At the limit in force, and at the base.
     pace: Pace,
+    base_pace: Pace,
+    /// Seconds from a change of the limit to the next window.
+    pause: f64,
     /// When the last window that was good for something ended.
     measured_us: u64,
     /// When each rung was last measured.
@@ -123,6 +126,8 @@ impl Controller {
             doing: Doing::Connecting { since_us: now_us },
             due_us: now_us,
             pace: Pace::default(),
+            base_pace: Pace::default(),
+            pause: PAUSE_SECONDS_MIN,
             measured_us: now_us,
             surprises: 0,
             stalls: 0,
@@ -186,7 +191,7 @@ impl Controller {
         self.step_to(to, Reason::Restarted, now_us);
         self.map.forget(to);
         self.noise.forget();
-        self.pace = Pace::default();
+        (self.pace, self.base_pace) = (Pace::default(), Pace::default());
         (self.surprises, self.odd, self.checks, self.connected) = (0, None, 0, 0);
         self.go(to, now_us);
     }
@@ -244,8 +249,7 @@ impl Controller {
 
     fn settle(&mut self, now_us: u64) {
         self.doing = Doing::Settling;
-        let pause = (PAUSE_SERVICES * self.pace.service).clamp(PAUSE_SECONDS_MIN, PLANNED_SECONDS_MAX);
-        self.due_us = now_us + micros(pause);
+        self.due_us = now_us + micros(self.pause);
     }
 
     fn open(&mut self, now_us: u64) {
@@ -274,7 +278,7 @@ impl Controller {
         if open >= 2.0 * PLANNED_SECONDS_MAX || probing && silence > GAP_SECONDS.max(hiccup) {
             return false;
         }
-        let slow = completions / open < HOPELESS_SPEED * self.pace.base_speed;
+        let slow = completions / open < HOPELESS_SPEED * self.base_pace.speed;
         // A window does not end in a silence that may be the beginning of a stall.
         silence > hiccup
             || completions
@@ -315,7 +319,7 @@ impl Controller {
             to: self.ladder.limit(to),
             reason,
         };
-        (self.base, self.odd) = (to, None);
+        (self.base, self.odd, self.base_pace) = (to, None, self.pace);
         self.steps.push(step);
         step
     }
@@ -326,8 +330,17 @@ impl Controller {
             return self.open(now_us);
         }
         let ratio = f64::from(self.ladder.limit(to)) / f64::from(self.limit());
-        // At worst requests take longer in proportion to the servers at work.
-        self.pace.service *= ratio.max(1.0);
+        let before = self.pace.service;
+        if to == self.base && self.base_pace.service > 0.0 {
+            self.pace = self.base_pace;
+        } else {
+            // At worst requests take longer in proportion to the servers at work.
+            self.pace.service *= ratio.max(1.0);
+        }
+        // If the limit is lowered, the requests above it end first.
+        let pause = before * (1.0 - ratio).max(0.0) + PAUSE_SERVICES * self.pace.service;
+        let pause = pause.min(PAUSE_SERVICES * before.max(self.pace.service));
+        self.pause = pause.clamp(PAUSE_SECONDS_MIN, PLANNED_SECONDS_MAX);
         self.at = to;
         if now_us >= self.reach_until_us {
             self.reach = u32::MAX;

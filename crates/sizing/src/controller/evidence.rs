@@ -106,9 +106,9 @@ impl Controller {
 
     /// Nothing was completed. At another limit than the base this says a little: that it is not much better.
     pub(super) fn learn_nothing_came(&mut self, since_us: u64, now_us: u64) -> Option<Step> {
-        if self.at != self.base && self.pace.base_speed > 0.0 && self.meter.somebody_waits() {
+        if self.at != self.base && self.base_pace.speed > 0.0 && self.meter.somebody_waits() {
             let seconds = now_us.saturating_sub(since_us) as f64 / 1e6;
-            let ratio = NONE_COMPLETIONS / (seconds * self.pace.base_speed);
+            let ratio = NONE_COMPLETIONS / (seconds * self.base_pace.speed);
             self.map.measure(
                 self.at,
                 self.map.belief(self.base).0 + ratio.ln().min(0.0),
@@ -129,7 +129,7 @@ impl Controller {
         let variance = self.noise.variance(window.effective);
         (self.pace.service, self.pace.speed) = (window.service, window.effective / window.seconds);
         if self.at == self.base {
-            self.pace.base_speed = self.pace.speed;
+            self.base_pace = self.pace;
             self.noise.saw(self.at, value, window.effective);
         }
         let elapsed = now_us.saturating_sub(self.measured_us) as f64 / 1e6;
