@@ -4,7 +4,9 @@ use crate::Bounds;
 
 /// The limits that the controller tries: each one up to 8, then each a quarter more than the one before.
 ///
-///     1 2 3 4 5 6 7 8 10 12 15 18 22 27 33 41 51 63 78 97 121 151 188 235 293 366 457 ...
+/// ```text
+/// 1 2 3 4 5 6 7 8 10 12 15 18 22 27 33 41 51 63 78 97 121 151 188 235 293 366 457 ...
+/// ```
 ///
 /// Invariant: ascending, never empty, the first is the least limit allowed and the last the greatest.
 #[derive(Debug, Clone)]

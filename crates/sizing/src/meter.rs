@@ -33,6 +33,7 @@ struct Class {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Window {
     pub(crate) seconds: f64,
+    pub(crate) completions: f64,
     /// Completions of equal cost that would say as much.
     pub(crate) effective: f64,
     /// Work completed per second, in the unit of the class costs.
@@ -168,6 +169,7 @@ impl Meter {
         let dry_us = self.dry_us + if self.dry { silence_us } else { 0 };
         let window = Window {
             seconds,
+            completions: f64::from(self.completions),
             effective,
             rate: work / seconds,
             active: total_us as f64 / 1e6 / seconds,
@@ -312,8 +314,8 @@ mod tests {
         meter.completed(400_000, 0, 10, false);
         meter.completed(600_000, 0, 10, true);
         let window = meter.end(1_000_000).unwrap_or_default();
-        // The first tenth of a second was dry, as nothing was known, and two more after the second completion.
-        assert!((window.dry - 0.3).abs() < 1e-9, "{window:?}");
+        // Somebody waits until the contrary is known; nobody did after the second completion.
+        assert!((window.dry - 0.2).abs() < 1e-9, "{window:?}");
         assert!((window.gap - 0.4).abs() < 1e-9, "{window:?}");
     }
 

@@ -1,8 +1,10 @@
 //! How far two windows at the same limit differ.
 
+use crate::meter::Window;
+
 /// Windows that the first guess counts as.
 const GUESS_WINDOWS: f64 = 3.0;
-/// Variance of a window with one completion, as a first guess.
+/// Relative variance of requests of one class, as a first guess.
 const GUESS_VARIANCE: f64 = 0.4;
 /// The estimate follows the latest so many windows.
 const MEMORY_WINDOWS: f64 = 40.0;
@@ -20,12 +22,19 @@ pub(crate) struct Noise {
     latest: Option<(usize, f64)>,
 }
 
+/// A first guess at the variance of a window: servers that are always busy complete requests of one class evenly, but
+/// which classes they complete is chance.
+fn guess(window: &Window) -> f64 {
+    let even = (1.0 - GUESS_VARIANCE) * window.effective / window.completions;
+    (1.0 - even) / window.effective + FLOOR
+}
+
 impl Noise {
-    /// A window at rung `at` showed `value`; its predecessor was the last one measured.
-    pub(crate) fn saw(&mut self, at: usize, value: f64, completions: f64) {
+    /// A window at rung `at` showed `value`.
+    pub(crate) fn saw(&mut self, at: usize, value: f64, window: &Window) {
+        let completions = window.effective;
         if self.windows == 0.0 {
-            (self.variance, self.completions, self.windows) =
-                (GUESS_VARIANCE / completions + FLOOR, completions, GUESS_WINDOWS);
+            (self.variance, self.completions, self.windows) = (guess(window), completions, GUESS_WINDOWS);
         }
         if let Some((rung, before)) = self.latest
             && rung == at
@@ -38,14 +47,13 @@ impl Noise {
         self.latest = Some((at, value));
     }
 
-    /// Variance of a window with so many completions.
-    pub(crate) fn variance(&self, completions: f64) -> f64 {
-        let completions = completions.max(1.0);
+    /// Variance of such a window.
+    pub(crate) fn variance(&self, window: &Window) -> f64 {
         if self.windows == 0.0 {
-            return GUESS_VARIANCE / completions + FLOOR;
+            return guess(window);
         }
-        let scale = (self.completions / completions).max(0.25);
-        (self.variance * scale).max(0.1 / completions) + FLOOR
+        let scale = (self.completions / window.effective).max(0.25);
+        (self.variance * scale).max(guess(window) / 4.0)
     }
 
     /// By how much a difference must be the greater because the variance is itself only estimated, as in Student's test.

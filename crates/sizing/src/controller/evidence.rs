@@ -126,11 +126,11 @@ impl Controller {
             Some(Weakness::SignTurned) => -window.rate.ln(),
             None => window.rate.ln(),
         };
-        let variance = self.noise.variance(window.effective);
+        let variance = self.noise.variance(window);
         (self.pace.service, self.pace.speed) = (window.service, window.effective / window.seconds);
         if self.at == self.base {
             self.base_pace = self.pace;
-            self.noise.saw(self.at, value, window.effective);
+            self.noise.saw(self.at, value, window);
         }
         let elapsed = now_us.saturating_sub(self.measured_us) as f64 / 1e6;
         self.measured_us = now_us;
