@@ -118,20 +118,27 @@ impl Meter {
         0
     }
 
-    /// How many completions of equal cost would say as much as those of the window so far: if a few of them make up
-    /// most of the work, only these few count.
+    /// How many completions of equal cost would say as much as those of the window so far: if a few of them make up most
+    /// of the work, only these few count. Classes that are missing by chance count as well, by their usual share.
     pub(crate) fn effective(&self) -> f64 {
-        let seen = self.classes.iter().filter(|class| class.count > 0);
-        let (sum, squares) = seen.fold((0.0, 0.0), |(sum, squares), class| {
+        let (mut work, mut squares, mut usual) = (0.0, 0.0, 0.0);
+        for class in &self.classes {
             let count = f64::from(class.count);
-            let cost = if class.cost > 0.0 {
+            let known = class.cost > 0.0 || class.count == 0;
+            let cost = if known {
                 class.cost
             } else {
                 class.service_us as f64 / count
             };
-            (sum + count * cost, squares + count * cost * cost)
-        });
-        if squares > 0.0 { sum * sum / squares } else { 0.0 }
+            work += count * cost;
+            squares += count * cost * cost;
+            usual += class.share * cost;
+        }
+        if work > 0.0 {
+            work / usual.max(squares / work)
+        } else {
+            0.0
+        }
     }
 
     /// Seconds since the latest completion, or since the window began.
