@@ -33,6 +33,8 @@ const WINDOW_SERVICES: f64 = 2.0;
 /// The servers stand still if nothing has been completed for so long: seconds, and the usual time between two.
 const GAP_SECONDS: f64 = 0.1;
 const GAP_SPACINGS: f64 = 10.0;
+/// After a step, so many windows are put down to the new limit alone, and not to the workload: a wrong step shows at once.
+const PROBATION: u32 = 2;
 /// How long a limit waits for its servers to be connected, and how long it is remembered that they could not be.
 const CONNECTING_US: u64 = 2_000_000;
 const UNREACHABLE_US: u64 = 30_000_000;
@@ -91,6 +93,8 @@ pub struct Controller {
     tried_us: Vec<u64>,
     /// Windows in a row in which the workload looked changed.
     surprises: u32,
+    /// Windows at a new base that must still confirm the step.
+    probation: u32,
     /// Windows in a row in which the servers stood still for a while.
     stalls: u32,
     /// A rung whose last probe contradicted what is known of it, and is to be repeated.
@@ -130,6 +134,7 @@ impl Controller {
             pause: PAUSE_SECONDS_MIN,
             measured_us: now_us,
             surprises: 0,
+            probation: 0,
             stalls: 0,
             odd: None,
             checks: 0,
@@ -319,6 +324,9 @@ impl Controller {
             to: self.ladder.limit(to),
             reason,
         };
+        if to != self.base {
+            self.probation = PROBATION;
+        }
         (self.base, self.odd, self.base_pace) = (to, None, self.pace);
         self.steps.push(step);
         step

@@ -135,9 +135,20 @@ impl Controller {
         let elapsed = now_us.saturating_sub(self.measured_us) as f64 / 1e6;
         self.measured_us = now_us;
         self.tried_us[self.at] = now_us;
-        let level = LEVEL_DRIFT_SHARE * variance + LEVEL_DRIFT * elapsed;
+        let probation = self.probation > 0;
+        self.probation -= u32::from(probation && self.at == self.base);
+        let level = if probation {
+            0.0
+        } else {
+            LEVEL_DRIFT_SHARE * variance + LEVEL_DRIFT * elapsed
+        };
         self.map.drift(level, SHAPE_DRIFT * elapsed, self.base);
-        match self.surprise(window, value, variance) {
+        let surprise = if probation {
+            Surprise::No
+        } else {
+            self.surprise(window, value, variance)
+        };
+        match surprise {
             Surprise::No => {
                 self.map.measure(self.at, value, variance);
                 let step = self.better(window, now_us);
