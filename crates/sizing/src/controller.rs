@@ -35,8 +35,11 @@ const GAP_SECONDS: f64 = 0.1;
 const GAP_SPACINGS: f64 = 10.0;
 /// After a step, so many windows are put down to the new limit alone, and not to the workload: a wrong step shows at once.
 const PROBATION: u32 = 2;
-/// How long a limit waits for its servers to be connected, and how long it is remembered that they could not be.
+/// How long a limit waits for its servers to be connected.
 const CONNECTING_US: u64 = 2_000_000;
+/// How long a limit that is tried waits for the requests above it to end.
+const DRAINING_US: u64 = 1_000_000;
+/// How long it is remembered that a limit could not be put in force.
 const UNREACHABLE_US: u64 = 30_000_000;
 
 /// A defect that the tests can ask for, to prove that they would find it.
@@ -52,7 +55,7 @@ enum Doing {
     /// The limit has been raised, clients wait, and servers are being connected for them.
     Connecting { since_us: u64 },
     /// The limit has just changed; requests of the old limit are still at work.
-    Settling,
+    Settling { since_us: u64 },
     /// A window is open.
     Measuring { since_us: u64 },
 }
@@ -106,8 +109,12 @@ pub struct Controller {
     /// Servers that could be connected, and until when that is believed.
     reach: u32,
     reach_until_us: u64,
-    /// Servers that are connected.
+    /// Servers that work on long requests, which no limit below can stop, and until when that is believed.
+    floor: u32,
+    floor_until_us: u64,
+    /// Servers that are connected, and those that work.
     connected: u32,
+    working: u32,
 }
 
 impl Controller {
@@ -141,7 +148,10 @@ impl Controller {
             usual: (0.0, 0.0),
             reach: u32::MAX,
             reach_until_us: 0,
+            floor: 0,
+            floor_until_us: 0,
             connected: 0,
+            working: 0,
         }
     }
 
@@ -209,10 +219,10 @@ impl Controller {
         (self.held, self.weakness, self.start, self.connected) = (old.held, old.weakness, old.start, old.connected);
     }
 
-    /// Does what is due; `connected` servers are connected, whether they work or not. Returns a step if one was taken.
-    /// [`Controller::limit`] and [`Controller::due_us`] may have changed in any case.
-    pub fn tick(&mut self, now_us: u64, connected: u32) -> Option<Step> {
-        self.connected = connected;
+    /// Does what is due; `connected` servers are connected, and `working` of them have a request outstanding. Returns a
+    /// step if one was taken. [`Controller::limit`] and [`Controller::due_us`] may have changed in any case.
+    pub fn tick(&mut self, now_us: u64, connected: u32, working: u32) -> Option<Step> {
+        (self.connected, self.working) = (connected, working);
         if now_us < self.due_us {
             return None;
         }
@@ -225,8 +235,8 @@ impl Controller {
                 self.connect(since_us, now_us);
                 None
             }
-            Doing::Settling => {
-                self.open(now_us);
+            Doing::Settling { since_us } => {
+                self.drain(since_us, now_us);
                 None
             }
             Doing::Measuring { since_us } if self.goes_on(since_us, now_us) => {
@@ -252,8 +262,20 @@ impl Controller {
         }
     }
 
+    /// Opens the window once no more servers work than may.
+    fn drain(&mut self, since_us: u64, now_us: u64) {
+        if self.working <= self.limit() || self.at == self.base {
+            self.open(now_us);
+        } else if now_us < since_us.saturating_add(DRAINING_US) {
+            self.due_us = now_us + micros(PAUSE_SECONDS_MIN);
+        } else {
+            (self.floor, self.floor_until_us) = (self.working, now_us + UNREACHABLE_US);
+            self.go(self.base, now_us);
+        }
+    }
+
     fn settle(&mut self, now_us: u64) {
-        self.doing = Doing::Settling;
+        self.doing = Doing::Settling { since_us: now_us };
         self.due_us = now_us + micros(self.pause);
     }
 
@@ -352,6 +374,9 @@ impl Controller {
         self.at = to;
         if now_us >= self.reach_until_us {
             self.reach = u32::MAX;
+        }
+        if now_us >= self.floor_until_us {
+            self.floor = 0;
         }
         if self.connected < self.limit().min(self.reach) {
             self.doing = Doing::Connecting { since_us: now_us };

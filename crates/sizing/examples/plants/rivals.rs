@@ -66,7 +66,7 @@ impl Limiter for Gradient {
     fn completed(&mut self, _: u64, _: u32, service_us: u64, waited: bool) {
         self.tally.completed(service_us, waited);
     }
-    fn tick(&mut self, now_us: u64, _: u32) -> u64 {
+    fn tick(&mut self, now_us: u64, _: u32, _: u32) -> u64 {
         if let Some((seconds, tally)) = self.tally.end(now_us, 10.0) {
             let short_us = tally.service_us / tally.completions;
             self.long_us += (short_us - self.long_us) * if self.long_us == 0.0 { 1.0 } else { 2.0 / 601.0 };
@@ -114,7 +114,7 @@ impl Limiter for Vegas {
     fn completed(&mut self, _: u64, _: u32, service_us: u64, waited: bool) {
         self.tally.completed(service_us, waited);
     }
-    fn tick(&mut self, now_us: u64, _: u32) -> u64 {
+    fn tick(&mut self, now_us: u64, _: u32, _: u32) -> u64 {
         if let Some((_, tally)) = self.tally.end(now_us, 10.0) {
             let mean_us = tally.service_us / tally.completions;
             self.windows += 1;
@@ -169,7 +169,7 @@ impl Limiter for Wave {
     fn completed(&mut self, _: u64, _: u32, service_us: u64, waited: bool) {
         self.tally.completed(service_us, waited);
     }
-    fn tick(&mut self, now_us: u64, _: u32) -> u64 {
+    fn tick(&mut self, now_us: u64, _: u32, _: u32) -> u64 {
         if self.settling {
             self.settling = false;
             self.tally.begin(now_us);
@@ -280,7 +280,7 @@ impl Limiter for Pairs {
     fn completed(&mut self, _: u64, _: u32, service_us: u64, waited: bool) {
         self.tally.completed(service_us, waited);
     }
-    fn tick(&mut self, now_us: u64, _: u32) -> u64 {
+    fn tick(&mut self, now_us: u64, _: u32, _: u32) -> u64 {
         if self.settling {
             self.settling = false;
             self.tally.begin(now_us);

@@ -101,7 +101,7 @@ impl Controller {
         }
         let base = f64::from(self.settled());
         let high = self.ladder.at_most((base * STALE_AT) as u32).min(self.highest());
-        let low = self.ladder.at_most((base / STALE_AT) as u32);
+        let low = self.lowest(base / STALE_AT);
         let above = self.ladder.at_least((base * STALE_FROM) as u32).min(high)..self.ladder.len();
         let below = 0..self.ladder.at_most((base / STALE_FROM) as u32).max(low) + 1;
         let ends = [(high, above, STALE_END), (low, below, STALE_END)];
@@ -126,12 +126,20 @@ impl Controller {
             return self.ladder.at_most((high / DOWN) as u32)..=self.ladder.at_most(high as u32);
         }
         let high = self.ladder.at_most((base * UP) as u32).max(self.base + 1);
-        self.ladder.at_most((base / DOWN) as u32)..=high.min(self.highest())
+        self.lowest(base / DOWN)..=high.min(self.highest())
     }
 
     /// The highest rung for which servers can be connected.
     fn highest(&self) -> usize {
         self.ladder.at_most(self.reach).max(self.base)
+    }
+
+    /// The rung at `limit`, or the lowest one above the requests that do not end.
+    fn lowest(&self, limit: f64) -> usize {
+        self.ladder
+            .at_most(limit as u32)
+            .max(self.ladder.at_least(self.floor))
+            .min(self.base)
     }
 
     /// By how much `rung` is better than the base, its price included, and the deviation of that. While nobody waits, it

@@ -10,8 +10,8 @@ impl Limiter for Auto {
     fn completed(&mut self, now_us: u64, class: u32, service_us: u64, waited: bool) {
         self.0.completed(now_us, class, service_us, waited);
     }
-    fn tick(&mut self, now_us: u64, connected: u32) -> u64 {
-        self.0.tick(now_us, connected);
+    fn tick(&mut self, now_us: u64, connected: u32, working: u32) -> u64 {
+        self.0.tick(now_us, connected, working);
         self.0.due_us()
     }
     fn limit(&self) -> u32 {

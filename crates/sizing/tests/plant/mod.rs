@@ -16,8 +16,8 @@ use curve::Curve;
 pub trait Limiter {
     /// A request has been completed; `waited`: another one stands in the queue.
     fn completed(&mut self, now_us: u64, class: u32, service_us: u64, waited: bool);
-    /// Called when the time that the last call returned has come; `connected` servers are connected.
-    fn tick(&mut self, now_us: u64, connected: u32) -> u64;
+    /// Called when the time that the last call returned has come; `connected` servers are connected, `working` work.
+    fn tick(&mut self, now_us: u64, connected: u32, working: u32) -> u64;
     /// Servers that may work now.
     fn limit(&self) -> u32;
     /// The server was restarted.

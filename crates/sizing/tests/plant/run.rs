@@ -49,7 +49,7 @@ pub fn run(plant: &Plant, limiter: &mut dyn Limiter, seed: u64) -> Judge {
             judge.step(run.phase, run.now, STEP, limiter.limit(), run.factor());
         }
         if run.now >= next_tick {
-            next_tick = limiter.tick((run.now * 1e6) as u64, run.connected) as f64 / 1e6;
+            next_tick = limiter.tick((run.now * 1e6) as u64, run.connected, run.active) as f64 / 1e6;
         }
         run.start(limiter.limit());
         let until = next_step.min(next_tick).max(run.now + 1e-6);
@@ -207,7 +207,7 @@ pub struct Fixed(pub u32);
 
 impl Limiter for Fixed {
     fn completed(&mut self, _: u64, _: u32, _: u64, _: bool) {}
-    fn tick(&mut self, now_us: u64, _: u32) -> u64 {
+    fn tick(&mut self, now_us: u64, _: u32, _: u32) -> u64 {
         now_us + 1_000_000
     }
     fn limit(&self) -> u32 {
