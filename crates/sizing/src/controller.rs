@@ -98,6 +98,8 @@ pub struct Controller {
     surprises: u32,
     /// Windows at a new base that must still confirm the step.
     probation: u32,
+    /// Windows at the base that have shown nothing since the latest that did.
+    unseen: u32,
     /// Windows in a row in which the servers stood still for a while.
     stalls: u32,
     /// A rung whose last probe contradicted what is known of it, and is to be repeated.
@@ -142,6 +144,7 @@ impl Controller {
             measured_us: now_us,
             surprises: 0,
             probation: 0,
+            unseen: 0,
             stalls: 0,
             odd: None,
             checks: 0,
@@ -329,12 +332,13 @@ impl Controller {
         }
     }
 
-    /// A window has shown nothing: back to the base. The next ones are not compared with those before.
+    /// A window has shown nothing: back to the base. Time goes by, but what is known and suspected stays.
     fn rest(&mut self, now_us: u64) {
-        (self.surprises, self.odd) = (0, None);
         self.noise.interrupt();
         if self.at == self.base {
-            self.map.forget_level();
+            self.unseen = self.unseen.saturating_add(1);
+        } else {
+            self.odd = None;
         }
         self.go(self.base, now_us);
     }

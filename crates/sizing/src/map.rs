@@ -55,13 +55,6 @@ impl Map {
         self.blur_shape(SHAPE_VARIANCE, around);
     }
 
-    /// Forgets the level, and keeps the differences.
-    pub(crate) fn forget_level(&mut self) {
-        if self.covariances[0] < LEVEL_VARIANCE {
-            self.blur_level(LEVEL_VARIANCE);
-        }
-    }
-
     /// A measurement contradicts the differences: they may be wrong by as much as if nothing had been measured.
     pub(crate) fn doubt(&mut self, around: usize) {
         self.blur_shape(SHAPE_VARIANCE, around);
@@ -174,20 +167,6 @@ mod tests {
         map.measure(0, 1.0, 1e-6);
         map.measure(4, 3.0, 1e-6);
         assert!((map.belief(2).0 - 2.0).abs() < 1e-3, "{:?}", map.belief(2));
-    }
-
-    #[test]
-    fn forgetting_the_level_keeps_the_differences() {
-        let mut map = map();
-        map.measure(1, 2.0, 1e-4);
-        map.measure(2, 2.5, 1e-4);
-        let before = map.difference(2, 1);
-        for _ in 0..1_000 {
-            map.forget_level();
-        }
-        let after = map.difference(2, 1);
-        assert!((before.deviation - after.deviation).abs() < 1e-6 && before.mean == after.mean);
-        assert!(map.belief(1).1 > 1.0);
     }
 
     #[test]

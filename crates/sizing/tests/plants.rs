@@ -1,71 +1,40 @@
 //! The controller on each plant: it gives what the best fixed limit gives, and finds that within ten seconds.
 //!
 //! Each plant runs with fixed seeds, whose results are the same each time, and with a new seed, which is printed. Fixed
-//! seeds are held to the goals; a new one to a floor, because luck is part of a run with noise.
+//! seeds are held to the goals; a new one to a floor, because luck is part of a run with noise. The floors are such that
+//! thousands of seeds hold them: `--example plants -- search FIRST COUNT` runs more.
 
 mod plant;
 
 use pgweir_sizing::{Bounds, Controller, Weakness};
 use plant::auto::Auto;
-use plant::catalogue::{steady_plants, unsteady_plants};
-use plant::judge::{SETTLING_SECONDS, Summary};
+use plant::catalogue::{all_plants, steady_plants};
+use plant::goal::{complaint, floor, goal};
+use plant::judge::Summary;
 use plant::run::run;
 use plant::{Limiter, Plant};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 const FIXED_SEEDS: std::ops::Range<u64> = 0..2;
-/// What a plant is held to.
-#[derive(Clone, Copy)]
-struct Goal {
-    /// Share of the best throughput, as the mean of the fixed seeds.
-    share: f64,
-    /// Seconds until the limit gives 95 % of it.
-    seconds: f64,
-    /// The worst second after that, without noise: a wrong step is taken back.
-    worst: f64,
-}
-
-const GOAL: Goal = Goal {
-    share: 0.97,
-    seconds: SETTLING_SECONDS,
-    worst: 0.6,
-};
-/// What a single run may fall short of the share.
-const SPREAD: f64 = 0.03;
-const SPREAD_OF_NEW: f64 = 0.07;
-
-/// Plants on which the goal is not reached, with what is.
-const SHORT_OF_IT: [(&str, Goal); 5] = [
-    // Two limits differ by 4 %, single windows by 30 %: in a minute there are too few of them to tell.
-    ("sort, noise of 30 %, fast", Goal { share: 0.93, ..GOAL }),
-    // A few requests make up much of the work, so that windows at the same limit differ much.
-    ("4 cores, requests vary by 150 %", Goal { share: 0.95, ..GOAL }),
-    (
-        "sleeps beside sorts",
-        Goal {
-            share: 0.95,
-            seconds: 2.0 * SETTLING_SECONDS,
-            ..GOAL
-        },
-    ),
-    (
-        "long requests beside short ones",
-        Goal {
-            share: 0.70,
-            worst: 0.1,
-            seconds: 2.0 * SETTLING_SECONDS,
-        },
-    ),
-    // Each doubling takes four times as long as a request.
-    (
-        "wait 1 s, 200 clients",
-        Goal {
-            share: 0.80,
-            seconds: 40.0,
-            worst: 0.6,
-        },
-    ),
+/// Runs that missed their floor with an earlier version.
+const MISSED_ONCE: [(&str, u64); 7] = [
+    // The workload changed in a window that was left out, and nothing was then compared with what was known before.
+    ("-S, then pg_sleep", 3_924_715_560),
+    ("-S, few clients, pg_sleep", 10),
+    ("16 cores, few clients, 4", 9),
+    ("2 cores, 16 at any moment, slower", 0),
+    ("2 cores, 16 at any moment, slower", 5),
+    ("2 cores, 16 at any moment, slower", 8),
+    // A window that began in a standstill hid that requests had become faster.
+    ("pg_sleep, standstill, -S", 5_000_041),
 ];
+
+fn plant(name: &str) -> Plant {
+    let mut plants = all_plants().into_iter();
+    plants
+        .find(|plant| plant.name == name)
+        .expect("a plant of the catalogue")
+}
 
 fn controller(plant: &Plant) -> Controller {
     Controller::new(Bounds { min: 1, max: plant.max }, 8, 0)
@@ -78,49 +47,28 @@ fn runs(plant: &Plant, seeds: impl Iterator<Item = u64>, make: fn(&Plant) -> Con
     Summary::of(&verdicts)
 }
 
-/// What is wrong with a summary; `spread`: what the least share may fall short of the goal.
-fn complaint(found: &Summary, goal: Goal, spread: f64) -> Option<&'static str> {
-    [
-        (found.share < goal.share, "mean share"),
-        (found.least < goal.share - spread, "least share"),
-        (found.reached > goal.seconds, "median time to 95 %"),
-        (found.slowest > 3.0 * goal.seconds, "longest time to 95 %"),
-        (
-            found.worst < goal.worst,
-            "a second too bad: a wrong step was not taken back",
-        ),
-        (
-            found.limit > 2.0 * found.enough + 4.0,
-            "mean limit is greater than is needed",
-        ),
-        (f64::from(found.greatest) > 5.0 * found.enough + 16.0, "overshoot"),
-    ]
-    .into_iter()
-    .find_map(|(wrong, what)| wrong.then_some(what))
+fn check(name: &str) {
+    let fixed = runs(&plant(name), FIXED_SEEDS, controller);
+    let wrong = complaint(&fixed, goal(name));
+    assert_eq!(wrong, None, "{name}, seeds {FIXED_SEEDS:?}: {fixed:?}");
+    check_run(name, RandomState::new().build_hasher().finish() >> 32);
 }
 
-fn check(name: &str) {
-    let mut plants = steady_plants().into_iter().chain(unsteady_plants());
-    let plant = plants
-        .find(|plant| plant.name == name)
-        .expect("a plant of the catalogue");
-    let goal = SHORT_OF_IT.into_iter().find(|of| of.0 == name).map_or(GOAL, |of| of.1);
-    let fixed = runs(&plant, FIXED_SEEDS, controller);
-    let wrong = complaint(&fixed, goal, SPREAD);
-    assert_eq!(wrong, None, "{name}, seeds {FIXED_SEEDS:?}: {fixed:?}");
-    let seed = RandomState::new().build_hasher().finish() >> 32;
-    let new = runs(&plant, [seed].into_iter(), controller);
-    println!("{name}, new seed {seed}: {new:?}");
-    let floor = Goal {
-        share: goal.share - SPREAD_OF_NEW,
-        seconds: 2.0 * goal.seconds,
-        worst: goal.worst / 2.0,
-    };
-    let wrong = complaint(&new, floor, 0.0);
+fn check_run(name: &str, seed: u64) {
+    let found = runs(&plant(name), [seed].into_iter(), controller);
+    println!("{name}, seed {seed}: {found:?}");
+    let wrong = complaint(&found, floor(name));
     assert_eq!(
         wrong, None,
-        "{name}; again with: --example plants -- seed {seed} '{name}': {new:?}"
+        "{name}; again with: --example plants -- seed {seed} '{name}': {found:?}"
     );
+}
+
+#[test]
+fn runs_that_missed_once_hold() {
+    for (name, seed) in MISSED_ONCE {
+        check_run(name, seed);
+    }
 }
 
 macro_rules! plants {
@@ -130,7 +78,7 @@ macro_rules! plants {
         #[test]
         fn every_plant_of_the_catalogue_has_a_test() {
             let tested = [$($name),*];
-            for plant in steady_plants().into_iter().chain(unsteady_plants()) {
+            for plant in all_plants() {
                 assert!(tested.contains(&plant.name), "{}", plant.name);
             }
         }
@@ -171,6 +119,14 @@ plants! {
     four_then_sixteen_cores_unseen: "4 cores, then 16, same class";
     waits_then_four_cores_unseen: "waits, then 4 cores, same class";
     comes_and_goes: "load comes and goes";
+    selects_few_clients_sleeps: "-S, few clients, pg_sleep";
+    sleeps_few_clients_selects: "pg_sleep, few clients, -S";
+    sixteen_few_clients_four_cores: "16 cores, few clients, 4";
+    selects_standstill_sleeps: "-S, standstill, pg_sleep";
+    sleeps_standstill_selects: "pg_sleep, standstill, -S";
+    four_standstill_sixteen_cores: "4 cores, standstill, 16";
+    selects_then_sleeps_at_any_moment: "-S, pg_sleep at any moment";
+    two_then_sixteen_cores_at_any_moment: "2 cores, 16 at any moment, slower";
 }
 
 #[test]
@@ -178,7 +134,11 @@ fn a_controller_with_its_sign_turned_fails() {
     for plant in steady_plants() {
         let turned = |plant: &Plant| controller(plant).with_weakness(Weakness::SignTurned);
         let found = runs(&plant, 100..101, turned);
-        assert!(complaint(&found, GOAL, SPREAD).is_some(), "{}: {found:?}", plant.name);
+        assert!(
+            complaint(&found, goal(plant.name)).is_some(),
+            "{}: {found:?}",
+            plant.name
+        );
     }
 }
 

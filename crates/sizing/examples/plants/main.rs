@@ -3,6 +3,7 @@
 //! - `cargo run --release -p pgweir-sizing --example plants -- [SEEDS [NAME]]`: the controller on each plant; with part of a
 //!   plant's name, that plant with the steps taken.
 //! - `... -- seed SEED NAME`: one run, with its steps; tests print the seed of a run that failed.
+//! - `... -- search FIRST COUNT [NAME]`: one run with each of these seeds, and which of them miss the floor of the tests.
 //! - `... -- compare [SEEDS]`: the share of the best throughput of the controller and of its rivals.
 //! - `... -- cost`: what a completion and a tick cost.
 #![allow(clippy::disallowed_methods)] // a program of its own: it reads its arguments
@@ -12,6 +13,7 @@ mod plant;
 mod rivals;
 
 use pgweir_sizing::{Bounds, Controller, Step};
+use plant::goal::{complaint, floor};
 use plant::judge::{Summary, Verdict};
 use plant::run::{Fixed, run};
 use plant::{Limiter, Plant, auto::Auto};
@@ -20,21 +22,22 @@ use std::time::{Duration, Instant};
 
 const START: u32 = 8;
 
-fn plants() -> impl Iterator<Item = Plant> {
-    plant::catalogue::steady_plants()
-        .into_iter()
-        .chain(plant::catalogue::unsteady_plants())
-}
-
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let word = |at: usize| args.get(at).map_or("", String::as_str);
-    let named = |name: &str| plants().filter(|plant| plant.name.contains(name)).collect::<Vec<_>>();
+    let named = |name: &str| {
+        let plants = plant::catalogue::all_plants().into_iter();
+        plants.filter(|plant| plant.name.contains(name)).collect::<Vec<_>>()
+    };
     match word(0) {
         "compare" => compare(&named(word(2)), 0..word(1).parse().unwrap_or(3)),
         "seed" => {
             let seed = word(1).parse().expect("a seed");
             table(&named(word(2)), seed..seed + 1, true);
+        }
+        "search" => {
+            let (first, count): (u64, u64) = (word(1).parse().expect("a seed"), word(2).parse().expect("a count"));
+            search(&named(word(3)), first..first + count);
         }
         "cost" => cost(),
         seeds => table(&named(word(1)), 0..seeds.parse().unwrap_or(3), !word(1).is_empty()),
@@ -66,7 +69,7 @@ fn cost() {
 
 fn table(plants: &[Plant], seeds: Range<u64>, steps: bool) {
     println!(
-        "{:32} {:>6} {:>6} {:>6} {:>7} {:>7} {:>6} {:>7} {:>7} {:>5}",
+        "{:34} {:>6} {:>6} {:>6} {:>7} {:>7} {:>6} {:>7} {:>7} {:>5}",
         "plant", "fixed", "share", "least", "reached", "slowest", "worst", "limit", "enough", "most"
     );
     let (mut count, mut sum) = (0.0, 0.0);
@@ -84,7 +87,7 @@ fn table(plants: &[Plant], seeds: Range<u64>, steps: bool) {
         }
         let found = Summary::of(&verdicts);
         println!(
-            "{:32} {:6.3} {:6.3} {:6.3} {:7.1} {:7.1} {:6.3} {:7.1} {:7.1} {:5}",
+            "{:34} {:6.3} {:6.3} {:6.3} {:7.1} {:7.1} {:6.3} {:7.1} {:7.1} {:5}",
             plant.name,
             fixed.share,
             found.share,
@@ -99,6 +102,31 @@ fn table(plants: &[Plant], seeds: Range<u64>, steps: bool) {
         (count, sum) = (count + 1.0, sum + found.share);
     }
     println!("mean share {:.4}", sum / count);
+}
+
+/// Runs each seed alone, as the tests do with a new one.
+fn search(plants: &[Plant], seeds: Range<u64>) {
+    let (mut runs, mut misses) = (0, 0);
+    for plant in plants {
+        let (mut verdicts, mut missed) = (Vec::new(), 0);
+        for seed in seeds.clone() {
+            let mut auto = Auto(Controller::new(Bounds { min: 1, max: plant.max }, START, 0));
+            let found = run(plant, &mut auto, seed).verdicts();
+            if let Some(wrong) = complaint(&Summary::of(&found), floor(plant.name)) {
+                missed += 1;
+                println!("  seed {seed}: {wrong}: {:?}", Summary::of(&found));
+            }
+            verdicts.extend(found);
+            runs += 1;
+        }
+        let all = Summary::of(&verdicts);
+        println!(
+            "{:34} {:6.3} {:6.3} {:7.1} {:7.1} {:6.3} {:5} {} missed",
+            plant.name, all.share, all.least, all.reached, all.slowest, all.worst, all.greatest, missed
+        );
+        misses += missed;
+    }
+    println!("{runs} runs, {misses} missed");
 }
 
 fn print_step(step: &Step) {
@@ -131,13 +159,13 @@ fn compare(plants: &[Plant], seeds: Range<u64>) {
         ("vegas", |plant| Box::new(rivals::Vegas::new(START, plant.max))),
         ("20", |_| Box::new(Fixed(20))),
     ];
-    print!("{:32}", "share (seconds to 95 %)");
+    print!("{:34}", "share (seconds to 95 %)");
     rivals.iter().for_each(|(name, _)| print!(" {name:>13}"));
     println!();
     let mut sums = [0.0; 6];
     let mut count = 0.0;
     for plant in plants {
-        print!("{:32}", plant.name);
+        print!("{:34}", plant.name);
         for ((_, make), sum) in rivals.iter().zip(&mut sums) {
             let found = summary(plant, seeds.clone(), *make);
             print!(" {:6.3} ({:4.1})", found.share, found.reached);
@@ -146,7 +174,7 @@ fn compare(plants: &[Plant], seeds: Range<u64>) {
         println!();
         count += 1.0;
     }
-    print!("{:32}", "mean");
+    print!("{:34}", "mean");
     sums.iter().for_each(|sum| print!(" {:6.3}       ", sum / count));
     println!();
 }

@@ -70,7 +70,9 @@ impl Controller {
 
     /// The limit that is worth trying: what could be gained until the horizon outweighs what the trial may cost.
     fn probe(&self) -> Option<usize> {
-        if self.odd.is_some() {
+        if let Some(rung) = self.odd
+            && self.range().contains(&rung)
+        {
             return self.odd;
         }
         let highest = *self.range().end();

@@ -21,6 +21,9 @@ const SHAPE_DRIFT: f64 = 1e-4;
 /// How much the level may change from window to window: a share of the noise, and an absolute part for each second.
 const LEVEL_DRIFT_SHARE: f64 = 0.25;
 const LEVEL_DRIFT: f64 = 1e-4;
+/// A window that shows nothing erases nothing: the next one is still compared with what was known before. The level may
+/// have changed meanwhile as in other windows, in at most so many of them.
+const UNSEEN_MAX: u32 = 40;
 /// A window beyond so many deviations, and by so much, may mean that the workload has changed; two in a row do.
 const CHANGE_DEVIATIONS: f64 = 4.0;
 const CHANGE_MIN: f64 = 0.15;
@@ -94,7 +97,9 @@ impl Controller {
     fn is_suspicious(&mut self, window: &Window, active: f64) -> bool {
         let slower = window.slowness / self.usual.0;
         let faster = slower < 1.0 / SUSPICIOUS && active > self.usual.1 / SUSPICIOUS;
-        if active < CHECKED_MIN || !(slower > SUSPICIOUS || faster || window.strange >= STRANGE) {
+        // More servers at work than there are: the requests began long before the window, in a standstill.
+        let old = window.active > SUSPICIOUS * f64::from(self.working);
+        if old || active < CHECKED_MIN || !(slower > SUSPICIOUS || faster || window.strange >= STRANGE) {
             return false;
         }
         self.checks = CHECKS;
@@ -140,8 +145,10 @@ impl Controller {
         let level = if probation {
             0.0
         } else {
-            LEVEL_DRIFT_SHARE * variance + LEVEL_DRIFT * elapsed
+            let windows = f64::from(1 + self.unseen.min(UNSEEN_MAX));
+            LEVEL_DRIFT_SHARE * variance * windows + LEVEL_DRIFT * elapsed
         };
+        self.unseen = 0;
         self.map.drift(level, SHAPE_DRIFT * elapsed, self.base);
         let surprise = if probation {
             Surprise::No

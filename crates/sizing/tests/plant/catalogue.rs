@@ -63,6 +63,7 @@ fn steady(name: &'static str, clients: u32, curve: Curve) -> Plant {
         }],
         phases: vec![phase(0.0, clients, &[curve], &[1.0])],
         trouble: QUIET,
+        late: 0.0,
         judged: |_| true,
         together: false,
     }
@@ -75,6 +76,11 @@ fn phase(from: f64, clients: u32, kinds: &[Curve], mix: &[f64]) -> Phase {
         kinds: kinds.to_vec(),
         mix: mix.to_vec(),
     }
+}
+
+/// All plants.
+pub fn all_plants() -> Vec<Plant> {
+    [steady_plants(), unsteady_plants(), hidden_changes()].concat()
 }
 
 /// The steady plants: one workload, noise of 30 % in each request.
@@ -108,7 +114,7 @@ pub fn steady_plants() -> Vec<Plant> {
 }
 
 /// The plants that are disturbed or that change.
-pub fn unsteady_plants() -> Vec<Plant> {
+fn unsteady_plants() -> Vec<Plant> {
     let cpu = Curve::cores(4.0, 0.000_5);
     let disturbed = |name, curve, trouble| Plant {
         seconds: 60.0,
@@ -178,6 +184,39 @@ pub fn unsteady_plants() -> Vec<Plant> {
         ),
         comes_and_goes(),
     ]
+}
+
+/// Plants whose workload changes, under the same class of requests, in a moment that shows nothing: while hardly a client is
+/// there, while the server stands still, or in a window that looks like a stall. Only the figures after it can tell.
+fn hidden_changes() -> Vec<Plant> {
+    let (sixteen, four) = (Curve::cores(16.0, 0.002), Curve::cores(4.0, 0.002));
+    let (fast, slow) = (Curve::cores(2.0, 0.000_1), Curve::cores(16.0, 0.02));
+    let stands_still = Curve::Wait { seconds: 1e9 };
+    vec![
+        hidden("-S, few clients, pg_sleep", SELECTS, (2, SELECTS), SLEEPS),
+        hidden("pg_sleep, few clients, -S", SLEEPS, (2, SLEEPS), SELECTS),
+        hidden("16 cores, few clients, 4", sixteen, (2, sixteen), four),
+        hidden("-S, standstill, pg_sleep", SELECTS, (200, stands_still), SLEEPS),
+        hidden("pg_sleep, standstill, -S", SLEEPS, (200, stands_still), SELECTS),
+        hidden("4 cores, standstill, 16", four, (200, stands_still), sixteen),
+        hidden("-S, pg_sleep at any moment", SELECTS, (200, SLEEPS), SLEEPS),
+        hidden("2 cores, 16 at any moment, slower", fast, (200, slow), slow),
+    ]
+}
+
+fn hidden(name: &'static str, before: Curve, (clients, between): (u32, Curve), after: Curve) -> Plant {
+    let phases = vec![
+        phase(0.0, 200, &[before], &[1.0]),
+        phase(6.0, clients, &[between], &[1.0]),
+        phase(8.0, 200, &[after], &[1.0]),
+    ];
+    Plant {
+        seconds: 24.0,
+        phases,
+        late: 0.2,
+        judged: |phase| phase.from != 6.0,
+        ..steady(name, 200, before)
+    }
 }
 
 fn changes(name: &'static str, clients: u32, before: Curve, after: Curve) -> Plant {

@@ -6,6 +6,7 @@
 pub mod auto;
 pub mod catalogue;
 pub mod curve;
+pub mod goal;
 pub mod judge;
 pub mod random;
 pub mod run;
@@ -76,6 +77,8 @@ pub struct Plant {
     pub phases: Vec<Phase>,
     /// What disturbs it.
     pub trouble: Trouble,
+    /// The phases after the first begin up to so many seconds later, as the seed has it.
+    pub late: f64,
     /// Whether a phase is judged; a phase without a queue is not.
     pub judged: fn(&Phase) -> bool,
     /// The phases are judged together: the best limit is the same in all.

@@ -24,6 +24,7 @@ struct Work {
 struct Run<'a> {
     plant: &'a Plant,
     phase: usize,
+    late: f64,
     random: Random,
     now: f64,
     work: Vec<Work>,
@@ -64,10 +65,17 @@ pub fn run(plant: &Plant, limiter: &mut dyn Limiter, seed: u64) -> Judge {
 
 impl<'a> Run<'a> {
     fn new(plant: &'a Plant, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let late = if plant.late > 0.0 {
+            plant.late * random.unit()
+        } else {
+            0.0
+        };
         Run {
             plant,
             phase: 0,
-            random: Random::new(seed),
+            late,
+            random,
             now: 0.0,
             work: (0..plant.phases[0].kinds.len()).map(|_| Work::default()).collect(),
             queue: VecDeque::new(),
@@ -102,7 +110,7 @@ impl<'a> Run<'a> {
             .plant
             .phases
             .get(self.phase + 1)
-            .is_some_and(|next| self.now >= next.from)
+            .is_some_and(|next| self.now >= next.from + self.late)
         {
             self.phase += 1;
         }
