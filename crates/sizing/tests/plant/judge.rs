@@ -1,6 +1,6 @@
 //! What a run gave, beside the best that one fixed limit could have given.
 
-use super::Plant;
+use super::{Plant, best};
 
 /// Seconds that a limiter has from cold, and after a change, to find the limit.
 pub const SETTLING_SECONDS: f64 = 10.0;
@@ -88,9 +88,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 impl Judge {
     pub(super) fn new(plant: &Plant) -> Judge {
+        let rates: Vec<Vec<f64>> = plant.phases.iter().map(|phase| plant.rates(phase)).collect();
         Judge {
-            rates: plant.phases.iter().map(|phase| plant.rates(phase)).collect(),
-            best: plant.phases.iter().map(|phase| plant.best(phase)).collect(),
+            best: rates.iter().map(|rates| best(rates)).collect(),
+            rates,
             groups: groups(plant),
             bins: Vec::new(),
             greatest: vec![0; plant.phases.len()],

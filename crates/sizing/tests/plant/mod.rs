@@ -125,14 +125,13 @@ impl Plant {
 
     /// The best rate of all limits, and the smallest limit that gives 99 % of it.
     pub fn best(&self, phase: &Phase) -> (f64, u32) {
-        let rates: Vec<f64> = (1..=self.max.min(phase.clients))
-            .map(|limit| self.rate(phase, limit))
-            .collect();
-        let best = rates.iter().copied().fold(0.0, f64::max);
-        let enough = rates
-            .iter()
-            .position(|&rate| rate >= 0.99 * best)
-            .map_or(1, |at| at as u32 + 1);
-        (best, enough)
+        best(&self.rates(phase))
     }
+}
+
+/// The best of the rates by limit, and the smallest limit that gives 99 % of it.
+fn best(rates: &[f64]) -> (f64, u32) {
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let enough = rates.iter().position(|&rate| rate >= 0.99 * best);
+    (best, enough.map_or(1, |at| at.max(1) as u32))
 }
