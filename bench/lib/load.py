@@ -117,7 +117,7 @@ def _run(row: LoadRow, target: Running, seconds: int, log_dir: str, cpus: set[in
     began, ended = reports[0][0], reports[-1][0]
     transactions = sum(tps * (at - reports[i][0]) for i, (at, tps) in enumerate(reports[1:]))
     tps = transactions / (ended - began)
-    latencies = _latencies(log_dir, began, ended)
+    latencies = _latencies(log_dir, began, ended, row.latency_of)
     connect = CONNECT_MS.search(output)
     result = LoadResult(
         tps=tps,
@@ -142,8 +142,8 @@ def _run(row: LoadRow, target: Running, seconds: int, log_dir: str, cpus: set[in
     return result
 
 
-def _latencies(log_dir: str, began: float, ended: float) -> list[int]:
-    """Latencies in microseconds of the transactions that ended between these times, sorted.
+def _latencies(log_dir: str, began: float, ended: float, script: int | None) -> list[int]:
+    """Latencies in microseconds of the transactions (of this script, if one is named) that ended between these times, sorted.
 
     A line is "client transaction latency_us script epoch_s epoch_us".
     """
@@ -152,6 +152,8 @@ def _latencies(log_dir: str, began: float, ended: float) -> list[int]:
         with open(path, encoding="ascii") as file:
             for line in file:
                 fields = line.split()
+                if script is not None and fields[3:4] != [str(script)]:
+                    continue
                 if len(fields) >= 6 and began <= int(fields[4]) + int(fields[5]) / 1e6 <= ended:
                     latencies.append(int(fields[2]))
     return sorted(latencies)

@@ -27,6 +27,8 @@ class LoadRow:
     relay_is_bound: bool = True
     # Who cannot do it: what a client has made on one server is not there on the next.
     not_through: tuple[str, ...] = ()
+    # Of several scripts, the one whose latency counts, by its position on pgbench's command line.
+    latency_of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class IdleRow:
     clients: int
 
 
+def _scripts(*weights: tuple[str, int]) -> tuple[str, ...]:
+    """pgbench's options for scripts of this folder with these weights."""
+    return tuple(word for name, weight in weights for word in ("-f", f"{os.path.join(SCRIPTS, name)}@{weight}"))
+
+
 LOAD_ROWS = (
     LoadRow("select-simple", "select by key, simple protocol, 16 clients", 16, ("-S", "-M", "simple"), 0.1),
     LoadRow("select-extended", "the same, extended protocol", 16, ("-S", "-M", "extended"), 0.1),
@@ -46,6 +53,24 @@ LOAD_ROWS = (
     LoadRow("extended-64", "the same, extended protocol", 64, ("-S", "-M", "extended", "-j", "2"), 0.1),
     LoadRow("prepared-64", "the same, prepared statements", 64, ("-S", "-M", "prepared", "-j", "2"), 0.1),
     LoadRow("tpcb-prepared", "TPC-B-like, prepared, 16 clients", 16, ("-M", "prepared"), writes=True),
+    LoadRow("tpcb-64", "TPC-B-like, prepared, 64 clients", 64, ("-M", "prepared", "-j", "2"), writes=True),
+    LoadRow(
+        "mixed",
+        "64 clients: 90 short reads to 5 queries of 5 ms and 5 TPC-B-like; latency is that of the short reads",
+        64,
+        ("-M", "extended", "-j", "2", *_scripts(("by-key.sql", 90), ("five-milliseconds.sql", 5)), "-b", "tpcb-like@5"),
+        0.5,
+        writes=True,
+        latency_of=0,
+    ),
+    LoadRow(
+        "hostile",
+        "64 clients: 90 short reads to 10 of a kind that takes 100 ms once in 1,000; latency is that of the former",
+        64,
+        ("-M", "prepared", "-j", "2", *_scripts(("by-key.sql", 90), ("rarely-slow.sql", 10))),
+        0.5,
+        latency_of=0,
+    ),
     LoadRow(
         "connect",
         "a connection per transaction (-C), 16 clients",
@@ -59,6 +84,14 @@ LOAD_ROWS = (
         "select, prepared, 1,000 clients",
         1000,
         ("-S", "-M", "prepared", "-j", "2"),
+        0.1,
+        warm_up_seconds=4,
+    ),
+    LoadRow(
+        "simple-1000",
+        "select, simple, 1,000 clients",
+        1000,
+        ("-S", "-M", "simple", "-j", "2"),
         0.1,
         warm_up_seconds=4,
     ),

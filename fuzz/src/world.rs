@@ -284,6 +284,12 @@ impl World {
         self.write_outbox(None, &[]);
         self.take_requests();
         self.do_requests();
+        while self.pooler.awaits_turn_end() {
+            self.pooler.handle_turn_end(self.now);
+            self.write_outbox(None, &[]);
+            self.take_requests();
+            self.do_requests();
+        }
     }
 
     /// Writes the core's output; `from` is the connection that `input` comes from.

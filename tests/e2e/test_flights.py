@@ -19,6 +19,8 @@ from harness.wire import Closed, ServerError, error_codes, rows_of
 
 CLIENTS = 12
 SHARED = {"default_pool_size": 1, "pipeline_depth": 16, "link": "adversarial"}
+# Each read keeps its server at work for this long, so that other clients wait meanwhile.
+SLEEPS = "where pg_sleep(0.0005) is not null"
 # Where pgbench loads one server.
 AUTO = {"default_pool_size": 2, "pipeline_depth": "auto"}
 
@@ -38,9 +40,9 @@ def one_read(c, number, step, rng) -> None:
     mark = f"client{number}step{step}"
     form = rng.randrange(5)
     if form == 0:
-        c.send(wire.query(f"select '{mark}'"))
+        c.send(wire.query(f"select '{mark}' {SLEEPS}"))
     elif form == 1:
-        c.send(wire.parse("", "select $1::text"), *bound("", mark))
+        c.send(wire.parse("", f"select $1::text {SLEEPS}"), *bound("", mark))
     elif form == 2:
         c.send(*bound("own", mark))
     elif form == 3:
@@ -48,7 +50,7 @@ def one_read(c, number, step, rng) -> None:
         assert error_codes(c.read_ready()) == ["22012"]
         return
     else:
-        c.send(wire.query(f"select '{mark}'"), wire.query(f"select '{mark}'"))
+        c.send(wire.query(f"select '{mark}' {SLEEPS}"), wire.query(f"select '{mark}'"))
         assert rows_of(c.read_ready()) == [(mark,)]
     messages = c.read_ready()
     assert rows_of(messages) == [(mark,)], messages
@@ -75,7 +77,7 @@ def in_threads(work, count=CLIENTS) -> None:
 
 def prepares(c) -> None:
     """Prepares `own`, and is told what it returns."""
-    c.send(wire.parse("own", "select $1::text"), wire.describe("S", "own"), wire.sync())
+    c.send(wire.parse("own", f"select $1::text {SLEEPS}"), wire.describe("S", "own"), wire.sync())
     assert error_codes(c.read_ready()) == []
 
 

@@ -334,6 +334,11 @@ catalogue! {
         default: Some("0"), unit: "connections", group: Limits, scopes: [Global, Database], change: Reload, support: Full,
         help: "With it the first clients after a quiet time do not wait for logins to servers. It is capped at the pool's size. If [databases] gives the user (`user=`) and the password is known, the connections are opened before any client comes.",
     }
+    /// Whether a Parse that would have to wait for a server is answered without one.
+    parse_without_server: Flag {
+        default: Some("1"), unit: "", group: Session, scopes: [Global], change: Reload, support: Full,
+        help: "pgweir's own. While all servers of a pool are at work, a Parse with nothing but Sync or Flush behind it is answered at once, if a server of the pool has prepared the same text before. Load generators and drivers that prepare a statement while their other connections hold every server go on. If a table has been dropped or changed meanwhile, the client hears of it at its first Bind.",
+    }
     /// This process's number among its peers.
     peer_id: u32 {
         default: Some("0"), unit: "", group: Process, scopes: [Global], change: Reload, support: Full,

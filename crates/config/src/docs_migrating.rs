@@ -87,6 +87,7 @@ const NOTES: [(&[&str], Verdict, &str); 23] = [
             "deferred_begin",
             "inspect_bytes_max",
             "link",
+            "parse_without_server",
             "pin_idle_timeout",
             "pipeline_depth",
             "server_down_wait",

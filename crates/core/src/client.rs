@@ -1,16 +1,18 @@
 //! A client connection.
 
-use crate::base::ids::ServerId;
+use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Step};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::request::Accepted;
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
+use crate::console::waiting::Waits;
 use crate::login::cancel_keys::KeyForm;
 use crate::login::client_login::Login;
 use crate::login::method::Encryption;
 use crate::notify::channels::Channels;
+use crate::pools::pool::{self, Pool};
 use crate::state::client_session::ClientSession;
 use crate::state::shape::Shape;
 use crate::statements::client_statements::ClientStatements;
@@ -149,6 +151,21 @@ impl Client {
         })
     }
 
+    /// `C-0x… db/user@address:port`, as PgBouncer writes it.
+    pub(crate) fn label(&self, id: ClientId, pools: &[Option<Pool>]) -> String {
+        let (database, user) = match (&self.phase, self.pool) {
+            (ClientPhase::Login(login), _) => (login.database_label(), login.user_label()),
+            (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
+            (_, Some(pool)) => {
+                let key = &pool::of(pools, pool).key;
+                let user = self.login_user.as_deref().unwrap_or(&key.user);
+                (key.database.to_string(), user.to_string())
+            }
+            _ => ("(nodb)".into(), "(nouser)".into()),
+        };
+        format!("{id}: {database}/{user}@{}", self.accepted.peer)
+    }
+
     /// Whether it has not been authenticated yet.
     pub(crate) fn is_arriving(&self) -> bool {
         let phase = &self.phase;
@@ -183,6 +200,18 @@ impl Client {
             ClientPhase::Login(login) => Some(login),
             _ => None,
         }
+    }
+
+    /// The console's command whose end it waits for.
+    pub(crate) fn console_waits(&self) -> Option<&Waits> {
+        match &self.phase {
+            ClientPhase::Console(console) => console.waits(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_login(&self) -> bool {
+        matches!(self.phase, ClientPhase::Login(_))
     }
 
     pub(crate) fn is_session(&self) -> bool {

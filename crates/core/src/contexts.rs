@@ -2,12 +2,28 @@
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
+use crate::client_side::ClientSide;
 use crate::exchange::{Exchange, Granted};
 use crate::pooler::Pooler;
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 
 impl Pooler {
+    /// A logged-in client and its pool.
+    #[inline]
+    pub(crate) fn client_side(&mut self, now: Time, id: ClientId) -> Option<ClientSide<'_>> {
+        let client = self.clients.get_mut(id.0)?;
+        let pool = self.pools[client.pool? as usize].as_mut();
+        Some(ClientSide {
+            now,
+            id,
+            pool: pool.expect("a client's pool lives"),
+            client,
+            shared: &mut self.shared,
+            deferred: &mut self.deferred,
+        })
+    }
+
     /// The server with this id, which must exist, and its pool.
     #[inline]
     pub(crate) fn at(&mut self, id: ServerId) -> ServerSide<'_> {

@@ -80,7 +80,16 @@ parts! {
     peers: crate::pools::peers::PeerPools = peers;
     timers: crate::base::timers::Timers = timers;
     deferred: VecDeque<(crate::base::ids::ClientId, crate::base::time::Time)> = deferred;
+    boarding: Vec<crate::base::pool_id::PoolId> = boarding;
     client_count: u32 = client_count;
+}
+
+/// The process ids that clients were told in BackendKeyData.
+fn told_process_ids(parts: &Parts, next: u32) -> ProcessIds {
+    let clients = parts.clients.iter();
+    let told = clients.map(|(slot, client)| (slot.index, client.process_id));
+    let told: Vec<_> = told.filter(|(_, process_id)| *process_id != 0).collect();
+    ProcessIds::again(next, &told)
 }
 
 impl Pooler {
@@ -103,10 +112,7 @@ impl Pooler {
         if !from.is_at_end() {
             return Err(Damaged);
         }
-        let clients = parts.clients.iter();
-        let told = clients.map(|(slot, client)| (slot.index, client.process_id));
-        let told: Vec<_> = told.filter(|(_, process_id)| *process_id != 0).collect();
-        let process_ids = ProcessIds::again(next_process_id, &told);
+        let process_ids = told_process_ids(&parts, next_process_id);
         let pooler = Pooler {
             shared: Shared {
                 settings: Settings::new(&config),
@@ -142,6 +148,7 @@ impl Pooler {
             names: Default::default(),
             timers: parts.timers,
             deferred: parts.deferred,
+            boarding: parts.boarding,
             client_count: parts.client_count,
         };
         if pooler.is_whole() {

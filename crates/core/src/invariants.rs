@@ -8,6 +8,7 @@ use crate::base::pool_id::PoolId;
 use crate::base::reasons::Waiting;
 use crate::client::{Client, ClientPhase};
 use crate::pooler::Pooler;
+use crate::pools::pool;
 use crate::server::Server;
 use crate::state::sequences::Remembered;
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
@@ -27,7 +28,7 @@ impl Pooler {
             self.check_client(id, client)
                 .map_err(|wrong| format!("{id}: {wrong}"))?;
         }
-        for (id, pool) in self.live_pools() {
+        for (id, pool) in pool::live(&self.pools) {
             let name = format!("{}/{}", pool.key.database, pool.key.user);
             self.check_pool(id).map_err(|wrong| format!("pool {name}: {wrong}"))?;
         }
@@ -80,22 +81,7 @@ impl Pooler {
     }
 
     fn check_client(&self, id: ClientId, client: &Client) -> Result<(), String> {
-        let server = match client.link {
-            Some(link) => {
-                let server = self
-                    .servers
-                    .get(link.0)
-                    .ok_or_else(|| format!("linked to {link}, which has gone"))?;
-                must(server.link == Some(id), || {
-                    format!("linked to {link}, which is linked to {:?}", server.link)
-                })?;
-                must(Some(server.pool) == client.pool || !client.is_session(), || {
-                    "linked to another pool".into()
-                })?;
-                Some(server)
-            }
-            None => None,
-        };
+        let server = self.check_link(id, client)?;
         match client.waiting {
             Waiting::No => {}
             Waiting::ForServer { ticket, .. } => {
@@ -106,23 +92,7 @@ impl Pooler {
                     format!("its place in the queue is held by {holder:?}")
                 })?;
             }
-            Waiting::Flying { server: at } => {
-                let flights = self.servers.get(at.0).and_then(|s| s.flights.as_ref());
-                let flights = flights.ok_or("flies on a server without flights")?;
-                let places: Vec<_> = flights
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, a)| a.client == Some(id))
-                    .collect();
-                must(places.len() == 1, || format!("has {} flights on {at}", places.len()))?;
-                let linked = client.link == Some(at);
-                must(linked == (places[0].0 == 0), || {
-                    format!(
-                        "its flight stands at {}, and it is linked to {:?}",
-                        places[0].0, client.link
-                    )
-                })?;
-            }
+            Waiting::Flying { server } => self.check_rider(id, client, server)?,
             Waiting::ForRestoration => {
                 let server = server.ok_or("waits for settings without a server")?;
                 must(!server.conversation.queue.is_empty(), || {
@@ -160,6 +130,39 @@ impl Pooler {
         })
     }
 
+    /// The server that a client is linked to.
+    fn check_link(&self, id: ClientId, client: &Client) -> Result<Option<&Server>, String> {
+        let Some(link) = client.link else { return Ok(None) };
+        let server = self.servers.get(link.0);
+        let server = server.ok_or_else(|| format!("linked to {link}, which has gone"))?;
+        must(server.link == Some(id), || {
+            format!("linked to {link}, which is linked to {:?}", server.link)
+        })?;
+        must(Some(server.pool) == client.pool || !client.is_session(), || {
+            "linked to another pool".into()
+        })?;
+        Ok(Some(server))
+    }
+
+    /// A client whose flight is outstanding on this server.
+    fn check_rider(&self, id: ClientId, client: &Client, at: ServerId) -> Result<(), String> {
+        let flights = self.servers.get(at.0).and_then(|s| s.flights.as_ref());
+        let flights = flights.ok_or("flies on a server without flights")?;
+        let places: Vec<_> = flights
+            .iter()
+            .enumerate()
+            .filter(|(_, a)| a.client == Some(id))
+            .collect();
+        must(places.len() == 1, || format!("has {} flights on {at}", places.len()))?;
+        let linked = client.link == Some(at);
+        must(linked == (places[0].0 == 0), || {
+            format!(
+                "its flight stands at {}, and it is linked to {:?}",
+                places[0].0, client.link
+            )
+        })
+    }
+
     fn check_pool(&self, id: PoolId) -> Result<(), String> {
         let pool = self.pool(id);
         for server in pool.idle.iter() {
@@ -183,7 +186,11 @@ impl Pooler {
         is_count("servers", pool.servers, own().count())?;
         is_count("connecting", pool.connecting, own().filter(|(_, s)| opens(s)).count())?;
         let soon_free = own().filter(|(_, s)| s.is_soon_free()).count();
-        is_count("soon free", self.servers_soon_free(id) as u32, soon_free)?;
+        is_count(
+            "soon free",
+            crate::flow::logins::opening::servers_soon_free(&self.servers, pool) as u32,
+            soon_free,
+        )?;
         let counted = |c: &Client| c.counted && c.pool == Some(id);
         is_count(
             "clients",
@@ -197,7 +204,7 @@ impl Pooler {
         let counted = self.clients.iter().filter(|(_, c)| c.counted).count();
         is_count("clients", self.client_count, counted)?;
         let mut databases: HashMap<&Arc<str>, (usize, usize)> = HashMap::new();
-        for (_, pool) in self.live_pools() {
+        for (_, pool) in pool::live(&self.pools) {
             let (servers, clients) = databases.entry(&pool.key.database).or_default();
             *servers += pool.servers as usize;
             *clients += pool.clients as usize;

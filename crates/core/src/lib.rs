@@ -14,6 +14,7 @@
 mod base;
 mod catalog;
 mod client;
+mod client_side;
 mod console;
 mod contexts;
 mod exchange;
@@ -21,6 +22,7 @@ mod flow;
 mod frozen;
 #[cfg(any(test, feature = "weaknesses"))]
 mod invariants;
+mod listening;
 mod login;
 mod notify;
 mod operator;

@@ -3,11 +3,10 @@
 //! This file holds the state and the contract; what happens on each input is in the files named after it.
 
 use crate::base::dns::DnsFacts;
-use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ConnectionId, ServerId};
 use crate::base::outbox::Outbox;
-use crate::base::pool_id::{PoolId, PoolKey};
-use crate::base::reasons::{Passing, Waiting};
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKey};
+use crate::base::reasons::Waiting;
 use crate::base::request::{Accepted, Command, Connected, Endpoint, LogLevel, ReloadOutcome, Request};
 use crate::base::secret_names::SecretNames;
 use crate::base::settings::Settings;
@@ -18,7 +17,7 @@ use crate::base::verification::Verified;
 use crate::client::{Client, ClientPhase};
 use crate::pools::databases::Databases;
 use crate::pools::peers::PeerPools;
-use crate::pools::pool::Pool;
+use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::shared::Shared;
 use crate::state::shape_table::ShapeTable;
@@ -81,6 +80,8 @@ pub struct Pooler {
     pub(crate) timers: crate::base::timers::Timers,
     /// Clients with a deferred BEGIN, oldest first; entries whose BEGIN has gone are skipped.
     pub(crate) deferred: VecDeque<(ClientId, Time)>,
+    /// Pools some of whose clients have begun to wait with flights: see [`Pooler::handle_turn_end`].
+    pub(crate) boarding: Vec<PoolId>,
     /// Clients that are logged in or logging in, without those of the console.
     pub(crate) client_count: u32,
 }
@@ -134,6 +135,7 @@ impl Pooler {
             natures: HashMap::default(),
             timers: crate::base::timers::Timers::new(now),
             deferred: VecDeque::new(),
+            boarding: Vec::new(),
             client_count: 0,
         };
         pooler.make_pools_to_keep_warm(now);
@@ -166,11 +168,11 @@ impl Pooler {
     /// [`Request::Resume`]; bytes that were read and not consumed stay with the driver.
     #[inline]
     pub fn may_read(&self, id: ConnectionId) -> bool {
-        if self.admin.is_suspended() && self.is_suspendable(id) {
-            return false;
-        }
+        let is_suspended = self.admin.is_suspended();
         match id {
-            ConnectionId::Server(_) => true,
+            ConnectionId::Server(_) => !is_suspended,
+            // SUSPEND stops reading from sessions only: others are on the console, or may be on their way to it.
+            ConnectionId::Client(id) if is_suspended && self.clients.get(id.0).is_some_and(Client::is_session) => false,
             ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|c| match &c.phase {
                 ClientPhase::Login(login) => login.reads() && c.waiting == Waiting::No,
                 ClientPhase::Console(console) => !console.is_busy(),
@@ -228,7 +230,9 @@ impl Pooler {
 
     /// The handshake that [`Request::SecureClient`] asked for is finished.
     pub fn handle_client_secured(&mut self, _now: Time, client: ClientId, facts: TlsFacts) {
-        self.client_secured(client, facts);
+        if let Some(client) = self.clients.get_mut(client.0) {
+            client.tls = Some(Box::new(facts));
+        }
     }
 
     /// The handshake that [`Request::SecureClient`] asked for has failed. A request closes the connection.
@@ -251,7 +255,7 @@ impl Pooler {
             .and_then(|s| self.servers.get(s.0))
             .is_some_and(|s| !s.is_clean());
         if hears && !at_work {
-            self.too_far_behind(now, client);
+            self.listen(now, |listening| listening.too_far_behind(client));
         }
     }
 
@@ -260,9 +264,11 @@ impl Pooler {
         self.server_connected(now, server, connected);
     }
 
-    /// The socket that [`Request::Connect`] asked for could not be opened. The id is no longer valid.
+    /// The socket that [`Request::Connect`] asked for could not be opened. The id is no longer valid. `why` is "connect
+    /// failed" or "server DNS lookup failed": what log parsers look for.
     pub fn handle_server_connect_failed(&mut self, now: Time, server: ServerId, why: &str) {
-        self.server_connect_failed(now, server, why);
+        let failure = LoginFailure::temporary(why);
+        self.server_lost(now, server, why, Some(failure));
     }
 
     /// The handshake that [`Request::SecureServer`] asked for is finished.
@@ -294,7 +300,7 @@ impl Pooler {
             .filter(|s| s.reading.is_none())
             .map(|s| s.pool)
         {
-            self.doubt_catalog(now, pool_id);
+            self.catalogs().doubt(now, pool_id);
         }
         self.server_lost(now, server, "server conn crashed?", None);
     }
@@ -324,6 +330,18 @@ impl Pooler {
         self.run_timers(now);
     }
 
+    /// Whether [`Pooler::handle_turn_end`] has something to do.
+    #[inline]
+    pub fn awaits_turn_end(&self) -> bool {
+        !self.boarding.is_empty()
+    }
+
+    /// The driver has passed on all input that it knows of. Until then the core collects what clients send, so that each server
+    /// gets it in one write.
+    pub fn handle_turn_end(&mut self, now: Time) {
+        self.board_all(now);
+    }
+
     /// A signal.
     pub fn handle_command(&mut self, now: Time, command: Command) {
         self.run_command(now, command);
@@ -335,9 +353,7 @@ impl Pooler {
     }
 
     pub(crate) fn pool(&self, id: PoolId) -> &Pool {
-        self.pools[id as usize]
-            .as_ref()
-            .expect("a connection's pool lives as long as the connection")
+        pool::of(&self.pools, id)
     }
 
     pub(crate) fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
@@ -346,26 +362,8 @@ impl Pooler {
             .expect("a connection's pool lives as long as the connection")
     }
 
-    /// All pools with their ids.
-    pub(crate) fn live_pools(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
-        self.pools
-            .iter()
-            .enumerate()
-            .filter_map(|(id, p)| Some((id as PoolId, p.as_ref()?)))
-    }
-
-    pub(crate) fn pool_ids(&self) -> Vec<PoolId> {
-        self.live_pools().map(|(id, _)| id).collect()
-    }
-
     pub(crate) fn log(&mut self, level: LogLevel, text: String) {
         self.shared.log(level, text);
-    }
-
-    /// Whether a client has been sent only a part of a message of its server.
-    pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
-        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
-        server.is_some_and(|s| matches!(s.conversation.passing, Passing::Forward(_)))
     }
 
     /// Whether this client's session state is restored on each server that it gets.
@@ -379,36 +377,5 @@ impl Pooler {
         self.shared
             .outbox
             .insert(to.into(), |bytes| write(&mut Writer::new(bytes)));
-    }
-
-    /// `log_pooler_errors`: an error that the pooler sends to a client, or why it closes the client's connection.
-    pub(crate) fn log_pooler_error(&mut self, id: ClientId, message: &str) {
-        if self.shared.settings.log_pooler_errors
-            && let Some(client) = self.clients.get(id.0)
-        {
-            let text = format!("{} pooler error: {message}", self.client_label(id, client));
-            self.log(LogLevel::Warning, text);
-        }
-    }
-
-    /// Sends a client an error, and closes the client if the table of errors says so.
-    pub(crate) fn fail_client(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        trouble: Trouble,
-        message: &str,
-        detail: &str,
-        hint: &str,
-    ) {
-        self.log_pooler_error(id, message);
-        if self.is_inside_message(id) {
-            // The client is inside a message of its server: an error would become a part of that.
-            return self.close_client(now, id, message);
-        }
-        self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
-        if trouble.row().client == crate::base::errors::Fate::Closed {
-            self.close_client(now, id, message);
-        }
     }
 }

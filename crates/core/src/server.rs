@@ -1,12 +1,15 @@
 //! A server connection.
 
 use crate::base::close_reason::CloseReason;
-use crate::base::ids::ClientId;
-use crate::base::pool_id::PoolId;
+use crate::base::ids::{ClientId, ServerId};
+use crate::base::pool_id::{PoolId, PoolKey};
+use crate::base::reasons::Passing;
 use crate::base::request::{Connected, Endpoint};
+use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
 use crate::catalog::schedule::Reading;
+use crate::pools::pool::{self, Pool};
 use crate::state::server_session::ServerSession;
 use crate::state::shape::Shape;
 use crate::statements::held::Held;
@@ -165,7 +168,33 @@ impl Server {
         )
     }
 
+    /// `S-0x…: db/user@address:port`, as PgBouncer writes it. `key` is that of its pool.
+    pub(crate) fn label(&self, id: ServerId, key: &PoolKey) -> String {
+        match &self.connected {
+            Some(c) => format!("{id}: {}/{}@{}", key.database, key.user, c.remote),
+            None => format!("{id}: {}/{}@{}", key.database, key.user, self.endpoint),
+        }
+    }
+
+    /// Whether it serves no client, but listens for some.
+    pub(crate) fn is_listening(&self) -> bool {
+        matches!(self.phase, ServerPhase::Listening)
+    }
+
+    /// Whether its client has been sent only a part of a message.
+    pub(crate) fn is_inside_message(&self) -> bool {
+        matches!(self.conversation.passing, Passing::Forward(_))
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, ServerPhase::Idle)
     }
+}
+
+/// The label of a server that may be gone: see [`Server::label`].
+pub(crate) fn label(servers: &Slab<Server>, pools: &[Option<Pool>], id: ServerId) -> String {
+    let Some(server) = servers.get(id.0) else {
+        return id.to_string();
+    };
+    server.label(id, &pool::of(pools, server.pool).key)
 }

@@ -608,3 +608,23 @@ fn the_console_is_there_when_every_client_place_is_taken() {
     rig.says(id, |w| w.terminate());
     assert!(rig.closed.contains(&id.into()));
 }
+
+/// How many clients share a server: pgweir's own column, which exporters of PgBouncer's columns do not see.
+#[test]
+fn show_servers_extended_counts_flights() {
+    let mut rig = Rig::new("default_pool_size = 1\npipeline_depth = 8\nlink = adversarial\nsession_state = full");
+    let boss = console(&mut rig);
+    let flights = |rig: &mut Rig| value(rig, boss, "SHOW SERVERS EXTENDED", 0, "flights");
+    let crowd: Vec<ClientId> = (0..4).map(|_| rig.client()).collect();
+    for client in &crowd {
+        rig.says(*client, |w| w.query(b"select 1"));
+    }
+    let server = rig.server_of(crowd[0]).expect("the pool's only server");
+    assert_eq!(flights(&mut rig), "0", "the first works alone");
+    rig.completes(server, "SELECT 1");
+    assert_eq!(flights(&mut rig), "3");
+    rig.completes(server, "SELECT 1");
+    assert_eq!(flights(&mut rig), "2");
+    let (columns, _) = query(&mut rig, boss, "SHOW SERVERS");
+    assert!(columns.iter().all(|(name, _)| name != "flights"));
+}

@@ -373,6 +373,37 @@ fn a_cancel_of_who_stands_behind_others_is_answered_at_once() {
 }
 
 #[test]
+fn the_unnamed_statement_of_a_flight_that_never_begins_is_not_its_clients() {
+    let mut rig = Rig::new(SHARED);
+    let (server, _) = crowd(&mut rig, &[]);
+    let (a, b) = (login(&mut rig), login(&mut rig));
+    let key = rig.key_told(b);
+    rig.told(a);
+    rig.told(b);
+    query(&mut rig, a, "select 'a'");
+    rig.says(b, |w| parse_and_run(w, "select 'b'"));
+    first_ends(&mut rig, server);
+    assert_eq!(rig.told(server).len(), 5, "both have been sent");
+    rig.cancel_request(&key);
+    assert_eq!(rig.told(b).len(), 2, "it is told at once");
+    rig.completes(server, "SELECT 1");
+    rig.says(server, |w| {
+        w.empty(b'1');
+        w.empty(b'2');
+        w.command_complete("SELECT 1");
+        w.ready_for_query(Idle);
+    });
+    rig.says(b, |w| {
+        w.bind_portal(b"", b"", &[]);
+        w.execute_portal(b"");
+        w.sync();
+    });
+    let sent = rig.told(server);
+    assert!(sent.iter().all(|message| !message.starts_with("Parse")), "{sent:?}");
+    assert!(sent.iter().any(|message| message.starts_with("Close")), "{sent:?}");
+}
+
+#[test]
 fn a_cancel_that_hits_its_own_client_late_is_told() {
     let mut rig = Rig::new(SHARED);
     let first = rig.client();
@@ -454,6 +485,41 @@ fn nobody_waits_long_behind_one_that_takes_long() {
     assert!(rig.told(crowd[1]).is_empty() && rig.told(crowd[2]).is_empty());
     query(&mut rig, crowd[0], "select 'after'");
     assert!(rig.server_of(crowd[0]).is_some());
+}
+
+/// A flight that takes long is none: what its client sends meanwhile is read, its Terminate above all.
+#[test]
+fn a_client_whose_query_takes_long_can_leave() {
+    let mut rig = Rig::new(SHARED);
+    let (server, _) = crowd(&mut rig, &[]);
+    let client = login(&mut rig);
+    rig.told(client);
+    query(&mut rig, client, "select 'a'");
+    first_ends(&mut rig, server);
+    assert_eq!(rig.told(server), ["Query select 'a'"]);
+    query(&mut rig, client, "select 'b'");
+    assert!(rig.told(server).is_empty(), "it may yet be answered soon");
+    rig.wait(Duration::from_secs(1));
+    assert_eq!(
+        rig.told(server),
+        ["Query select 'b'"],
+        "as if it had the server for itself"
+    );
+    rig.completes(server, "SELECT 1");
+    rig.completes(server, "SELECT 2");
+    assert_eq!(rig.told(client).len(), 4);
+
+    query(&mut rig, client, "select 'c'");
+    let other = login(&mut rig);
+    query(&mut rig, other, "select 'd'");
+    rig.completes(server, "SELECT 3");
+    rig.completes(server, "SELECT 4");
+    rig.told(server);
+    query(&mut rig, client, "select 'e'");
+    rig.says(client, |w| w.terminate());
+    rig.wait(Duration::from_secs(1));
+    assert!(rig.closed.contains(&client.into()));
+    assert_eq!(rig.cancels.len(), 1, "what nobody waits for is cancelled");
 }
 
 #[test]

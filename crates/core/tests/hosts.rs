@@ -158,6 +158,38 @@ fn a_second_choice_gives_way() {
     assert!(rig.closed.contains(&server.into()));
 }
 
+/// The return of a standby is noticed even if no client needs one more server, in a pool that is full, too.
+#[test]
+fn a_second_choice_gives_way_without_new_clients() {
+    for size in [1, 4] {
+        let entry = format!("target_session_attrs=prefer-standby pool_size={size}");
+        let (mut rig, mut hosts) = rig(&entry, [Host::Primary, Host::Down]);
+        let client = begins(&mut rig);
+        hosts.answer(&mut rig);
+        assert_eq!(asks(&mut rig, &hosts, client), "a");
+        let tried = hosts.answer_for(&mut rig, 60);
+        let at_b = tried.iter().filter(|host| *host == "b").count();
+        assert!((2..=4).contains(&at_b), "every server_login_retry: {tried:?}");
+        hosts.set("b", Host::Standby);
+        hosts.answer_for(&mut rig, 17);
+        assert_eq!(asks(&mut rig, &hosts, client), "b", "pool_size = {size}");
+        assert_eq!(hosts.answer_for(&mut rig, 60), [""; 0], "nothing better is sought");
+    }
+}
+
+/// A host that has failed is attempted at once after RECONNECT.
+#[test]
+fn reconnect_forgets_failures() {
+    let (mut rig, mut hosts) = rig("target_session_attrs=prefer-standby", [Host::Primary, Host::Down]);
+    let client = begins(&mut rig);
+    hosts.answer(&mut rig);
+    assert_eq!(asks(&mut rig, &hosts, client), "a");
+    hosts.set("b", Host::Standby);
+    let boss = rig.client_begins(&[("user", "boss"), ("database", "pgbouncer")]);
+    rig.says(boss, |w| w.query(b"RECONNECT"));
+    assert_eq!(asks(&mut rig, &hosts, client), "b");
+}
+
 /// An attack: no host fits. No statement reaches a server of the wrong kind, and clients that log in are told why.
 #[test]
 fn where_no_host_fits_nobody_is_served() {

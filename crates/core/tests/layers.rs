@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// From the lowest to the highest. `client` and `server` are composed of structs of the layers below them.
-const LAYERS: [&[&str]; 14] = [
+const LAYERS: [&[&str]; 15] = [
     &["base"],
     &["statements"],
     &["upstream"],
@@ -16,9 +16,18 @@ const LAYERS: [&[&str]; 14] = [
     &["catalog", "notify"],
     &["pools"],
     &["login", "console"],
-    &["client", "exchange", "reply", "server", "server_side", "shared"],
+    &[
+        "client",
+        "client_side",
+        "exchange",
+        "reply",
+        "server",
+        "server_side",
+        "shared",
+    ],
     &["preparing"],
     &["session"],
+    &["listening"],
     &["contexts", "pooler"],
     &["flow", "operator"],
     &["frozen"],

@@ -4,6 +4,7 @@ mod rig;
 
 use pgweir_core::{ClientId, ServerId};
 use pgweir_wire::TransactionStatus::{self, Failed, Idle, InTransaction};
+use pgweir_wire::Writer;
 use rig::{Rig, error};
 use std::time::Duration;
 
@@ -170,6 +171,21 @@ fn a_query_behind_a_probe_goes_to_the_same_server_without_waiting() {
     let told = answers(&mut rig, server, TEMPORARY);
     assert!(probes(&told));
     assert_eq!(told.last().map(String::as_str), Some("Query select 2"));
+}
+
+/// A message that is dropped begins before a probe is answered and ends afterwards: its end frees the server.
+#[test]
+fn a_client_in_the_midst_of_a_dropped_message_does_not_keep_its_server() {
+    let mut rig = full("");
+    let client = rig.client();
+    let server = does(&mut rig, client, "create temp table t (a int)");
+    let mut data = Vec::new();
+    Writer::new(&mut data).message(b'd', |b| b.extend(*b"for a copy that has failed"));
+    rig.comes(client, &data[..12]);
+    assert!(probes(&answers(&mut rig, server, NOTHING)));
+    assert_eq!(rig.server_of(client), Some(server), "until the message has ended");
+    rig.comes(client, &data[12..]);
+    assert_eq!(rig.server_of(client), None);
 }
 
 /// Guards against a statement that is parsed under one search_path and shared under another. The settings must be

@@ -172,6 +172,7 @@ impl EventLoop {
             self.run_timers();
             self.service_manager.turn(self.now);
             self.release_held_back();
+            self.end_turn();
             self.attend_to_successor();
             if !self.unwatched.is_empty() {
                 self.watch_some();
@@ -191,7 +192,11 @@ impl EventLoop {
 
     /// The longest time that the loop may sleep; `None` is no limit.
     fn sleep_max(&self) -> Option<Duration> {
-        if !self.connections.ready.is_empty() || self.accepting.is_ready() || !self.unwatched.is_empty() {
+        if self.pooler.awaits_turn_end()
+            || !self.connections.ready.is_empty()
+            || self.accepting.is_ready()
+            || !self.unwatched.is_empty()
+        {
             return Some(Duration::ZERO);
         }
         let of_manager = self.service_manager.next(self.now);
@@ -309,6 +314,14 @@ impl EventLoop {
             self.write_outbox();
         }
         self.does_requests = false;
+    }
+
+    /// All that clients have sent has been read.
+    fn end_turn(&mut self) {
+        while self.pooler.awaits_turn_end() {
+            self.pooler.handle_turn_end(self.now);
+            self.settle();
+        }
     }
 
     fn run_timers(&mut self) {

@@ -8,7 +8,7 @@ use crate::control;
 use crate::daemon;
 use crate::dns::Resolver;
 use crate::event_loop::{EventLoop, Parts};
-use crate::inbox::inbox;
+use crate::inbox::{InboxSender, inbox};
 use crate::limits::{self, OpenFiles};
 use crate::listener::{self, Listener};
 use crate::log::Log;
@@ -23,7 +23,8 @@ use crate::tls::TlsContexts;
 use crate::verifier::Verifier;
 use mio::Poll;
 use pgweir_config::Config;
-use pgweir_core::{LogLevel, Surroundings, WallClock};
+use pgweir_core::{ConnectionId, LogLevel, Predecessor, Surroundings, WallClock};
+use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Called with the addresses that the pooler listens on.
@@ -95,19 +96,13 @@ fn start(
     let poll = Poll::new()?;
     let (sender, inbox) = inbox(poll.registry())?;
     let control = control::start(file, sender.clone())?;
-    let resolver = Resolver::new(settings.dns.clone(), sender.clone()).map_err(|source| StartError::ResolvConf {
-        path: settings.dns.resolv_conf.clone(),
-        source,
-    })?;
+    let resolver = resolver(&settings, sender.clone())?;
     let verifier = Verifier::new(sender.clone());
     let mut connections = Connections::new(poll.registry().try_clone()?);
     // Other processes may send signals as soon as they see the pid file or the sockets.
     let caught = signals::catch()?;
     let mut beginning = Beginning::find(options.reboot, &settings.listen, log)?;
-    let first_pidfile = match beginning.is_take_over() {
-        true => None,
-        false => pidfile(&settings, PidFile::create)?,
-    };
+    let mut _pidfile = first_pidfile(&settings, &beginning)?;
     let listeners = listeners(&settings, &mut beginning)?;
     let places: Vec<String> = listeners.iter().map(|l: &Listener| l.place.to_string()).collect();
     let mut begun = beginning.pooler(config, surroundings(open_files.now)?, log);
@@ -119,23 +114,15 @@ fn start(
     if beginning.is_take_over() {
         accepting.own();
         succession.own();
+        _pidfile = replaced_pidfile(&settings, log);
     }
-    let _pidfile = match beginning.is_take_over() {
-        true => replaced_pidfile(&settings, log),
-        false => first_pidfile,
-    };
-    log_start(&places, log);
-    if options.daemon {
-        daemon::tell_ready()?;
-        log.leave_stderr();
-    }
+    announce(&places, options.daemon, log)?;
     caught.pass_on(options.interrupt, sender)?;
     if let Some(on_ready) = options.on_ready {
         on_ready(&places);
     }
     let service_manager = tell_ready(beginning.environment(), log);
-    let lent = std::mem::replace(log, Log::new(false, false));
-    let mut event_loop = EventLoop::new(Parts {
+    let parts = Parts {
         poll,
         pooler: begun.pooler,
         connections,
@@ -148,15 +135,34 @@ fn start(
         service_manager,
         settings,
         tls,
-        log: lent,
+        log: std::mem::replace(log, Log::new(false, false)),
         started: begun.started,
-    });
+    };
+    work(parts, predecessor, unwatched, log)
+}
+
+/// Runs the event loop to its end, and gives the log back. `predecessor`: the process that this one replaces, with the
+/// connections that it has handed over.
+fn work(
+    parts: Parts,
+    predecessor: Option<(Predecessor, HashSet<ConnectionId>)>,
+    unwatched: Vec<ConnectionId>,
+    log: &mut Log,
+) -> Result<(), StartError> {
+    let mut event_loop = EventLoop::new(parts);
     if let Some((predecessor, has)) = predecessor {
         event_loop.go_on(predecessor, &has, unwatched);
     }
     let outcome = event_loop.run();
     *log = event_loop.log;
     Ok(outcome?)
+}
+
+fn resolver(settings: &Settings, inbox: InboxSender) -> Result<Resolver, StartError> {
+    Resolver::new(settings.dns.clone(), inbox).map_err(|source| StartError::ResolvConf {
+        path: settings.dns.resolv_conf.clone(),
+        source,
+    })
 }
 
 fn pidfile(
@@ -166,6 +172,14 @@ fn pidfile(
     match settings.pidfile.as_str() {
         "" => Ok(None),
         path => make(path).map(Some),
+    }
+}
+
+/// A process that takes over writes its pid file later.
+fn first_pidfile(settings: &Settings, beginning: &Beginning) -> Result<Option<PidFile>, StartError> {
+    match beginning.is_take_over() {
+        true => Ok(None),
+        false => pidfile(settings, PidFile::create),
     }
 }
 
@@ -190,7 +204,8 @@ fn listeners(settings: &Settings, beginning: &mut Beginning) -> Result<Vec<Liste
     listener::listen(&settings.listen, &settings.tcp, beginning.listeners())
 }
 
-fn log_start(places: &[String], log: &mut Log) {
+/// Says that clients can connect: in the log, and to the process that has started this one in the background.
+fn announce(places: &[String], is_daemon: bool, log: &mut Log) -> Result<(), StartError> {
     for place in places {
         log.write(LogLevel::Log, &format!("listening on {place}"));
     }
@@ -198,6 +213,11 @@ fn log_start(places: &[String], log: &mut Log) {
         LogLevel::Log,
         &format!("process up: pgweir {}", env!("CARGO_PKG_VERSION")),
     );
+    if is_daemon {
+        daemon::tell_ready()?;
+        log.leave_stderr();
+    }
+    Ok(())
 }
 
 /// Waits for a process that will replace this one. If that is not possible, everything else works.

@@ -48,7 +48,7 @@ impl Replay {
         let ini = format!(
             "[databases]\npostgres = host=127.0.0.1\n[pgbouncer]\nlisten_addr = 127.0.0.1\nauth_type = trust\n\
              auth_file = users\npool_mode = {mode}\ndeferred_begin = 0\nserver_reset_query =\nsession_state = pgbouncer\n\
-             ignore_startup_parameters = options\nserver_tls_sslmode = disable\n"
+             ignore_startup_parameters = options, statement_timeout\nserver_tls_sslmode = disable\n"
         );
         let files = |name: &str| -> std::io::Result<Vec<u8>> {
             match name {
@@ -339,13 +339,14 @@ fn replay(mode: &str, pieces: Pieces, conversation: &Conversation) -> Result<(),
 }
 
 /// Whether a conversation's messages reach the server unchanged in transaction mode, too. Names of statements do not,
-/// and messages that the pooler knows to be errors need not; a server that is not linked can send its client nothing.
+/// and messages that the pooler knows to be errors need not; a server that is not linked can send its client nothing;
+/// and segments behind the one that runs may wait in the pooler until a cancel has arrived.
 fn passes_unchanged(name: &str, conversation: &Conversation) -> bool {
     let renamed = |text: &str| {
         let named = |word: &str| text.starts_with(word) && !text.starts_with(&format!("{word} \"\""));
         named("Parse") || named("Describe S") || named("Close S") || text.starts_with("Bind") && !text.contains(" \"\"")
     };
-    !["notify_other", "unnamed_statement"].contains(&name)
+    !["notify_other", "unnamed_statement", "shared_cancel"].contains(&name)
         && !conversation
             .lines
             .iter()

@@ -45,6 +45,12 @@ def kind() -> str:
     return os.environ.get("PGWEIR_TEST_POOLER", "pgweir")
 
 
+def settings_of_the_run() -> dict[str, object]:
+    """Settings that every pooler of this run gets, unless its test names them: `PGWEIR_TEST_INI="NAME = VALUE, ..."`."""
+    lines = os.environ.get("PGWEIR_TEST_INI", "").split(",")
+    return dict((part.strip() for part in line.split("=", 1)) for line in lines if "=" in line)
+
+
 @functools.cache
 def pgbouncer() -> tuple[str, tuple[int, ...]]:
     """The PgBouncer of the cache, which is fetched where it is not there yet, and its version."""
@@ -116,6 +122,8 @@ class Pooler:
             "ignore_startup_parameters": "extra_float_digits,options",
             "server_tls_sslmode": "disable",
         }
+        if (which or kind()) == "pgweir":
+            self.settings.update(settings_of_the_run())
         self.settings.update(settings or {})
         self.write_userlist(PASSWORDS if userlist is None else userlist)
         self.write_ini()

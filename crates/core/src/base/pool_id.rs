@@ -11,7 +11,7 @@ pub(crate) enum PoolKind {
     Clients,
     /// auth_query. No client's message or setting reaches these servers.
     AuthQuery,
-    /// Listener connections (see [`crate::flow::listener`]).
+    /// Listener connections (see [`crate::listening`]).
     Listener,
     /// Streaming replication: servers are opened with the client's `replication` parameter and closed after use.
     Replication {
@@ -47,6 +47,15 @@ pub(crate) struct LoginFailure {
 }
 
 impl LoginFailure {
+    /// A later attempt may succeed.
+    pub(crate) fn temporary(message: impl Into<String>) -> LoginFailure {
+        LoginFailure {
+            sqlstate: String::new(),
+            message: message.into(),
+            temporary: true,
+        }
+    }
+
     /// The failure as later clients are told, in PgBouncer's words.
     pub(crate) fn cached(&self) -> LoginFailure {
         const BEGINNING: &str = "server login has been failing, cached error: ";

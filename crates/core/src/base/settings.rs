@@ -121,6 +121,7 @@ pub(crate) struct Settings {
     pub(crate) probe_always_locks: bool,
     pub(crate) pin_idle_timeout: Option<Duration>,
     pub(crate) pipeline_depth: PipelineDepth,
+    pub(crate) parse_without_server: bool,
     /// `link = adversarial`: for tests.
     pub(crate) link_adversarial: bool,
 }
@@ -170,6 +171,7 @@ impl Settings {
             probe_always_locks: g.session_state_probe == pgweir_config::SessionStateProbe::AlwaysLocks,
             pin_idle_timeout: off(g.pin_idle_timeout),
             pipeline_depth: g.pipeline_depth,
+            parse_without_server: g.parse_without_server.is_on(),
             link_adversarial: g.link == pgweir_config::LinkChoice::Adversarial,
             ignore_startup_parameters: g
                 .ignore_startup_parameters

@@ -38,7 +38,7 @@ pub enum Timer {
     /// A pool without clients: pool_idle_timeout, and autodb_idle_timeout if the pool's database was made from
     /// `*`.
     UnusedPool,
-    /// A listener that is lost, or without clients ([`crate::flow::listener`]); channels that wait for a
+    /// A listener that is lost, or without clients ([`crate::listening`]); channels that wait for a
     /// listener.
     Listener,
     /// The console's averages, and the line in the log: stats_period.

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The shortest pause between two readings of a database: a migration changes functions one by one.
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(250);
 
-/// A pause is this many times as long as the reading before it, up to [`AGE_MAX`](crate::flow::catalog_reading).
+/// A pause is this many times as long as the reading before it, up to [`AGE_MAX`](crate::session::catalogs).
 pub(crate) const PAUSE_TIMES: u32 = 20;
 
 /// The catalogs of all databases that clients have used.

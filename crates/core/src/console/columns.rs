@@ -98,6 +98,20 @@ const SOCKETS: &[Column] = &[
 /// Columns of SHOW SOCKETS about buffers.
 pub(crate) const SOCKET_BUFFERS: usize = 7;
 
+/// The columns of SHOW CLIENTS and SHOW SERVERS.
+const SOCKETS_BEFORE_BUFFERS: usize = SOCKETS.len() - SOCKET_BUFFERS;
+
+/// SHOW SERVERS EXTENDED: those of SHOW SERVERS, and one of pgweir's own.
+const SERVERS_EXTENDED: &[Column] = &{
+    let mut all = [int4("flights"); SOCKETS_BEFORE_BUFFERS + 1];
+    let mut at = 0;
+    while at < SOCKETS_BEFORE_BUFFERS {
+        all[at] = SOCKETS[at];
+        at += 1;
+    }
+    all
+};
+
 const STATS: &[Column] = &[
     text("database"),
     numeric("total_server_assignment_count"),
@@ -237,7 +251,8 @@ const SESSION_VALUES: [&[Column]; 5] = [
 pub(crate) fn columns(show: Show) -> &'static [Column] {
     match show {
         Show::Sockets | Show::ActiveSockets => SOCKETS,
-        Show::Clients | Show::Servers => &SOCKETS[..SOCKETS.len() - SOCKET_BUFFERS],
+        Show::Clients | Show::Servers => &SOCKETS[..SOCKETS_BEFORE_BUFFERS],
+        Show::ServersExtended => SERVERS_EXTENDED,
         Show::Config => CONFIG,
         Show::Databases => DATABASES,
         Show::DnsHosts => DNS_HOSTS,
@@ -293,7 +308,8 @@ mod tests {
             (wide(Show::Pools), wide(Show::Clients), wide(Show::Sockets)),
             (17, 21, 28)
         );
-        assert_eq!(wide(Show::PoolsExtended), 19);
+        assert_eq!((wide(Show::PoolsExtended), wide(Show::ServersExtended)), (19, 22));
+        assert_eq!(columns(Show::ServersExtended)[20].name, "id");
         assert_eq!(
             (wide(Show::Stats), wide(Show::StatsTotals), wide(Show::StatsAverages)),
             (25, 13, 13)

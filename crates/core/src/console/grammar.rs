@@ -30,6 +30,8 @@ pub(crate) enum Show {
     Pools,
     /// SHOW POOLS EXTENDED: with columns that PgBouncer does not have.
     PoolsExtended,
+    /// SHOW SERVERS EXTENDED: the same.
+    ServersExtended,
     Servers,
     /// The session of one client; the number is its id in SHOW CLIENTS.
     Session(u32),
@@ -228,6 +230,7 @@ fn show_detail(what: &Token, detail: &Token) -> Result<Option<Command>, Refusal>
     };
     match (&*word(what), &*word(detail)) {
         ("pools", "extended") => Ok(Some(Command::Show(Show::PoolsExtended))),
+        ("servers", "extended") => Ok(Some(Command::Show(Show::ServersExtended))),
         ("session", id) => {
             let id = id.parse().map_err(|_| Refusal::bad_client_id())?;
             Ok(Some(Command::Show(Show::Session(id))))

@@ -2,6 +2,9 @@
 
 use crate::base::ids::ClientId;
 use crate::base::stats::{Periods, Stats};
+use crate::console::refusal::Refusal;
+use crate::console::waiting::Waits;
+use crate::pools::databases::Databases;
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, pgweir_freeze::Freeze)]
@@ -69,6 +72,71 @@ impl Orders {
     #[inline]
     pub(crate) fn refuses_waiters(&self) -> bool {
         self.paused_all() && self.ending != Ending::No
+    }
+
+    fn may_halt(&self) -> Result<(), Refusal> {
+        if self.ending != Ending::No {
+            return Err(Refusal::not_in_state("pooler is shutting down"));
+        }
+        if self.halt != Halt::No {
+            return Err(Refusal::not_in_state("already paused"));
+        }
+        Ok(())
+    }
+
+    /// PAUSE: no client gets a server, and servers are closed when they become free.
+    pub(crate) fn pause(&mut self, databases: &mut Databases, database: Option<&str>) -> Result<(), Refusal> {
+        self.may_halt()?;
+        match database {
+            None => self.halt = Halt::Paused,
+            Some(database) => drop(databases.paused.insert(database.into())),
+        }
+        Ok(())
+    }
+
+    /// SUSPEND: pending output is still written, and nothing more is read.
+    pub(crate) fn suspend(&mut self) -> Result<(), Refusal> {
+        self.may_halt()?;
+        self.halt = Halt::Suspended;
+        Ok(())
+    }
+
+    /// RESUME: undoes PAUSE, KILL and SUSPEND. Without a database it undoes the commands given without one. If there
+    /// were none, it resumes every database.
+    pub(crate) fn resume(&mut self, databases: &mut Databases, database: Option<&str>) -> Result<(), Refusal> {
+        if self.ending != Ending::No {
+            return Err(Refusal::not_in_state("pooler is shutting down"));
+        }
+        match database {
+            None if self.halt != Halt::No => self.halt = Halt::No,
+            None if !databases.paused.is_empty() => databases.paused.clear(),
+            None => return Err(Refusal::not_in_state("pooler is not paused")),
+            Some(database) => {
+                if !databases.paused.remove(database) {
+                    return Err(Refusal::not_in_state(format!("database {database} is not paused")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether RESUME has ended what a console client waits for.
+    pub(crate) fn is_resumed(&self, databases: &Databases, waits: &Waits) -> bool {
+        let paused = self.halt == Halt::Paused;
+        match waits {
+            Waits::Paused(None) => !paused,
+            Waits::Paused(Some(database)) => !paused && !databases.paused.contains(&**database),
+            Waits::Closed(_) | Waits::Reloaded => false,
+        }
+    }
+
+    /// Ends SUSPEND. Returns whether it was in force.
+    pub(crate) fn end_suspension(&mut self) -> bool {
+        let was_suspended = self.is_suspended();
+        if was_suspended {
+            self.halt = Halt::No;
+        }
+        was_suspended
     }
 
     pub(crate) fn client_gone(&mut self, id: ClientId) {

@@ -12,6 +12,7 @@ use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::ClientPhase;
+use crate::flow::logins::admitting;
 use crate::login::cancel_keys::KeyForm;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
@@ -49,6 +50,23 @@ impl ServerSide<'_> {
         }
     }
 
+    /// Cancels the work of a server for its client, now or when the server begins it.
+    fn cancel_request(&mut self) {
+        let asks_blindly = self.shared.is_weak(Weakness::CancelsQuestions);
+        let server = &mut *self.server;
+        if asks_blindly && !server.conversation.queue.is_empty() {
+            return self.send_cancel();
+        }
+        let Some(segment) = server.conversation.queue.next_of_client() else {
+            return;
+        };
+        let is_at_work = segment == server.conversation.queue.segments_answered() && server.cancels.in_flight == 0;
+        if is_at_work && server.conversation.may_cancel_begin() {
+            return self.send_cancel();
+        }
+        server.cancels.wanted = Some(segment);
+    }
+
     /// A cancel that had to wait: the server may work on its segment now, or have finished it. Returns whether it is
     /// finished.
     pub(crate) fn cancel_what_was_wanted(&mut self) -> bool {
@@ -76,7 +94,7 @@ impl Pooler {
         mac.update(&id.0.generation.to_be_bytes());
         let form = self.clients.get(id.0).map_or(KeyForm::Short, |client| client.key_form);
         CancelKey {
-            process_id: self.process_id_told(id),
+            process_id: admitting::process_id_told(&self.clients, id),
             secret: form.secret(&mac.finalize().into_bytes().into()),
         }
     }
@@ -101,7 +119,7 @@ impl Pooler {
 
     /// The client with this key.
     fn client_of_key(&self, key: &CancelKey) -> Option<ClientId> {
-        let mut named = self.clients_of_process(key.process_id);
+        let mut named = admitting::clients_of_process(&self.process_ids, &self.clients, key.process_id);
         named.find(|id| {
             let Some(client) = self.clients.get(id.0) else {
                 return false;
@@ -140,7 +158,7 @@ impl Pooler {
         match (client.link, client.waiting) {
             (Some(server_id), Waiting::No | Waiting::ForReplies | Waiting::Flying { .. }) => {
                 self.note_own_cancel(server_id);
-                self.cancel_request_of(server_id);
+                self.at(server_id).cancel_request();
             }
             // What the server makes of it is dropped.
             (None, Waiting::Flying { .. }) => self.cancel_waiting(now, id),
@@ -151,22 +169,6 @@ impl Pooler {
             }
             _ => {}
         }
-    }
-
-    /// Cancels the work of a server for its client, now or when the server begins it.
-    fn cancel_request_of(&mut self, server_id: ServerId) {
-        if self.is_weak(Weakness::CancelsQuestions) && !self.server_mut(server_id).conversation.queue.is_empty() {
-            return self.at(server_id).send_cancel();
-        }
-        let server = self.server_mut(server_id);
-        let Some(segment) = server.conversation.queue.next_of_client() else {
-            return;
-        };
-        let is_at_work = segment == server.conversation.queue.segments_answered() && server.cancels.in_flight == 0;
-        if is_at_work && server.conversation.may_cancel_begin() {
-            return self.at(server_id).send_cancel();
-        }
-        server.cancels.wanted = Some(segment);
     }
 
     /// Ends the wait of a client: its first request fails, up to its ReadyForQuery. A deferred transaction fails with

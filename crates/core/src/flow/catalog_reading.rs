@@ -1,113 +1,37 @@
-//! When a database's catalog is read, and by which server (see [`crate::catalog::code`]).
-//!
-//! The first server of a database reads the catalog before it serves a client. Later readings are done by a server that
-//! has become free, after the clients that wait for one. While the catalog is not known, or no longer, every statement
-//! of the database counts as unknown code: its transaction is followed by a probe. So only the statements that the
-//! first server of a database would serve wait for a reading.
-//!
-//! A catalog belongs to a database of a server, however many entries of \[databases\] lead there.
-//!
-//! Knowledge of a catalog becomes invalid after a transaction that made functions, triggers, views or extensions which
-//! may matter, after the loss of a server, and after RECONNECT and KILL. Because other sessions may change the catalog,
-//! it is read again when a server logs in and the knowledge is older than [`AGE_MAX`].
+//! Servers that read a database's catalog: see [`crate::session::catalogs`].
 
 use crate::base::ids::ServerId;
 use crate::base::pool_id::PoolId;
-use crate::base::request::LogLevel;
 use crate::base::time::Time;
-use crate::catalog::code::Draft;
-use crate::catalog::known::Known;
-use crate::catalog::schedule::{PAUSE_MIN, PAUSE_TIMES, Reading};
+use crate::catalog::schedule::Reading;
 use crate::pooler::Pooler;
-use crate::pools::pool::Pool;
+use crate::session::catalogs::CatalogNews;
 use crate::upstream::phase::ServerPhase;
-use std::sync::Arc;
-use std::time::Duration;
-
-/// How long knowledge of a catalog is valid when another server logs in.
-const AGE_MAX: Duration = Duration::from_secs(60);
-
-/// How long a reading that is due lets waiting clients go first.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// How many readings in a row may fail before the last known catalog must do.
-const FAILURES_MAX: u32 = 3;
-
-/// SQLSTATEs, or classes of them, after which another try cannot succeed: no privilege, no such table or function, a
-/// server that is not PostgreSQL.
-const HOPELESS: [&str; 2] = ["42", "0A"];
-
-/// How long a reading that is due does not use a server that is claimed by its last client: see
-/// [`crate::session::sequences`].
-const CLAIMS_RESPECTED: Duration = Duration::from_secs(1);
 
 impl Pooler {
-    /// Whether a reading is due and a free server may do it; `claimed`: the client that had the server last claims it.
-    pub(crate) fn may_read_now(&self, now: Time, pool_id: PoolId, claimed: bool) -> bool {
-        let due = self.pool(pool_id).reading_due;
-        due.is_some_and(|due| !claimed || now >= due + CLAIMS_RESPECTED)
+    pub(crate) fn catalogs(&mut self) -> CatalogNews<'_> {
+        CatalogNews {
+            shared: &mut self.shared,
+            pools: &mut self.pools,
+        }
     }
 
-    /// Whether a pool's servers are shared by sessions whose state is kept.
-    pub(crate) fn shares_sessions(&self, pool_id: PoolId) -> bool {
-        self.shared.settings.keeps_sessions && self.pool(pool_id).shares_sessions()
-    }
-
-    /// A server of this pool has logged in, or the pool's settings have changed: the catalog may have to be read again.
-    pub(crate) fn look_after_catalog(&mut self, now: Time, pool_id: PoolId) {
-        if self.shares_sessions(pool_id) {
-            let database = self.pool(pool_id).catalog_key();
-            let state = self.shared.catalogs.by_database.entry(database).or_default();
-            if state.reader.is_none() && state.tried_at.is_none_or(|at| now - at > AGE_MAX) {
-                state.wants(now);
-            }
-        }
-        self.tell_pool(pool_id);
-    }
-
-    /// The knowledge of a database's catalog is no longer valid: its servers were replaced or changed.
-    pub(crate) fn doubt_catalog(&mut self, now: Time, pool_id: PoolId) {
-        let database = self.pool(pool_id).catalog_key();
-        let identity = match self.shared.catalogs.by_database.get(&database) {
-            Some(state) => state.read.identity.clone(),
-            None => return,
-        };
-        // Other names of its host may lead to the same database.
-        let mut doubted = Vec::new();
-        for (other, state) in &mut self.shared.catalogs.by_database {
-            if *other == database || identity.is_some() && state.read.identity == identity {
-                state.doubts(now);
-                doubted.push(other.clone());
-            }
-        }
-        for database in doubted {
-            self.tell_pools(&database);
-        }
+    /// Tells the pools of a database that a message has shown: too little of its catalog is known.
+    pub(crate) fn tell_untold_pools(&mut self) {
+        self.catalogs().tell_untold();
     }
 
     /// A server without a client is free: if a reading is due, the server does it. Returns whether it does.
     #[cold]
     pub(crate) fn read_catalog(&mut self, now: Time, server_id: ServerId) -> bool {
         let pool_id = self.server_mut(server_id).pool;
-        if !self.shares_sessions(pool_id) || self.pool_takes_no_clients_now(pool_id) || self.admin.is_ending() {
+        let shares = self.shared.settings.keeps_sessions && self.pool(pool_id).shares_sessions();
+        if !shares || self.pool_takes_no_clients_now(pool_id) || self.admin.is_ending() {
             return false;
         }
-        let pool = self.pools[pool_id as usize].as_ref().expect("a server's pool lives");
-        let Some(state) = self.shared.catalogs.by_database.get_mut(&pool.catalog_key()) else {
+        let Some(version) = self.catalogs().begin_reading(now, pool_id, server_id) else {
             return false;
         };
-        if state.reader.is_some() || state.due.is_none_or(|due| due > now) {
-            return false;
-        }
-        let has_time = state.tried_at.is_some() && !pool.waiting.is_empty();
-        if has_time && now - *state.put_off.get_or_insert(now) < PATIENCE {
-            return false;
-        }
-        state.due = None;
-        state.put_off = None;
-        state.reader = Some(server_id);
-        let (version, database) = (state.version, pool.catalog_key());
-        self.tell_pools(&database);
         self.at(server_id).send_catalog_reading(now, version);
         self.note_soon_free(server_id);
         true
@@ -118,7 +42,7 @@ impl Pooler {
         let server = self.server_mut(server_id);
         let pool_id = server.pool;
         if let Some(reading) = server.reading.take() {
-            self.reading_ended(now, pool_id, *reading);
+            self.catalogs().reading_ended(now, pool_id, *reading);
         }
         // If the reading failed in an internal transaction block, that is rolled back first.
         self.server_mut(server_id).phase = ServerPhase::Draining;
@@ -131,120 +55,6 @@ impl Pooler {
             return;
         }
         reading.fails(b"", b"the server connection was closed");
-        self.reading_ended(now, pool_id, reading);
-    }
-
-    fn reading_ended(&mut self, now: Time, pool_id: PoolId, reading: Reading) {
-        let database = &self.pool(pool_id).catalog_key();
-        let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
-            return;
-        };
-        state.reader = None;
-        state.due = None;
-        state.tried_at = Some(now);
-        state.pause = ((now - reading.began) * PAUSE_TIMES).clamp(PAUSE_MIN, AGE_MAX);
-        match reading.failed {
-            None => {
-                state.failures = 0;
-                state.holds = reading.version == state.version;
-                if !state.holds {
-                    state.wants(now);
-                }
-                self.catalog_known(database, reading.draft, reading.rows);
-            }
-            Some((sqlstate, message)) => {
-                let hopeless = HOPELESS.iter().any(|class| sqlstate.starts_with(class));
-                state.failures += 1;
-                if hopeless || state.failures >= FAILURES_MAX {
-                    state.holds = true;
-                } else {
-                    state.wants(now);
-                }
-                // If the server was lost, that says nothing about its functions, so it is worth a warning only after
-                // the last attempt.
-                let worth_telling = match sqlstate.is_empty() {
-                    true => state.holds,
-                    false => state.failures == 1,
-                };
-                let level = if worth_telling {
-                    LogLevel::Warning
-                } else {
-                    LogLevel::Debug
-                };
-                let text = format!("{database}: cannot tell what functions do to sessions: {message}");
-                self.log(level, text);
-            }
-        }
-        self.tell_pools(database);
-    }
-
-    fn catalog_known(&mut self, database: &Arc<str>, draft: Draft, rows: u64) {
-        let too_much = draft.too_much;
-        let read = Arc::new(draft.finish());
-        let text = format!(
-            "{database}: read what {rows} functions, tables and views do to sessions: {} names matter",
-            read.names.len()
-        );
-        self.log(LogLevel::Debug, text);
-        let Some(state) = self.shared.catalogs.by_database.get_mut(database) else {
-            return;
-        };
-        state.read = read;
-        if too_much && !std::mem::replace(&mut state.told_too_much, too_much) {
-            let text = format!(
-                "{database}: has too many functions to know what they do to sessions; every transaction will be followed \
-                 by a probe"
-            );
-            self.log(LogLevel::Warning, text);
-        }
-    }
-
-    /// Tells the pools of a database that a message has shown: too little of its catalog is known.
-    pub(crate) fn tell_untold_pools(&mut self) {
-        if let Some(database) = self.shared.catalogs.untold.take() {
-            self.tell_pools(&database);
-        }
-    }
-
-    /// Gives all pools of a database its current catalog.
-    fn tell_pools(&mut self, database: &Arc<str>) {
-        for pool_id in self.pool_ids() {
-            if self.pool(pool_id).catalog_key() == *database {
-                self.tell_pool(pool_id);
-            }
-        }
-    }
-
-    fn tell_pool(&mut self, pool_id: PoolId) {
-        self.tell_one_pool(pool_id);
-        let told = |tells: fn(&Pool) -> bool| self.pools.iter().flatten().any(tells);
-        let (any_known, any_due) = (
-            told(|p| p.catalog.as_ref().is_some_and(|known| known.matters())),
-            told(|p| p.reading_due.is_some()),
-        );
-        (self.shared.catalogs.any_known, self.shared.catalogs.any_due) = (any_known, any_due);
-    }
-
-    fn tell_one_pool(&mut self, pool_id: PoolId) {
-        let reads = self.shares_sessions(pool_id);
-        let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
-        let state = self
-            .shared
-            .catalogs
-            .by_database
-            .get(&pool.catalog_key())
-            .filter(|_| reads);
-        pool.reading_due = state.and_then(|state| state.due.filter(|_| state.reader.is_none()));
-        let Some(state) = state else {
-            pool.catalog = None;
-            return;
-        };
-        if !pool
-            .catalog
-            .as_ref()
-            .is_some_and(|known| known.is(&state.read, state.holds))
-        {
-            pool.catalog = Some(Box::new(Known::new(state.read.clone(), state.holds)));
-        }
+        self.catalogs().reading_ended(now, pool_id, reading);
     }
 }

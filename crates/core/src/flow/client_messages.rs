@@ -38,14 +38,7 @@ impl Exchange<'_> {
         }
         let pool = &mut *self.pool;
         let tracked = pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
-        if tracked
-            && server.conversation.queue.segment_outstanding()
-            && (touches_statements(message.tag)
-                // Before a pipelined ROLLBACK has been carried out, nothing can be prepared in the failed transaction.
-                && (server.conversation.queue.statements_in_doubt()
-                    || server.conversation.status == TransactionStatus::Failed && server.conversation.queue.client_segment_outstanding())
-                || message.tag == FrontendTag::Parse && server.awaits_settings())
-        {
+        if tracked && server.conversation.queue.segment_outstanding() && waits_behind(server, message.tag) {
             return self.waits_for_replies();
         }
         pool.stats.bytes_received += message.bytes.len() as u64;
@@ -61,15 +54,7 @@ impl Exchange<'_> {
             FrontendTag::Describe => self.plain(message, Expect::Describe),
             FrontendTag::Close => self.close_untracked(message),
             FrontendTag::FunctionCall => self.function_call(message, tracked),
-            FrontendTag::Sync => {
-                if server.conversation.intake == Intake::CopyIn {
-                    server.conversation.sync_among_copy_data = true;
-                    self.forward(message)
-                } else {
-                    server.conversation.intake = Intake::Requests;
-                    self.plain(message, Expect::Sync)
-                }
-            }
+            FrontendTag::Sync => self.sync(message),
             // The server answers with an error and then ignores everything up to Sync: it must not count as free.
             FrontendTag::Flush if message.total > HEADER_BYTES && server.conversation.intake != Intake::CopyIn => {
                 self.plain(message, Expect::MalformedFlush)
@@ -85,20 +70,7 @@ impl Exchange<'_> {
             {
                 client.drop_message(message)
             }
-            FrontendTag::CopyData => {
-                if server.conversation.intake != Intake::CopyIn {
-                    server.conversation.queue.copy_data_sent();
-                }
-                self.forward(message)
-            }
-            FrontendTag::CopyDone | FrontendTag::CopyFail => {
-                if server.conversation.intake == Intake::CopyIn {
-                    server.conversation.intake = Intake::Requests;
-                    self.forward(message)
-                } else {
-                    self.plain(message, Expect::CopyEnd)
-                }
-            }
+            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail => self.copy(message),
             FrontendTag::Terminate | FrontendTag::Password => unreachable!("dealt with before the link"),
         };
         if let Step::NeedBytes | Step::Wait = step {
@@ -106,6 +78,34 @@ impl Exchange<'_> {
             self.pool.stats.bytes_received -= message.bytes.len() as u64;
         }
         step
+    }
+
+    #[inline(always)]
+    fn sync(&mut self, message: &Message<'_>) -> Step {
+        let conversation = &mut self.server.conversation;
+        if conversation.intake == Intake::CopyIn {
+            conversation.sync_among_copy_data = true;
+            return self.forward(message);
+        }
+        conversation.intake = Intake::Requests;
+        self.plain(message, Expect::Sync)
+    }
+
+    /// CopyData, CopyDone or CopyFail where the server may be copying.
+    fn copy(&mut self, message: &Message<'_>) -> Step {
+        let conversation = &mut self.server.conversation;
+        let copies = conversation.intake == Intake::CopyIn;
+        if message.tag == FrontendTag::CopyData {
+            if !copies {
+                conversation.queue.copy_data_sent();
+            }
+            return self.forward(message);
+        }
+        if copies {
+            conversation.intake = Intake::Requests;
+            return self.forward(message);
+        }
+        self.plain(message, Expect::CopyEnd)
     }
 
     #[cold]
@@ -192,6 +192,15 @@ impl Pooler {
 fn is_request(tag: FrontendTag) -> bool {
     use FrontendTag::{Bind, Close, Describe, Execute, FunctionCall, Parse, Query};
     matches!(tag, Query | Parse | Bind | Describe | Execute | Close | FunctionCall)
+}
+
+/// Whether a message waits for the replies that the server owes, because these decide which statements there are.
+fn waits_behind(server: &Server, tag: FrontendTag) -> bool {
+    let queue = &server.conversation.queue;
+    // Before a pipelined ROLLBACK has been carried out, nothing can be prepared in the failed transaction.
+    let has_failed = || server.conversation.status == TransactionStatus::Failed && queue.client_segment_outstanding();
+    touches_statements(tag) && (queue.statements_in_doubt() || has_failed())
+        || tag == FrontendTag::Parse && server.awaits_settings()
 }
 
 /// Whether a message uses or changes prepared statements; a Query destroys the unnamed one.

@@ -9,6 +9,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::pools::pool;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
 
@@ -23,8 +24,7 @@ impl Pooler {
             return;
         };
         let there = &self.pool(pool_id).settings.endpoints;
-        let pools: Vec<PoolId> = self
-            .live_pools()
+        let pools: Vec<PoolId> = pool::live(&self.pools)
             .filter(|(_, p)| p.settings.server_database.as_bytes() == database && p.settings.endpoints == *there)
             .map(|(id, _)| id)
             .collect();
@@ -34,7 +34,7 @@ impl Pooler {
     }
 
     fn clear_pool(&mut self, now: Time, pool_id: PoolId) {
-        self.doubt_catalog(now, pool_id);
+        self.catalogs().doubt(now, pool_id);
         let pool = self.pool_mut(pool_id);
         if pool.settings.min_size > 0 {
             pool.retry_at = Some(now + KEPT_CLEAR);

@@ -9,10 +9,14 @@
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::message::{Message, Messages, Step};
-use crate::base::reasons::Passed;
+use crate::base::reasons::{Acquired, Passed};
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
+use crate::client::Client;
+use crate::client_side::ClientSide;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::state::deferred_begin::{By, DeferredBegin};
 use crate::upstream::entry::To;
 use crate::upstream::nature::Nature;
@@ -20,7 +24,7 @@ use crate::upstream::phase::Begin;
 use pgweir_sql::Statement;
 use pgweir_sql::statement::STATEMENT_BYTES_MAX;
 use pgweir_wire::frontend::{BindNames, Named, Parse, Target};
-use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader};
+use pgweir_wire::{FrontendTag, HEADER_BYTES, Reader, TransactionStatus};
 
 /// A portal that does not exist: Describe of it fails, and so does the transaction.
 const NO_PORTAL: &[u8] = b"the transaction has failed";
@@ -33,24 +37,40 @@ struct Segment<'a> {
     bytes: usize,
 }
 
-impl Pooler {
+impl ClientSide<'_> {
+    /// Answers a message that needs no server, for a client without one. `None`: it needs one.
+    pub(crate) fn without_server(&mut self, message: &Message<'_>, input: &[u8]) -> Option<Step> {
+        let client = &mut *self.client;
+        match message.tag {
+            // The server ignores copy messages outside of a copy ("COPY Operations"), and so does the pooler.
+            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
+                Some(client.drop_message(message))
+            }
+            FrontendTag::Sync => {
+                let status = client.session.idle_status();
+                let step = client.drop_message(message);
+                self.is_ready(status);
+                Some(step)
+            }
+            _ => self.deferred(message, input),
+        }
+    }
+
     /// Answers a message of an unlinked client if no server is needed for that.
-    pub(crate) fn deferred(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
-        let pool = self.clients.get(id.0)?.pool?;
-        let tracked =
-            self.pool(pool).settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
+    fn deferred(&mut self, message: &Message<'_>, input: &[u8]) -> Option<Step> {
+        let tracked = self.pool.settings.mode != PoolMode::Session && self.shared.settings.max_prepared_statements > 0;
         if !tracked {
             return None;
         }
         match message.tag {
-            FrontendTag::Query => self.deferred_query(now, id, message),
-            FrontendTag::Parse | FrontendTag::Bind => self.deferred_segment(now, id, message, input),
-            FrontendTag::Close if message.is_whole() => self.close_without_server(id, message),
+            FrontendTag::Query => self.deferred_query(message),
+            FrontendTag::Parse | FrontendTag::Bind => self.deferred_segment(message, input),
+            FrontendTag::Close if message.is_whole() => self.close_without_server(message),
             _ => None,
         }
     }
 
-    fn deferred_query(&mut self, now: Time, id: ClientId, message: &Message<'_>) -> Option<Step> {
+    fn deferred_query(&mut self, message: &Message<'_>) -> Option<Step> {
         if message.total > HEADER_BYTES + STATEMENT_BYTES_MAX + 1 {
             return None;
         }
@@ -62,10 +82,10 @@ impl Pooler {
         if let Statement::Other = verdict {
             return None;
         }
-        let reply = self.run_deferred(now, id, &verdict, By::Query)?;
-        self.client_mut(id).statements.unnamed = None;
-        let status = self.client_mut(id).session.idle_status();
-        self.send(id, |w| {
+        let reply = self.run_deferred(&verdict, By::Query)?;
+        self.client.statements.unnamed = None;
+        let status = self.client.session.idle_status();
+        self.tell(|w| {
             w.command_complete(reply);
             w.ready_for_query(status);
         });
@@ -73,15 +93,13 @@ impl Pooler {
     }
 
     /// Begins or ends a transaction that no server knows. Returns its command tag, or `None` if a server must be asked.
-    fn run_deferred(&mut self, now: Time, id: ClientId, verdict: &Statement, by: By) -> Option<&'static str> {
+    fn run_deferred(&mut self, verdict: &Statement, by: By) -> Option<&'static str> {
         let allowed = self.shared.settings.deferred_begin.is_some();
-        let pool = self.client_mut(id).pool?;
-        let pool_of_it = self.pool(pool);
-        let is_console = pool_of_it.nature == Nature::Console;
-        let transaction_mode = pool_of_it.settings.mode == PoolMode::Transaction && !is_console;
-        let client = self.client_mut(id);
+        let is_console = self.pool.nature == Nature::Console;
+        let transaction_mode = self.pool.settings.mode == PoolMode::Transaction && !is_console;
+        let client = &mut *self.client;
         let begun = Some(DeferredBegin {
-            since: now,
+            since: self.now,
             by,
             failed: false,
             expired: false,
@@ -96,20 +114,20 @@ impl Pooler {
             _ => return None,
         };
         client.session.deferred_begin = begin;
-        client.request_time = now;
+        client.request_time = self.now;
         if begin.is_some() {
-            self.deferred.push_back((id, now));
+            self.deferred.push_back((self.id, self.now));
         }
-        let stats = &mut self.pool_mut(pool).stats;
+        let stats = &mut self.pool.stats;
         stats.query_count += 1;
         stats.xact_count += u64::from(begin.is_none());
         Some(tag)
     }
 
-    fn deferred_segment(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Option<Step> {
-        let segment = self.read_segment(id, &input[message.at..])?;
-        let tag = self.run_deferred(now, id, &segment.verdict, By::Portal)?;
-        let client = self.clients.get_mut(id.0)?;
+    fn deferred_segment(&mut self, message: &Message<'_>, input: &[u8]) -> Option<Step> {
+        let segment = read_segment(self.client, &input[message.at..])?;
+        let tag = self.run_deferred(&segment.verdict, By::Portal)?;
+        let client = &mut *self.client;
         if let Some(parse) = segment.parse {
             client.statements.unnamed = Some(self.shared.statements.intern(
                 parse.query,
@@ -118,7 +136,7 @@ impl Pooler {
             ));
         }
         let status = client.session.idle_status();
-        self.send(id, |w| {
+        self.tell(|w| {
             if segment.parse.is_some() {
                 w.empty(b'1');
             }
@@ -132,58 +150,8 @@ impl Pooler {
         Some(Step::Progress(segment.bytes))
     }
 
-    /// Reads `[Parse] Bind [Describe] Execute Sync` of the unnamed portal, all of it present.
-    fn read_segment<'a>(&self, id: ClientId, bytes: &'a [u8]) -> Option<Segment<'a>> {
-        let client = self.clients.get(id.0)?;
-        let mut rest = Messages::new(bytes);
-        let (mut tag, mut body) = rest.next()?;
-        let mut parse = None;
-        if tag == b'P' {
-            let p = Parse::read(body)
-                .ok()
-                .filter(|p| p.name.is_empty() && p.types == [0, 0])?;
-            parse = Some(p);
-            (tag, body) = rest.next()?;
-        }
-        let names = BindNames::read(body)
-            .ok()
-            .filter(|n| tag == b'B' && n.portal.is_empty())?;
-        let mut values = Reader::new(&body[names.wire_bytes()..]);
-        let formats = values.i16().ok()?;
-        values.bytes(usize::try_from(formats).ok()? * 2).ok()?;
-        if values.i16() != Ok(0) {
-            return None;
-        }
-        let verdict = match (parse, names.statement) {
-            (Some(parse), b"") => pgweir_sql::classify(parse.query),
-            (None, name) => client.statements.meaning_of(name)?.verdict.clone(),
-            _ => return None,
-        };
-        (tag, body) = rest.next()?;
-        let described = tag == b'D';
-        if described {
-            Named::read(body).ok().filter(|n| {
-                *n == Named {
-                    target: Target::Portal,
-                    name: b"",
-                }
-            })?;
-            (tag, body) = rest.next()?;
-        }
-        let mut execute = Reader::new(body);
-        if tag != b'E' || !execute.cstr().is_ok_and(<[u8]>::is_empty) || rest.next()?.0 != b'S' {
-            return None;
-        }
-        Some(Segment {
-            parse,
-            verdict,
-            described,
-            bytes: rest.read_bytes(),
-        })
-    }
-
     /// Closes a statement of an unlinked client; no server is concerned.
-    fn close_without_server(&mut self, id: ClientId, message: &Message<'_>) -> Option<Step> {
+    fn close_without_server(&mut self, message: &Message<'_>) -> Option<Step> {
         let Ok(Named {
             target: Target::Statement,
             name,
@@ -192,24 +160,75 @@ impl Pooler {
             return None;
         };
         if !name.is_empty() {
-            self.client_mut(id).forget_name(name)?;
+            self.client.forget_name(name)?;
         } else {
-            self.client_mut(id).forget_name(name);
+            self.client.forget_name(name);
         }
-        self.send(id, |w| w.empty(b'3'));
+        self.tell(|w| w.empty(b'3'));
         Some(Step::Progress(message.total))
     }
+}
 
+/// Reads `[Parse] Bind [Describe] Execute Sync` of the unnamed portal, all of it present.
+fn read_segment<'a>(client: &Client, bytes: &'a [u8]) -> Option<Segment<'a>> {
+    let mut rest = Messages::new(bytes);
+    let (mut tag, mut body) = rest.next()?;
+    let mut parse = None;
+    if tag == b'P' {
+        let p = Parse::read(body)
+            .ok()
+            .filter(|p| p.name.is_empty() && p.types == [0, 0])?;
+        parse = Some(p);
+        (tag, body) = rest.next()?;
+    }
+    let names = BindNames::read(body)
+        .ok()
+        .filter(|n| tag == b'B' && n.portal.is_empty())?;
+    let mut values = Reader::new(&body[names.wire_bytes()..]);
+    let formats = values.i16().ok()?;
+    values.bytes(usize::try_from(formats).ok()? * 2).ok()?;
+    if values.i16() != Ok(0) {
+        return None;
+    }
+    let verdict = match (parse, names.statement) {
+        (Some(parse), b"") => pgweir_sql::classify(parse.query),
+        (None, name) => client.statements.meaning_of(name)?.verdict.clone(),
+        _ => return None,
+    };
+    (tag, body) = rest.next()?;
+    let described = tag == b'D';
+    if described {
+        Named::read(body).ok().filter(|n| {
+            *n == Named {
+                target: Target::Portal,
+                name: b"",
+            }
+        })?;
+        (tag, body) = rest.next()?;
+    }
+    let mut execute = Reader::new(body);
+    if tag != b'E' || !execute.cstr().is_ok_and(<[u8]>::is_empty) || rest.next()?.0 != b'S' {
+        return None;
+    }
+    Some(Segment {
+        parse,
+        verdict,
+        described,
+        bytes: rest.read_bytes(),
+    })
+}
+
+impl Exchange<'_> {
     /// Sends a deferred BEGIN ahead of the client's first real request.
-    pub(crate) fn send_deferred_begin(&mut self, id: ClientId, server_id: ServerId) {
-        let Some(begin) = self.client_mut(id).session.deferred_begin.take() else {
+    pub(crate) fn send_deferred_begin(&mut self) {
+        let Some(begin) = self.client.session.deferred_begin.take() else {
             return;
         };
-        self.client_mut(id).xact_start = begin.since;
+        self.client.xact_start = begin.since;
         let statement = self.shared.internal.begin.clone();
-        self.at(server_id).prepare(&statement);
-        self.server_mut(server_id).conversation.begin = Begin::Owed;
-        self.at(server_id).asks(To::Skip, |r| {
+        self.to().prepare(&statement);
+        self.server.conversation.begin = Begin::Owed;
+        self.to().asks(To::Skip, |r| {
             r.bind(b"", statement.server_name(), &[]);
             r.execute(b"");
             if begin.by == By::Query {
@@ -217,10 +236,32 @@ impl Pooler {
             }
         });
         if begin.failed {
-            self.fail_transaction(server_id);
+            self.to().fail_transaction();
         }
     }
 
+    /// Sends a deferred BEGIN with its own Sync, for a client that has sent nothing else yet.
+    pub(crate) fn begin_alone(&mut self) {
+        self.send_deferred_begin();
+        let server = &mut *self.server;
+        server.conversation.request_time = self.now;
+        if server.conversation.queue.segment_open() {
+            self.to().asks(To::Skip, |r| r.sync());
+        }
+    }
+}
+
+impl ServerSide<'_> {
+    /// Makes the transaction that has just begun a failed one, as the client believes.
+    fn fail_transaction(&mut self) {
+        self.asks(To::Swallow, |r| {
+            r.describe(b'P', NO_PORTAL);
+            r.answered_to(To::Skip).sync();
+        });
+    }
+}
+
+impl Pooler {
     /// The ReadyForQuery behind a deferred BEGIN that the server has refused: the client believes that it is in a
     /// transaction, and is told that the transaction has failed. If the ReadyForQuery answers an internal request, the
     /// client is told when it asks for something.
@@ -236,8 +277,8 @@ impl Pooler {
             failed: true,
             expired: false,
         });
-        if of_client {
-            self.is_ready(id, pgweir_wire::TransactionStatus::Failed);
+        if let Some(mut side) = self.client_side(now, id).filter(|_| of_client) {
+            side.is_ready(TransactionStatus::Failed);
         }
         self.release_if_clean(now, server_id);
         match self.servers.get(server_id.0) {
@@ -246,31 +287,13 @@ impl Pooler {
         }
     }
 
-    /// Makes the transaction that has just begun a failed one, as the client believes.
-    fn fail_transaction(&mut self, server_id: ServerId) {
-        self.at(server_id).asks(To::Swallow, |r| {
-            r.describe(b'P', NO_PORTAL);
-            r.answered_to(To::Skip).sync();
-        });
-    }
-
     /// The deferral is over: the BEGIN goes to a server alone.
     pub(crate) fn deferral_expired(&mut self, now: Time, id: ClientId) {
         if let Some(begin) = &mut self.client_mut(id).session.deferred_begin {
             begin.expired = true;
         }
-        if let crate::base::reasons::Acquired::Server(server_id) = self.acquire(now, id) {
-            self.begin_alone(now, id, server_id);
-        }
-    }
-
-    /// Sends a deferred BEGIN with its own Sync, for a client that has sent nothing else yet.
-    pub(crate) fn begin_alone(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        self.send_deferred_begin(id, server_id);
-        let server = self.server_mut(server_id);
-        server.conversation.request_time = now;
-        if server.conversation.queue.segment_open() {
-            self.at(server_id).asks(To::Skip, |r| r.sync());
+        if let Acquired::Server(server_id) = self.acquire(now, id) {
+            self.between(now, id, server_id).begin_alone();
         }
     }
 }

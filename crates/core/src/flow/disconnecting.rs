@@ -1,15 +1,54 @@
-//! The end of a client's connection.
+//! Errors that the pooler sends to clients, and the end of a client's connection.
 
 use crate::base::close_reason::CloseReason;
+use crate::base::errors::{Fate, Trouble};
 use crate::base::ids::ClientId;
 use crate::base::pin_reason::Cleanup;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::{Client, ClientPhase};
+use crate::client::ClientPhase;
 use crate::flow::cancel::CANCEL_DONE;
 use crate::pooler::{CLIENT_VANISHED, Pooler};
+use crate::server::Server;
 
 impl Pooler {
+    /// `log_pooler_errors`: an error that the pooler sends to a client, or why it closes the client's connection.
+    pub(crate) fn log_pooler_error(&mut self, id: ClientId, message: &str) {
+        if self.shared.settings.log_pooler_errors
+            && let Some(client) = self.clients.get(id.0)
+        {
+            let text = format!("{} pooler error: {message}", client.label(id, &self.pools));
+            self.log(LogLevel::Warning, text);
+        }
+    }
+
+    /// Sends a client an error, and closes the client if the table of errors says so.
+    pub(crate) fn fail_client(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        trouble: Trouble,
+        message: &str,
+        detail: &str,
+        hint: &str,
+    ) {
+        self.log_pooler_error(id, message);
+        if self.is_inside_message(id) {
+            // The client is inside a message of its server: an error would become a part of that.
+            return self.close_client(now, id, message);
+        }
+        self.send(id, |w| w.error(&trouble.text(message, detail, hint)));
+        if trouble.row().client == Fate::Closed {
+            self.close_client(now, id, message);
+        }
+    }
+
+    /// Whether a client has been sent only a part of a message of its server.
+    pub(crate) fn is_inside_message(&self, id: ClientId) -> bool {
+        let server = self.clients.get(id.0).and_then(|c| self.servers.get(c.link?.0));
+        server.is_some_and(Server::is_inside_message)
+    }
+
     /// Closes a client after the bytes written for it, and cleans up its server.
     pub(crate) fn close_client(&mut self, now: Time, id: ClientId, reason: &str) {
         if self.clients.get(id.0).is_some() {
@@ -31,9 +70,9 @@ impl Pooler {
             exchange.note_temporary_schema();
             exchange.cleanup_after()
         });
-        self.forget_channels(now, id);
-        self.take_process_id(id);
+        self.listen(now, |listening| listening.forget_channels(id));
         let client = self.clients.remove(id.0).expect("looked up above");
+        self.process_ids.take(client.process_id, id.0.index);
         if client.is_arriving() {
             self.arrivals.has_arrived();
         }
@@ -43,10 +82,12 @@ impl Pooler {
         self.admin.client_gone(id);
         if client.counted {
             self.client_count -= 1;
-            self.count_client_out(&client);
         }
-        if let Some(pool_id) = client.pool {
-            self.pool_mut(pool_id).last_used = now;
+        if let Some(pool) = client.pool.and_then(|id| self.pools[id as usize].as_mut()) {
+            if client.counted {
+                self.databases.client_out(pool, client.login_user.as_deref());
+            }
+            pool.last_used = now;
         }
         if let Some(server_id) = client.link {
             let server = self.server_mut(server_id);
@@ -71,27 +112,9 @@ impl Pooler {
             let age = (now - client.connect_time).as_secs();
             let text = format!(
                 "{} closing because: {reason} (age={age}s)",
-                self.client_label(id, client)
+                client.label(id, &self.pools)
             );
             self.log(LogLevel::Log, text);
         }
-    }
-
-    /// `C-0x… db/user@address:port`, as PgBouncer writes it.
-    pub(crate) fn client_label(&self, id: ClientId, client: &Client) -> String {
-        let (database, user) = match (&client.phase, client.pool) {
-            (ClientPhase::Login(login), _) => (login.database_label(), login.user_label()),
-            (ClientPhase::Console(console), _) => ("pgbouncer".into(), console.user().to_string()),
-            (_, Some(pool)) => (
-                self.pool(pool).key.database.to_string(),
-                client
-                    .login_user
-                    .as_deref()
-                    .unwrap_or(&self.pool(pool).key.user)
-                    .to_string(),
-            ),
-            _ => ("(nodb)".into(), "(nouser)".into()),
-        };
-        format!("{id}: {database}/{user}@{}", client.accepted.peer)
     }
 }

@@ -54,21 +54,11 @@ impl Exchange<'_> {
             Ok(names) => names,
             Err(_) if message.is_whole() => return self.plain(message, Expect::Bind),
             Err(_) if message.bytes.len() < NAMES_BYTES_MAX => return Step::NeedBytes,
-            Err(error) => {
-                return self.fails(error.to_string(), "in the names of a Bind message".into());
-            }
+            Err(error) => return self.fails(error.to_string(), "in the names of a Bind message".into()),
         };
         let client = &mut *self.client;
         client.statements.bound = None;
-        let (mut statement, untold) = if names.statement.is_empty() {
-            (client.statements.unnamed.clone(), false)
-        } else {
-            let meaning = client.statements.names.as_ref().and_then(|n| n.get(names.statement));
-            (
-                meaning.map(|m| m.statement.clone()),
-                meaning.is_some_and(|m| m.told.is_none()),
-            )
-        };
+        let (mut statement, untold) = client.statements.of_bind(names.statement);
         let parsed_so = |s: &Arc<Statement>| s.settings.is_surely(client.session.shape.parse_settings());
         if !names.statement.is_empty() && statement.as_ref().is_some_and(|s| !parsed_so(s)) {
             statement = self.share_no_longer(names.statement);
@@ -78,26 +68,14 @@ impl Exchange<'_> {
         if ends.is_some() || client.statements.bound_ends.is_some() {
             client.statements.binds(names.portal, ends);
         }
-        if client
-            .session
-            .bound_reset
-            .as_ref()
-            .is_some_and(|b| *b.0 == *names.portal)
-        {
+        let reset = client.session.bound_reset.as_ref();
+        if reset.is_some_and(|b| *b.0 == *names.portal) {
             client.session.bound_reset = None;
         }
         let knows_names = self.to().knows_names();
         if let Some(statement) = statement.as_ref().filter(|s| !s.effects.is_empty() || knows_names) {
             let statement = statement.clone();
-            if statement.effects.intersects(Effects::CURRENT_SETTING)
-                && let Some(step) = self.wants_database_alone(&statement.query)
-            {
-                return step;
-            }
-            if !self.granted.signal && pgweir_sql::is_signal(&statement.query) {
-                return self.wishes(Wish::Signal);
-            }
-            if let Some(step) = self.suspect_bound(&statement, &names, message) {
+            if let Some(step) = self.wishes_of_bound(&statement, &names, message) {
                 return step;
             }
         }
@@ -129,6 +107,24 @@ impl Exchange<'_> {
         }
         let entry = Entry::forward(Expect::Bind).using(statement.id);
         self.forward_bind(message, &names, &statement, entry)
+    }
+
+    /// What a statement needs from other connections before it is bound, or from the server.
+    fn wishes_of_bound(
+        &mut self,
+        statement: &Arc<Statement>,
+        names: &BindNames<'_>,
+        message: &Message<'_>,
+    ) -> Option<Step> {
+        if statement.effects.intersects(Effects::CURRENT_SETTING)
+            && let Some(step) = self.wants_database_alone(&statement.query)
+        {
+            return Some(step);
+        }
+        if !self.granted.signal && pgweir_sql::is_signal(&statement.query) {
+            return Some(self.wishes(Wish::Signal));
+        }
+        self.suspect_bound(statement, names, message)
     }
 
     /// Forwards a Bind with the server's name of its statement.

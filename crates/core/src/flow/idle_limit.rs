@@ -10,6 +10,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::time::Time;
 use crate::client::Client;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::state::idle_limit::IDLE_LIMIT;
 use crate::upstream::phase::ServerPhase;
 use std::time::Duration;
@@ -27,13 +28,15 @@ impl Client {
     }
 }
 
-impl Pooler {
+impl ServerSide<'_> {
     /// A server without a client has a limit on idle sessions: resets it before the server becomes idle.
     #[cold]
-    pub(crate) fn lift_idle_limit(&mut self, now: Time, id: ServerId) {
-        self.at(id).internal_query(now, ServerPhase::LiftingLimit, LIFT);
+    pub(crate) fn lift_idle_limit(&mut self, now: Time) {
+        self.internal_query(now, ServerPhase::LiftingLimit, LIFT);
     }
+}
 
+impl Pooler {
     /// The server has answered the RESET.
     pub(crate) fn idle_limit_lifted(&mut self, now: Time, id: ServerId) {
         let server = self.servers.get_mut(id.0).expect("looked up by the caller");

@@ -5,6 +5,7 @@
 use crate::base::ids::ServerId;
 use crate::base::reasons::Passing;
 use crate::base::request::Request;
+use crate::base::settings::PoolMode;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
@@ -44,6 +45,38 @@ impl ServerSide<'_> {
     }
 }
 
+impl ServerSide<'_> {
+    /// Cancels the client's work on a server without a client. Internal requests may finish.
+    fn cancel_running(&mut self) {
+        if self.server.conversation.queue.works_for_client() {
+            self.send_cancel();
+        }
+    }
+
+    /// A server without a client is still draining. Cancels also requests that it has begun meanwhile, and an internal
+    /// request that has run for too long. A server whose restoration has failed goes to no client.
+    pub(crate) fn cancel_again(&mut self, now: Time) {
+        if now - self.server.since > INTERNAL_WORK_TIME_MAX && !self.server.conversation.queue.is_empty() {
+            self.send_cancel();
+        } else {
+            self.cancel_running();
+        }
+    }
+
+    /// Runs server_reset_query.
+    pub(crate) fn reset(&mut self, now: Time) {
+        let Some(query) = self.shared.settings.server_reset_query.clone() else {
+            return;
+        };
+        let keeps = self.shared.settings.keeps_sessions && self.server.nature.is_postgresql();
+        if keeps && self.pool.settings.mode == PoolMode::Session {
+            self.reset_session(now, &query);
+        } else {
+            self.internal_query(now, ServerPhase::Resetting, &query);
+        }
+    }
+}
+
 impl Pooler {
     /// The linked client has left; `passing`: whether it left inside a message.
     pub(crate) fn abandon(&mut self, now: Time, id: ServerId, passing: Passing) {
@@ -72,7 +105,7 @@ impl Pooler {
             // No request is unanswered, but the server is inside a message.
             || server.conversation.queue.is_empty() && server.conversation.passing != Passing::None;
         if hopeless {
-            self.cancel_running(id);
+            self.at(id).cancel_running();
             // Without Terminate: it would become part of the incomplete message.
             self.shared.requests.push_back(Request::Close(id.into()));
             return self.server_lost(now, id, "client disconnected while sending a message", None);
@@ -83,28 +116,9 @@ impl Pooler {
         if self.server_mut(id).conversation.queue.is_empty() {
             self.drained(now, id);
         } else {
-            self.cancel_running(id);
+            self.at(id).cancel_running();
         }
         self.end_cancelling(now, id);
-    }
-
-    /// Cancels the client's work on a server without a client. Internal requests may finish.
-    pub(crate) fn cancel_running(&mut self, id: ServerId) {
-        let Some(server) = self.servers.get(id.0) else { return };
-        if server.conversation.queue.works_for_client() {
-            self.at(id).send_cancel();
-        }
-    }
-
-    /// A server without a client is still draining. Cancels also requests that it has begun meanwhile, and an internal
-    /// request that has run for too long. A server whose restoration has failed goes to no client.
-    pub(crate) fn cancel_again(&mut self, now: Time, id: ServerId) {
-        let Some(server) = self.servers.get(id.0) else { return };
-        if now - server.since > INTERNAL_WORK_TIME_MAX && !server.conversation.queue.is_empty() {
-            self.at(id).send_cancel();
-        } else {
-            self.cancel_running(id);
-        }
     }
 
     /// All replies have come: ends the transaction, or frees the server.
@@ -123,19 +137,6 @@ impl Pooler {
         self.release(now, id);
     }
 
-    /// Runs server_reset_query.
-    pub(crate) fn reset_server(&mut self, now: Time, id: ServerId) {
-        let Some(query) = self.shared.settings.server_reset_query.clone() else {
-            return;
-        };
-        let keeps = self.shared.settings.keeps_sessions && self.is_postgresql(id);
-        if keeps && self.is_in_session_pooling(id) {
-            self.reset_session(now, id, &query);
-        } else {
-            self.at(id).internal_query(now, ServerPhase::Resetting, &query);
-        }
-    }
-
     /// server_reset_query has finished: the server's session is as it was after the login, except for settings that it
     /// reports to be different.
     pub(crate) fn reset_done(&mut self, now: Time, id: ServerId) {
@@ -144,15 +145,10 @@ impl Pooler {
             return self.close_server(now, id, "reset query failed");
         }
         debug_assert!(server.is_clean());
-        match self.shows_traces(id) {
+        match self.at(id).shows_traces() {
             Some(reason) => self.close_server(now, id, reason),
             None => self.server_is_free(now, id),
         }
-    }
-
-    /// Whether a server is PostgreSQL, as far as is known.
-    pub(crate) fn is_postgresql(&self, id: ServerId) -> bool {
-        self.servers.get(id.0).is_some_and(|s| s.nature.is_postgresql())
     }
 
     /// Runs the check query on a server that has been idle for a long time.
@@ -171,7 +167,7 @@ impl Pooler {
     pub(crate) fn internal_query_failed(&mut self, now: Time, id: ServerId, message: &[u8]) {
         let Some(server) = self.servers.get(id.0) else { return };
         if matches!(server.phase, ServerPhase::Listening) {
-            return self.listener_refuses(id, message);
+            return self.listen(now, |listening| listening.listener_refuses(id, message));
         }
         let reason = match server.phase {
             ServerPhase::Resetting => "reset query failed",

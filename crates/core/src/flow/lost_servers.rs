@@ -10,7 +10,7 @@ use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::login::opening::Hope;
 use crate::pooler::Pooler;
-use crate::server::Server;
+use crate::server::{self, Server};
 use crate::upstream::phase::ServerPhase;
 
 /// Why a client's connection ends after its server's FATAL message; PgBouncer's words.
@@ -26,13 +26,16 @@ impl Pooler {
         };
         if self.shared.settings.log_disconnections {
             let age = (now - server.connect_time).as_secs();
-            let text = format!("{} closing because: {reason} (age={age}s)", self.server_label(id));
+            let text = format!(
+                "{} closing because: {reason} (age={age}s)",
+                server::label(&self.servers, &self.pools, id)
+            );
             self.log(LogLevel::Log, text);
         }
         let mut server = self.servers.remove(id.0).expect("looked up above");
         self.count_out(now, id, &server, reason, failure);
         if server.session.defines {
-            self.doubt_catalog(now, server.pool);
+            self.catalogs().doubt(now, server.pool);
         }
         if let Some(reading) = server.reading.take() {
             self.catalog_lost(now, server.pool, *reading);
@@ -56,25 +59,22 @@ impl Pooler {
     fn count_out(&mut self, now: Time, id: ServerId, server: &Server, reason: &str, failure: Option<LoginFailure>) {
         let pool_id = server.pool;
         let connecting = server.is_opening();
-        self.count_server_out(pool_id, connecting);
-        self.pool_mut(pool_id).in_doubt -= u32::from(server.in_doubt);
+        let pool = self.pools[pool_id as usize].as_mut().expect("a server's pool lives");
+        self.databases.server_out(pool, connecting);
+        pool.in_doubt -= u32::from(server.in_doubt);
         if server.is_idle() {
-            self.pool_mut(pool_id).forget_idle(id);
+            pool.forget_idle(id);
         }
         if connecting {
-            let lost = || LoginFailure {
-                sqlstate: String::new(),
-                message: "server closed the connection during login".into(),
-                temporary: true,
-            };
+            let lost = || LoginFailure::temporary("server closed the connection during login");
             let failure = failure.unwrap_or_else(lost);
             self.opening_failed(now, pool_id, &server.endpoint, failure);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
-            self.listener_lost(now, id, reason);
+            self.listen(now, |listening| listening.listener_lost(id, reason));
             let failure = self.pool(pool_id).failure.clone();
             if let Some(failure) = failure.filter(|f| connecting && !f.temporary) {
-                self.listener_refused(now, pool_id, &failure);
+                self.listen(now, |listening| listening.listener_refused(pool_id, &failure));
             }
         }
     }

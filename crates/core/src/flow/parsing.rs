@@ -138,19 +138,24 @@ impl Exchange<'_> {
             return self.parse_shared(message, parse);
         }
         let settings = self.client.session.shape.parse_settings().clone();
-        let statement = self.shared.statements.intern_client_named(
-            Kind::ClientNamed,
-            parse.name,
-            parse.query,
-            parse.types,
-            &settings,
-            true,
-        );
+        let statement = self.intern_client_named(&parse, &settings);
         let meaning = Meaning::new(statement.clone(), self.shared.statements.tick());
         self.client.statements.names_mut().set(parse.name, Some(meaning));
         self.to().client_name_comes(parse.name);
         self.to().lends();
         self.parse_on_server(message, parse, &statement)
+    }
+
+    /// The statement of a Parse, which the server gets under the client's name.
+    fn intern_client_named(&mut self, parse: &Parse<'_>, settings: &ParseSettings) -> Arc<Statement> {
+        self.shared.statements.intern_client_named(
+            Kind::ClientNamed,
+            parse.name,
+            parse.query,
+            parse.types,
+            settings,
+            true,
+        )
     }
 
     #[inline]
@@ -212,14 +217,7 @@ impl Exchange<'_> {
         if statement.effects.intersects(Effects::STATEMENTS) {
             self.to().client_name_comes(parse.name);
             self.to().lends();
-            return self.shared.statements.intern_client_named(
-                Kind::ClientNamed,
-                parse.name,
-                parse.query,
-                parse.types,
-                &settings,
-                true,
-            );
+            return self.intern_client_named(parse, &settings);
         }
         if uses_names(&statement.verdict) {
             self.lend_names(Effects::PREPARE, parse.query);

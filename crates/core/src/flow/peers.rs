@@ -8,6 +8,8 @@ use crate::client::ClientPhase;
 use crate::flow::cancel::CANCEL_DONE;
 use crate::login::cancel_keys::Route;
 use crate::pooler::Pooler;
+use crate::pools::peers::PeerPools;
+use crate::shared::Shared;
 use pgweir_wire::CancelKey;
 
 // PgBouncer's reasons for closing the connection of a CancelRequest.
@@ -27,23 +29,7 @@ impl Pooler {
         };
         self.client_mut(by).phase = ClientPhase::Cancelling;
         self.peers.come(peer, by, key);
-        self.pass_on_to(peer);
-    }
-
-    /// Passes on as many requests to a peer as may be under way at the same time.
-    fn pass_on_to(&mut self, peer_id: u32) {
-        let config = &self.shared.config;
-        let Some(peer) = config.peers.get(&peer_id) else { return };
-        let max = config.peer_pool_size(peer);
-        while let Some((by, key)) = self.peers.next(peer_id, max) {
-            self.shared.requests.push_back(Request::PassOn {
-                peer: peer_id,
-                by,
-                endpoint: endpoint(&peer.host, peer.port),
-                sslmode: config.global.server_tls_sslmode,
-                key,
-            });
-        }
+        pass_on(&mut self.peers, &mut self.shared, peer);
     }
 
     /// A request was passed on, or that has failed.
@@ -51,7 +37,7 @@ impl Pooler {
         self.peers.finished(peer);
         self.close_client(now, by, CANCEL_DONE);
         self.drop_removed_peers(now);
-        self.pass_on_to(peer);
+        pass_on(&mut self.peers, &mut self.shared, peer);
     }
 
     /// The configuration has changed: there may be other peers, or higher limits.
@@ -59,7 +45,7 @@ impl Pooler {
         self.drop_removed_peers(now);
         let peers: Vec<u32> = self.peers.iter().map(|(peer, _)| peer).collect();
         for peer in peers {
-            self.pass_on_to(peer);
+            pass_on(&mut self.peers, &mut self.shared, peer);
         }
     }
 
@@ -68,5 +54,21 @@ impl Pooler {
         for by in self.peers.keep(|peer| config.peers.contains_key(&peer)) {
             self.close_client(now, by, NO_SUCH_PEER);
         }
+    }
+}
+
+/// Passes on as many requests to a peer as may be under way at the same time.
+fn pass_on(peers: &mut PeerPools, shared: &mut Shared, peer_id: u32) {
+    let config = &shared.config;
+    let Some(peer) = config.peers.get(&peer_id) else { return };
+    let max = config.peer_pool_size(peer);
+    while let Some((by, key)) = peers.next(peer_id, max) {
+        shared.requests.push_back(Request::PassOn {
+            peer: peer_id,
+            by,
+            endpoint: endpoint(&peer.host, peer.port),
+            sslmode: config.global.server_tls_sslmode,
+            key,
+        });
     }
 }

@@ -5,40 +5,17 @@ use crate::base::deeds::Deed;
 use crate::base::errors::TRANSACTION_FAILED;
 use crate::base::reasons::{Dropping, Passed};
 use crate::base::request::LogLevel;
-use crate::base::secret_names::PREFIX;
+use crate::flow::error_text::{Refusal, mentions_ours, renamed};
 use crate::reply::Reply;
 use crate::server_side::ServerSide;
 use crate::state::sequences::Remembered;
 use crate::statements::prepared::INTERNAL_ID_MAX;
 use crate::upstream::entry::{Entry, Expect, Instead, Ready, Replacement, To};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
-use pgweir_wire::write::ErrorText;
-use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus, Writer};
+use pgweir_wire::{ErrorFields, HEADER_BYTES, TransactionStatus};
 
 /// Bytes of an ErrorResponse that are looked at: its severity and SQLSTATE come first.
 const ERROR_BYTES_SEEN_MAX: usize = 16 * 1024;
-
-/// An error as it came.
-struct Refusal<'a> {
-    bytes: &'a [u8],
-    whole: bool,
-    fields: ErrorFields<'a>,
-}
-
-impl Refusal<'_> {
-    /// A copy of the message.
-    fn kept(&self) -> Vec<u8> {
-        if self.whole {
-            self.bytes.to_vec()
-        } else {
-            in_short(&self.fields)
-        }
-    }
-
-    fn text(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(self.fields.message)
-    }
-}
 
 /// The request that was refused: the front of the reply queue, as it was.
 struct Refused {
@@ -390,40 +367,4 @@ impl ServerSide<'_> {
         self.server.conversation.intake = Intake::Requests;
         self.asks(To::Forward, |r| r.sync());
     }
-}
-
-/// Whether an error may contain the server's name of a statement.
-fn mentions_ours(message: &[u8]) -> bool {
-    message.windows(PREFIX.len()).any(|w| w == PREFIX.as_bytes())
-}
-
-/// Replaces the server's name of a statement in an error, with any quotes, by the client's name.
-fn renamed(message: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
-    let body = &message[HEADER_BYTES..];
-    let is_ours = |at: &usize| {
-        let rest = body[*at..].strip_prefix(ours);
-        rest.is_some_and(|r| r.first().is_some_and(|b| !b.is_ascii_alphanumeric()))
-    };
-    let at = (0..body.len()).find(is_ours)?;
-    let mut reply = Vec::new();
-    Writer::new(&mut reply).message(message[0], |to| {
-        to.extend_from_slice(&body[..at]);
-        to.extend_from_slice(theirs);
-        to.extend_from_slice(&body[at + ours.len()..]);
-    });
-    Some(reply)
-}
-
-/// A short form of an error that is too long to keep.
-fn in_short(fields: &ErrorFields<'_>) -> Vec<u8> {
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let mut reply = Vec::new();
-    Writer::new(&mut reply).error(&ErrorText {
-        severity: "ERROR",
-        sqlstate: &text(fields.sqlstate),
-        message: &text(fields.message),
-        detail: "",
-        hint: "",
-    });
-    reply
 }

@@ -8,8 +8,10 @@ use crate::base::reasons::Acquired;
 use crate::base::request::Request;
 use crate::base::settings::PoolMode;
 use crate::base::time::Time;
+use crate::flow::logins::opening::servers_soon_free;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
+use crate::session::catalogs::may_read_now;
 use crate::state::pins::Pins;
 use crate::upstream::nature::Nature;
 use crate::upstream::phase::ServerPhase;
@@ -72,7 +74,7 @@ impl Pooler {
         let used_by_clients = pool.key.kind == PoolKind::Clients;
         let replication = pool.key.kind.is_replication();
         if let Some(client_id) = listens {
-            self.hear(client_id);
+            self.listen(now, |listening| listening.hear(client_id));
         }
         if replication {
             return self.close_server(now, server_id, "replication client was closed");
@@ -83,11 +85,11 @@ impl Pooler {
         if discards {
             self.shared.state_stats.discards += 1;
             self.server_mut(server_id).held.temporary_objects(false);
-            return self.reset_session(now, server_id, "DISCARD ALL");
+            return self.at(server_id).reset_session(now, "DISCARD ALL");
         }
         let reset = used_by_clients && !is_console && (session || self.shared.settings.server_reset_query_always);
         if reset && self.shared.settings.server_reset_query.is_some() {
-            self.reset_server(now, server_id);
+            self.at(server_id).reset(now);
         } else {
             self.server_is_free(now, server_id);
         }
@@ -117,10 +119,12 @@ impl Pooler {
             return self.close_server(now, server_id, "server lifetime over");
         }
         if server.session.shape.idle_limit().is_some() {
-            return self.lift_idle_limit(now, server_id);
+            return self.at(server_id).lift_idle_limit(now);
         }
         let claimed = server.session.claimed;
-        if self.shared.catalogs.any_due && self.may_read_now(now, pool_id, claimed) && self.read_catalog(now, server_id)
+        if self.shared.catalogs.any_due
+            && may_read_now(self.pool(pool_id), now, claimed)
+            && self.read_catalog(now, server_id)
         {
             return;
         }
@@ -162,7 +166,7 @@ impl Pooler {
         !pool.waiting.is_empty()
             && pool.idle.front().is_some()
             && !self.pool_takes_no_clients_now(pool_id)
-            && pool.waiting.len() > self.servers_soon_free(pool_id)
+            && pool.waiting.len() > servers_soon_free(&self.servers, pool)
     }
 
     /// Gives a free server to the first waiting client, or closes it if that client needs another one.

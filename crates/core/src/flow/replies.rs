@@ -3,6 +3,7 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::deeds::Question;
 use crate::base::reasons::{Passed, Passing};
+use crate::flow::piece::Piece;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::server_side::ServerSide;
@@ -17,38 +18,6 @@ pub(crate) const SEEN_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 
 /// ReadyForQuery, bytes.
 const READY_BYTES: usize = HEADER_BYTES + 1;
-
-/// The place of a message in the input, as far as it has come.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
-    pub(crate) at: usize,
-    pub(crate) end: usize,
-    /// Bytes of the message that are still to come.
-    pub(crate) left: u32,
-}
-
-impl Piece {
-    #[inline]
-    fn whole(at: usize, bytes: usize) -> Self {
-        let end = at + bytes;
-        Piece { at, end, left: 0 }
-    }
-
-    #[inline]
-    fn is_whole(&self) -> bool {
-        self.left == 0
-    }
-}
-
-impl Passed {
-    /// A message that concerns no client. `is_done`: nothing more is owed.
-    pub(crate) fn skip_and_release_if(is_done: bool) -> Passed {
-        match is_done {
-            true => Passed::SkipAndRelease,
-            false => Passed::Skip,
-        }
-    }
-}
 
 impl ServerSide<'_> {
     /// Gives the linked client the replies that come from the pooler.
@@ -75,6 +44,9 @@ impl ServerSide<'_> {
 impl Reply<'_> {
     /// Handles messages until one concerns other connections. Returns what became of that one; it is done, unless it is
     /// a question. `None`: the whole input is handled.
+    ///
+    /// It is long because it is the loop of the forwarding path: what is common stands in front, and each branch ends
+    /// the loop or goes on in its own way.
     #[inline(always)]
     pub(crate) fn pass(&mut self, input: &[u8], at: &mut usize) -> Option<(Passed, Piece)> {
         loop {

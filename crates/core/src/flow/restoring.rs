@@ -7,6 +7,8 @@ use crate::base::reasons::{Acquired, Waiting};
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::weakness::Weakness;
+use crate::client::Client;
+use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::state::difference::{difference_on, unhurried};
 use crate::state::restoration::Restoration;
@@ -26,55 +28,82 @@ fn lost_behind_pooler(name: &Arc<str>, wanted: &Shape) -> Option<Arc<str>> {
     (made && !is_kept_by_poolers(name)).then(|| name.clone())
 }
 
-impl Pooler {
-    /// Restores the session state of a client that was just linked to a server.
-    pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
-        let wanted = self.client_mut(id).session.shape.clone();
-        let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let mut set = difference_on(&server.session.shape, &wanted, &server.session.base.home());
-        let pool = self.pool(server.pool);
-        let nature = pool.nature;
-        if pool.key.kind.is_replication() || nature == Nature::Console {
+/// Whether a server looks like its client.
+enum Restoring {
+    Done,
+    /// It has been sent settings, and must confirm them.
+    Asked,
+    /// It cannot: this setting would be lost, or reach other clients.
+    Refused(Arc<str>),
+}
+
+impl Exchange<'_> {
+    /// Makes the server look like its client.
+    fn restore(&mut self) -> Restoring {
+        let wanted = self.client.session.shape.clone();
+        let session = &self.server.session;
+        let mut set = difference_on(&session.shape, &wanted, &session.base.home());
+        let nature = self.pool.nature;
+        if self.pool.key.kind.is_replication() || nature == Nature::Console {
             // A walsender was started with its client's settings and cannot change them; a console has no settings.
             set.clear();
         }
         if nature == Nature::Pooler {
             if let Some(name) = set.iter().find_map(|(name, _)| lost_behind_pooler(name, &wanted)) {
-                return self.refuse_behind_pooler(now, id, &name);
+                return Restoring::Refused(name);
             }
             set.retain(|(name, _)| is_kept_by_poolers(name));
         }
         if set.is_empty() {
-            self.between(now, id, server_id).tell_differences();
-            if self
-                .servers
-                .get(server_id.0)
-                .is_some_and(|s| s.conversation.queue.segment_open())
-            {
-                let shape = self.server_mut(server_id).session.shape.clone();
-                self.between(now, id, server_id).confirm_first(&[], shape);
-                return Acquired::Wait;
+            self.tell_differences();
+            if self.server.conversation.queue.segment_open() {
+                let shape = self.server.session.shape.clone();
+                self.confirm_first(&[], shape);
+                return Restoring::Asked;
             }
-            return Acquired::Server(server_id);
+            return Restoring::Done;
         }
         // Read-only settings remain the server's own: see tell_differences.
-        let target = if server.session.shape.same_fixed(&wanted) && nature.is_postgresql() {
+        let shape = &self.server.session.shape;
+        let target = if shape.same_fixed(&wanted) && nature.is_postgresql() {
             wanted
         } else {
-            let shape = server.session.shape.clone();
-            self.shared.shape_with(&shape, &set)
+            self.shared.shape_with(shape, &set)
         };
         self.shared.state_stats.restorations += 1;
         self.shared.state_stats.settings_sent += set.len() as u64;
-        if !self.is_weak(Weakness::HurriesRestorations) {
-            set = unhurried(&self.server_mut(server_id).session.shape, &target, set);
+        if !self.shared.is_weak(Weakness::HurriesRestorations) {
+            set = unhurried(&self.server.session.shape, &target, set);
         }
-        self.between(now, id, server_id).confirm_first(&set, target);
-        if self.is_weak(Weakness::SharesUnconfirmed) {
-            self.client_mut(id).waiting = Waiting::No;
-            return Acquired::Server(server_id);
+        self.confirm_first(&set, target);
+        if self.shared.is_weak(Weakness::SharesUnconfirmed) {
+            self.client.waiting = Waiting::No;
+            return Restoring::Done;
         }
-        Acquired::Wait
+        Restoring::Asked
+    }
+
+    /// The server has confirmed the client's settings.
+    fn settings_confirmed(&mut self) {
+        self.tell_differences();
+        self.client.session.servers_refused = 0;
+        if self.client.waiting == Waiting::ForRestoration {
+            self.client.waiting = Waiting::No;
+            self.client.session.went_elsewhere = false;
+            self.shared.requests.push_back(Request::Resume(self.id.into()));
+        }
+    }
+}
+
+impl Pooler {
+    /// Restores the session state of a client that was just linked to a server.
+    #[inline]
+    pub(crate) fn restore(&mut self, now: Time, id: ClientId, server_id: ServerId) -> Acquired {
+        match self.between(now, id, server_id).restore() {
+            Restoring::Done => Acquired::Server(server_id),
+            Restoring::Asked => Acquired::Wait,
+            Restoring::Refused(name) => self.refuse_behind_pooler(now, id, &name),
+        }
     }
 
     /// The client has a setting that would be lost, or reach other clients, behind another pooler. No request of the
@@ -96,7 +125,7 @@ impl Pooler {
         let Restoration { target, refused } = *restoration;
         let (link, idle) = (server.link, server.conversation.status == TransactionStatus::Idle);
         // A login's values are refused because they are invalid: the whole transaction that tried them is rolled back.
-        let are_tried = idle && link.is_some_and(|id| self.is_login(id));
+        let are_tried = idle && link.is_some_and(|id| self.clients.get(id.0).is_some_and(Client::is_login));
         let trusts = link.is_none() && self.is_weak(Weakness::TrustsAbandoned);
         let server = self.server_mut(server_id);
         if refused.is_none() || trusts {
@@ -113,23 +142,12 @@ impl Pooler {
             self.log(LogLevel::Warning, text);
         }
         let Some(id) = link else { return };
-        if self.is_login(id) {
+        if self.clients.get(id.0).is_some_and(Client::is_login) {
             return self.login_validated(now, id, server_id, refused.map(|r| *r));
         }
         match refused {
-            None => self.settings_confirmed(now, id, server_id),
+            None => self.between(now, id, server_id).settings_confirmed(),
             Some(refused) => self.settings_refused(now, id, server_id, &refused.1),
-        }
-    }
-
-    fn settings_confirmed(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        self.between(now, id, server_id).tell_differences();
-        let client = self.client_mut(id);
-        client.session.servers_refused = 0;
-        if client.waiting == Waiting::ForRestoration {
-            client.waiting = Waiting::No;
-            client.session.went_elsewhere = false;
-            self.shared.requests.push_back(Request::Resume(id.into()));
         }
     }
 

@@ -13,8 +13,8 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Passed;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::ClientPhase;
-use crate::flow::replies::Piece;
+use crate::client::Client;
+use crate::flow::piece::Piece;
 use crate::pooler::Pooler;
 use crate::upstream::flights::Flights;
 use crate::upstream::phase::ServerPhase;
@@ -156,10 +156,10 @@ impl Pooler {
 
     fn answer(&mut self, now: Time, id: ServerId, question: Question, bytes: &[u8]) -> Passed {
         match question {
-            Question::ListenerHears => self.listener_hears(now, id, bytes),
-            Question::ListenerAnswered => self.listener_answered(now, id),
+            Question::ListenerHears => self.listen(now, |listening| listening.listener_hears(id, bytes)),
+            Question::ListenerAnswered => self.listen(now, |listening| listening.listener_answered(id)),
             Question::OwnNotification => {
-                if self.own_server_notifies(now, id, bytes) {
+                if self.listen(now, |listening| listening.own_server_notifies(id, bytes)) {
                     return Passed::Forward;
                 }
             }
@@ -176,7 +176,7 @@ impl Pooler {
             }
             Question::Probed => return self.after_probe(now, id),
             Question::MoveAnswered => {
-                self.move_answered(now, id);
+                self.listen(now, |listening| listening.move_answered(id));
                 return self.after_probe(now, id);
             }
             Question::NeverBegan { of_client } => return self.transaction_never_began(now, id, of_client),
@@ -190,7 +190,7 @@ impl Pooler {
             Question::TransactionEnded => {
                 let held = self
                     .server_link(id)
-                    .is_some_and(|client| self.transaction_ended(now, client, id));
+                    .is_some_and(|client| self.listen(now, |listening| listening.transaction_ended(client, id)));
                 if !held {
                     return self.request_ended(now, id);
                 }
@@ -214,21 +214,21 @@ impl Pooler {
                 Deed::InternalQueryFailed(message) => self.internal_query_failed(now, id, &message),
                 Deed::DoubtCatalog => {
                     if let Some(pool_id) = self.servers.get(id.0).map(|s| s.pool) {
-                        self.doubt_catalog(now, pool_id);
+                        self.catalogs().doubt(now, pool_id);
                     }
                 }
                 Deed::Unlisten => {
                     if let Some(client) = self.server_link(id) {
-                        self.apply_unlistened(now, client);
+                        self.listen(now, |listening| listening.apply_unlistened(client));
                     }
                 }
                 Deed::EndCancelling => self.end_cancelling(now, id),
                 Deed::ChannelsMayHaveChanged => {
                     if let Some(client) = self.server_link(id) {
-                        self.channels_may_have_changed(now, client);
+                        self.listen(now, |listening| listening.channels_may_have_changed(client));
                     }
                 }
-                Deed::MoveOn => self.move_on(now, id),
+                Deed::MoveOn => self.listen(now, |listening| listening.move_on(id)),
             }
         }
     }
@@ -280,18 +280,15 @@ impl Pooler {
             ServerPhase::Reading => self.catalog_read(now, id),
             ServerPhase::ConnectQuery => self.introduce(now, id),
             ServerPhase::Linked => {
-                if let Some(client) = server.link.filter(|client| self.is_login(*client)) {
+                if let Some(client) = server
+                    .link
+                    .filter(|client| self.clients.get(client.0).is_some_and(Client::is_login))
+                {
                     self.auth_query_done(now, client, id);
                 }
             }
             _ => {}
         }
-    }
-
-    pub(crate) fn is_login(&self, id: ClientId) -> bool {
-        self.clients
-            .get(id.0)
-            .is_some_and(|c| matches!(c.phase, ClientPhase::Login(_)))
     }
 
     /// A request was sent in front of the data of a copy, and the server takes it for a part of them. It is no longer

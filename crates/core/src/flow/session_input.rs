@@ -33,21 +33,13 @@ impl Pooler {
                 return at;
             }
             let link = client.link;
-            let exchange = match link {
-                Some(server_id) => Some(self.between(now, id, server_id)),
-                None => match self.takes_plainly(now, id, &input[at..]) {
-                    Some(server_id) => {
-                        let mut exchange = self.between(now, id, server_id);
-                        if exchange.link() != Linked::Ready {
-                            self.restore(now, id, server_id);
-                            continue;
-                        }
-                        Some(exchange)
-                    }
-                    None => None,
-                },
-            };
-            if let Some(mut exchange) = exchange {
+            let server_id = link.or_else(|| self.takes_plainly(now, id, &input[at..]));
+            if let Some(server_id) = server_id {
+                let mut exchange = self.between(now, id, server_id);
+                if link.is_none() && exchange.link() != Linked::Ready {
+                    self.restore(now, id, server_id);
+                    continue;
+                }
                 let before = at;
                 match exchange.pass(input, &mut at) {
                     Stopped::Done => return at,
@@ -119,7 +111,7 @@ impl Pooler {
     pub(crate) fn linked_without_request(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get(id.0) else { return };
         if let (Some(server_id), Some(_), Waiting::No) = (client.link, client.session.deferred_begin, client.waiting) {
-            self.begin_alone(now, id, server_id);
+            self.between(now, id, server_id).begin_alone();
         }
     }
 
@@ -156,6 +148,10 @@ impl Pooler {
             }
         } else {
             client.passing = if rest == 0 { Passing::None } else { Passing::Skip(rest) };
+            // The server may have become free in the midst of the message.
+            if let Some(server_id) = client.link.filter(|_| rest == 0) {
+                self.release_if_clean(now, server_id);
+            }
         }
         bytes
     }
@@ -163,7 +159,7 @@ impl Pooler {
     pub(crate) fn client_message(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
         let client = self.clients.get_mut(id.0).expect("the caller looked it up");
         if client.dropping != Dropping::Nothing && message.tag != FrontendTag::Terminate {
-            return self.dropped(id, message);
+            return self.dropped(now, id, message);
         }
         match message.tag {
             FrontendTag::Terminate => {
@@ -171,15 +167,8 @@ impl Pooler {
                 return Step::Closed;
             }
             FrontendTag::Password => {
-                let message = "unexpected password message";
-                self.fail_client(
-                    now,
-                    id,
-                    Trouble::ProtocolViolation,
-                    message,
-                    "expected a query, got message 'p'",
-                    "",
-                );
+                let (message, detail) = ("unexpected password message", "expected a query, got message 'p'");
+                self.fail_client(now, id, Trouble::ProtocolViolation, message, detail, "");
                 return Step::Closed;
             }
             FrontendTag::Query if self.shared.settings.disable_pqexec => {
@@ -200,18 +189,15 @@ impl Pooler {
             server_id = self.clients.get(id.0).and_then(|c| c.link).unwrap_or(server_id);
         }
         if attends {
-            if let Some(step) = self.mind_channels(now, id, server_id, message) {
+            if let Some(step) = self.listen(now, |listening| listening.mind_channels(id, server_id, message)) {
                 return step;
             }
-            if self
-                .clients
-                .get(id.0)
-                .is_some_and(|c| c.session.deferred_begin.is_some())
-            {
+            let client = self.clients.get(id.0);
+            if client.is_some_and(|c| c.session.deferred_begin.is_some()) {
                 match message.is_whole() {
-                    true => self.send_deferred_begin(id, server_id),
+                    true => self.between(now, id, server_id).send_deferred_begin(),
                     // If the BEGIN is refused, the pooler can send no error inside the message.
-                    false => self.begin_alone(now, id, server_id),
+                    false => self.between(now, id, server_id).begin_alone(),
                 }
             }
         }
@@ -231,16 +217,24 @@ impl Pooler {
 
     /// A message of a client without a server: it is answered, or handled again when the client has a server.
     pub(crate) fn takes_server(&mut self, now: Time, id: ClientId, message: &Message<'_>, input: &[u8]) -> Step {
-        if let Some(step) = self.without_server(now, id, message, input) {
+        let answered = self
+            .client_side(now, id)
+            .and_then(|mut side| side.without_server(message, input));
+        if let Some(step) = answered {
             return step;
         }
         if !message.may_take_server() {
             return Step::NeedBytes;
         }
+        if message.tag == FrontendTag::Parse
+            && let Some(step) = self.parse_without_server(id, message)
+        {
+            return step;
+        }
         match self.acquire(now, id) {
             Acquired::Server(_) => Step::Progress(0),
             Acquired::Wait => {
-                self.waits_to_fly(now, id, &input[message.at..]);
+                self.waits_to_fly(id, &input[message.at..]);
                 Step::Wait
             }
             Acquired::Closed => Step::Closed,
@@ -296,47 +290,17 @@ impl Pooler {
     }
 
     /// A message that one of the pooler's errors has answered already.
-    pub(crate) fn dropped(&mut self, id: ClientId, message: &Message<'_>) -> Step {
+    pub(crate) fn dropped(&mut self, now: Time, id: ClientId, message: &Message<'_>) -> Step {
         let client = self.clients.get_mut(id.0).expect("looked up by the caller");
         let (step, ends) = client.drop_answered(message);
         if ends {
             let server = client.link.and_then(|s| self.servers.get(s.0));
             let status = server.map_or_else(|| client.session.idle_status(), |s| s.conversation.status);
-            self.is_ready(id, status);
+            if let Some(mut side) = self.client_side(now, id) {
+                side.is_ready(status);
+            }
         }
         step
-    }
-
-    /// Sends the pooler's ReadyForQuery, which counts as a query, as a server's does.
-    pub(crate) fn is_ready(&mut self, id: ClientId, status: pgweir_wire::TransactionStatus) {
-        self.send(id, |w| w.ready_for_query(status));
-        if let Some(pool) = self.client_mut(id).pool {
-            self.pool_mut(pool).stats.query_count += 1;
-        }
-    }
-
-    /// Answers a message that needs no server, for a client without one. `None`: it needs one.
-    pub(crate) fn without_server(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        message: &Message<'_>,
-        input: &[u8],
-    ) -> Option<Step> {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        match message.tag {
-            // The server ignores copy messages outside of a copy ("COPY Operations"), and so does the pooler.
-            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail | FrontendTag::Flush => {
-                Some(client.drop_message(message))
-            }
-            FrontendTag::Sync => {
-                let status = client.session.idle_status();
-                let step = client.drop_message(message);
-                self.is_ready(id, status);
-                Some(step)
-            }
-            _ => self.deferred(now, id, message, input),
-        }
     }
 
     /// Gives back a server whose client is between messages, unless the server must be asked something first.
@@ -363,7 +327,7 @@ impl Pooler {
                 .is_some_and(|c| !c.session.pins.is_empty());
         }
         if pinned {
-            self.move_on(now, server_id);
+            self.listen(now, |listening| listening.move_on(server_id));
         } else {
             self.release(now, server_id);
         }

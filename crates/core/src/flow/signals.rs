@@ -8,10 +8,10 @@
 use crate::base::errors::Trouble;
 use crate::base::ids::{CLIENT_IDS_FROM, ClientId, ServerId};
 use crate::base::message::{Message, Step};
-use crate::base::reasons::Waiting;
 use crate::base::time::Time;
+use crate::exchange::Exchange;
+use crate::flow::logins::admitting;
 use crate::pooler::Pooler;
-use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
 use crate::upstream::entry::{Entry, Expect, To};
 use pgweir_sql::{Signal, SignalTarget, signal_call};
@@ -42,103 +42,91 @@ fn first_parameter<'a>(body: &'a [u8], names: &BindNames<'_>) -> Option<(Option<
     Some((first, results))
 }
 
-impl Pooler {
-    /// Whether a call must wait for replies: the client's privileges are known only when its earlier requests and the
-    /// probes of its session have been answered.
-    fn waits_to_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> bool {
-        let server = self.server_mut(server_id);
-        let is_answered = server.session.probe.is_none() && !server.conversation.queue.client_segment_outstanding();
-        let waits = process_id >= CLIENT_IDS_FROM && !is_answered;
-        if waits {
-            self.client_mut(id).waiting = Waiting::ForReplies;
-        }
-        waits
-    }
+/// A call, as far as the client's message shows it.
+enum Called<'m> {
+    /// It is not known yet what it does: the message is looked at again.
+    Later(Step),
+    Call(Call<'m>),
+}
 
+struct Call<'m> {
+    kind: Signal,
+    process_id: u32,
+    /// The portal and the formats of the results, if it is called by a Bind.
+    bound: Option<(&'m [u8], &'m [u8])>,
+}
+
+impl Exchange<'_> {
     /// A Query, or a Bind of a statement, that may be such a call. `None`: it is handled as any other.
-    #[cold]
-    pub(crate) fn call(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Option<Step> {
-        let step = if message.tag == FrontendTag::Query {
-            let text = message.body().strip_suffix(&[0])?;
-            self.call_by_query(now, id, server_id, message, text)?
-        } else {
-            let names = BindNames::read(message.body()).ok()?;
-            let statement = self.client_mut(id).statements.meaning_of(names.statement)?.clone();
-            self.call_by_bind(now, id, server_id, message, &statement, &names)?
-        };
-        if let Step::Progress(_) = step {
-            self.at(server_id).pool.stats.bytes_received += message.bytes.len() as u64;
+    fn called<'m>(&mut self, message: &Message<'m>) -> Option<Called<'m>> {
+        if message.tag == FrontendTag::Query {
+            return self.called_by_query(message.body().strip_suffix(&[0])?);
         }
-        Some(step)
-    }
-
-    /// A Query that may be such a call. `None`: it is handled as any other.
-    fn call_by_query(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        text: &[u8],
-    ) -> Option<Step> {
-        let call = signal_call(text)?;
-        let SignalTarget::ProcessId(process_id) = call.target else {
-            return None;
-        };
-        if self.server_mut(server_id).conversation.queue.in_pipeline() {
-            return None;
-        }
-        if self.waits_to_signal(id, server_id, process_id) {
-            return Some(Step::Wait);
-        }
-        let target = self.may_signal(id, server_id, process_id)?;
-        if let Some(ended) = self.signal(now, id, call.kind, target) {
-            return Some(ended);
-        }
-        self.client_mut(id).statements.unnamed = None;
-        let server = self.server_mut(server_id);
-        server.held.unnamed = Unnamed::Nothing;
-        self.at(server_id).asks(To::Forward, |r| r.query(call.kind.answer()));
-        Some(self.client_mut(id).drop_message(message))
-    }
-
-    /// A Bind of a statement that may be such a call. `None`: it is handled as any other.
-    fn call_by_bind(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-        statement: &Statement,
-        names: &BindNames<'_>,
-    ) -> Option<Step> {
-        let call = signal_call(&statement.query)?;
+        let body = message.body();
+        let names = BindNames::read(body).ok()?;
+        let call = signal_call(&self.client.statements.meaning_of(names.statement)?.query)?;
         if !message.is_whole() {
-            return Some(Step::NeedBytes);
+            return Some(Called::Later(Step::NeedBytes));
         }
-        let (first, results) = first_parameter(message.body(), names)?;
+        let (first, results) = first_parameter(body, &names)?;
         let process_id = match call.target {
             SignalTarget::ProcessId(number) => number,
             SignalTarget::Parameter => first?,
         };
-        if self.waits_to_signal(id, server_id, process_id) {
-            return Some(Step::Wait);
+        Some(self.calls_or_waits(call.kind, process_id, Some((names.portal, results))))
+    }
+
+    fn called_by_query<'m>(&mut self, text: &[u8]) -> Option<Called<'m>> {
+        let call = signal_call(text)?;
+        let SignalTarget::ProcessId(process_id) = call.target else {
+            return None;
+        };
+        if self.server.conversation.queue.in_pipeline() {
+            return None;
         }
-        let target = self.may_signal(id, server_id, process_id)?;
-        if let Some(ended) = self.signal(now, id, call.kind, target) {
-            return Some(ended);
+        Some(self.calls_or_waits(call.kind, process_id, None))
+    }
+
+    /// A call waits for replies: the client's privileges are known only when its earlier requests and the probes of its
+    /// session have been answered.
+    fn calls_or_waits<'m>(&mut self, kind: Signal, process_id: u32, bound: Option<(&'m [u8], &'m [u8])>) -> Called<'m> {
+        let server = &mut *self.server;
+        let is_answered = server.session.probe.is_none() && !server.conversation.queue.client_segment_outstanding();
+        if process_id >= CLIENT_IDS_FROM && !is_answered {
+            return Called::Later(self.waits_for_replies());
         }
-        let settings = self.client_mut(id).session.shape.parse_settings().clone();
-        let answer = self.shared.statements.intern(call.kind.answer(), &[0, 0], &settings);
-        self.at(server_id).prepare(&answer);
-        self.server_mut(server_id)
-            .conversation
-            .queue
-            .push(Entry::forward(Expect::Bind));
-        let (portal, name) = (names.portal, answer.server_name());
-        self.shared.outbox.insert(server_id.into(), |bytes| {
+        Called::Call(Call {
+            kind,
+            process_id,
+            bound,
+        })
+    }
+
+    /// Has the server answer a call that the pooler has carried out.
+    fn answer_call(&mut self, message: &Message<'_>, call: &Call<'_>) -> Step {
+        match call.bound {
+            None => {
+                self.client.statements.unnamed = None;
+                self.server.held.unnamed = Unnamed::Nothing;
+                self.to().asks(To::Forward, |r| r.query(call.kind.answer()));
+            }
+            Some((portal, results)) => self.answer_bind(call.kind, portal, results),
+        }
+        let step = self.client.drop_message(message);
+        if let Step::Progress(_) = step {
+            self.pool.stats.bytes_received += message.bytes.len() as u64;
+        }
+        step
+    }
+
+    fn answer_bind(&mut self, kind: Signal, portal: &[u8], results: &[u8]) {
+        let settings = self.client.session.shape.parse_settings();
+        let answer = self.shared.statements.intern(kind.answer(), &[0, 0], settings);
+        self.to().prepare(&answer);
+        self.server.conversation.queue.push(Entry::forward(Expect::Bind));
+        self.shared.outbox.insert(self.server_id.into(), |bytes| {
             Writer::new(bytes).message(b'B', |to| {
-                for name in [portal, name] {
+                for name in [portal, answer.server_name()] {
                     to.extend_from_slice(name);
                     to.push(0);
                 }
@@ -147,11 +135,26 @@ impl Pooler {
                 to.extend_from_slice(results);
             });
         });
-        Some(self.client_mut(id).drop_message(message))
+    }
+}
+
+impl Pooler {
+    /// A message that may be such a call. `None`: it is handled as any other.
+    #[cold]
+    pub(crate) fn call(&mut self, now: Time, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Option<Step> {
+        let call = match self.between(now, id, server_id).called(message)? {
+            Called::Later(step) => return Some(step),
+            Called::Call(call) => call,
+        };
+        let target = self.may_signal(id, server_id, call.process_id)?;
+        if let Some(ended) = self.signal(now, id, call.kind, target) {
+            return Some(ended);
+        }
+        Some(self.between(now, id, server_id).answer_call(message, &call))
     }
 
     /// The client to be signalled, if this client may do it and its call will certainly run.
-    fn may_signal(&mut self, id: ClientId, server_id: ServerId, process_id: u32) -> Option<ClientId> {
+    fn may_signal(&self, id: ClientId, server_id: ServerId, process_id: u32) -> Option<ClientId> {
         if process_id < CLIENT_IDS_FROM {
             return None;
         }
@@ -159,7 +162,7 @@ impl Pooler {
         if server.conversation.status == TransactionStatus::Failed || !server.conversation.queue.only_prepares() {
             return None;
         }
-        let mut named = self.clients_of_process(process_id);
+        let mut named = admitting::clients_of_process(&self.process_ids, &self.clients, process_id);
         let target = named.next()?;
         if named.next().is_some() {
             return None;

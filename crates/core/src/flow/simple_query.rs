@@ -41,14 +41,11 @@ impl Exchange<'_> {
             return step;
         }
         let verdict = text.map_or(pgweir_sql::Statement::Other, pgweir_sql::classify);
-        if tracked
-            && let pgweir_sql::Statement::Prepare(_) = verdict
-            && self.server.conversation.queue.segment_outstanding()
-            && self.server.awaits_settings()
-        {
-            return self.waits_for_replies();
-        }
         if tracked {
+            let prepares = matches!(verdict, pgweir_sql::Statement::Prepare(_));
+            if prepares && self.server.conversation.queue.segment_outstanding() && self.server.awaits_settings() {
+                return self.waits_for_replies();
+            }
             self.notes_query_in_pipeline();
         }
         let mut returns = text.filter(|_| looks).and_then(|text| Returns::of(&verdict, text));
@@ -69,11 +66,10 @@ impl Exchange<'_> {
             false if ends_all(&verdict) => Some(self.discard_all_statements(Effect::default())),
             false => None,
         };
-        let entry = Entry::forward(Expect::Query);
-        let entry = match effect {
-            Some(effect) => entry.with(effect),
-            None => entry,
-        };
+        let mut entry = Entry::forward(Expect::Query);
+        if let Some(effect) = effect {
+            entry = entry.with(effect);
+        }
         self.send_query(message, entry, returns)
     }
 

@@ -14,9 +14,13 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message, Messages, Step};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Acquired, Waiting};
 use crate::base::settings::PoolMode;
+use crate::base::slab::Slab;
 use crate::base::time::Time;
+use crate::client::Client;
 use crate::pooler::Pooler;
+use crate::pools::pool::Pool;
 use crate::server::Server;
+use crate::server_side::ServerSide;
 use crate::session::inspection::setting_name;
 use crate::state::shape::{Shape, TEMP_BUFFERS};
 use crate::upstream::entry::To;
@@ -49,12 +53,14 @@ impl Pooler {
         pool_id: PoolId,
         chosen: ServerId,
     ) -> Option<ServerId> {
-        if !self.minds_traces(id, chosen) || !self.may_replace(now, pool_id) {
-            return Some(chosen);
-        }
-        let shape = &self.clients.get(id.0).expect("looked up by the caller").session.shape;
+        let client = self.clients.get(id.0).expect("looked up by the caller");
         let servers = &self.servers;
         let pool = self.pools[pool_id as usize].as_mut().expect("looked up by the caller");
+        let minds = servers.get(chosen.0).is_some_and(|server| minds_traces(client, server));
+        if !minds || !may_replace(pool, now) {
+            return Some(chosen);
+        }
+        let shape = &client.session.shape;
         let untouched = |s: &ServerId| {
             servers
                 .get(s.0)
@@ -84,10 +90,13 @@ impl Pooler {
     /// replaces it.
     #[cold]
     pub(crate) fn replaced_for_waiter(&mut self, now: Time, pool_id: PoolId, server_id: ServerId) -> bool {
-        let minds = self
-            .pool(pool_id)
-            .first_waiter()
-            .is_some_and(|(id, _)| self.minds_traces(id, server_id) && self.may_replace(now, pool_id));
+        let pool = self.pool(pool_id);
+        let waiter = pool.first_waiter().and_then(|(id, _)| self.clients.get(id.0));
+        let server = self.servers.get(server_id.0);
+        let minds = may_replace(pool, now)
+            && waiter
+                .zip(server)
+                .is_some_and(|(client, server)| minds_traces(client, server));
         if minds {
             self.replace(now, server_id);
         }
@@ -97,23 +106,6 @@ impl Pooler {
     fn replace(&mut self, now: Time, server_id: ServerId) {
         self.shared.state_stats.servers_replaced += 1;
         self.close_server(now, server_id, SCHEMA_WOULD_SHOW);
-    }
-
-    /// Whether a new connection is likely to succeed: while none can be opened, a server with traces is better than
-    /// none.
-    fn may_replace(&self, now: Time, pool_id: PoolId) -> bool {
-        self.pool(pool_id).retry_at.is_none_or(|at| at <= now)
-    }
-
-    /// Whether a client without a server would notice the temporary schema of this one.
-    fn minds_traces(&self, id: ClientId, server_id: ServerId) -> bool {
-        let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
-            return false;
-        };
-        let buffers = |shape: &Shape| shape.get(TEMP_BUFFERS).map(|s| s.value.clone());
-        server.session.temporary_schema
-            && (client.session.minds_traces
-                || buffers(&client.session.shape).is_some_and(|wanted| buffers(&server.session.shape) != Some(wanted)))
     }
 
     /// A client's message for a server with traces: the client may have to move to another server. `None`: it stays.
@@ -133,7 +125,7 @@ impl Pooler {
             && client.session.pins.is_empty();
         let pool_id = server.pool;
         let shows_schema =
-            server.session.temporary_schema && !client.session.had_temporary && self.may_replace(now, pool_id);
+            server.session.temporary_schema && !client.session.had_temporary && may_replace(self.pool(pool_id), now);
         let shows_names = !server.session.custom_names.is_empty();
         if !begins || !(shows_schema || shows_names) || !self.keeps_session(id) {
             return None;
@@ -142,12 +134,12 @@ impl Pooler {
             return Some(Step::NeedBytes);
         }
         let mut names = Vec::new();
-        if !(shows_schema && self.asks_for_traces(id, message)) {
+        if !(shows_schema && asks_for_traces(client, message)) {
             if !shows_names {
                 return None;
             }
-            names = self.unknown_settings(id, server_id, message);
-            if names.is_empty() || self.untouched_by(pool_id, &names).is_none() {
+            names = unknown_settings(client, server, message);
+            if names.is_empty() || untouched_by(self.pool(pool_id), &self.servers, &names).is_none() {
                 return None;
             }
         }
@@ -164,7 +156,7 @@ impl Pooler {
             client.session.minds_traces = true;
             self.acquire(now, id)
         } else {
-            match self.untouched_by(pool_id, &names) {
+            match untouched_by(self.pool(pool_id), &self.servers, &names) {
                 Some(found) => {
                     self.pool_mut(pool_id).forget_idle(found);
                     self.link(now, id, found)
@@ -178,112 +170,113 @@ impl Pooler {
             Acquired::Closed => Some(Step::Closed),
         }
     }
+}
 
-    /// Whether a message, or one that has come after it, asks whether there is a temporary schema.
-    fn asks_for_traces(&self, id: ClientId, message: &Message<'_>) -> bool {
-        let Some(client) = self.clients.get(id.0) else {
-            return false;
-        };
-        // For such a session the schema is a part of the meaning of every name.
-        if client.session.shape.creates_temporary() {
-            return true;
-        }
-        let asks = |effects: Effects| effects.intersects(Effects::TEMPORARY_SCHEMA);
-        let of_message = |tag: u8, body: &[u8]| match FrontendTag::from_byte(tag) {
-            _ if body.len() > INSPECT_BYTES_MAX => false,
-            Some(FrontendTag::Query) => {
-                let text = body.strip_suffix(&[0]).unwrap_or(body);
-                let executed = match pgweir_sql::classify(text) {
-                    pgweir_sql::Statement::Execute(name) => client.statements.meaning_of(&name),
-                    _ => None,
-                };
-                asks(pgweir_sql::effects(text)) || executed.is_some_and(|s| asks(s.effects))
-            }
-            Some(FrontendTag::Parse) => Parse::read(body).is_ok_and(|parse| asks(pgweir_sql::effects(parse.query))),
-            Some(FrontendTag::Bind) => BindNames::read(body)
-                .ok()
-                .and_then(|names| client.statements.meaning_of(names.statement))
-                .is_some_and(|statement| asks(statement.effects)),
-            _ => false,
-        };
-        let first = message.bytes.first().copied().unwrap_or_default();
-        if of_message(first, message.body()) {
-            return true;
-        }
-        let mut behind = Messages::new(message.behind);
-        (0..MESSAGES_AHEAD_MAX)
-            .map_while(|_| behind.next())
-            .any(|(tag, body)| of_message(tag, body))
-    }
-
-    /// Custom settings that a message asks for, which this server knows and the client's session does not.
-    fn unknown_settings(&self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Vec<Box<str>> {
-        let (Some(client), Some(server)) = (self.clients.get(id.0), self.servers.get(server_id.0)) else {
-            return Vec::new();
-        };
-        let text = match message.tag {
-            FrontendTag::Query => message.body().strip_suffix(&[0]),
-            FrontendTag::Parse => Parse::read(message.body()).ok().map(|p| p.query),
-            FrontendTag::Bind => BindNames::read(message.body())
-                .ok()
-                .and_then(|names| client.statements.meaning_of(names.statement))
-                .map(|statement| &*statement.query),
-            _ => None,
-        };
-        let text = text.filter(|text| text.len() <= INSPECT_BYTES_MAX).unwrap_or_default();
-        let strange = |name: &str| {
-            server.session.custom_names.contains(name)
-                && !client.session.custom_names.iter().any(|n| **n == *name)
-                && client.session.shape.get(name).is_none()
-        };
-        let words = text.trim_ascii();
-        let words = words.strip_suffix(b";").unwrap_or(words);
-        if words.get(..5).is_some_and(|verb| verb.eq_ignore_ascii_case(b"show ")) {
-            return setting_name(words[5..].trim_ascii())
-                .into_iter()
-                .filter(|n| strange(n))
-                .collect();
-        }
-        if !pgweir_sql::effects(text).intersects(Effects::CURRENT_SETTING) {
-            return Vec::new();
-        }
-        let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
-        constants.filter_map(setting_name).filter(|n| strange(n)).collect()
-    }
-
-    /// An idle server on which no client has set any of these settings.
-    fn untouched_by(&self, pool_id: PoolId, names: &[Box<str>]) -> Option<ServerId> {
-        let knows_none =
-            |s: &Server| !s.session.claimed && names.iter().all(|name| !s.session.custom_names.contains(name));
-        let mut idle = self.pool(pool_id).idle.iter().rev();
-        idle.find(|id| self.servers.get(id.0).is_some_and(knows_none)).copied()
-    }
-
+impl ServerSide<'_> {
     /// Resets the session of a server whose client has left, and asks for the traces that remain.
-    pub(crate) fn reset_session(&mut self, now: Time, id: ServerId, query: &str) {
-        self.at(id).internal_query(now, ServerPhase::Resetting, query);
-        let flushes = self.is_in_session_pooling(id) && self.reports_when_told(id);
+    pub(crate) fn reset_session(&mut self, now: Time, query: &str) {
+        self.internal_query(now, ServerPhase::Resetting, query);
+        let flushes = self.pool.settings.mode == PoolMode::Session && reports_when_told(self.server);
         let question = if flushes { REMAINS_AND_FLUSH } else { REMAINS };
-        let server = self.server_mut(id);
-        server.session.probe = Some(Box::default());
-        self.at(id).asks(To::Probe, |r| r.query(question.as_bytes()));
+        self.server.session.probe = Some(Box::default());
+        self.asks(To::Probe, |r| r.query(question.as_bytes()));
     }
 
     /// Why a server that was reset must not serve another client.
-    pub(crate) fn shows_traces(&self, id: ServerId) -> Option<&'static str> {
-        let server = self.servers.get(id.0)?;
-        (server.session.temporary_schema && self.shared.settings.keeps_sessions && self.is_in_session_pooling(id))
-            .then_some(SCHEMA_WOULD_SHOW)
+    pub(crate) fn shows_traces(&self) -> Option<&'static str> {
+        let keeps = self.shared.settings.keeps_sessions && self.pool.settings.mode == PoolMode::Session;
+        (keeps && self.server.session.temporary_schema).then_some(SCHEMA_WOULD_SHOW)
     }
+}
 
-    pub(crate) fn is_in_session_pooling(&self, id: ServerId) -> bool {
-        let server = self.servers.get(id.0);
-        server.is_some_and(|s| self.pool(s.pool).settings.mode == PoolMode::Session)
-    }
+/// Whether the server has `pg_stat_force_next_flush()`.
+fn reports_when_told(server: &Server) -> bool {
+    server.session.shape.server_major().is_some_and(|major| major >= 15)
+}
 
-    /// Whether the server has `pg_stat_force_next_flush()`.
-    fn reports_when_told(&self, id: ServerId) -> bool {
-        let major = self.servers.get(id.0).and_then(|s| s.session.shape.server_major());
-        major.is_some_and(|major| major >= 15)
+/// Whether a new connection is likely to succeed: while none can be opened, a server with traces is better than
+/// none.
+fn may_replace(pool: &Pool, now: Time) -> bool {
+    pool.retry_at.is_none_or(|at| at <= now)
+}
+
+/// Whether a client without a server would notice the temporary schema of this one.
+fn minds_traces(client: &Client, server: &Server) -> bool {
+    let buffers = |shape: &Shape| shape.get(TEMP_BUFFERS).map(|s| s.value.clone());
+    server.session.temporary_schema
+        && (client.session.minds_traces
+            || buffers(&client.session.shape).is_some_and(|wanted| buffers(&server.session.shape) != Some(wanted)))
+}
+
+/// Whether a message, or one that has come after it, asks whether there is a temporary schema.
+fn asks_for_traces(client: &Client, message: &Message<'_>) -> bool {
+    // For such a session the schema is a part of the meaning of every name.
+    if client.session.shape.creates_temporary() {
+        return true;
     }
+    let asks = |effects: Effects| effects.intersects(Effects::TEMPORARY_SCHEMA);
+    let of_message = |tag: u8, body: &[u8]| match FrontendTag::from_byte(tag) {
+        _ if body.len() > INSPECT_BYTES_MAX => false,
+        Some(FrontendTag::Query) => {
+            let text = body.strip_suffix(&[0]).unwrap_or(body);
+            let executed = match pgweir_sql::classify(text) {
+                pgweir_sql::Statement::Execute(name) => client.statements.meaning_of(&name),
+                _ => None,
+            };
+            asks(pgweir_sql::effects(text)) || executed.is_some_and(|s| asks(s.effects))
+        }
+        Some(FrontendTag::Parse) => Parse::read(body).is_ok_and(|parse| asks(pgweir_sql::effects(parse.query))),
+        Some(FrontendTag::Bind) => BindNames::read(body)
+            .ok()
+            .and_then(|names| client.statements.meaning_of(names.statement))
+            .is_some_and(|statement| asks(statement.effects)),
+        _ => false,
+    };
+    let first = message.bytes.first().copied().unwrap_or_default();
+    if of_message(first, message.body()) {
+        return true;
+    }
+    let mut behind = Messages::new(message.behind);
+    (0..MESSAGES_AHEAD_MAX)
+        .map_while(|_| behind.next())
+        .any(|(tag, body)| of_message(tag, body))
+}
+
+/// Custom settings that a message asks for, which this server knows and the client's session does not.
+fn unknown_settings(client: &Client, server: &Server, message: &Message<'_>) -> Vec<Box<str>> {
+    let text = match message.tag {
+        FrontendTag::Query => message.body().strip_suffix(&[0]),
+        FrontendTag::Parse => Parse::read(message.body()).ok().map(|p| p.query),
+        FrontendTag::Bind => BindNames::read(message.body())
+            .ok()
+            .and_then(|names| client.statements.meaning_of(names.statement))
+            .map(|statement| &*statement.query),
+        _ => None,
+    };
+    let text = text.filter(|text| text.len() <= INSPECT_BYTES_MAX).unwrap_or_default();
+    let strange = |name: &str| {
+        server.session.custom_names.contains(name)
+            && !client.session.custom_names.iter().any(|n| **n == *name)
+            && client.session.shape.get(name).is_none()
+    };
+    let words = text.trim_ascii();
+    let words = words.strip_suffix(b";").unwrap_or(words);
+    if words.get(..5).is_some_and(|verb| verb.eq_ignore_ascii_case(b"show ")) {
+        return setting_name(words[5..].trim_ascii())
+            .into_iter()
+            .filter(|n| strange(n))
+            .collect();
+    }
+    if !pgweir_sql::effects(text).intersects(Effects::CURRENT_SETTING) {
+        return Vec::new();
+    }
+    let constants = text.split(|&b| b == b'\'').skip(1).step_by(2);
+    constants.filter_map(setting_name).filter(|n| strange(n)).collect()
+}
+
+/// An idle server on which no client has set any of these settings.
+fn untouched_by(pool: &Pool, servers: &Slab<Server>, names: &[Box<str>]) -> Option<ServerId> {
+    let knows_none = |s: &Server| !s.session.claimed && names.iter().all(|name| !s.session.custom_names.contains(name));
+    let mut idle = pool.idle.iter().rev();
+    idle.find(|id| servers.get(id.0).is_some_and(knows_none)).copied()
 }

@@ -8,6 +8,7 @@ use crate::base::time::Time;
 use crate::pooler::Pooler;
 use crate::pools::pool::Pool;
 use crate::reply::Reply;
+use crate::server;
 use pgweir_config::TargetSessionAttrs;
 
 /// SQLSTATE of a statement that writes in a read-only transaction: read_only_sql_transaction.
@@ -31,12 +32,11 @@ impl Pooler {
 
     /// Closes a server after its login.
     fn leave_server(&mut self, now: Time, id: ServerId, why: &str) {
-        let failure = LoginFailure {
-            sqlstate: String::new(),
-            message: why.into(),
-            temporary: true,
-        };
-        let text = format!("{} target_session_attrs: {why}", self.server_label(id));
+        let failure = LoginFailure::temporary(why);
+        let text = format!(
+            "{} target_session_attrs: {why}",
+            server::label(&self.servers, &self.pools, id)
+        );
         self.log(LogLevel::Log, text);
         self.send(id, |w| w.terminate());
         self.login_failed(now, id, failure);
@@ -61,6 +61,39 @@ impl Pooler {
                 let place = pool.host_of(endpoint);
                 place.is_some_and(|place| pool.hosts.is_known_unwanted(place))
             });
+        }
+    }
+
+    /// While servers of second choice serve, a better host is tried again every server_login_retry, whether or not a
+    /// client needs one more server. In a full pool a server is given up for it.
+    pub(crate) fn seek_better_host(&mut self, now: Time, pool_id: PoolId) {
+        let pool = self.pool(pool_id);
+        let pause = self.shared.settings.server_login_retry;
+        if pool.settings.target != TargetSessionAttrs::PreferStandby
+            || pool.clients == 0
+            || pool.connecting > 0
+            || !pool.hosts.better_is_due(now, pause)
+        {
+            return;
+        }
+        match self.limits_allow_one_more(now, pool_id) {
+            true => drop(self.connect(now, pool_id)),
+            false => self.give_one_up(now, pool_id),
+        }
+    }
+
+    /// Closes one server of a pool when it is free, unless one will be closed anyway.
+    fn give_one_up(&mut self, now: Time, pool_id: PoolId) {
+        let of_pool = || self.servers.iter().filter(|(_, server)| server.pool == pool_id);
+        if of_pool().any(|(_, server)| server.close_reason.is_some()) {
+            return;
+        }
+        if let Some(idle) = self.pool(pool_id).idle.front() {
+            return self.close_server(now, idle, CloseReason::Turned.text());
+        }
+        let first = of_pool().next().map(|(slot, _)| slot);
+        if let Some(slot) = first {
+            self.server_mut(ServerId(slot)).close_reason = Some(CloseReason::Turned);
         }
     }
 

@@ -51,3 +51,19 @@ pub(crate) fn credential_learned(learned: Learned, found: Option<&Secret>) -> Op
     };
     (credential != Credential::Nothing).then_some(credential)
 }
+
+/// The credential in the configuration for a user's logins to a database's servers.
+pub(crate) fn stored_credential(config: &Config, database: &str, user: &str) -> Credential {
+    let entry = config.database(database);
+    let forced = entry.as_ref().and_then(|e| {
+        let password = e.password.as_ref()?;
+        (e.user.as_deref() == Some(user) || e.user.is_none()).then_some(password)
+    });
+    match forced.or_else(|| config.auth_users.get(user)) {
+        Some(secret) => match Secret::parse(secret.text().as_bytes()) {
+            Ok(secret) => Credential::from_secret(&secret),
+            Err(_) => Credential::Nothing,
+        },
+        None => Credential::Nothing,
+    }
+}

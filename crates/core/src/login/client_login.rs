@@ -12,15 +12,13 @@
 //! A [`Login`] knows no connection, no pool and no limit. It returns a [`LoginStep`], which says what must be done
 //! next. The caller does that and returns with the outcome.
 
-use crate::base::pool_id::{PoolKind, StartupValue};
 use crate::login::backend_start;
+use crate::login::login_step::{Destination, LoginStep, SecretSource, ServerUse};
 use crate::login::method::Judge;
 use crate::login::rejection::Rejection;
 use crate::login::startup::Wishes;
 use crate::login::trial::Trial;
-use pgweir_auth::{
-    AuthRequest, ClientAuth, ClientStep, Derivation, Learned, Password, Refused, ScramKeyCache, ScramKeys, Secret,
-};
+use pgweir_auth::{ClientAuth, ClientStep, Derivation, Password, ScramKeyCache, ScramKeys, Secret};
 use pgweir_wire::{HEADER_BYTES, Header, ProtocolVersion, backend};
 
 /// The longest message of a client that is not authenticated, bytes; passwords of 65,530 bytes must fit.
@@ -55,59 +53,6 @@ enum Lookup {
     Nothing,
     /// The user, with a secret, or without one that can be used.
     User(Option<Secret>),
-}
-
-/// Where a user's secret comes from.
-#[derive(Debug, pgweir_freeze::Freeze)]
-pub(crate) enum SecretSource {
-    /// From auth_file; `None` if the user is unknown and auth_query cannot be asked.
-    Known(Option<Secret>),
-    /// From auth_query.
-    AuthQuery,
-}
-
-/// What must be done next for a login.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum LoginStep {
-    /// Nothing: it waits for more bytes of its client, or for an answer.
-    Wait,
-    /// Send this to the client. The client's next message is the answer.
-    Ask(AuthRequest),
-    /// Ask the login's judge about this password.
-    Judge(Password),
-    /// Have these keys derived.
-    Derive(Derivation),
-    /// Get the client a server on which auth_query looks up its secret.
-    LookUp,
-    /// The client is authenticated.
-    Accept(Learned),
-    /// Authentication has failed: the client gets an error.
-    Refuse(Refused),
-    /// The client has broken the protocol.
-    Reject(Rejection),
-    /// The client has sent Terminate.
-    Leave,
-}
-
-/// What a login does with a server that it has been given.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ServerUse<'a> {
-    /// It looks up the secret of this user by auth_query.
-    AskSecret { user: &'a str, database: &'a str },
-    /// It asks for the server's answer to these startup parameters.
-    TryValues,
-    /// Nothing: the settings of a new server are known by now.
-    Nothing,
-}
-
-/// The pool that a client asks for.
-#[derive(Debug, pgweir_freeze::Freeze)]
-pub(crate) struct Destination {
-    pub(crate) database: String,
-    pub(crate) user: String,
-    pub(crate) kind: PoolKind,
-    /// Settings with which its servers must be started.
-    pub(crate) start: Box<[StartupValue]>,
 }
 
 /// A login in progress.

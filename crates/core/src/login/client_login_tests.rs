@@ -1,9 +1,10 @@
 //! Logins without a pooler: the test plays the client, auth_file and auth_query.
 
 use super::*;
+use crate::base::pool_id::PoolKind;
 use pgweir_auth::{
-    ClientAuthMethod, ClientAuthNonces, ClientAuthRules, Credential, MockKey, MockSecret, Password, ServerAuth,
-    ServerStep,
+    AuthRequest, ClientAuthMethod, ClientAuthNonces, ClientAuthRules, Credential, MockKey, MockSecret, Password,
+    ServerAuth, ServerStep,
 };
 use pgweir_wire::Writer;
 

@@ -4,6 +4,7 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::secret_names::SecretNames;
 use crate::base::time::Time;
 use crate::notify::channels::ChannelName;
+use crate::notify::commands::command;
 use foldhash::fast::RandomState;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -63,7 +64,7 @@ pub(crate) struct Listener {
 #[derive(Debug, pgweir_freeze::Freeze)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Option<Listener>>,
-    /// The internal channel for marks (see [`crate::flow::handover`]).
+    /// The internal channel for marks (see `listening/handover`).
     pub(crate) mark_channel: String,
     pub(crate) next_ticket: u64,
     /// Draws marks, because a client that can send to the channel must not guess one.
@@ -85,6 +86,26 @@ impl Listeners {
             marks: HashMap::default(),
             behind: Vec::new(),
         }
+    }
+
+    /// The listener for clients with this database, user and encoding; made if there is none.
+    pub(crate) fn find_or_make(
+        &mut self,
+        now: Time,
+        database: &Arc<str>,
+        user: &Arc<str>,
+        encoding: &Arc<str>,
+    ) -> ListenerId {
+        let is_it = |l: &Listener| l.database == *database && l.user == *user && l.encoding == *encoding;
+        if let Some(at) = self.all.iter().position(|l| l.as_ref().is_some_and(is_it)) {
+            return at;
+        }
+        let free = self.all.iter().position(Option::is_none).unwrap_or(self.all.len());
+        if free == self.all.len() {
+            self.all.push(None);
+        }
+        self.all[free] = Some(Listener::new(now, database.clone(), user.clone(), encoding.clone()));
+        free
     }
 
     pub(crate) fn new_mark(&mut self, client: ClientId) -> u64 {
@@ -168,11 +189,137 @@ impl Listeners {
 }
 
 impl Listener {
+    fn new(now: Time, database: Arc<str>, user: Arc<str>, encoding: Arc<str>) -> Self {
+        Listener {
+            database,
+            user,
+            encoding,
+            server: None,
+            up: false,
+            gap: false,
+            channels: HashMap::default(),
+            asked: VecDeque::new(),
+            refused: false,
+            unused_since: now,
+        }
+    }
+
+    /// The text of LISTEN to all its channels and to the channel for marks.
+    pub(crate) fn listen_to_everything(&self, mark_channel: &str) -> Vec<u8> {
+        let mut text = command("LISTEN", mark_channel.as_bytes());
+        for name in self.channels.keys() {
+            text.extend_from_slice(b"; ");
+            text.extend_from_slice(&command("LISTEN", name));
+        }
+        text
+    }
+
+    /// A client's own server listens to these channels, and the listener is to listen to them, too. Returns the text
+    /// of LISTEN. It names also channels that the listener listens to already: if an earlier LISTEN is refused, this
+    /// one is refused, too.
+    pub(crate) fn begin_hearing(&mut self, client: ClientId, names: &[ChannelName]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for name in names {
+            text.extend_from_slice(&command("LISTEN", name));
+            text.extend_from_slice(b"; ");
+            let hearers = self.channels.entry(name.clone()).or_default();
+            if !hearers.iter().any(|h| h.client == client) {
+                hearers.push(Hearer { client, told: false });
+            }
+        }
+        text
+    }
+
+    /// A client no longer listens to these channels here. Returns the text of UNLISTEN for those to which nobody
+    /// listens any more.
+    pub(crate) fn stop_hearing(&mut self, now: Time, client: ClientId, names: &[ChannelName]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for name in names {
+            let Some(hearers) = self.channels.get_mut(name) else {
+                continue;
+            };
+            hearers.retain(|h| h.client != client);
+            if hearers.is_empty() {
+                self.channels.remove(name);
+                text.extend_from_slice(&command("UNLISTEN", name));
+                text.extend_from_slice(b"; ");
+            }
+        }
+        if self.channels.is_empty() {
+            self.unused_since = now;
+        }
+        text
+    }
+
+    /// The channels to which a client listens here, in order.
+    pub(crate) fn channels_of(&self, client: ClientId) -> Vec<ChannelName> {
+        let is_its = |hearers: &[Hearer]| hearers.iter().any(|h| h.client == client);
+        let its = self.channels.iter().filter(|(_, hearers)| is_its(hearers));
+        let mut names: Vec<ChannelName> = its.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Its connection is gone. Returns whether it listened, and the requests that it has not answered.
+    pub(crate) fn is_lost(&mut self) -> (bool, VecDeque<Asked>) {
+        self.server = None;
+        self.refused = false;
+        let was_up = std::mem::replace(&mut self.up, false);
+        self.gap |= was_up && !self.channels.is_empty();
+        (was_up, std::mem::take(&mut self.asked))
+    }
+
     /// All its clients, each once.
     pub(crate) fn clients(&self) -> Vec<ClientId> {
         let mut clients: Vec<ClientId> = self.channels.values().flatten().map(|h| h.client).collect();
         clients.sort_unstable();
         clients.dedup();
         clients
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::Slot;
+
+    fn client(index: u32) -> ClientId {
+        ClientId(Slot { index, generation: 0 })
+    }
+
+    fn names(names: &[&str]) -> Vec<ChannelName> {
+        names.iter().map(|name| ChannelName::from(name.as_bytes())).collect()
+    }
+
+    fn listener() -> Listener {
+        Listener::new(Time(0), "db".into(), "user".into(), "UTF8".into())
+    }
+
+    #[test]
+    fn a_channel_is_left_with_the_last_client_that_listens_to_it() {
+        let mut listener = listener();
+        let text = listener.begin_hearing(client(1), &names(&["a", "b"]));
+        assert_eq!(text, b"LISTEN \"a\"; LISTEN \"b\"; ");
+        listener.begin_hearing(client(2), &names(&["b"]));
+        assert_eq!(listener.channels_of(client(1)), names(&["a", "b"]));
+        let text = listener.stop_hearing(Time(7), client(1), &names(&["a", "b", "c"]));
+        assert_eq!(text, b"UNLISTEN \"a\"; ");
+        assert_eq!(listener.unused_since, Time(0), "another client listens to b");
+        let text = listener.stop_hearing(Time(8), client(2), &names(&["b"]));
+        assert_eq!(text, b"UNLISTEN \"b\"; ");
+        assert_eq!(listener.unused_since, Time(8));
+    }
+
+    #[test]
+    fn a_gap_is_remembered_only_if_somebody_listened() {
+        let mut listener = listener();
+        listener.up = true;
+        listener.asked.push_back(Asked::Barrier(client(1)));
+        let (was_up, asked) = listener.is_lost();
+        assert!(was_up && asked.len() == 1 && !listener.gap);
+        listener.up = true;
+        listener.begin_hearing(client(1), &names(&["a"]));
+        listener.is_lost();
+        assert!(listener.gap && !listener.up && listener.asked.is_empty());
     }
 }

@@ -5,22 +5,12 @@ mod pausing;
 mod reloading;
 mod shutting_down;
 
-use crate::base::ids::ConnectionId;
 use crate::base::request::{Command, LogLevel, Request};
 use crate::base::time::Time;
 use crate::console::orders::Ending;
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// Whether SUSPEND stops reading from this connection. It does not for clients of the console, nor for those
-    /// that are logging in, because they may be on their way to it.
-    pub(crate) fn is_suspendable(&self, id: ConnectionId) -> bool {
-        match id {
-            ConnectionId::Client(id) => self.clients.get(id.0).is_some_and(|client| client.is_session()),
-            ConnectionId::Server(_) => true,
-        }
-    }
-
     /// A signal.
     pub(crate) fn run_command(&mut self, now: Time, command: Command) {
         let ending = self.admin.ending != Ending::No;

@@ -36,6 +36,8 @@ pub(super) enum ServerDue {
     CancelAgain,
     /// Clients wait behind another's flight that takes long.
     LetRidersGo,
+    /// Its client's flight takes long, and nobody waits behind it.
+    EndFlight,
     /// A time limit of its client may be exceeded: see [`limit_over`].
     LookAtClient(ClientId),
 }
@@ -64,6 +66,9 @@ pub(super) fn of_server(now: Time, server: &Server, pool: &Pool, settings: &Sett
                 .is_some_and(|flights| flights.riders_wait_in_vain(now)) =>
         {
             ServerDue::LetRidersGo
+        }
+        ServerPhase::Linked if server.flights.as_ref().is_some_and(|flights| flights.is_long(now)) => {
+            ServerDue::EndFlight
         }
         ServerPhase::Linked => server.link.map_or(ServerDue::Nothing, ServerDue::LookAtClient),
         ServerPhase::Draining
@@ -258,6 +263,15 @@ pub(super) fn of_pool(now: Time, pool: &Pool, settings: &Settings) -> PoolDue {
         PoolDue::Forget
     } else {
         PoolDue::Nothing
+    }
+}
+
+/// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery tells.
+pub(super) fn note_quiet(now: Time, server: &mut Server) {
+    let waits = server.conversation.queue.is_empty() && !server.is_clean();
+    let talk = &mut server.conversation;
+    if waits && talk.quiet_since <= talk.request_time.max(talk.ready_time) {
+        talk.quiet_since = now;
     }
 }
 

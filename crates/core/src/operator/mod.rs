@@ -3,5 +3,8 @@
 pub(crate) mod admin;
 pub(crate) mod console;
 mod due;
+mod numbers;
+mod shortage;
 pub mod stats;
 mod timers;
+mod view;

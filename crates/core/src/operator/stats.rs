@@ -4,19 +4,50 @@ use crate::base::pool_id::PoolId;
 use crate::base::request::LogLevel;
 use crate::base::stats::Stats;
 use crate::base::time::Time;
+use crate::operator::view::View;
 use crate::pooler::Pooler;
+use crate::pools::pool;
 use pgweir_config::CONSOLE_DATABASE;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+impl View<'_> {
+    /// Counters by database, the console's included.
+    pub(super) fn stats_by_database(&self) -> BTreeMap<Arc<str>, Stats> {
+        let mut totals: BTreeMap<Arc<str>, Stats> = BTreeMap::new();
+        let alive = self.live_pools().map(|(_, pool)| (&pool.key.database, &pool.stats));
+        for (database, stats) in alive.chain(self.orders.periods.gone()) {
+            let total = totals.entry(database.clone()).or_default();
+            *total = total.plus(stats);
+        }
+        totals.insert(CONSOLE_DATABASE.into(), self.orders.console_stats);
+        totals
+    }
+
+    /// Counters of the process; they never decrease.
+    pub(super) fn stats_of_all(&self) -> Stats {
+        let alive = self.stats_by_database();
+        let gone = *self.orders.periods.gone_databases();
+        alive.values().fold(gone, |sum, stats| sum.plus(stats))
+    }
+
+    pub(super) fn average_of(&self, database: &str, total: &Stats) -> Stats {
+        self.orders.periods.average(self.now, database, total)
+    }
+
+    pub(super) fn average_of_all(&self) -> Stats {
+        self.orders.periods.average_of_all(self.now, &self.stats_of_all())
+    }
+}
+
 impl Pooler {
     /// `stats_period` has passed.
     pub(crate) fn stats_round(&mut self, now: Time) {
-        let totals = self.stats_by_database();
+        let totals = self.view(now).stats_by_database();
         if !self.admin.periods.end(now, &totals) || !self.shared.settings.log_stats {
             return;
         }
-        let a = self.average_of_all(now);
+        let a = self.view(now).average_of_all();
         self.log(
             LogLevel::Log,
             format!(
@@ -37,33 +68,6 @@ impl Pooler {
         );
     }
 
-    /// Counters by database, the console's included.
-    pub(crate) fn stats_by_database(&self) -> BTreeMap<Arc<str>, Stats> {
-        let mut totals: BTreeMap<Arc<str>, Stats> = BTreeMap::new();
-        let alive = self.live_pools().map(|(_, pool)| (&pool.key.database, &pool.stats));
-        for (database, stats) in alive.chain(self.admin.periods.gone()) {
-            let total = totals.entry(database.clone()).or_default();
-            *total = total.plus(stats);
-        }
-        totals.insert(CONSOLE_DATABASE.into(), self.admin.console_stats);
-        totals
-    }
-
-    /// Counters of the process; they never decrease.
-    pub(crate) fn stats_of_all(&self) -> Stats {
-        let alive = self.stats_by_database();
-        let gone = *self.admin.periods.gone_databases();
-        alive.values().fold(gone, |sum, stats| sum.plus(stats))
-    }
-
-    pub(crate) fn average_of(&self, now: Time, database: &str, total: &Stats) -> Stats {
-        self.admin.periods.average(now, database, total)
-    }
-
-    pub(crate) fn average_of_all(&self, now: Time) -> Stats {
-        self.admin.periods.average_of_all(now, &self.stats_of_all())
-    }
-
     /// Drops a pool that has neither clients nor servers, but keeps its counters.
     pub(crate) fn drop_pool(&mut self, pool_id: PoolId) {
         let Some(pool) = self.pools[pool_id as usize].take() else {
@@ -71,11 +75,9 @@ impl Pooler {
         };
         debug_assert!(pool.servers == 0 && pool.clients == 0 && pool.waiting.is_empty());
         self.pool_index.remove(&pool.key);
-        let last = !self
-            .live_pools()
-            .any(|(_, other)| other.key.database == pool.key.database);
+        let last = !pool::live(&self.pools).any(|(_, other)| other.key.database == pool.key.database);
         let catalog = pool.catalog_key();
-        if !self.live_pools().any(|(_, other)| other.catalog_key() == catalog) {
+        if !pool::live(&self.pools).any(|(_, other)| other.catalog_key() == catalog) {
             self.shared.catalogs.forget(&catalog);
         }
         self.admin.periods.keep(&pool.key.database, &pool.stats, last);

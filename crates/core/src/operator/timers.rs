@@ -6,13 +6,15 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
+use crate::base::pool_id::{LoginFailure, PoolId};
 use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::login::opening::share_a_limit;
 use crate::operator::due::{self, ClientDue, Exceeded, PoolDue, ServerDue};
+use crate::operator::shortage;
 use crate::pooler::Pooler;
+use crate::pools::pool;
+use crate::server;
 use pgweir_wire::write::ErrorText;
 use std::time::Duration;
 
@@ -43,9 +45,11 @@ impl Pooler {
         if self.admin.is_suspended() {
             return;
         }
-        self.time_servers(now);
+        for slot in self.servers.slots() {
+            self.time_server(now, ServerId(slot));
+        }
         self.time_listeners(now);
-        self.time_moves(now);
+        self.listen(now, |listening| listening.time_moves());
         self.time_pools(now);
         self.time_deferred_begins(now);
         self.time_clients(now);
@@ -55,48 +59,30 @@ impl Pooler {
         }
     }
 
-    fn time_servers(&mut self, now: Time) {
-        for slot in self.servers.slots() {
-            self.time_server(now, ServerId(slot));
-        }
-    }
-
     fn time_server(&mut self, now: Time, id: ServerId) {
         let Some(server) = self.servers.get(id.0) else { return };
         match due::of_server(now, server, self.pool(server.pool), &self.shared.settings) {
             ServerDue::Nothing => {}
             ServerDue::ConnectTimeout => {
-                let failure = LoginFailure {
-                    sqlstate: String::new(),
-                    message: "connect timeout".into(),
-                    temporary: true,
-                };
+                let failure = LoginFailure::temporary("connect timeout");
                 self.shared.requests.push_back(Request::Close(id.into()));
                 self.server_lost(now, id, "connect timeout", Some(failure));
             }
-            ServerDue::OpensSlowly => self.note_slow_opening(id),
+            ServerDue::OpensSlowly => {
+                let side = self.at(id);
+                side.server.in_doubt = true;
+                side.pool.opens_slowly(&side.server.endpoint);
+            }
             ServerDue::Close(reason) => self.close_server(now, id, reason),
-            ServerDue::CancelAgain => self.cancel_again(now, id),
+            ServerDue::CancelAgain => self.at(id).cancel_again(now),
             ServerDue::LetRidersGo => self.let_riders_go(now, id),
+            ServerDue::EndFlight => self.is_no_flight(now, id),
             ServerDue::LookAtClient(client) => self.time_linked_client(now, client, id),
         }
     }
 
-    /// A server that takes long to open is in doubt from now on: its host may swallow packets.
-    fn note_slow_opening(&mut self, id: ServerId) {
-        let server = self.server_mut(id);
-        server.in_doubt = true;
-        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
-        let pool = self.pool_mut(pool_id);
-        pool.in_doubt += 1;
-        if let Some(place) = pool.host_of(&endpoint) {
-            pool.hosts.is_slow(place);
-        }
-    }
-
     fn time_linked_client(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        let server = self.servers.get(server_id.0);
-        let (Some(server), true) = (server, self.clients.get(id.0).is_some()) else {
+        let (Some(server), Some(client)) = (self.servers.get_mut(server_id.0), self.clients.get(id.0)) else {
             return;
         };
         if let Some(reason) = server.close_reason
@@ -106,46 +92,28 @@ impl Pooler {
             let hint = "The setting server_fast_close does not wait for the end of the session.";
             return self.fail_client(now, id, Trouble::Killed, reason.text(), "", hint);
         }
-        self.note_quiet(now, server_id);
+        due::note_quiet(now, server);
+        let pool = pool::of(&self.pools, server.pool);
         let Some(Exceeded {
             trouble,
             message,
             setting,
-        }) = self.limit_over(now, id, server_id)
+        }) = due::limit_over(now, server, client, pool, &self.shared.settings)
         else {
             return;
         };
         if trouble != Trouble::ClientIdleTimeout {
-            let age = (now - self.server_mut(server_id).connect_time).as_secs();
-            let label = self.server_label(server_id);
-            self.log(
-                LogLevel::Log,
-                format!("{label} closing because: {message} (age={age}s)"),
-            );
+            let age = (now - server.connect_time).as_secs();
+            let label = server::label(&self.servers, &self.pools, server_id);
+            let text = format!("{label} closing because: {message} (age={age}s)");
+            self.log(LogLevel::Log, text);
         }
         let hint = format!("The limit is the setting {setting}.");
         self.fail_client(now, id, trouble, message, "", &hint);
     }
 
-    fn limit_over(&self, now: Time, id: ClientId, server_id: ServerId) -> Option<Exceeded> {
-        let (server, client) = (self.servers.get(server_id.0)?, self.clients.get(id.0)?);
-        due::limit_over(now, server, client, self.pool(server.pool), &self.shared.settings)
-    }
-
-    /// Notes since when a server has had nothing to do in a segment that its client has not ended. No ReadyForQuery
-    /// tells.
-    fn note_quiet(&mut self, now: Time, id: ServerId) {
-        let server = self.server_mut(id);
-        let waits = server.conversation.queue.is_empty() && !server.is_clean();
-        if waits
-            && server.conversation.quiet_since <= server.conversation.request_time.max(server.conversation.ready_time)
-        {
-            server.conversation.quiet_since = now;
-        }
-    }
-
     fn time_pools(&mut self, now: Time) {
-        for pool_id in self.pool_ids() {
+        for pool_id in pool::ids(&self.pools) {
             self.time_waiters(now, pool_id);
             // A server that was about to become free may have been given other work.
             self.wake_idle(now, pool_id);
@@ -157,7 +125,8 @@ impl Pooler {
     fn time_unused_pool(&mut self, now: Time, pool_id: PoolId) {
         let pool = self.pool(pool_id);
         let due = due::of_pool(now, pool, &self.shared.settings);
-        if due == PoolDue::Nothing || self.pool_is_referenced(pool_id) || self.keeps_warm(pool_id) {
+        let is_referenced = || self.clients.iter().any(|(_, c)| c.pool == Some(pool_id));
+        if due == PoolDue::Nothing || is_referenced() || shortage::keeps_warm(pool, &self.shared.config) {
             return;
         }
         if let PoolDue::Clean(unused) = due {
@@ -174,10 +143,6 @@ impl Pooler {
         if self.pool(pool_id).servers == 0 {
             self.drop_pool(pool_id);
         }
-    }
-
-    fn pool_is_referenced(&self, pool_id: PoolId) -> bool {
-        self.clients.iter().any(|(_, c)| c.pool == Some(pool_id))
     }
 
     fn time_waiters(&mut self, now: Time, pool_id: PoolId) {
@@ -215,17 +180,8 @@ impl Pooler {
             return;
         };
         if limit.is_some_and(|l| now - *since > l) {
-            let pool = self.pool(pool_id);
-            let failure = pool.failure.as_ref().filter(|_| pool.servers == pool.connecting);
-            let detail = failure.map_or(String::new(), |failure| failure.cached().message);
-            let hint = match self.pinned_servers(pool_id) {
-                _ if failure.is_some() => "No server can be reached: see server_down_wait and the log.".into(),
-                0 => "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.".into(),
-                pinned => format!(
-                    "All servers of the pool are busy, and sessions keep {pinned} of them: see SHOW PINS, \
-                     pin_idle_timeout, reserve_pool_size and query_wait_timeout."
-                ),
-            };
+            let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
+            let (detail, hint) = shortage::why_it_waited(self.pool(pool_id), pinned);
             self.fail_client(now, id, Trouble::QueryWaitTimeout, "query_wait_timeout", &detail, &hint);
         } else if !*notified && session && notify.is_some_and(|l| now - *since > l) {
             *notified = true;
@@ -238,9 +194,13 @@ impl Pooler {
             return;
         }
         self.open_servers_for_waiters(now, pool_id);
+        self.seek_better_host(now, pool_id);
         let pool = self.pool(pool_id);
         let Some((waiter, since)) = pool.first_waiter() else {
-            if pool.servers < pool.settings.min_size && self.keeps_warm(pool_id) && pool.connecting == 0 {
+            if pool.servers < pool.settings.min_size
+                && shortage::keeps_warm(pool, &self.shared.config)
+                && pool.connecting == 0
+            {
                 self.open_server(now, pool_id, false);
             }
             return;
@@ -250,69 +210,25 @@ impl Pooler {
         if uses_reserve && waited > self.shared.settings.reserve_pool_timeout && pool.connecting == 0 {
             let in_reserve = pool.servers >= pool.settings.size;
             if self.open_server(now, pool_id, true) && in_reserve {
-                self.log_use_of_reserve(waiter, pool_id);
+                let pinned = shortage::pinned_servers(&self.servers, &self.clients, pool_id);
+                let label = self.clients.get(waiter.0).map(|c| c.label(waiter, &self.pools));
+                self.log(
+                    LogLevel::Warning,
+                    shortage::use_of_reserve(&label.unwrap_or_default(), pinned),
+                );
             }
         }
         let pool = self.pool(pool_id);
         if waited > STARVED_AFTER && pool.servers == 0 && pool.retry_at.is_none_or(|t| t <= now) {
-            self.make_way(now, pool_id);
+            let gives_way = shortage::gives_way(&self.pools, &self.servers, pool_id);
+            if let Some(server_id) = gives_way {
+                let server = self.server_mut(server_id);
+                server.close_reason = Some(CloseReason::Evicted);
+                if server.is_idle() {
+                    self.close_and_wait(now, server_id);
+                }
+            }
         }
-    }
-
-    fn log_use_of_reserve(&mut self, waiter: ClientId, pool_id: PoolId) {
-        let label = self.clients.get(waiter.0).map(|c| self.client_label(waiter, c));
-        let why = match self.pinned_servers(pool_id) {
-            0 => String::new(),
-            pinned => format!(", as sessions keep {pinned} of the pool's servers (SHOW PINS)"),
-        };
-        let text = format!("{} taking connection from reserve_pool{why}", label.unwrap_or_default());
-        self.log(LogLevel::Warning, text);
-    }
-
-    /// The number of servers whose clients keep them beyond the end of their transactions.
-    fn pinned_servers(&self, pool_id: PoolId) -> usize {
-        let servers = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
-        let clients = servers.filter_map(|(_, s)| self.clients.get(s.link?.0));
-        clients.filter(|c| c.session.pinned.is_some()).count()
-    }
-
-    /// A pool gets no server, because other pools hold all that a shared limit allows. The largest of these gives up
-    /// one server, when one is free. A listener is closed only if there is no other choice, because notifications may
-    /// be lost with it.
-    fn make_way(&mut self, now: Time, starved: PoolId) {
-        let key = &self.pool(starved).key;
-        let largest = self
-            .live_pools()
-            .filter(|(id, pool)| *id != starved && share_a_limit(&pool.key, key) && pool.servers > 0)
-            .max_by_key(|(_, pool)| (pool.key.kind != PoolKind::Listener, pool.servers))
-            .map(|(id, _)| id);
-        let Some(largest) = largest else { return };
-        let of_largest = || self.servers.iter().filter(|(_, s)| s.pool == largest);
-        if of_largest().any(|(_, s)| s.close_reason == Some(CloseReason::Evicted)) {
-            return;
-        }
-        let Some((slot, _)) = of_largest().find(|(_, s)| s.close_reason.is_none()) else {
-            return;
-        };
-        let server = self.server_mut(ServerId(slot));
-        server.close_reason = Some(CloseReason::Evicted);
-        if server.is_idle() {
-            self.close_and_wait(now, ServerId(slot));
-        }
-    }
-
-    /// Whether min_pool_size applies: the pool has clients, or its database forces a user, so that no client is needed
-    /// to know the user.
-    fn keeps_warm(&self, pool_id: PoolId) -> bool {
-        let pool = self.pool(pool_id);
-        let forced = self
-            .shared
-            .config
-            .databases
-            .get(&*pool.key.database)
-            .is_some_and(|d| d.user.as_deref() == Some(&*pool.key.user));
-        let configured = forced && pool.key.start.is_empty();
-        self.serves_clients(pool_id) && (pool.clients > 0 || configured)
     }
 
     fn time_deferred_begins(&mut self, now: Time) {

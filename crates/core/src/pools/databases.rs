@@ -1,7 +1,10 @@
 //! Counts for the limits that several pools share, and operators' commands for databases.
 
+use crate::base::errors::Trouble;
 use crate::base::pool_id::{PoolKey, PoolKind};
+use crate::pools::pool::Pool;
 use foldhash::fast::RandomState;
+use pgweir_config::Config;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -47,6 +50,52 @@ impl Databases {
                 table.remove(name);
             }
         }
+    }
+
+    /// Counts a client in, unless a limit forbids it. Client connections count for the user who logged in, whoever the
+    /// servers log in as.
+    pub(crate) fn client_in(
+        &mut self,
+        config: &Config,
+        pool: &mut Pool,
+        login_user: &str,
+    ) -> Result<(), (Trouble, &'static str)> {
+        let of_database = self.of_database(&pool.key.database);
+        let of_user = self.of_user(login_user);
+        let of_user_max = config.max_user_client_connections(login_user).unwrap_or(0);
+        let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
+        if reached(pool.settings.max_db_client_connections, of_database.clients) {
+            return Err((Trouble::TooManyClients, "max_db_client_connections"));
+        }
+        if reached(of_user_max, of_user.clients) {
+            return Err((Trouble::TooManyClients, "max_user_client_connections"));
+        }
+        pool.clients += 1;
+        self.change(&pool.key.database, &login_user.into(), |c| c.clients += 1);
+        Ok(())
+    }
+
+    /// `login_user`: the user who logged in, if the database forces another user on the servers.
+    pub(crate) fn client_out(&mut self, pool: &mut Pool, login_user: Option<&str>) {
+        pool.clients -= 1;
+        let user = login_user.map_or_else(|| pool.key.user.clone(), Arc::from);
+        self.change(&pool.key.database, &user, |c| c.clients -= 1);
+    }
+
+    /// A server is being opened.
+    pub(crate) fn server_in(&mut self, pool: &mut Pool) {
+        pool.servers += 1;
+        pool.connecting += 1;
+        self.change(&pool.key.database, &pool.key.user, |c| c.servers += 1);
+        self.replication_servers += u32::from(pool.key.kind.is_replication());
+    }
+
+    /// A server is gone. `connecting`: it had not logged in.
+    pub(crate) fn server_out(&mut self, pool: &mut Pool, connecting: bool) {
+        pool.servers -= 1;
+        pool.connecting -= u32::from(connecting);
+        self.change(&pool.key.database, &pool.key.user, |c| c.servers -= 1);
+        self.replication_servers -= u32::from(pool.key.kind.is_replication());
     }
 
     /// Users with connections.

@@ -175,6 +175,16 @@ impl Hosts {
         others.map(|(_, host)| host).all(|host| !host.is_sound())
     }
 
+    /// Whether a second choice serves, and a host that may be better was last tried at least `pause` ago.
+    pub(crate) fn better_is_due(&self, now: Time, pause: Duration) -> bool {
+        let is_due = |host: &Host| {
+            let rests = host.retry_at.is_some_and(|at| at + pause > now);
+            host.failures > 0 && !host.is_unwanted && !host.is_tried && !rests
+        };
+        let second_choice_serves = self.hosts.iter().any(|host| host.is_unwanted && host.failures == 0);
+        second_choice_serves && self.hosts.iter().any(is_due)
+    }
+
     /// A server of the host has sent an error that suggests the wrong kind. Returns whether to check the host.
     pub(crate) fn suspect(&mut self, now: Time, place: usize) -> bool {
         let Some(host) = self.hosts.get_mut(place) else {

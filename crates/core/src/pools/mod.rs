@@ -1,5 +1,6 @@
 //! Pools: idle servers, the queue of clients, limits.
 
+pub(crate) mod choice;
 pub(crate) mod classes;
 pub(crate) mod databases;
 pub(crate) mod hosts;

@@ -1,7 +1,7 @@
 //! Pools: one for each database and user, and more if clients ask for settings that only a new connection can have.
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{LoginFailure, PoolKey, PoolKind, StartupValue};
+use crate::base::pool_id::{LoginFailure, PoolId, PoolKey, PoolKind, StartupValue};
 use crate::base::request::Endpoint;
 use crate::base::settings::{PoolMode, PoolSettings};
 use crate::base::stats::Stats;
@@ -154,8 +154,41 @@ impl Pool {
         self.idle.forget(id);
     }
 
+    /// A server takes long to open, and is in doubt from now on: its host may swallow packets.
+    pub(crate) fn opens_slowly(&mut self, endpoint: &Endpoint) {
+        self.in_doubt += 1;
+        if let Some(place) = self.host_of(endpoint) {
+            self.hosts.is_slow(place);
+        }
+    }
+
+    /// The next attempt to open a server is made at once, at every host.
+    pub(crate) fn forget_failures(&mut self) {
+        self.failure = None;
+        self.hosts.forget_failures();
+        self.retry_at = None;
+    }
+
     /// The first waiting client, and since when it waits.
     pub(crate) fn first_waiter(&self) -> Option<(ClientId, Time)> {
         self.waiting.front()
     }
+}
+
+/// The pool of a connection.
+pub(crate) fn of(pools: &[Option<Pool>], id: PoolId) -> &Pool {
+    pools[id as usize]
+        .as_ref()
+        .expect("a connection's pool lives as long as the connection")
+}
+
+/// All pools with their ids.
+pub(crate) fn live(pools: &[Option<Pool>]) -> impl Iterator<Item = (PoolId, &Pool)> {
+    let places = pools.iter().enumerate();
+    places.filter_map(|(id, pool)| Some((id as PoolId, pool.as_ref()?)))
+}
+
+/// The ids of all pools.
+pub(crate) fn ids(pools: &[Option<Pool>]) -> Vec<PoolId> {
+    live(pools).map(|(id, _)| id).collect()
 }

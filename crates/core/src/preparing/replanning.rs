@@ -53,6 +53,8 @@ pub(crate) enum Need {
     Replan,
     /// The parameters have other types than the client's.
     Retype,
+    /// The server must parse it for this client and tell the types of its parameters.
+    Types,
     /// The server must answer first.
     Answer,
     /// The message must be refused, because the rows have changed.
@@ -162,9 +164,11 @@ pub(crate) fn expected_rows(meaning: &Meaning, message: &Message<'_>, portal: &[
 pub(crate) fn need_of(meaning: &Meaning, server: &mut Server, told: Option<Rows>, now: Moment) -> Need {
     let doubted = server.held.doubted();
     match server.held.using(meaning.statement.id, now) {
+        None if meaning.is_unparsed => Need::Types,
         None => Need::Parse,
         _ if server.conversation.status == TransactionStatus::Failed => Need::Nothing,
         Some(copy) if copy.asked => Need::Answer,
+        Some(_) if meaning.is_unparsed => Need::Types,
         Some(copy) if copy.outdated || copy.good < doubted => Need::Replan,
         Some(copy) if meaning.types.as_ref().is_some_and(|t| copy.has_types(t) != Some(true)) => {
             let types = meaning.types.as_ref().expect("just looked at");
@@ -202,7 +206,9 @@ impl Exchange<'_> {
         }
         let (statement, types) = (meaning.statement.clone(), meaning.types.clone());
         let failed = server.conversation.status == TransactionStatus::Failed;
-        if matches!(need, Need::Parse | Need::Replan | Need::Check) && self.to().would_go_apart_too_early(&statement) {
+        if matches!(need, Need::Parse | Need::Replan | Need::Check | Need::Types)
+            && self.to().would_go_apart_too_early(&statement)
+        {
             return self.use_waits();
         }
         match need {
@@ -224,8 +230,21 @@ impl Exchange<'_> {
                 self.to().prepare_again_with_types(&statement, types.as_ref());
                 self.compare_rows(&statement, told)
             }
+            Need::Types => {
+                self.infer_types(name, &statement);
+                Use::GoesOn
+            }
             Need::Retype => self.retype(name, by, described),
         }
+    }
+
+    /// The client's Parse was answered without a server, and left types open: this server parses the statement now, and is
+    /// asked for the types.
+    #[cold]
+    fn infer_types(&mut self, name: &[u8], statement: &Arc<Statement>) {
+        let mut server = self.to();
+        server.prepare_again(statement);
+        server.ask_for_types_of(name, statement);
     }
 
     /// Another client's Parse of the same text got other types, so this client gets a statement of its own.

@@ -13,9 +13,13 @@ use std::sync::Arc;
 impl ServerSide<'_> {
     /// After a Parse whose parameter types the server infers: asks for them, unless the client does so itself.
     pub(crate) fn ask_for_types(&mut self, message: &Message<'_>, name: &[u8], statement: &Arc<Statement>) {
-        if describes_next(message.behind, name) {
-            return;
+        if !describes_next(message.behind, name) {
+            self.ask_for_types_of(name, statement);
         }
+    }
+
+    /// Asks for the types of a client's statement, which has just been prepared.
+    pub(crate) fn ask_for_types_of(&mut self, name: &[u8], statement: &Arc<Statement>) {
         let effect = Effect {
             describes: Some((name.into(), None)),
             ..Effect::default()
@@ -46,8 +50,11 @@ impl Reply<'_> {
         };
         if let Some(name) = name {
             let meaning = client.statements.names.as_mut().and_then(|names| names.get_mut(&name));
-            if let Some(meaning) = meaning.filter(|m| m.statement.id == uses && m.statement.infers) {
-                meaning.types.get_or_insert(types);
+            if let Some(meaning) = meaning.filter(|m| m.statement.id == uses) {
+                meaning.is_unparsed = false;
+                if meaning.statement.infers {
+                    meaning.types.get_or_insert(types);
+                }
             }
             return;
         }

@@ -35,7 +35,7 @@ pub(crate) struct ServerSession {
     pub(crate) restoration: Option<Box<Restoration>>,
     /// A probe that has not been answered.
     pub(crate) probe: Option<Box<Probe>>,
-    /// A step of moving channels has failed (see [`crate::flow::handover`]); its ReadyForQuery follows.
+    /// A step of moving channels has failed (see `listening/handover`); its ReadyForQuery follows.
     pub(crate) move_failed: bool,
     /// A request that was sent to it may change what code the database runs.
     pub(crate) defines: bool,

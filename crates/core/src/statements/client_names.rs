@@ -26,6 +26,9 @@ pub(crate) struct Meaning {
     /// A Describe of a portal has told the rows. Some drivers describe each portal; others rely on the first
     /// description.
     pub(crate) told_by_portal: bool,
+    /// No server has parsed it for this client yet, and it may mean something else than when another client prepared it: a
+    /// server parses it before its first use.
+    pub(crate) is_unparsed: bool,
     /// The statement that servers hold under this name, if SQL has named it.
     pub(crate) client_named: Option<Arc<Statement>>,
 }
@@ -39,6 +42,7 @@ impl Meaning {
             types: None,
             told: None,
             told_by_portal: false,
+            is_unparsed: false,
             client_named: None,
         }
     }

@@ -49,6 +49,17 @@ impl ClientStatements {
         self.names.get_or_insert_default()
     }
 
+    /// The statement that a Bind of this name uses, and whether the client has not been told what it returns.
+    #[inline(always)]
+    pub(crate) fn of_bind(&self, name: &[u8]) -> (Option<Arc<Statement>>, bool) {
+        if name.is_empty() {
+            return (self.unnamed.clone(), false);
+        }
+        let meaning = self.names.as_ref().and_then(|names| names.get(name));
+        let is_untold = meaning.is_some_and(|meaning| meaning.told.is_none());
+        (meaning.map(|meaning| meaning.statement.clone()), is_untold)
+    }
+
     /// What a name means in this client's session.
     pub(crate) fn meaning_of(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         if name.is_empty() {

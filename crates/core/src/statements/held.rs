@@ -65,6 +65,8 @@ pub(crate) struct Held {
     erred: Moment,
     /// The copies whose `good` was set in the present transaction.
     provisional: Vec<u64>,
+    /// The copies that were sent since the server last owed nothing.
+    unproven: Vec<u64>,
     /// A statement that was prepared before this moment may be gone or replaced: see [`Held::doubt`].
     doubted: Moment,
     /// Code of the present transaction may still run: a portal, a cursor, a deferred trigger.
@@ -93,6 +95,7 @@ impl Held {
             copies: lru::LruCache::unbounded_with_hasher(RandomState::default()),
             client_named: HashMap::default(),
             answered: Moment::default(),
+            unproven: Vec::new(),
             erred: Moment::default(),
             provisional: Vec::new(),
             doubted: Moment::default(),
@@ -202,6 +205,11 @@ impl Held {
         !self.temporary && statement.keeps && !statement.infers && self.usable(statement.id)
     }
 
+    /// Whether the server has surely prepared this statement.
+    pub(crate) fn has_proven(&self, statement: &Statement) -> bool {
+        !self.temporary && self.usable(statement.id) && !self.unproven.contains(&statement.id)
+    }
+
     /// Its client has temporary objects from now on, or no longer has any. In the second case PostgreSQL's parser may
     /// not find what the statements that were prepared meanwhile refer to: they are prepared again at their next use or
     /// Parse.
@@ -230,6 +238,7 @@ impl Held {
             statement,
         };
         self.provisional.push(copy.statement.id);
+        self.unproven.push(copy.statement.id);
         if copy.statement.is_client_named() {
             let name = copy.statement.server_name().into();
             let before = self.client_named.insert(name, copy.statement.id);
@@ -345,6 +354,7 @@ impl Held {
     /// open before.
     pub(crate) fn note_ready(&mut self, now: Moment, between: bool, in_block: bool) {
         self.answered = now;
+        self.unproven.clear();
         if !between {
             return;
         }

@@ -17,10 +17,20 @@ pub(crate) const LATE_US: u64 = 1_000;
 const IN_VAIN_US: u64 = 100_000;
 
 /// The most flights of one server that the pooler chooses by itself.
-pub(crate) const DEPTH_MAX: usize = 16;
+pub(crate) const DEPTH_MAX: usize = 32;
 
-/// The most work that it chooses to send to one server, microseconds: who comes last waits that long.
-const BACKLOG_US_MAX: u64 = 2_000;
+/// The most that it chooses unless a crowd waits. While the operating system lets another process run, all flights of a server
+/// wait; more of them would be felt.
+const DEPTH_USUAL: usize = 8;
+
+/// So many clients that wait for each flight of a server are a crowd: they wait far longer than a server sleeps.
+const CROWD: usize = 16;
+
+/// The most work that the pooler chooses to send to one server, microseconds: who comes last waits that long.
+const BACKLOG_US_MAX: u64 = 500;
+
+/// The same for a crowd.
+const BACKLOG_OF_CROWD_US_MAX: u64 = 2_000;
 
 /// Inputs in a row behind which the server still had enough to do: then one flight less will do.
 const AMPLE_INPUTS: u8 = 200;
@@ -176,10 +186,15 @@ impl Flights {
         now.us_since(self.began)
     }
 
-    /// Whether the server would sleep, as far as is known, if it had no more flights than it has.
-    pub(crate) fn needs_more(&self) -> bool {
+    /// Whether the server would sleep, as far as is known, if it had no more flights than it has, while so many clients wait.
+    pub(crate) fn needs_more(&self, waiting: usize) -> bool {
         let flights = self.aboard.len();
-        flights <= usize::from(self.depth) && flights as u64 * self.mean / 16 < BACKLOG_US_MAX
+        let (depth_max, backlog_max) = match waiting / CROWD {
+            few if few <= DEPTH_USUAL => (DEPTH_USUAL, BACKLOG_US_MAX),
+            many => (many, BACKLOG_OF_CROWD_US_MAX),
+        };
+        let is_worth_it = flights <= usize::from(self.depth) && flights as u64 * self.mean / 16 < backlog_max;
+        is_worth_it && flights < depth_max
     }
 
     /// The server has sent something: how many flights it had then.
@@ -216,6 +231,13 @@ impl Flights {
     /// Whether the one at the front takes so long that those behind it are better served elsewhere.
     pub(crate) fn riders_wait_in_vain(&self, now: Time) -> bool {
         self.at_work_us(now) > IN_VAIN_US && self.aboard.iter().skip(1).any(Aboard::may_go)
+    }
+
+    /// Whether the one at the front takes so long that it is no flight any more, and nothing stands behind it.
+    pub(crate) fn is_long(&self, now: Time) -> bool {
+        let alone = self.aboard.front().filter(|_| self.aboard.len() == 1);
+        let plain = alone.is_some_and(|a| a.client.is_some() && !a.is_cancelled && !a.is_exposed);
+        plain && self.at_work_us(now) > IN_VAIN_US
     }
 
     /// Takes the clients of those behind the front off: they run elsewhere, and what this server makes of them is dropped.

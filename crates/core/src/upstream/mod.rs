@@ -2,6 +2,7 @@
 
 pub(crate) mod cancels;
 pub(crate) mod conversation;
+pub(crate) mod copy_in;
 pub(crate) mod entry;
 pub(crate) mod fifo;
 pub(crate) mod flights;

@@ -18,7 +18,7 @@ pub(crate) enum ServerPhase {
     Idle,
     /// Runs the check query before it is handed out.
     Testing,
-    /// It serves no client: see [`crate::flow::listener`].
+    /// It serves no client: see [`crate::listening`].
     Listening,
     /// Linked to a client.
     Linked,
@@ -28,7 +28,7 @@ pub(crate) enum ServerPhase {
     Resetting,
     /// Resets idle_session_timeout, which its client had set: see [`crate::flow::idle_limit`].
     LiftingLimit,
-    /// Reads the catalog: see [`crate::flow::catalog_reading`].
+    /// Reads the catalog: see [`crate::session::catalogs`].
     Reading,
     /// It was told to end, to make a place under a shared limit; it counts until its backend has ended.
     Closing,

@@ -14,17 +14,6 @@ use crate::upstream::fifo::Fifo;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The part of a copy-in that had been sent when the server began the copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CopyBegun {
-    /// Its end was sent.
-    pub(crate) ended: bool,
-    /// A Sync was sent behind some of its data: the server swallows it, unless the copy failed on that data.
-    pub(crate) sync_among_data: bool,
-    /// A request was sent among its data: the server takes that for a protocol violation and ignores it.
-    pub(crate) interrupted: bool,
-}
-
 /// The request that a ReadyForQuery has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
@@ -276,60 +265,6 @@ impl ReplyQueue {
     pub(crate) fn segment_goes_on(&mut self) {
         self.segment_open = true;
         self.segment_sent = false;
-    }
-
-    /// CopyData was sent to a server that has not begun the copy-in.
-    pub(crate) fn copy_data_sent(&mut self) {
-        if let Some(last) = self.entries.last_mut() {
-            last.data_behind = true;
-        }
-    }
-
-    /// The server swallowed the Syncs it met in copy-in mode (E7). Called when CopyInResponse comes for the front entry:
-    /// drops the Syncs behind it up to the end of the copy.
-    pub(crate) fn enter_copy_in(&mut self) -> CopyBegun {
-        let mut begun = CopyBegun {
-            ended: false,
-            sync_among_data: false,
-            interrupted: false,
-        };
-        let mut data = self.entries.front().is_some_and(|e| e.data_behind);
-        let end = self.entries.iter().skip(1).position(|e| e.expect == Expect::CopyEnd);
-        begun.ended = end.is_some();
-        let mut behind = self.entries.split_off(end.map_or(self.entries.len(), |at| at + 1));
-        let before = self.entries.len();
-        let is_request = |e: &Entry| {
-            let is_none = matches!(e.expect, Expect::Sync | Expect::MalformedFlush | Expect::CopyEnd);
-            !is_none && e.to != To::Fake
-        };
-        begun.interrupted = self.entries.iter().skip(1).any(is_request);
-        self.entries.retain(|e| {
-            let swallowed = matches!(e.expect, Expect::Sync | Expect::MalformedFlush);
-            begun.sync_among_data |= swallowed && data;
-            data |= swallowed && e.data_behind;
-            self.segments_answered += u64::from(swallowed && e.expect.ends_with_ready());
-            !swallowed
-        });
-        let swallowed = self.entries.len() < before;
-        self.entries.append(&mut behind);
-        if swallowed {
-            // The copy's end, and a Sync behind it, may have been sent long ago.
-            let last = self.entries.iter().rfind(|e| e.expect != Expect::CopyEnd);
-            self.segment_open = last.is_some_and(|e| !e.expect.ends_with_ready());
-            self.segment_sent = self.segment_open;
-            self.count_again();
-        }
-        begun
-    }
-
-    /// Counts the entries again after some in the middle were removed.
-    fn count_again(&mut self) {
-        let is_end = |e: &Entry| e.expect.ends_with_ready();
-        let ended = self.entries.iter().rposition(is_end).map_or(0, |last| last + 1);
-        let changes = |e: &&Entry| e.changes;
-        self.ready_owed = self.entries.iter().filter(|e| is_end(e)).count() as u32;
-        self.changes_in_ended = self.entries.iter().take(ended).filter(changes).count() as u32;
-        self.changes_in_open = self.entries.iter().skip(ended).filter(changes).count() as u32;
     }
 
     /// After an error in a segment: removes everything up to the next Sync, which stays, or everything if no Sync has

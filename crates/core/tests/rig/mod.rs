@@ -108,8 +108,16 @@ impl Rig {
         }
     }
 
-    /// Writes out the outbox and carries out the requests, as a driver must after every `handle_*` call.
+    /// Writes out the outbox and carries out the requests, as a driver must after every `handle_*` call, and ends the turn.
     pub fn settle(&mut self, input: &[u8]) {
+        self.settle_call(input);
+        while self.pooler.awaits_turn_end() {
+            self.pooler.handle_turn_end(self.now);
+            self.settle_call(&[]);
+        }
+    }
+
+    fn settle_call(&mut self, input: &[u8]) {
         let mut input = input.to_vec();
         loop {
             let outbox = self.pooler.outbox();

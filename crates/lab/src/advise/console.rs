@@ -53,6 +53,8 @@ pub struct PoolFacts {
     pub servers_idle: u64,
     /// How long the first in the queue has waited, microseconds: the most of all looks.
     pub wait_longest_us: u64,
+    /// The host of its database, as SHOW DATABASES says; `None` where that is a directory of Unix-domain sockets.
+    pub host: Option<String>,
     /// pool_size of its database, as SHOW DATABASES says.
     pub size: Option<u64>,
     /// Mean time that a client waited for a server, microseconds (SHOW STATS, over the database).
@@ -178,6 +180,9 @@ fn pool(row: &Row, databases: &[Row], stats: &[Row]) -> PoolFacts {
         servers_active: number(row, "sv_active").unwrap_or(0),
         servers_idle: number(row, "sv_idle").unwrap_or(0) + number(row, "sv_used").unwrap_or(0),
         wait_longest_us: number(row, "maxwait").unwrap_or(0) * 1_000_000 + number(row, "maxwait_us").unwrap_or(0),
+        host: entry
+            .map(|row| text(row, "host"))
+            .filter(|host| !host.is_empty() && !host.starts_with(['/', '@'])),
         size: entry.and_then(|row| number(row, "pool_size")),
         wait_mean_us: stats.and_then(|row| number(row, "avg_wait_time")),
         transaction_mean_us: stats.and_then(|row| number(row, "avg_xact_time")),

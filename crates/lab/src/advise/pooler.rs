@@ -4,6 +4,7 @@ use super::console::{PoolFacts, PoolerFacts};
 use super::facts::Facts;
 use super::finding::{Finding, PGBOUNCER_INI, Severity};
 use super::sizing;
+use std::net::IpAddr;
 
 /// A first in the queue that has waited for so long, microseconds, is one whom somebody notices.
 const WAIT_NOTICED_US: u64 = 1_000_000;
@@ -26,6 +27,7 @@ pub(super) fn judge(pooler: &PoolerFacts, facts: Option<&Facts>) -> Vec<Finding>
     findings.extend(clients(pooler));
     findings.extend(prepared(pooler));
     findings.extend(warm(pooler));
+    findings.extend(loopback(pooler));
     findings
 }
 
@@ -205,6 +207,29 @@ fn prepared(pooler: &PoolerFacts) -> Option<Finding> {
     )
 }
 
+/// A server on the pooler's own machine that is reached by TCP.
+fn loopback(pooler: &PoolerFacts) -> Option<Finding> {
+    let is_loopback = |host: &str| {
+        let address = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        address || host == "localhost"
+    };
+    let is_own = |pool: &&PoolFacts| pool.host.as_deref().is_some_and(is_loopback);
+    let pool = pooler.pools.iter().find(is_own)?;
+    let host = pool.host.as_deref().unwrap_or_default();
+    Some(
+        Finding::new(
+            "pooler.loopback",
+            Severity::Advice,
+            format!("servers on the pooler's own machine are reached by TCP ({})", pool.name()),
+        )
+        .evidence(format!(
+            "host = {host}: by a Unix-domain socket a transaction costs the pooler 0.84 to 0.94 of that (measured)"
+        ))
+        .change(PGBOUNCER_INI, format!("{} = host=/var/run/postgresql", pool.database))
+        .risk("pg_hba.conf has lines of their own for Unix-domain sockets (local); the directory is unix_socket_directories"),
+    )
+}
+
 /// A pool that is empty after a quiet time forks all its servers at once.
 fn warm(pooler: &PoolerFacts) -> Option<Finding> {
     if pooler.number("min_pool_size") != Some(0) || pooler.pools.is_empty() {
@@ -244,6 +269,26 @@ mod tests {
             config: config.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             clients: Some(3),
         }
+    }
+
+    #[test]
+    fn a_server_behind_the_loopback_address_is_better_reached_by_a_socket() {
+        let advised = |host: Option<&str>| {
+            let reached = PoolFacts {
+                host: host.map(str::to_owned),
+                ..pool()
+            };
+            loopback(&pooler(reached, &[])).is_some()
+        };
+        assert!(
+            ["127.0.0.1", "127.1.2.3", "::1", "localhost"]
+                .map(Some)
+                .into_iter()
+                .all(advised)
+        );
+        assert!(!advised(None));
+        assert!(!advised(Some("10.0.0.1")));
+        assert!(!advised(Some("db.example.com")));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Runs seeds.
 //!
-//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--canary NAME] [--take-over PERCENT]
+//!     simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--canary NAME] [--take-over PERCENT]
 //!     simulate --seed SEED [--trace] [--canary NAME] [--take-over PERCENT]
 //!     simulate --again
 //!
 //! `--commit` takes the first seed from the first 48 bits of a commit's hash: each commit has its own seeds, and they
 //! can be run again from the commit. `--new` takes it from the clock. `--again` runs the seeds that failed once.
 //! `--take-over` sets, for every seed, after how many steps in a hundred another process takes over; the traces stay
-//! the same.
+//! the same. `--crowds` runs only seeds whose clients share servers by flights.
 #![allow(clippy::disallowed_methods, reason = "a program with arguments and an exit status")]
 
 use pgweir_sim::simulation::canary::Canary;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const USAGE: &str =
-    "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--canary NAME] [--take-over PERCENT]
+    "usage: simulate [--seeds N] [--from SEED | --commit HASH | --new] [--crowds] [--canary NAME] [--take-over PERCENT]
        simulate --seed SEED [--trace] [--canary NAME] [--take-over PERCENT]
        simulate --again";
 
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
-    let (mut count, mut from, mut again) = (1000, 0, false);
+    let (mut count, mut from, mut again, mut crowds) = (1000, 0, false, false);
     let mut order = Order {
         seeds: Vec::new(),
         one: None,
@@ -85,6 +85,7 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
             "--commit" => from = seeds::of_commit(&value()?).ok_or("--commit needs a hash, in hexadecimal digits")?,
             "--new" => from = seeds_of_now(),
             "--again" => again = true,
+            "--crowds" => crowds = true,
             "--seed" => order.one = Some(number(value()?)?),
             "--trace" => order.trace = true,
             "--canary" => {
@@ -105,7 +106,8 @@ fn order(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
     order.seeds = if again {
         seeds::that_failed()
     } else {
-        (from..from + count).collect()
+        let wanted = (from..).filter(|seed| !crowds || Topology::new(*seed).crowds());
+        wanted.take(usize::try_from(count).unwrap_or(usize::MAX)).collect()
     };
     Ok(order)
 }

@@ -61,6 +61,15 @@ impl Canary {
         Canary::OF_DRIVER.into_iter().chain(weak).collect()
     }
 
+    /// Whether only clients that share servers by flights can show it.
+    pub fn is_of_flights(self) -> bool {
+        use Weakness::{ForgetsRiders, SharesAnything, TellsWhatOthersCancel};
+        matches!(
+            self,
+            Canary::Weak(ForgetsRiders | SharesAnything | TellsWhatOthersCancel)
+        )
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> String {
         match self {

@@ -698,7 +698,9 @@ impl Author {
             7..=9 if self.tracked_statements => {
                 if !std::mem::replace(&mut self.has_prepared, true) {
                     self.push("Parse \"r\" \"select $1\"");
-                    self.push("Describe S \"r\"");
+                    if self.random.percent(50) {
+                        self.push("Describe S \"r\"");
+                    }
                     self.push("Sync");
                     return self.take_bytes();
                 }

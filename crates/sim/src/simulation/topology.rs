@@ -424,6 +424,11 @@ impl Topology {
         (0..self.users).map(|n| format!("\"user{n}\" \"\"\n")).collect()
     }
 
+    /// Whether clients share servers by flights.
+    pub fn crowds(&self) -> bool {
+        self.reader_percent > 0
+    }
+
     /// Whether clients may use session state that outlives their transactions.
     pub fn has_sessions(&self) -> bool {
         self.keeps_sessions || self.mode == Mode::Session

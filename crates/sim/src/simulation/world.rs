@@ -69,6 +69,8 @@ pub struct Outcome {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
+    /// The driver has passed on all that has come.
+    TurnEnds,
     /// A client acts.
     ClientActs(u64),
     /// A client sends bytes of the flight with this number.
@@ -98,6 +100,9 @@ pub(super) enum Event {
 
 pub(super) type CancelKeyBytes = (u32, Vec<u8>);
 
+/// The longest time for which the driver goes on reading before it says that it has read all.
+const TURN_US_MAX: u64 = 300;
+
 /// The world of one run.
 pub struct World {
     pub(super) topology: Topology,
@@ -124,6 +129,8 @@ pub struct World {
     /// Cancels on their way to servers, and the clients that they are for.
     pub(super) cancels: BTreeMap<ServerId, Vec<Option<ClientId>>>,
     pub(super) doing_requests: bool,
+    /// The end of the driver's turn is among the events.
+    pub(super) turn_ends: bool,
     pub(super) successors: Successors,
     pub(super) canary: Option<Canary>,
     pub(super) broken: u64,
@@ -187,6 +194,7 @@ impl World {
             connecting: BTreeSet::new(),
             cancels: BTreeMap::new(),
             doing_requests: false,
+            turn_ends: false,
             successors,
             canary,
             broken: 0,
@@ -275,6 +283,10 @@ impl World {
             }
             self.check_limits();
             self.perhaps_take_over();
+            if self.pooler.awaits_turn_end() && !std::mem::replace(&mut self.turn_ends, true) {
+                let at = self.now_us + self.random.below(TURN_US_MAX);
+                self.schedule(at, Event::TurnEnds);
+            }
             if self.steps.is_multiple_of(INVARIANTS_CHECKED_EVERY)
                 && let Err(wrong) = self.pooler.check_invariants()
             {
@@ -346,6 +358,11 @@ impl World {
 
     pub(super) fn handle(&mut self, event: Event) {
         match event {
+            Event::TurnEnds => {
+                self.turn_ends = false;
+                self.pooler.handle_turn_end(self.now());
+                self.settle();
+            }
             Event::ClientActs(number) => self.client_acts(number),
             Event::ClientSends(number, flight, bytes) => self.client_sends(number, flight, bytes),
             Event::ClientVanishes(number, session) => self.client_vanishes(number, session),

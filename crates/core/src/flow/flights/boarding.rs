@@ -17,7 +17,7 @@ use crate::server::Server;
 use crate::state::shape::Shape;
 use crate::statements::prepared::Statement;
 use crate::statements::unnamed::Unnamed;
-use crate::upstream::entry::{Effect, Entry, Expect};
+use crate::upstream::entry::{Entry, Expect};
 use crate::upstream::flights::{DEPTH_MAX, Flight, Flights, Form, LATE_US};
 use crate::upstream::phase::{Begin, Intake, ServerPhase};
 use pgweir_config::PipelineDepth;
@@ -27,10 +27,10 @@ use std::sync::Arc;
 
 impl Flights {
     /// Whether one more is allowed.
-    fn are_below(&self, settings: &Settings) -> bool {
+    fn are_below(&self, settings: &Settings, waiting: usize) -> bool {
         match settings.pipeline_depth {
             PipelineDepth::AtMost(most) => self.len() < most as usize,
-            PipelineDepth::Auto => self.needs_more() || settings.link_adversarial && self.len() < DEPTH_MAX,
+            PipelineDepth::Auto => self.needs_more(waiting) || settings.link_adversarial && self.len() < DEPTH_MAX,
         }
     }
 }
@@ -131,16 +131,12 @@ impl Exchange<'_> {
         if !self.to().mentions_nothing_in(statement) {
             return false;
         }
-        let unnamed = &mut self.client.statements.unnamed;
-        let mut entry = Entry::forward(Expect::ParseUnnamed);
-        if unnamed.as_ref().is_none_or(|known| known.id != statement.id) {
-            entry = entry.with(Effect {
-                unnamed: Some(unnamed.replace(statement.clone())),
-                ..Effect::default()
-            });
-        }
         self.server.held.unnamed = Unnamed::Statement(statement.id);
-        self.server.conversation.queue.push(entry);
+        // The client's own unnamed statement changes when its turn comes: it may be sent elsewhere, or cancel.
+        self.server
+            .conversation
+            .queue
+            .push(Entry::forward(Expect::ParseUnnamed));
         self.server.conversation.queue.push_part(Expect::Bind, 0);
         self.send_kept(&flight.bytes);
         let behind_parse = first_message(&flight.bytes).map_or(&[][..], |parse| parse.behind);
@@ -175,7 +171,7 @@ impl Pooler {
         flights
             .front()
             .is_some_and(|front| is_short(settings, pool, &front.flight))
-            && flights.are_below(settings)
+            && flights.are_below(settings, pool.waiting.len())
             && (flights.at_work_us(now) <= LATE_US || settings.link_adversarial)
             && !flights.has_exposed()
             && server.takes_flights(now)
@@ -231,6 +227,17 @@ impl Pooler {
             flights.is_listed = true;
             self.pool_mut(pool_id).roomy.push_back(id);
         }
+    }
+
+    /// The flights of clients that have begun to wait are sent.
+    pub(crate) fn board_all(&mut self, now: Time) {
+        let mut pools = std::mem::take(&mut self.boarding);
+        for pool_id in pools.drain(..) {
+            if let Some(Some(_)) = self.pools.get(pool_id as usize) {
+                self.board_waiters(now, pool_id);
+            }
+        }
+        self.boarding = pools;
     }
 
     /// Clients have begun to wait: sends their flights to servers that have room, to each in turn.

@@ -1,6 +1,6 @@
 //! The end of a flight: its client goes on, and the link moves to the client whose flight is next.
 
-use crate::base::ids::ServerId;
+use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::PoolId;
 use crate::base::reasons::{Passed, Passing, Waiting};
 use crate::base::request::Request;
@@ -8,7 +8,7 @@ use crate::base::time::Time;
 use crate::exchange::Exchange;
 use crate::pooler::Pooler;
 use crate::reply::Reply;
-use crate::upstream::flights::{LATE_US, Landed};
+use crate::upstream::flights::{Form, LATE_US, Landed};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::TransactionStatus;
 
@@ -42,6 +42,11 @@ impl Exchange<'_> {
         server.link = Some(self.id);
         client.link = Some(self.server_id);
         client.xact_start = self.now;
+        if let Some(front) = server.flights.as_ref().and_then(|flights| flights.front())
+            && let Form::Parse(statement) = &front.flight.form
+        {
+            client.statements.unnamed = Some(statement.clone());
+        }
         self.counts_visit();
         self.pool.stats.wait_time += self.now.us_since(since);
         self.pool.stats.server_assignment_count += 1;
@@ -58,23 +63,42 @@ impl Pooler {
         let Some(landed) = server.flights.as_mut().and_then(|flights| flights.land(now)) else {
             return self.release_if_clean(now, id);
         };
+        let has_next = server.flies();
         if let Some(client_id) = server.link.take()
             && let Some(client) = self.clients.get_mut(client_id.0)
         {
             client.link = None;
-            client.waiting = Waiting::No;
             client.request_time = now;
-            // It has been kept until now, as it might have had to be run again.
-            client.passing = Passing::Skip(landed.aboard.flight.bytes.len() as u32);
-            self.shared.requests.push_back(Request::Resume(client_id.into()));
+            self.flies_no_more(client_id, &landed);
         }
-        let has_next = server.flies();
         self.learn(pool_id, &landed, has_next);
         if !has_next {
             return self.release(now, id);
         }
         self.begin_next(now, id);
         self.fill(now, pool_id, id);
+    }
+
+    /// A flight takes long, and nobody stands behind it: its client goes on as one that has the server for itself. What it
+    /// sends meanwhile is read, and so is its Terminate.
+    pub(crate) fn is_no_flight(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id.0) else {
+            return;
+        };
+        let (pool_id, link) = (server.pool, server.link);
+        let landed = server.flights.as_mut().and_then(|flights| flights.land(now));
+        if let (Some(landed), Some(client_id)) = (landed, link) {
+            self.flies_no_more(client_id, &landed);
+            self.learn(pool_id, &landed, false);
+        }
+    }
+
+    /// The bytes of a client's flight have been kept until now, as they might have had to be sent again.
+    fn flies_no_more(&mut self, id: ClientId, landed: &Landed) {
+        let client = self.client_mut(id);
+        client.waiting = Waiting::No;
+        client.passing = Passing::Skip(landed.aboard.flight.bytes.len() as u32);
+        self.shared.requests.push_back(Request::Resume(id.into()));
     }
 
     fn learn(&mut self, pool_id: PoolId, landed: &Landed, has_next: bool) {

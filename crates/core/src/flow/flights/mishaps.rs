@@ -6,7 +6,7 @@ use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::pooler::Pooler;
 use crate::server::Server;
-use crate::upstream::flights::{Aboard, Flight, Flights};
+use crate::upstream::flights::{Aboard, Flight, Flights, Form};
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::{ErrorFields, HEADER_BYTES, Header};
 
@@ -79,7 +79,13 @@ impl Pooler {
         let mut again = aboard.flight.clone();
         again.runs_again = true;
         let since = aboard.since;
-        self.client_mut(client).link = None;
+        let parses = matches!(again.form, Form::Parse(_));
+        let holder = self.client_mut(client);
+        holder.link = None;
+        if parses {
+            // A Parse that a cancel hits has dropped the unnamed statement.
+            holder.statements.unnamed = None;
+        }
         self.wait_again(client, again, since);
     }
 

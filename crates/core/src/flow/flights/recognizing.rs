@@ -5,7 +5,6 @@ use crate::base::message::{INSPECT_BYTES_MAX, Message};
 use crate::base::pool_id::PoolKind;
 use crate::base::reasons::{Dropping, Passing, Waiting};
 use crate::base::settings::{PoolMode, Settings};
-use crate::base::time::Time;
 use crate::base::weakness::Weakness;
 use crate::client::Client;
 use crate::pooler::Pooler;
@@ -165,13 +164,13 @@ impl Pooler {
     /// A client waits for a server, and this is what it has sent: if it begins with a flight, that may be sent to a server
     /// that works for others.
     #[inline]
-    pub(crate) fn waits_to_fly(&mut self, now: Time, id: ClientId, input: &[u8]) {
+    pub(crate) fn waits_to_fly(&mut self, id: ClientId, input: &[u8]) {
         if self.shared.settings.pipeline_depth != PipelineDepth::AtMost(1) {
-            self.hands_over_flight(now, id, input);
+            self.hands_over_flight(id, input);
         }
     }
 
-    fn hands_over_flight(&mut self, now: Time, id: ClientId, input: &[u8]) {
+    fn hands_over_flight(&mut self, id: ClientId, input: &[u8]) {
         let Some(client) = self.clients.get_mut(id.0).filter(|client| is_usual(client)) else {
             return;
         };
@@ -185,8 +184,8 @@ impl Pooler {
             return;
         }
         client.flight = flight_of(client, &mut self.shared, &segment).map(Box::new);
-        if client.flight.is_some() && !pool.roomy.is_empty() {
-            self.board_waiters(now, pool_id);
+        if client.flight.is_some() && !pool.roomy.is_empty() && self.boarding.last() != Some(&pool_id) {
+            self.boarding.push(pool_id);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out the steps of a client's login, from the first packet to the end of authentication.
+//! A client's login, from the first packet to the end of authentication.
 
 use crate::base::access::Access;
 use crate::base::ids::ClientId;
@@ -6,9 +6,11 @@ use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::verification::Verification;
 use crate::client::{Client, ClientPhase};
+use crate::flow::logins::arrival::{Arrival, Next};
 use crate::login::admission;
 use crate::login::cancel_keys::KeyForm;
-use crate::login::client_login::{Login, LoginStep, SecretSource};
+use crate::login::client_login::Login;
+use crate::login::login_step::{LoginStep, SecretSource};
 use crate::login::lookups::NoLookup;
 use crate::login::rejection::Rejection;
 use crate::login::startup::{FirstPacket, Wishes, negotiation};
@@ -25,186 +27,48 @@ impl Pooler {
         let clients = &self.clients;
         let is_arriving = |id: ClientId| clients.get(id.0).is_some_and(Client::is_arriving);
         if let Some(slowest) = self.arrivals.come(id, places, is_arriving) {
-            self.reject(now, slowest, &Rejection::too_slow());
+            self.login_goes_on(now, slowest, Next::Reject(Rejection::too_slow()));
         }
     }
 
-    /// Tells a client why it is refused.
-    pub(crate) fn reject(&mut self, now: Time, id: ClientId, why: &Rejection) {
-        self.fail_client(now, id, why.trouble, &why.message, &why.detail, why.hint);
-    }
-
-    pub(crate) fn login_mut(&mut self, id: ClientId) -> Option<&mut Login> {
-        self.clients.get_mut(id.0)?.login_mut()
-    }
-
     pub(crate) fn startup_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
-        match FirstPacket::read(input) {
+        let Some(mut arrival) = self.arrival(id) else {
+            return input.len();
+        };
+        let (bytes, next) = match FirstPacket::read(input) {
             FirstPacket::NeedBytes => return 0,
-            FirstPacket::Ssl(bytes) => {
-                self.encryption_requested(now, id, true);
-                return bytes;
-            }
-            FirstPacket::GssEncryption(bytes) => {
-                self.encryption_requested(now, id, false);
-                return bytes;
-            }
-            FirstPacket::DirectTls if self.offers_tls(id) => {
-                let request = Request::SecureClient {
-                    client: id,
-                    direct: true,
-                };
-                self.shared.requests.push_back(request);
+            FirstPacket::Ssl(bytes) => (bytes, arrival.encryption_requested(true)),
+            FirstPacket::GssEncryption(bytes) => (bytes, arrival.encryption_requested(false)),
+            FirstPacket::DirectTls if arrival.offers_tls() => {
+                arrival.begin_handshake(true);
                 return 0;
             }
-            FirstPacket::DirectTls => self.close_client(now, id, "bad packet header"),
-            FirstPacket::Cancel(key) => self.cancel_request(now, id, &key),
+            FirstPacket::DirectTls | FirstPacket::Foreign => (input.len(), Next::Close("bad packet header")),
+            FirstPacket::Cancel(key) => (input.len(), Next::Cancel(key)),
             FirstPacket::Startup {
                 bytes,
                 version,
                 parameters,
             } => {
-                self.startup(now, id, version, &parameters);
+                let next = arrival.startup(version, &parameters);
+                self.login_goes_on(now, id, next);
                 if bytes < input.len() {
                     self.shared.requests.push_back(Request::Resume(id.into()));
                 }
                 return bytes;
             }
-            FirstPacket::Rejected(why) => self.reject(now, id, &why),
-            FirstPacket::Foreign => self.close_client(now, id, "bad packet header"),
-        }
-        input.len()
-    }
-
-    fn startup(&mut self, now: Time, id: ClientId, version: ProtocolVersion, parameters: &[(&[u8], &[u8])]) {
-        if let Some((newest, unknown)) = negotiation(version, parameters) {
-            self.send(id, |w| w.negotiate_protocol_version(newest, &unknown));
-        }
-        let client = self.client_mut(id);
-        client.key_form = if version >= ProtocolVersion::V3_2 {
-            KeyForm::Long
-        } else {
-            KeyForm::Short
+            FirstPacket::Rejected(why) => (input.len(), Next::Reject(why)),
         };
-        let peer = client.accepted.peer;
-        let tls = client.tls.as_ref().map_or("no".to_string(), |tls| tls.to_string());
-        if self.must_use_tls(id) {
-            return self.reject(now, id, &Rejection::needs_tls());
-        }
-        let wishes = match Wishes::read(parameters, &self.shared.settings, peer) {
-            Ok(wishes) => wishes,
-            Err(why) => return self.reject(now, id, &why),
-        };
-        if self.shared.settings.log_connections {
-            let (database, user, replication) = (&wishes.database, &wishes.user, wishes.replication_word());
-            let text = format!(
-                "{id}: {database}/{user}@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
-            );
-            self.log(LogLevel::Log, text);
-        }
-        if let Some(why) = self.refuses_at_once(&wishes) {
-            return self.reject(now, id, &why);
-        }
-        let login = Login::new(wishes, version);
-        self.client_mut(id).phase = ClientPhase::Login(Box::new(login));
-        self.begin_authentication(now, id);
-    }
-
-    /// Administrators can log in to the console even when all places are taken or the pooler is shutting down.
-    fn refuses_at_once(&self, wishes: &Wishes) -> Option<Rejection> {
-        let max_client_conn = self.shared.settings.max_client_conn;
-        if wishes.database == CONSOLE_DATABASE {
-            None
-        } else if self.admin.refuses_logins() {
-            Some(Rejection::shutting_down())
-        } else {
-            (self.client_count >= max_client_conn).then(|| Rejection::no_place(max_client_conn))
-        }
-    }
-
-    fn begin_authentication(&mut self, now: Time, id: ClientId) {
-        let own_uid = self.surroundings.own_uid;
-        let client = self.client_mut(id);
-        let accepted = client.accepted;
-        let Some(login) = client.login_mut() else { return };
-        if admission::is_own_user(&login.wishes, &accepted, own_uid) {
-            let user = login.user().to_string();
-            return self.open_console(now, id, &user, Access::Admin);
-        }
-        self.choose_way(now, id);
-    }
-
-    /// Begins the client's authentication by this method.
-    pub(crate) fn begin_exchange(&mut self, now: Time, id: ClientId, method: ClientAuthMethod) {
-        let mut nonces = ClientAuthNonces {
-            md5_salt: [0; 4],
-            scram: [0; 18],
-        };
-        self.random.fill_bytes(&mut nonces.md5_salt);
-        self.random.fill_bytes(&mut nonces.scram);
-        let Some(login) = self.login_mut(id) else { return };
-        let (user, database) = (login.user().to_string(), login.database().to_string());
-        let source = match self.source_of_secret(now, id, &database, &user, method) {
-            Ok(source) => source,
-            Err(why) => return self.reject(now, id, &why),
-        };
-        let by_query = matches!(source, SecretSource::AuthQuery);
-        let config = &self.shared.config;
-        let rules = ClientAuthRules {
-            mock_key: self.mock_key,
-            mock_secret: self.lookups.mock_secret(config, &self.mock_key, &user, by_query),
-            scram_iterations: config.global.scram_iterations,
-        };
-        let mut auth = ClientAuth::new(method, user.as_bytes(), nonces, rules);
-        if let Some(end_point) = self.client_mut(id).tls.as_ref().and_then(|tls| tls.end_point.clone()) {
-            auth = auth.offer_channel_binding(end_point);
-        }
-        if let Some(login) = self.login_mut(id) {
-            let step = login.begin(auth, source);
-            self.follow_login(now, id, step);
-        }
-    }
-
-    /// Where a user's secret comes from. While auth_query runs, the client belongs to its pool.
-    fn source_of_secret(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        database: &str,
-        user: &str,
-        method: ClientAuthMethod,
-    ) -> Result<SecretSource, Rejection> {
-        let config = &self.shared.config;
-        if let Some(secret) = config.auth_users.get(user) {
-            return Ok(SecretSource::Known(Secret::parse(secret.text().as_bytes()).ok()));
-        }
-        if method.needs_no_user() {
-            return Ok(SecretSource::Known(None));
-        }
-        match self.auth_query_pool(now, database, user) {
-            Ok(pool) => {
-                self.client_mut(id).pool = Some(pool);
-                Ok(SecretSource::AuthQuery)
-            }
-            Err(NoLookup::Nowhere) => Ok(SecretSource::Known(None)),
-            Err(NoLookup::Misconfigured(fault)) => {
-                self.log_bad_auth_database(id, database, fault);
-                Ok(SecretSource::Known(None))
-            }
-            Err(NoLookup::TooManyDatabases) => Err(Rejection::too_many_unknown_databases()),
-        }
+        self.login_goes_on(now, id, next);
+        bytes
     }
 
     pub(crate) fn login_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
         let mut at = 0;
-        while let Some(login) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()) {
-            let (bytes, step) = login.handle_bytes(&input[at..], &mut self.scram_keys);
+        while let Some((bytes, step)) = self.arrival(id).and_then(|mut arrival| arrival.message(&input[at..])) {
             at += bytes;
-            let waits = step == LoginStep::Wait;
-            self.follow_login(now, id, step);
-            if waits {
-                return at;
-            }
+            let Some(step) = step else { return at };
+            self.login_goes_on(now, id, step);
         }
         if self.clients.get(id.0).is_none() {
             return input.len();
@@ -216,24 +80,177 @@ impl Pooler {
         at
     }
 
+    /// Does what a login needs next.
+    pub(super) fn login_goes_on(&mut self, now: Time, id: ClientId, next: Next) {
+        match next {
+            Next::Nothing => {}
+            Next::Reject(why) => self.fail_client(now, id, why.trouble, &why.message, &why.detail, why.hint),
+            Next::Close(reason) => self.close_client(now, id, reason),
+            Next::Cancel(key) => self.cancel_request(now, id, &key),
+            Next::OpenConsole(access) => self.open_console(now, id, access),
+            Next::Authenticate(method) => self.begin_exchange(now, id, method),
+            Next::GetServer => drop(self.acquire(now, id)),
+            Next::Admit(learned) => self.admit(now, id, learned),
+        }
+    }
+
+    /// The same where the client waited for an answer, so that its next bytes are read.
+    pub(super) fn login_resumes(&mut self, now: Time, id: ClientId, next: Option<Next>) {
+        if let Some(next) = next {
+            self.login_goes_on(now, id, next);
+            self.shared.requests.push_back(Request::Resume(id.into()));
+        }
+    }
+
+    /// Begins the client's authentication by this method.
+    fn begin_exchange(&mut self, now: Time, id: ClientId, method: ClientAuthMethod) {
+        let mut nonces = ClientAuthNonces {
+            md5_salt: [0; 4],
+            scram: [0; 18],
+        };
+        self.random.fill_bytes(&mut nonces.md5_salt);
+        self.random.fill_bytes(&mut nonces.scram);
+        let next = match self.source_of_secret(now, id, method) {
+            Ok(source) => self
+                .arrival(id)
+                .map(|mut arrival| arrival.begin_exchange(method, nonces, source)),
+            Err(why) => Some(Next::Reject(why)),
+        };
+        self.login_goes_on(now, id, next.unwrap_or(Next::Nothing));
+    }
+
+    /// Where a user's secret comes from. While auth_query runs, the client belongs to its pool.
+    fn source_of_secret(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        method: ClientAuthMethod,
+    ) -> Result<SecretSource, Rejection> {
+        let Some(login) = self.clients.get(id.0).and_then(Client::login) else {
+            return Ok(SecretSource::Known(None));
+        };
+        let (user, database) = (login.user().to_string(), login.database().to_string());
+        if let Some(secret) = self.shared.config.auth_users.get(&user) {
+            return Ok(SecretSource::Known(Secret::parse(secret.text().as_bytes()).ok()));
+        }
+        if method.needs_no_user() {
+            return Ok(SecretSource::Known(None));
+        }
+        match self.auth_query_pool(now, &database, &user) {
+            Ok(pool) => {
+                self.client_mut(id).pool = Some(pool);
+                Ok(SecretSource::AuthQuery)
+            }
+            Err(NoLookup::Nowhere) => Ok(SecretSource::Known(None)),
+            Err(NoLookup::Misconfigured(fault)) => {
+                if let Some(mut arrival) = self.arrival(id) {
+                    arrival.log_bad_auth_database(&database, fault);
+                }
+                Ok(SecretSource::Known(None))
+            }
+            Err(NoLookup::TooManyDatabases) => Err(Rejection::too_many_unknown_databases()),
+        }
+    }
+}
+
+impl Arrival<'_> {
+    fn startup(&mut self, version: ProtocolVersion, parameters: &[(&[u8], &[u8])]) -> Next {
+        if let Some((newest, unknown)) = negotiation(version, parameters) {
+            self.tell(|w| w.negotiate_protocol_version(newest, &unknown));
+        }
+        self.client.key_form = if version >= ProtocolVersion::V3_2 {
+            KeyForm::Long
+        } else {
+            KeyForm::Short
+        };
+        if self.must_use_tls() {
+            return Next::Reject(Rejection::needs_tls());
+        }
+        let peer = self.client.accepted.peer;
+        let wishes = match Wishes::read(parameters, &self.shared.settings, peer) {
+            Ok(wishes) => wishes,
+            Err(why) => return Next::Reject(why),
+        };
+        if self.shared.settings.log_connections {
+            let tls = self.client.tls.as_ref();
+            let tls = tls.map_or("no".to_string(), |tls| tls.to_string());
+            let (id, database, user) = (self.id, &wishes.database, &wishes.user);
+            let replication = wishes.replication_word();
+            let text = format!(
+                "{id}: {database}/{user}@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
+            );
+            self.shared.log(LogLevel::Log, text);
+        }
+        if let Some(why) = self.refuses_at_once(&wishes) {
+            return Next::Reject(why);
+        }
+        let is_own_user = admission::is_own_user(&wishes, &self.client.accepted, self.own_uid);
+        self.client.phase = ClientPhase::Login(Box::new(Login::new(wishes, version)));
+        match is_own_user {
+            true => Next::OpenConsole(Access::Admin),
+            false => self.choose_way(),
+        }
+    }
+
+    /// Administrators can log in to the console even when all places are taken or the pooler is shutting down.
+    fn refuses_at_once(&self, wishes: &Wishes) -> Option<Rejection> {
+        let max_client_conn = self.shared.settings.max_client_conn;
+        if wishes.database == CONSOLE_DATABASE {
+            None
+        } else if self.orders.refuses_logins() {
+            Some(Rejection::shutting_down())
+        } else {
+            (self.client_count >= max_client_conn).then(|| Rejection::no_place(max_client_conn))
+        }
+    }
+
+    fn begin_exchange(&mut self, method: ClientAuthMethod, nonces: ClientAuthNonces, source: SecretSource) -> Next {
+        let end_point = self.client.tls.as_ref().and_then(|tls| tls.end_point.clone());
+        let Some(login) = self.client.login_mut() else {
+            return Next::Nothing;
+        };
+        let by_query = matches!(source, SecretSource::AuthQuery);
+        let config = &self.shared.config;
+        let rules = ClientAuthRules {
+            mock_key: *self.mock_key,
+            mock_secret: self.lookups.mock_secret(config, self.mock_key, login.user(), by_query),
+            scram_iterations: config.global.scram_iterations,
+        };
+        let mut auth = ClientAuth::new(method, login.user().as_bytes(), nonces, rules);
+        if let Some(end_point) = end_point {
+            auth = auth.offer_channel_binding(end_point);
+        }
+        let step = login.begin(auth, source);
+        self.follow(step)
+    }
+
+    /// The next message of its login: how many bytes it had, and what comes next, or `None` if it has not arrived.
+    /// The outer `None`: it is not logging in.
+    fn message(&mut self, input: &[u8]) -> Option<(usize, Option<Next>)> {
+        let (bytes, step) = self.client.login_mut()?.handle_bytes(input, self.scram_keys);
+        let next = (step != LoginStep::Wait).then(|| self.follow(step));
+        Some((bytes, next))
+    }
+
     /// Carries out a step of a login.
-    pub(crate) fn follow_login(&mut self, now: Time, id: ClientId, step: LoginStep) {
+    pub(super) fn follow(&mut self, step: LoginStep) -> Next {
         match step {
             LoginStep::Wait => {}
             LoginStep::Ask(request) => {
                 let payload = request.payload();
-                self.send(id, |w| w.authentication(&payload));
+                self.tell(|w| w.authentication(&payload));
             }
-            LoginStep::LookUp => drop(self.acquire(now, id)),
-            LoginStep::Judge(password) => self.have_judged(id, password),
-            LoginStep::Derive(derivation) => self.ask_others(id, Verification::Keys(derivation)),
-            LoginStep::Accept(learned) => self.admit(now, id, learned),
+            LoginStep::Judge(password) => self.have_judged(password),
+            LoginStep::Derive(derivation) => self.ask_others(Verification::Keys(derivation)),
             LoginStep::Refuse(refused) => {
-                self.log_failed_login(id, &refused.reason.to_string());
-                self.reject(now, id, &Rejection::not_authenticated(&refused));
+                self.log_failed_login(&refused.reason.to_string());
+                return Next::Reject(Rejection::not_authenticated(&refused));
             }
-            LoginStep::Reject(why) => self.reject(now, id, &why),
-            LoginStep::Leave => self.close_client(now, id, "client close request"),
+            LoginStep::LookUp => return Next::GetServer,
+            LoginStep::Accept(learned) => return Next::Admit(learned),
+            LoginStep::Reject(why) => return Next::Reject(why),
+            LoginStep::Leave => return Next::Close("client close request"),
         }
+        Next::Nothing
     }
 }

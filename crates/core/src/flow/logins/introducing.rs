@@ -9,6 +9,8 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::LogLevel;
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::pools::choice::Choice;
+use crate::server;
 use crate::server_side::ServerSide;
 use crate::state::probe::Probe;
 use crate::statements::unnamed::Unnamed;
@@ -31,8 +33,11 @@ impl Pooler {
         match server.introduction {
             Introduction::Begins => {
                 server.introduction = Introduction::NatureAsked;
-                if self.must_ask_nature(id) {
-                    return self.at(id).ask_nature(now);
+                let endpoint = server.endpoint.clone();
+                let is_known_otherwise = self.natures.contains_key(&endpoint);
+                let mut side = self.at(id);
+                if side.must_ask_nature(is_known_otherwise) {
+                    return side.ask_nature(now);
                 }
                 self.introduce(now, id)
             }
@@ -47,8 +52,9 @@ impl Pooler {
             }
             Introduction::Queried => {
                 server.introduction = Introduction::Done;
-                match self.must_ask_new_server(id) {
-                    true => self.at(id).ask_new_server(),
+                let mut side = self.at(id);
+                match side.must_ask_new_server() {
+                    true => side.ask_new_server(),
                     false => self.introduce(now, id),
                 }
             }
@@ -63,38 +69,17 @@ impl Pooler {
         let pool_id = server.pool;
         server.session.base = server.session.shape.clone();
         let base = server.session.base.clone();
-        let text = format!("{} login finished", self.server_label(id));
+        let text = format!("{} login finished", server::label(&self.servers, &self.pools, id));
         self.log(LogLevel::Debug, text);
         let is_first = self.pool_mut(pool_id).welcome.replace(base).is_none();
         if is_first && !self.pool(pool_id).key.kind.is_replication() {
             self.welcome_known(pool_id);
         }
         if self.pool(pool_id).key.kind == PoolKind::Listener {
-            return self.listener_logged_in(now, id);
+            return self.listen(now, |listening| listening.listener_logged_in(id));
         }
-        self.look_after_catalog(now, pool_id);
+        self.catalogs().look_after(now, pool_id);
         self.server_is_free(now, id);
-    }
-
-    /// Whether the settings that a new server has by itself must be known. In session pooling, DISCARD ALL after each
-    /// client restores the role's defaults, but not what connect_query has set.
-    fn must_ask_new_server(&mut self, id: ServerId) -> bool {
-        let server = self.server_mut(id);
-        let (pool_id, nature) = (server.pool, server.nature);
-        let pool = self.pool(pool_id);
-        let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
-        self.shares_sessions(pool_id) || self.shared.settings.keeps_sessions && has_query && nature.is_postgresql()
-    }
-
-    /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not
-    /// look like PostgreSQL.
-    fn must_ask_nature(&mut self, id: ServerId) -> bool {
-        let server = self.server_mut(id);
-        let is_suspicious = !could_be_postgresql(server.cancels.key.as_ref());
-        let (pool_id, endpoint) = (server.pool, server.endpoint.clone());
-        let pool = self.pool(pool_id);
-        let keeps = self.shared.settings.keeps_sessions && pool.settings.shares_servers();
-        pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || self.natures.contains_key(&endpoint))
     }
 
     /// The nature of a new server is known: it counts for the pool.
@@ -107,7 +92,7 @@ impl Pooler {
             false => self.natures.insert(endpoint, nature),
         };
         if before.unwrap_or_default() != nature {
-            let text = format!("{} {}", self.server_label(id), nature.words());
+            let text = format!("{} {}", server::label(&self.servers, &self.pools, id), nature.words());
             self.log(LogLevel::Warning, text);
         }
         let of_pool = self
@@ -129,14 +114,30 @@ impl Pooler {
         pool.welcome = None;
         pool.known_startup_values.clear();
         if nature.is_postgresql() {
-            self.replace_servers(now, CloseReason::WasBehindPooler, |_, pool| pool == pool_id);
+            self.replace_servers(now, CloseReason::WasBehindPooler, Choice::One(pool_id));
             self.server_mut(new).close_reason = None;
         }
-        self.look_after_catalog(now, pool_id);
+        self.catalogs().look_after(now, pool_id);
     }
 }
 
 impl ServerSide<'_> {
+    /// Whether the settings that a new server has by itself must be known. In session pooling, DISCARD ALL after each
+    /// client restores the role's defaults, but not what connect_query has set.
+    fn must_ask_new_server(&self) -> bool {
+        let (pool, settings) = (&self.pool, &self.shared.settings);
+        let has_query = pool.settings.connect_query.is_some() && pool.key.kind == PoolKind::Clients;
+        settings.keeps_sessions && (pool.shares_sessions() || has_query && self.server.nature.is_postgresql())
+    }
+
+    /// Whether a new server must be asked for its nature: session state will be kept for its clients, or it does not
+    /// look like PostgreSQL. `is_known_otherwise`: an earlier server at its address was not PostgreSQL.
+    fn must_ask_nature(&self, is_known_otherwise: bool) -> bool {
+        let is_suspicious = !could_be_postgresql(self.server.cancels.key.as_ref());
+        let keeps = self.shared.settings.keeps_sessions && self.pool.settings.shares_servers();
+        self.pool.key.kind == PoolKind::Clients && (keeps || is_suspicious || is_known_otherwise)
+    }
+
     /// Asks a server for its nature, by a query that even a console answers.
     fn ask_nature(&mut self, now: Time) {
         let server = &mut *self.server;

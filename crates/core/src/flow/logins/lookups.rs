@@ -2,8 +2,9 @@
 
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::pool_id::{PoolId, PoolKind};
-use crate::base::request::{LogLevel, Request};
+use crate::base::request::LogLevel;
 use crate::base::time::Time;
+use crate::flow::logins::arrival::{Arrival, Next};
 use crate::login::lookups::{AskedAt, BadAuthDatabase, NoLookup};
 use crate::pooler::Pooler;
 use crate::server_side::ServerSide;
@@ -25,7 +26,7 @@ impl ServerSide<'_> {
 
 impl Pooler {
     /// The pool that auth_query runs in for a user who is not in auth_file.
-    pub(crate) fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Result<PoolId, NoLookup> {
+    pub(super) fn auth_query_pool(&mut self, now: Time, database: &str, user: &str) -> Result<PoolId, NoLookup> {
         let asked_at = AskedAt::new(&self.shared.config, database, user).ok_or(NoLookup::Nowhere)?;
         let is_disabled = self.databases.disabled.contains(asked_at.database.as_str());
         if let Some(fault) = asked_at.fault(&self.shared.config, is_disabled, database) {
@@ -41,44 +42,45 @@ impl Pooler {
         pool.ok_or(NoLookup::Nowhere)
     }
 
-    /// `auth_dbname` cannot be used. The client must not learn that, because it would show who is in auth_file.
-    pub(crate) fn log_bad_auth_database(&mut self, id: ClientId, database: &str, fault: BadAuthDatabase) {
-        let Some(client) = self.clients.get(id.0) else { return };
-        let config = &self.shared.config;
-        let entry = config.database(database);
-        let named = entry.as_ref().and_then(|entry| config.auth_dbname(entry));
-        let name = named.or(config.global.auth_dbname.as_deref()).unwrap_or(database);
-        let text = format!("{} {}", self.client_label(id, client), fault.text(name));
-        self.log(LogLevel::Error, text);
-    }
-
     /// auth_query has finished.
     pub(crate) fn auth_query_done(&mut self, now: Time, id: ClientId, server_id: ServerId) {
         self.release(now, server_id);
-        let client = self.client_mut(id);
-        client.pool = None;
-        let Some(login) = client.login_mut() else { return };
-        let Some(step) = login.lookup_over() else { return };
-        if let Some(secret) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()?.found()) {
-            self.lookups.note_kind_of_secret(secret);
-        }
-        self.follow_login(now, id, step);
-        self.shared.requests.push_back(Request::Resume(id.into()));
+        let next = self.arrival(id).and_then(|mut arrival| arrival.lookup_over());
+        self.login_resumes(now, id, next);
     }
 
     /// The user cannot be looked up at present.
     pub(crate) fn lookup_failed(&mut self, now: Time, id: ClientId, why: &str) {
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        client.pool = None;
-        let Some(step) = client.login_mut().and_then(|login| login.lookup_failed()) else {
-            return;
-        };
-        let label = self.clients.get(id.0).map(|c| self.client_label(id, c));
-        let text = format!("{} cannot look up the user: {why}", label.unwrap_or_default());
-        self.log(LogLevel::Warning, text);
-        self.follow_login(now, id, step);
-        self.shared.requests.push_back(Request::Resume(id.into()));
+        let next = self.arrival(id).and_then(|mut arrival| arrival.lookup_failed(why));
+        self.login_resumes(now, id, next);
+    }
+}
+
+impl Arrival<'_> {
+    /// `auth_dbname` cannot be used. The client must not learn that, because it would show who is in auth_file.
+    pub(super) fn log_bad_auth_database(&mut self, database: &str, fault: BadAuthDatabase) {
+        let config = &self.shared.config;
+        let entry = config.database(database);
+        let named = entry.as_ref().and_then(|entry| config.auth_dbname(entry));
+        let name = named.or(config.global.auth_dbname.as_deref()).unwrap_or(database);
+        let text = fault.text(name);
+        self.log(LogLevel::Error, &text);
+    }
+
+    fn lookup_over(&mut self) -> Option<Next> {
+        self.client.pool = None;
+        let login = self.client.login_mut()?;
+        let step = login.lookup_over()?;
+        if let Some(secret) = login.found() {
+            self.lookups.note_kind_of_secret(secret);
+        }
+        Some(self.follow(step))
+    }
+
+    fn lookup_failed(&mut self, why: &str) -> Option<Next> {
+        self.client.pool = None;
+        let step = self.client.login_mut()?.lookup_failed()?;
+        self.log(LogLevel::Warning, &format!("cannot look up the user: {why}"));
+        Some(self.follow(step))
     }
 }

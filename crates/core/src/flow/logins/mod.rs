@@ -1,10 +1,11 @@
 //! Carries out the logins of clients and to servers; the logins themselves are in [`crate::login`].
 
-mod admitting;
+pub(crate) mod admitting;
+mod arrival;
 mod clients;
 mod introducing;
 mod lookups;
-mod opening;
+pub(crate) mod opening;
 mod securing;
 mod servers;
 mod verifying;

@@ -2,11 +2,14 @@
 
 use crate::base::close_reason::CloseReason;
 use crate::base::ids::ServerId;
-use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::pool_id::PoolId;
 use crate::base::request::Request;
+use crate::base::slab::Slab;
 use crate::base::time::Time;
 use crate::login::opening::{MayOpen, OPENING_AT_ONCE_MAX, SharedLimit, counts_together, share_a_limit};
 use crate::pooler::Pooler;
+use crate::pools::databases::Databases;
+use crate::pools::pool::{self, Pool};
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 use rand_core::RngCore;
@@ -17,7 +20,7 @@ impl Pooler {
         loop {
             let pool = self.pool(pool_id);
             let relied_on = pool.connecting.saturating_sub(pool.in_doubt) as usize;
-            let opening = relied_on + self.servers_soon_free(pool_id);
+            let opening = relied_on + servers_soon_free(&self.servers, pool);
             if pool.waiting.len() <= opening || pool.connecting >= OPENING_AT_ONCE_MAX {
                 return;
             }
@@ -25,12 +28,6 @@ impl Pooler {
                 return;
             }
         }
-    }
-
-    /// The number of servers of a pool that will soon be free: see [`Server::is_soon_free`].
-    pub(crate) fn servers_soon_free(&self, pool_id: PoolId) -> usize {
-        let soon = |id: &&ServerId| self.servers.get(id.0).is_some_and(Server::is_soon_free);
-        self.pool(pool_id).soon_free.iter().filter(soon).count()
     }
 
     /// A server begins what [`Server::is_soon_free`] says.
@@ -57,47 +54,24 @@ impl Pooler {
     /// Whether the limits allow one more server now. If a shared limit does not, an idle server of another pool is
     /// closed; its place goes to the client that has waited longest, see [`Pooler::open_where_waited_longest`].
     pub(crate) fn may_open(&mut self, now: Time, pool_id: PoolId, reserve: bool) -> bool {
-        let beside = self.servers_beside(pool_id);
+        let beside = servers_beside(&self.pools, &self.databases, pool_id);
         match self.pool(pool_id).may_open(now, &self.databases, beside, reserve) {
-            MayOpen::Yes => true,
-            MayOpen::No => false,
+            MayOpen::Yes => return true,
+            MayOpen::No => {}
             MayOpen::Instead(limit) => {
-                self.evict(now, pool_id, limit);
-                false
+                if let Some(id) = evicted(&self.pools, &self.servers, pool_id, limit) {
+                    self.close_and_wait(now, id);
+                }
             }
         }
+        false
     }
 
-    /// The servers of other pools under the same limits.
-    fn servers_beside(&self, pool_id: PoolId) -> u32 {
-        if self.databases.replication_servers == 0 && !self.pool(pool_id).key.kind.is_replication() {
-            return 0;
-        }
-        let key = &self.pool(pool_id).key;
-        let beside = self.live_pools().filter(|(id, _)| *id != pool_id);
-        beside
-            .filter(|(_, pool)| counts_together(&pool.key, key))
-            .map(|(_, pool)| pool.servers)
-            .sum()
-    }
-
-    /// Closes the longest idle server of another pool that shares a limit.
-    fn evict(&mut self, now: Time, for_pool: PoolId, limit: SharedLimit) {
-        let key = &self.pool(for_pool).key;
-        let is_closing =
-            |s: &Server| matches!(s.phase, ServerPhase::Closing) && limit.is_shared(&self.pool(s.pool).key, key);
-        if self.servers.iter().any(|(_, s)| is_closing(s)) {
-            return;
-        }
-        let idle_longest = self
-            .live_pools()
-            .filter(|(id, pool)| *id != for_pool && limit.is_shared(&pool.key, key))
-            .filter(|(_, pool)| pool.servers > pool.settings.min_size)
-            .filter_map(|(_, pool)| pool.idle.front())
-            .min_by_key(|id| self.servers.get(id.0).map(|s| s.since));
-        if let Some(id) = idle_longest {
-            self.close_and_wait(now, id);
-        }
+    /// Whether the limits allow one more server now, and no other pool must give one up for it.
+    pub(crate) fn limits_allow_one_more(&self, now: Time, pool_id: PoolId) -> bool {
+        let beside = servers_beside(&self.pools, &self.databases, pool_id);
+        let may = self.pool(pool_id).may_open(now, &self.databases, beside, false);
+        matches!(may, MayOpen::Yes)
     }
 
     /// Ends an idle server and counts it until PostgreSQL has closed the connection, so that limits also hold at
@@ -122,7 +96,7 @@ impl Pooler {
         let mut server = Server::new(now, pool_id, endpoint.clone(), shape, expires);
         server.in_doubt = in_doubt;
         let id = ServerId(self.servers.insert_with(|_| server));
-        self.count_server_in(pool_id);
+        self.databases.server_in(pool);
         self.shared
             .requests
             .push_back(Request::Connect { server: id, endpoint });
@@ -132,8 +106,7 @@ impl Pooler {
     /// A server of this pool has freed a place under shared limits, which goes to the client that has waited longest.
     pub(crate) fn open_where_waited_longest(&mut self, now: Time, pool_id: PoolId) {
         let key = &self.pool(pool_id).key;
-        let mut waited: Vec<(Time, PoolId)> = self
-            .live_pools()
+        let mut waited: Vec<(Time, PoolId)> = pool::live(&self.pools)
             .filter(|(_, pool)| share_a_limit(&pool.key, key))
             .filter_map(|(id, pool)| Some((pool.first_waiter()?.1, id)))
             .collect();
@@ -142,9 +115,36 @@ impl Pooler {
             self.open_servers_for_waiters(now, id);
         }
     }
+}
 
-    /// Whether a pool's servers serve clients.
-    pub(crate) fn serves_clients(&self, pool_id: PoolId) -> bool {
-        self.pool(pool_id).key.kind == PoolKind::Clients
+/// The number of servers of a pool that will soon be free: see [`Server::is_soon_free`].
+pub(crate) fn servers_soon_free(servers: &Slab<Server>, pool: &Pool) -> usize {
+    let soon = |id: &&ServerId| servers.get(id.0).is_some_and(Server::is_soon_free);
+    pool.soon_free.iter().filter(soon).count()
+}
+
+/// The servers of other pools under the same limits.
+fn servers_beside(pools: &[Option<Pool>], databases: &Databases, pool_id: PoolId) -> u32 {
+    let key = &pool::of(pools, pool_id).key;
+    if databases.replication_servers == 0 && !key.kind.is_replication() {
+        return 0;
     }
+    let beside = pool::live(pools).filter(|(id, pool)| *id != pool_id && counts_together(&pool.key, key));
+    beside.map(|(_, pool)| pool.servers).sum()
+}
+
+/// The server that makes way for another pool: the longest idle one of the pools that share a limit; `None` if none is
+/// idle, or one is being closed already.
+fn evicted(pools: &[Option<Pool>], servers: &Slab<Server>, for_pool: PoolId, limit: SharedLimit) -> Option<ServerId> {
+    let key = &pool::of(pools, for_pool).key;
+    let shares = |pool: &Pool| limit.is_shared(&pool.key, key);
+    let is_closing = |s: &Server| matches!(s.phase, ServerPhase::Closing) && shares(pool::of(pools, s.pool));
+    if servers.iter().any(|(_, s)| is_closing(s)) {
+        return None;
+    }
+    pool::live(pools)
+        .filter(|(id, pool)| *id != for_pool && shares(pool))
+        .filter(|(_, pool)| pool.servers > pool.settings.min_size)
+        .filter_map(|(_, pool)| pool.idle.front())
+        .min_by_key(|id| servers.get(id.0).map(|s| s.since))
 }

@@ -6,96 +6,114 @@ use crate::base::pool_id::LoginFailure;
 use crate::base::request::{Address, Endpoint, LogLevel, Request};
 use crate::base::time::Time;
 use crate::base::tls::TlsFacts;
+use crate::flow::logins::arrival::{Arrival, Next};
 use crate::login::rejection::Rejection;
 use crate::pooler::Pooler;
+use crate::server;
+use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use pgweir_config::SslMode;
 use pgweir_wire::StartupPacket;
 
-impl Pooler {
+impl Arrival<'_> {
     /// Whether a client may secure its connection now.
-    pub(crate) fn offers_tls(&self, id: ClientId) -> bool {
-        let is_possible = |address: Address| matches!(address, Address::Tcp(_));
-        self.shared.settings.client_sslmode != SslMode::Disable
-            && self
-                .clients
-                .get(id.0)
-                .is_some_and(|c| c.tls.is_none() && is_possible(c.accepted.peer))
+    pub(super) fn offers_tls(&self) -> bool {
+        let is_possible = matches!(self.client.accepted.peer, Address::Tcp(_));
+        self.shared.settings.client_sslmode != SslMode::Disable && self.client.tls.is_none() && is_possible
     }
 
     /// Whether a client must secure its connection before it can log in.
-    pub(crate) fn must_use_tls(&self, id: ClientId) -> bool {
-        self.shared.settings.client_sslmode >= SslMode::Require && self.offers_tls(id)
+    pub(super) fn must_use_tls(&self) -> bool {
+        self.shared.settings.client_sslmode >= SslMode::Require && self.offers_tls()
     }
 
     /// SSLRequest, or GSSENCRequest, which is always declined.
-    pub(crate) fn encryption_requested(&mut self, now: Time, id: ClientId, is_tls: bool) {
-        if self.clients.get(id.0).is_some_and(|c| c.tls.is_some()) {
-            return self.reject(now, id, &Rejection::encrypted_twice());
+    pub(super) fn encryption_requested(&mut self, is_tls: bool) -> Next {
+        if self.client.tls.is_some() {
+            return Next::Reject(Rejection::encrypted_twice());
         }
-        let is_granted = is_tls && self.offers_tls(id);
+        let is_granted = is_tls && self.offers_tls();
         let answer = if is_granted { b'S' } else { b'N' };
-        self.shared.outbox.insert(id.into(), |to| to.push(answer));
+        self.shared.outbox.insert(self.id.into(), |to| to.push(answer));
         if is_granted {
-            let request = Request::SecureClient {
-                client: id,
-                direct: false,
-            };
-            self.shared.requests.push_back(request);
+            self.begin_handshake(false);
+        }
+        Next::Nothing
+    }
+
+    /// `direct`: the client begins TLS without an SSLRequest.
+    pub(super) fn begin_handshake(&mut self, direct: bool) {
+        let client = self.id;
+        self.shared.requests.push_back(Request::SecureClient { client, direct });
+    }
+}
+
+/// What the answer to an SSLRequest means.
+enum SslAnswer {
+    NeedBytes,
+    /// TLS begins.
+    Granted,
+    /// The login goes on without TLS.
+    Declined,
+    /// The connection must not be used.
+    Unacceptable(&'static str),
+}
+
+impl SslAnswer {
+    /// No bytes may follow the answer in the clear: they would be taken for bytes that TLS protects (CVE-2021-23222).
+    /// Nothing else that a server sends instead can be trusted, not even an error (CVE-2024-10977).
+    fn read(input: &[u8], mode: SslMode) -> SslAnswer {
+        match input {
+            [] => SslAnswer::NeedBytes,
+            b"S" => SslAnswer::Granted,
+            b"N" if mode < SslMode::Require => SslAnswer::Declined,
+            b"N" => SslAnswer::Unacceptable("server refused SSL"),
+            [b'S' | b'N', ..] => SslAnswer::Unacceptable("received unencrypted data after SSL response"),
+            _ => SslAnswer::Unacceptable("bad sslreq answer"),
         }
     }
+}
 
-    pub(crate) fn client_secured(&mut self, id: ClientId, facts: TlsFacts) {
-        if let Some(client) = self.clients.get_mut(id.0) {
-            client.tls = Some(Box::new(facts));
+impl ServerSide<'_> {
+    /// Sends an SSLRequest, if the server is to be asked for TLS. Returns whether it is.
+    pub(super) fn asks_for_tls(&mut self) -> bool {
+        let is_possible = matches!(self.server.endpoint, Endpoint::Tcp { .. });
+        let asks = is_possible && self.pool.settings.server_tls.mode != SslMode::Disable;
+        if asks {
+            self.server.phase = ServerPhase::Securing;
+            let outbox = &mut self.shared.outbox;
+            outbox.insert(self.id.into(), StartupPacket::write_ssl_request);
         }
+        asks
     }
 
-    /// The connection is no longer usable: no error can be sent on it.
-    pub(crate) fn client_not_secured(&mut self, now: Time, id: ClientId, why: &str) {
-        let Some(client) = self.clients.get(id.0) else { return };
-        let text = format!("{} TLS handshake error: {why}", self.client_label(id, client));
-        self.log(LogLevel::Warning, text);
-        self.close_client(now, id, "TLS handshake failed");
-    }
-
-    /// Whether a server is asked for TLS.
-    pub(crate) fn asks_for_tls(&self, id: ServerId) -> bool {
-        self.servers.get(id.0).is_some_and(|server| {
-            let mode = self.pool(server.pool).settings.server_tls.mode;
-            mode != SslMode::Disable && matches!(server.endpoint, Endpoint::Tcp { .. })
-        })
-    }
-
-    /// Sends an SSLRequest to a server.
-    pub(crate) fn ask_for_tls(&mut self, id: ServerId) {
-        self.server_mut(id).phase = ServerPhase::Securing;
-        self.shared.outbox.insert(id.into(), StartupPacket::write_ssl_request);
-    }
-
-    /// The answer to an SSLRequest. No bytes may follow it in the clear: they would be taken for bytes that TLS
-    /// protects (CVE-2021-23222). Nothing else that a server sends instead can be trusted, not even an error
-    /// (CVE-2024-10977).
-    pub(crate) fn ssl_answer(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
-        let server = self.server_mut(id);
-        let host = match &server.endpoint {
+    fn begin_handshake(&mut self) {
+        let host = match &self.server.endpoint {
             Endpoint::Tcp { host, .. } => host.clone(),
             Endpoint::Unix { .. } => String::new(),
         };
-        let pool = server.pool;
-        let must = self.pool(pool).settings.server_tls.mode >= SslMode::Require;
-        match input {
-            [] => {}
-            b"S" => {
-                let request = Request::SecureServer { server: id, host };
-                self.shared.requests.push_back(request);
-            }
-            b"N" if !must => self.begin_server_login(now, id),
-            b"N" => self.server_not_secured(now, id, "server refused SSL"),
-            [b'S' | b'N', ..] => {
-                self.server_not_secured(now, id, "received unencrypted data after SSL response");
-            }
-            _ => self.server_not_secured(now, id, "bad sslreq answer"),
+        let server = self.id;
+        self.shared.requests.push_back(Request::SecureServer { server, host });
+    }
+}
+
+impl Pooler {
+    /// The connection is no longer usable: no error can be sent on it.
+    pub(crate) fn client_not_secured(&mut self, now: Time, id: ClientId, why: &str) {
+        if let Some(mut arrival) = self.arrival(id) {
+            arrival.log(LogLevel::Warning, &format!("TLS handshake error: {why}"));
+            self.close_client(now, id, "TLS handshake failed");
+        }
+    }
+
+    /// The answer to an SSLRequest.
+    pub(crate) fn ssl_answer(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
+        let mut side = self.at(id);
+        match SslAnswer::read(input, side.pool.settings.server_tls.mode) {
+            SslAnswer::NeedBytes => {}
+            SslAnswer::Granted => side.begin_handshake(),
+            SslAnswer::Declined => self.begin_server_login(now, id),
+            SslAnswer::Unacceptable(why) => self.server_not_secured(now, id, why),
         }
         input.len()
     }
@@ -112,13 +130,9 @@ impl Pooler {
         if self.servers.get(id.0).is_none() {
             return;
         }
-        let text = format!("{} {why}", self.server_label(id));
+        let text = format!("{} {why}", server::label(&self.servers, &self.pools, id));
         self.log(LogLevel::Warning, text);
-        let failure = LoginFailure {
-            sqlstate: String::new(),
-            message: format!("cannot connect to the server: {why}"),
-            temporary: true,
-        };
+        let failure = LoginFailure::temporary(format!("cannot connect to the server: {why}"));
         self.login_failed(now, id, failure);
     }
 }

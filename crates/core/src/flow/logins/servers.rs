@@ -5,6 +5,7 @@ use crate::base::pool_id::LoginFailure;
 use crate::base::request::{Connected, LogLevel, Request};
 use crate::base::time::Time;
 use crate::pooler::Pooler;
+use crate::server_side::ServerSide;
 use crate::upstream::phase::ServerPhase;
 use crate::upstream::server_login::{ServerLogin, ServerLoginStep};
 use pgweir_auth::ServerAuth;
@@ -18,9 +19,7 @@ impl Pooler {
         };
         server.connected = Some(connected);
         server.since = now;
-        if self.asks_for_tls(id) {
-            self.ask_for_tls(id);
-        } else {
+        if !self.at(id).asks_for_tls() {
             self.begin_server_login(now, id);
         }
     }
@@ -29,51 +28,9 @@ impl Pooler {
     pub(crate) fn begin_server_login(&mut self, now: Time, id: ServerId) {
         let mut nonce = [0; 18];
         self.random.fill_bytes(&mut nonce);
-        let Some(server) = self.servers.get_mut(id.0) else {
-            return;
-        };
-        let pool = self.pools[server.pool as usize].as_ref();
-        let pool = pool.expect("a server's pool lives");
-        let user = pool.settings.server_user.as_bytes();
-        let target = pool.settings.target;
-        let mut auth = ServerAuth::new(user, pool.credential.clone(), nonce);
-        if let Some(end_point) = server.tls.as_ref().and_then(|tls| tls.end_point.clone()) {
-            auth = auth.bind_to(end_point);
+        if self.servers.get(id.0).is_some() {
+            self.at(id).begin_login(now, nonce);
         }
-        server.phase = ServerPhase::Login(Box::new(ServerLogin::new(auth, target)));
-        server.since = now;
-        let packet = pool.startup_packet();
-        self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&packet));
-        if self.shared.settings.log_connections {
-            let label = self.server_label(id);
-            let server = self.server_mut(id);
-            let local = server.connected.map_or(String::new(), |c| c.local.to_string());
-            let secured = server.tls.as_ref().map_or(String::new(), |tls| format!(" tls={tls}"));
-            let text = format!("{label} new connection to server (from {local}){secured}");
-            self.log(LogLevel::Log, text);
-        }
-    }
-
-    /// `S-0x…: db/user@address:port`, as PgBouncer writes it.
-    pub(crate) fn server_label(&self, id: ServerId) -> String {
-        let Some(server) = self.servers.get(id.0) else {
-            return id.to_string();
-        };
-        let key = &self.pool(server.pool).key;
-        match &server.connected {
-            Some(c) => format!("{id}: {}/{}@{}", key.database, key.user, c.remote),
-            None => format!("{id}: {}/{}@{}", key.database, key.user, server.endpoint),
-        }
-    }
-
-    /// The socket could not be opened. `why` is "connect failed" or "server DNS lookup failed": what log parsers look for.
-    pub(crate) fn server_connect_failed(&mut self, now: Time, id: ServerId, why: &str) {
-        let failure = LoginFailure {
-            sqlstate: String::new(),
-            message: why.into(),
-            temporary: true,
-        };
-        self.server_lost(now, id, why, Some(failure));
     }
 
     pub(crate) fn server_login_bytes(&mut self, now: Time, id: ServerId, input: &[u8]) -> usize {
@@ -145,5 +102,30 @@ impl Pooler {
         }
         self.note_soon_free(id);
         self.introduce(now, id);
+    }
+}
+
+impl ServerSide<'_> {
+    /// Sends the startup packet.
+    fn begin_login(&mut self, now: Time, nonce: [u8; 18]) {
+        let settings = &self.pool.settings;
+        let mut auth = ServerAuth::new(settings.server_user.as_bytes(), self.pool.credential.clone(), nonce);
+        if let Some(end_point) = self.server.tls.as_ref().and_then(|tls| tls.end_point.clone()) {
+            auth = auth.bind_to(end_point);
+        }
+        self.server.phase = ServerPhase::Login(Box::new(ServerLogin::new(auth, settings.target)));
+        self.server.since = now;
+        let packet = self.pool.startup_packet();
+        self.shared
+            .outbox
+            .insert(self.id.into(), |to| to.extend_from_slice(&packet));
+        if self.shared.settings.log_connections {
+            let label = self.server.label(self.id, &self.pool.key);
+            let local = self.server.connected.map_or(String::new(), |c| c.local.to_string());
+            let tls = self.server.tls.as_ref();
+            let secured = tls.map_or(String::new(), |tls| format!(" tls={tls}"));
+            let text = format!("{label} new connection to server (from {local}){secured}");
+            self.shared.log(LogLevel::Log, text);
+        }
     }
 }

@@ -8,7 +8,9 @@ use crate::base::reasons::Waiting;
 use crate::base::request::Request;
 use crate::base::time::Time;
 use crate::client::ClientPhase;
-use crate::login::client_login::ServerUse;
+use crate::exchange::Exchange;
+use crate::flow::logins::admitting;
+use crate::login::login_step::ServerUse;
 use crate::login::lookups;
 use crate::login::trial::{Trial, Verdict, first_shape};
 use crate::login::welcome::Welcome;
@@ -19,6 +21,35 @@ use pgweir_wire::Writer;
 
 /// SQLSTATEs of statements that lock_timeout, statement_timeout or a cancel has ended.
 const TIME_LIMITS: [&str; 2] = ["55P03", "57014"];
+
+/// What follows when a login has been given a server, or has its answer.
+enum Tried {
+    /// The server has been asked. Its answer comes later.
+    Asked,
+    /// The server has done its part.
+    Over(Leaving, Then),
+}
+
+/// What becomes of the server of a login.
+enum Leaving {
+    Stays,
+    IsReleased,
+    IsClosed,
+}
+
+/// What becomes of the client.
+enum Then {
+    IsWelcome,
+    /// Another server is asked.
+    NeedsServer,
+    /// The server has refused its startup parameters.
+    IsRefused {
+        sqlstate: String,
+        message: String,
+    },
+    /// It has been sent this error.
+    IsClosed(String),
+}
 
 impl Pooler {
     /// Welcomes the client if the server's settings are known; otherwise gets a server for it.
@@ -41,7 +72,7 @@ impl Pooler {
     pub(crate) fn welcome_known(&mut self, pool_id: PoolId) {
         let waiting: Vec<ClientId> = self.pool(pool_id).waiting.iter().map(|(id, _)| id).collect();
         for id in waiting {
-            let trial = self.login_mut(id).and_then(|login| login.trial());
+            let trial = self.clients.get(id.0).and_then(|client| client.login()?.trial());
             if trial.is_some_and(|trial| trial.values.is_empty()) {
                 self.stop_waiting(id);
                 self.welcome_late(id);
@@ -51,68 +82,8 @@ impl Pooler {
 
     /// A login has been linked to a server.
     pub(crate) fn login_has_server(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        let server = self.server_mut(server_id);
-        server.conversation.request_time = now;
-        let pool_id = server.pool;
-        let is_postgresql = server.nature.is_postgresql();
-        let is_replication = self.pool(pool_id).key.kind.is_replication();
-        let Some(login) = self.clients.get_mut(id.0).and_then(|c| c.login_mut()) else {
-            return;
-        };
-        match login.server_use() {
-            // From here on the server is the client's.
-            _ if is_replication => self.welcome_late(id),
-            ServerUse::AskSecret { user, database } => {
-                let query = lookups::query(&self.shared.config, database);
-                let user = user.to_string();
-                self.at(server_id).ask_secret(&query, &user);
-            }
-            ServerUse::TryValues if !is_postgresql => self.trial_behind_pooler(now, id, server_id),
-            ServerUse::TryValues => {
-                let server = self.server_mut(server_id);
-                let (shape, base) = (server.session.shape.clone(), server.session.base.clone());
-                let trial = self.login_mut(id).and_then(|login| login.trial_mut());
-                if let Some(changes) = trial.map(|trial| trial.begin_on(&shape, &base)) {
-                    self.make_for_trial(now, id, server_id, &changes);
-                }
-            }
-            ServerUse::Nothing => {
-                self.release(now, server_id);
-                self.welcome_late(id);
-            }
-        }
-    }
-
-    /// The startup parameters of a client behind another pooler or its console. Settings that every pooler keeps for
-    /// its clients are tried. Any other would reach other clients or be lost.
-    fn trial_behind_pooler(&mut self, now: Time, id: ClientId, server_id: ServerId) {
-        let is_console = self.server_mut(server_id).nature == Nature::Console;
-        let Some(trial) = self.login_mut(id).and_then(|login| login.trial_mut()) else {
-            return;
-        };
-        if is_console {
-            self.release(now, server_id);
-            return self.welcome_late(id);
-        }
-        if let Some((name, value)) = trial.values.iter().find(|(name, _)| !is_kept_by_poolers(name)) {
-            let message = format!("unsupported startup parameter: {name}={value}");
-            let text = Trouble::BadStartupParameter.text(
-                &message,
-                "the server is another pooler, which does not keep this setting for its clients",
-                "Name it in ignore_startup_parameters to leave it out.",
-            );
-            self.send(id, |w| w.error(&text));
-            return self.close_client(now, id, &message);
-        }
-        let changes = trial.try_values();
-        self.make_for_trial(now, id, server_id, &changes);
-    }
-
-    /// Sends the settings of a trial to a server and waits for the reply.
-    fn make_for_trial(&mut self, now: Time, id: ClientId, server_id: ServerId, changes: &[Change]) {
-        let shape = self.server_mut(server_id).session.shape.clone();
-        let target = self.shared.shape_with(&shape, changes);
-        self.between(now, id, server_id).confirm_first(changes, target);
+        let tried = self.between(now, id, server_id).login_begins();
+        self.login_tried(now, id, server_id, tried);
     }
 
     /// A server has answered the settings of a trial.
@@ -123,57 +94,34 @@ impl Pooler {
         server_id: ServerId,
         refused: Option<(String, String)>,
     ) {
-        let Some(trial) = self.login_mut(id).and_then(|login| login.trial_mut()) else {
-            return;
+        let tried = self.between(now, id, server_id).login_validated(refused);
+        self.login_tried(now, id, server_id, tried);
+    }
+
+    /// Carries out what follows from a trial.
+    fn login_tried(&mut self, now: Time, id: ClientId, server_id: ServerId, tried: Tried) {
+        let (server, then) = match tried {
+            Tried::Asked => return,
+            Tried::Over(server, then) => (server, then),
         };
-        match trial.answered(refused.is_some()) {
-            Verdict::TryNow => {
-                let changes = trial.try_values();
-                self.make_for_trial(now, id, server_id, &changes);
+        match server {
+            Leaving::Stays => {}
+            Leaving::IsReleased => self.release(now, server_id),
+            Leaving::IsClosed => self.close_linked(now, id, server_id, CloseReason::NotRestored.text()),
+        }
+        match then {
+            Then::IsWelcome => self.welcome_late(id),
+            Then::NeedsServer => drop(self.acquire(now, id)),
+            Then::IsRefused { sqlstate, message } => {
+                let mut text = Trouble::BadStartupParameter.text(&message, "", "");
+                if sqlstate.len() == 5 {
+                    text.sqlstate = &sqlstate;
+                }
+                self.send(id, |w| w.error(&text));
+                self.close_client(now, id, &message);
             }
-            Verdict::AnotherServer => {
-                self.client_mut(id).waiting = Waiting::No;
-                self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
-                self.acquire(now, id);
-            }
-            Verdict::Over => self.trial_over(now, id, server_id, refused),
+            Then::IsClosed(message) => self.close_client(now, id, &message),
         }
-    }
-
-    fn trial_over(&mut self, now: Time, id: ClientId, server_id: ServerId, refused: Option<(String, String)>) {
-        let client = self.clients.get_mut(id.0).expect("looked up by the caller");
-        client.waiting = Waiting::No;
-        let server = self.servers.get(server_id.0).expect("a linked server lives");
-        let pool = self.pools[server.pool as usize].as_mut();
-        if let (None, Some(login), Some(pool)) = (&refused, client.login_mut(), pool)
-            && let Some(trial) = login.trial()
-        {
-            trial.teach(pool, &server.session.shape);
-        }
-        if server.close_reason == Some(CloseReason::NotRestored) {
-            self.close_linked(now, id, server_id, CloseReason::NotRestored.text());
-        } else {
-            self.release(now, server_id);
-        }
-        match refused {
-            None => self.welcome_late(id),
-            // The server has not rejected the values: a time limit that is a default of the user has ended the wait for
-            // a lock.
-            Some((sqlstate, _)) if TIME_LIMITS.contains(&&*sqlstate) => {
-                self.acquire(now, id);
-            }
-            Some((sqlstate, message)) => self.refuse_values(now, id, &sqlstate, &message),
-        }
-    }
-
-    /// Sends a client the server's error about its startup parameters.
-    fn refuse_values(&mut self, now: Time, id: ClientId, sqlstate: &str, message: &str) {
-        let mut text = Trouble::BadStartupParameter.text(message, "", "");
-        if sqlstate.len() == 5 {
-            text.sqlstate = sqlstate;
-        }
-        self.send(id, |w| w.error(&text));
-        self.close_client(now, id, message);
     }
 
     /// Welcomes a client that had to wait, and continues with the messages that it has sent meanwhile.
@@ -195,7 +143,8 @@ impl Pooler {
         client.session.shape = first_shape(pool, &welcome, &login.wishes.settings, &mut self.shared.shapes);
         client.session.base = client.session.shape.clone();
         let (shape, status) = (client.session.shape.clone(), client.session.idle_status());
-        self.give_process_id(id);
+        let peer_id = self.shared.config.global.peer_id;
+        admitting::give_process_id(&mut self.process_ids, &mut self.clients, id, peer_id);
         let key = self.cancel_key_of(id);
         let notice = self.shared.settings.login_notify_message.clone();
         let closing = login.take_closing();
@@ -209,5 +158,100 @@ impl Pooler {
             let reported = shape.settings().iter().filter(|s| s.reported);
             welcome.write(&mut Writer::new(to), reported.map(|s| (&*s.name, &*s.value)));
         });
+    }
+}
+
+impl Exchange<'_> {
+    /// Its login has been linked to a server.
+    fn login_begins(&mut self) -> Tried {
+        self.server.conversation.request_time = self.now;
+        let is_replication = self.pool.key.kind.is_replication();
+        let Some(login) = self.client.login_mut() else {
+            return Tried::Asked;
+        };
+        match login.server_use() {
+            // From here on the server is the client's.
+            _ if is_replication => Tried::Over(Leaving::Stays, Then::IsWelcome),
+            ServerUse::AskSecret { user, database } => {
+                let query = lookups::query(&self.shared.config, database);
+                let user = user.to_string();
+                self.to().ask_secret(&query, &user);
+                Tried::Asked
+            }
+            ServerUse::TryValues if !self.server.nature.is_postgresql() => self.trial_behind_pooler(),
+            ServerUse::TryValues => {
+                let session = &self.server.session;
+                let changes = login
+                    .trial_mut()
+                    .map(|trial| trial.begin_on(&session.shape, &session.base));
+                changes.map_or(Tried::Asked, |changes| self.make_for_trial(&changes))
+            }
+            ServerUse::Nothing => Tried::Over(Leaving::IsReleased, Then::IsWelcome),
+        }
+    }
+
+    /// The startup parameters of a client behind another pooler or its console. Settings that every pooler keeps for
+    /// its clients are tried. Any other would reach other clients or be lost.
+    fn trial_behind_pooler(&mut self) -> Tried {
+        let Some(trial) = self.client.login_mut().and_then(|login| login.trial_mut()) else {
+            return Tried::Asked;
+        };
+        if self.server.nature == Nature::Console {
+            return Tried::Over(Leaving::IsReleased, Then::IsWelcome);
+        }
+        if let Some((name, value)) = trial.values.iter().find(|(name, _)| !is_kept_by_poolers(name)) {
+            let message = format!("unsupported startup parameter: {name}={value}");
+            let text = Trouble::BadStartupParameter.text(
+                &message,
+                "the server is another pooler, which does not keep this setting for its clients",
+                "Name it in ignore_startup_parameters to leave it out.",
+            );
+            self.tell(|w| w.error(&text));
+            return Tried::Over(Leaving::Stays, Then::IsClosed(message));
+        }
+        let changes = trial.try_values();
+        self.make_for_trial(&changes)
+    }
+
+    /// Sends the settings of a trial to a server.
+    fn make_for_trial(&mut self, changes: &[Change]) -> Tried {
+        let target = self.shared.shape_with(&self.server.session.shape, changes);
+        self.confirm_first(changes, target);
+        Tried::Asked
+    }
+
+    /// The server has answered the settings of a trial.
+    fn login_validated(&mut self, refused: Option<(String, String)>) -> Tried {
+        let Some(trial) = self.client.login_mut().and_then(|login| login.trial_mut()) else {
+            return Tried::Asked;
+        };
+        match trial.answered(refused.is_some()) {
+            Verdict::TryNow => {
+                let changes = trial.try_values();
+                self.make_for_trial(&changes)
+            }
+            Verdict::AnotherServer => {
+                self.client.waiting = Waiting::No;
+                Tried::Over(Leaving::IsClosed, Then::NeedsServer)
+            }
+            Verdict::Over => {
+                if refused.is_none() {
+                    trial.teach(self.pool, &self.server.session.shape);
+                }
+                self.client.waiting = Waiting::No;
+                let leaving = match self.server.close_reason {
+                    Some(CloseReason::NotRestored) => Leaving::IsClosed,
+                    _ => Leaving::IsReleased,
+                };
+                let then = match refused {
+                    None => Then::IsWelcome,
+                    // The server has not rejected the values: a time limit that is a default of the user has ended the
+                    // wait for a lock.
+                    Some((sqlstate, _)) if TIME_LIMITS.contains(&&*sqlstate) => Then::NeedsServer,
+                    Some((sqlstate, message)) => Then::IsRefused { sqlstate, message },
+                };
+                Tried::Over(leaving, then)
+            }
+        }
     }
 }

@@ -3,11 +3,13 @@
 use crate::base::close_reason::CloseReason;
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::PoolId;
 use crate::base::time::Time;
 use crate::console::orders::Halt;
 use crate::console::refusal::Refusal;
+use crate::operator::numbers;
 use crate::pooler::Pooler;
+use crate::pools::choice::Choice;
+use crate::pools::pool;
 use std::sync::Arc;
 
 /// The message to a client after KILL_CLIENT.
@@ -17,24 +19,28 @@ const FORCED: &str = CloseReason::Killed.text();
 const KILLED: &str = "database removed";
 
 impl Pooler {
-    /// RECONNECT: servers are closed when they become free; new ones may be opened at once.
-    pub(crate) fn reconnect(&mut self, now: Time, database: Option<&str>) {
-        self.replace_servers(now, CloseReason::Reconnect, |pooler, pool| {
-            pooler.is_within(pool, database)
-        });
-    }
-
-    pub(crate) fn replace_servers(&mut self, now: Time, reason: CloseReason, of: impl Fn(&Pooler, PoolId) -> bool) {
-        self.doubt_catalogs(now, &of);
+    /// Closes the servers of some pools when they become free; new ones may be opened at once.
+    pub(crate) fn replace_servers(&mut self, now: Time, reason: CloseReason, of: Choice<'_>) {
+        self.doubt_catalogs(now, of);
         for slot in self.servers.slots() {
             let Some(server) = self.servers.get(slot) else { continue };
-            if !of(self, server.pool) {
+            if !of.includes(&self.pools, server.pool) {
                 continue;
             }
             if server.is_idle() {
                 self.close_server(now, ServerId(slot), reason.text());
             } else if let Some(server) = self.servers.get_mut(slot) {
                 server.close_reason.get_or_insert(reason);
+            }
+        }
+    }
+
+    /// RECONNECT: servers are closed when they become free, and new ones are attempted at once, at every host.
+    pub(crate) fn reconnect(&mut self, now: Time, of: Choice<'_>) {
+        self.replace_servers(now, CloseReason::Reconnect, of);
+        for pool_id in pool::ids(&self.pools) {
+            if of.includes(&self.pools, pool_id) {
+                self.pool_mut(pool_id).forget_failures();
             }
         }
     }
@@ -49,60 +55,45 @@ impl Pooler {
             None => {
                 let configured: Vec<Arc<str>> =
                     self.shared.config.databases.keys().map(|d| d.as_str().into()).collect();
-                let made: Vec<Arc<str>> = self.live_pools().map(|(_, p)| p.key.database.clone()).collect();
+                let made: Vec<Arc<str>> = pool::live(&self.pools).map(|(_, p)| p.key.database.clone()).collect();
                 self.databases.paused.extend(configured.into_iter().chain(made));
             }
         }
-        self.drop_connections(now, Trouble::Killed, KILLED, |pooler, pool| {
-            pooler.is_within(pool, database)
-        });
+        self.drop_connections(now, Trouble::Killed, KILLED, Choice::Within(database));
         Ok(())
     }
 
     /// Closes all clients, and then all servers, of some pools.
-    pub(super) fn drop_connections(
-        &mut self,
-        now: Time,
-        why: Trouble,
-        message: &'static str,
-        of: impl Fn(&Pooler, PoolId) -> bool,
-    ) {
-        self.doubt_catalogs(now, &of);
+    pub(super) fn drop_connections(&mut self, now: Time, why: Trouble, message: &'static str, of: Choice<'_>) {
+        self.doubt_catalogs(now, of);
         for slot in self.clients.slots() {
             let pool = self.clients.get(slot).and_then(|client| client.pool);
-            if pool.is_some_and(|pool| of(self, pool)) {
+            if pool.is_some_and(|pool| of.includes(&self.pools, pool)) {
                 self.fail_client(now, ClientId(slot), why, message, "", "");
             }
         }
         for slot in self.servers.slots() {
             let pool = self.servers.get(slot).map(|server| server.pool);
-            if let Some(pool) = pool.filter(|&pool| of(self, pool)) {
+            if let Some(pool) = pool.filter(|&pool| of.includes(&self.pools, pool)) {
                 self.close_server(now, ServerId(slot), message);
                 // This does not count as a failure of the server.
-                self.forget_failures(pool);
+                self.pool_mut(pool).forget_failures();
             }
         }
     }
 
     /// The next servers may have another database, or functions may have been changed without pgweir.
-    fn doubt_catalogs(&mut self, now: Time, of: impl Fn(&Pooler, PoolId) -> bool) {
-        for pool_id in self.pool_ids() {
-            if of(self, pool_id) {
-                self.doubt_catalog(now, pool_id);
+    fn doubt_catalogs(&mut self, now: Time, of: Choice<'_>) {
+        for pool_id in pool::ids(&self.pools) {
+            if of.includes(&self.pools, pool_id) {
+                self.catalogs().doubt(now, pool_id);
             }
         }
     }
 
-    pub(super) fn forget_failures(&mut self, pool_id: PoolId) {
-        let pool = self.pool_mut(pool_id);
-        pool.failure = None;
-        pool.hosts.forget_failures();
-        pool.retry_at = None;
-    }
-
     /// KILL_CLIENT: closes one client and its server.
     pub(crate) fn kill_client(&mut self, now: Time, number: u32) -> Result<(), Refusal> {
-        let id = self.client_by_number(number).ok_or_else(Refusal::no_such_client)?;
+        let id = numbers::client_by_number(&self.clients, number).ok_or_else(Refusal::no_such_client)?;
         let link = self.clients.get(id.0).and_then(|client| client.link);
         if let Some(server) = link.and_then(|server| self.servers.get_mut(server.0)) {
             // No other client gets it.

@@ -7,10 +7,15 @@ use crate::base::pool_id::{PoolId, PoolKind};
 use crate::base::request::{LogLevel, ReloadOutcome, Request};
 use crate::base::settings::{PoolSettings, Settings};
 use crate::base::time::Time;
+use crate::client::Client;
 use crate::console::refusal::Refusal;
 use crate::console::waiting::Waits;
+use crate::login::admission;
 use crate::pooler::Pooler;
+use crate::pools::choice::Choice;
 use crate::pools::hosts::Hosts;
+use crate::pools::pool;
+use crate::shared::Shared;
 use pgweir_auth::Credential;
 use pgweir_config::{Changes, Config, Problem, Severity};
 use std::sync::Arc;
@@ -19,12 +24,12 @@ impl Pooler {
     /// The configuration has been read again. If it has errors, nothing changes.
     pub(crate) fn reloaded(&mut self, now: Time, by: Option<ClientId>, outcome: ReloadOutcome) {
         let answer = match outcome {
-            ReloadOutcome::Bad(problems) => self.reload_refused(&problems),
+            ReloadOutcome::Bad(problems) => reload_refused(&mut self.shared, &problems),
             ReloadOutcome::New(config, warnings) => match self.shared.config.reload((*config).clone()) {
-                Err(problems) => self.reload_refused(&problems),
+                Err(problems) => reload_refused(&mut self.shared, &problems),
                 Ok(reload) => {
-                    self.log_problems(&warnings);
-                    self.log_problems(&reload.warnings);
+                    log_problems(&mut self.shared, &warnings);
+                    log_problems(&mut self.shared, &reload.warnings);
                     self.log(LogLevel::Log, what_changed(&reload.changes));
                     let config = Arc::new(reload.config);
                     self.shared.requests.push_back(Request::Configure(config.clone()));
@@ -34,24 +39,9 @@ impl Pooler {
                 }
             },
         };
-        if let Some(id) = by.filter(|id| self.console_waits(*id) == Some(&Waits::Reloaded)) {
+        let waits = |id: &ClientId| self.clients.get(id.0).and_then(Client::console_waits) == Some(&Waits::Reloaded);
+        if let Some(id) = by.filter(waits) {
             self.answer_console(id, answer.as_ref().map(|()| "RELOAD"));
-        }
-    }
-
-    fn reload_refused(&mut self, problems: &[Problem]) -> Result<(), Refusal> {
-        self.log_problems(problems);
-        self.log(LogLevel::Error, "RELOAD failed, the old configuration stays".into());
-        Err(Refusal::reload_failed(problems))
-    }
-
-    fn log_problems(&mut self, problems: &[Problem]) {
-        for problem in problems {
-            let level = match problem.severity {
-                Severity::Warning => LogLevel::Warning,
-                Severity::Error => LogLevel::Error,
-            };
-            self.log(level, problem.line());
         }
     }
 
@@ -71,8 +61,13 @@ impl Pooler {
 
     /// The credentials in the configuration for the servers of each pool.
     pub(crate) fn stored_credentials(&self) -> Vec<(PoolId, Credential)> {
-        self.live_pools()
-            .map(|(id, pool)| (id, self.stored_credential(&pool.key.database, &pool.key.user)))
+        pool::live(&self.pools)
+            .map(|(id, pool)| {
+                (
+                    id,
+                    admission::stored_credential(&self.shared.config, &pool.key.database, &pool.key.user),
+                )
+            })
             .collect()
     }
 
@@ -94,8 +89,8 @@ impl Pooler {
         databases.disabled.retain(|name| config.database(name).is_some());
         self.use_peers(now);
         self.make_pools_to_keep_warm(now);
-        for pool_id in self.pool_ids() {
-            self.look_after_catalog(now, pool_id);
+        for pool_id in pool::ids(&self.pools) {
+            self.catalogs().look_after(now, pool_id);
             self.open_servers_for_waiters(now, pool_id);
         }
     }
@@ -108,7 +103,7 @@ impl Pooler {
             let message = "database removed";
             let text = format!("dropping database '{}' as it does not exist anymore", key.database);
             self.log(LogLevel::Warning, text);
-            self.drop_connections(now, Trouble::Killed, message, |_, pool| pool == pool_id);
+            self.drop_connections(now, Trouble::Killed, message, Choice::One(pool_id));
             return self.drop_pool(pool_id);
         };
         let elsewhere = match entry.user.as_deref() {
@@ -121,13 +116,13 @@ impl Pooler {
         if key.kind != PoolKind::AuthQuery && elsewhere {
             // Its clients now belong to the pool of another user.
             let message = CloseReason::DatabaseChanged.text();
-            self.drop_connections(now, Trouble::Killed, message, |_, pool| pool == pool_id);
+            self.drop_connections(now, Trouble::Killed, message, Choice::One(pool_id));
             return self.drop_pool(pool_id);
         }
         let mut settings = PoolSettings::new(&self.shared.config, &entry, &key.user);
         settings.suit(key.kind);
         let auto = !self.shared.config.databases.contains_key(&*key.database);
-        let credential = self.stored_credential(&key.database, &key.user);
+        let credential = admission::stored_credential(&self.shared.config, &key.database, &key.user);
         let secret_changed = credential != *before || changes.auth_users.contains(&*key.user);
         let pool = self.pool_mut(pool_id);
         let other_servers = pool.settings.needs_new_servers(&settings);
@@ -140,11 +135,27 @@ impl Pooler {
             pool.welcome = None;
             pool.known_startup_values.clear();
             pool.hosts = Hosts::new(pool.settings.endpoints.len());
-            self.replace_servers(now, CloseReason::DatabaseChanged, |_, pool| pool == pool_id);
+            self.replace_servers(now, CloseReason::DatabaseChanged, Choice::One(pool_id));
         }
         if other_servers || secret_changed {
-            self.forget_failures(pool_id);
+            self.pool_mut(pool_id).forget_failures();
         }
+    }
+}
+
+fn reload_refused(shared: &mut Shared, problems: &[Problem]) -> Result<(), Refusal> {
+    log_problems(shared, problems);
+    shared.log(LogLevel::Error, "RELOAD failed, the old configuration stays".into());
+    Err(Refusal::reload_failed(problems))
+}
+
+fn log_problems(shared: &mut Shared, problems: &[Problem]) {
+    for problem in problems {
+        let level = match problem.severity {
+            Severity::Warning => LogLevel::Warning,
+            Severity::Error => LogLevel::Error,
+        };
+        shared.log(level, problem.line());
     }
 }
 

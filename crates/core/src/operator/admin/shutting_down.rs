@@ -4,10 +4,12 @@ use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
 use crate::base::reasons::Waiting;
 use crate::base::request::{LogLevel, Request};
+use crate::base::slab::Slab;
 use crate::base::time::Time;
-use crate::client::ClientPhase;
-use crate::console::orders::{Ending, Halt};
+use crate::client::{Client, ClientPhase};
+use crate::console::orders::Ending;
 use crate::pooler::Pooler;
+use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 
 /// The message to clients when the process ends, in PgBouncer's words.
@@ -22,10 +24,11 @@ impl Pooler {
         if how == Ending::Immediate {
             return self.exit_now(now);
         }
-        self.stop_listening();
+        if self.admin.ending == Ending::No {
+            self.shared.requests.push_back(Request::StopListening);
+        }
         self.admin.ending = how;
-        if self.admin.is_suspended() {
-            self.admin.halt = Halt::No;
+        if self.admin.end_suspension() {
             self.read_everyone();
         }
         if self.admin.refuses_waiters() {
@@ -40,12 +43,6 @@ impl Pooler {
         self.shutdown_progress(now);
     }
 
-    fn stop_listening(&mut self) {
-        if self.admin.ending == Ending::No {
-            self.shared.requests.push_back(Request::StopListening);
-        }
-    }
-
     pub(crate) fn refuse_for_shutdown(&mut self, now: Time, id: ClientId) {
         self.fail_client(now, id, Trouble::ShuttingDown, SHUTTING_DOWN, "", "");
     }
@@ -54,33 +51,14 @@ impl Pooler {
     /// that.
     pub(crate) fn shutdown_progress(&mut self, now: Time) {
         let text = match self.admin.ending {
-            Ending::WaitForClients if !self.has_clients() => "client connections dropped, exiting",
-            Ending::WaitForServers if !self.any_server_in_use() => "server connections dropped, exiting",
+            Ending::WaitForClients if self.client_count == 0 && !any_login(&self.clients) => {
+                "client connections dropped, exiting"
+            }
+            Ending::WaitForServers if !any_server_in_use(&self.servers) => "server connections dropped, exiting",
             _ => return,
         };
         self.log(LogLevel::Log, text.into());
         self.exit_now(now);
-    }
-
-    /// Whether there are clients other than the console's. Those that are logging in
-    /// count.
-    fn has_clients(&self) -> bool {
-        let logging_in = |phase: &ClientPhase| matches!(phase, ClientPhase::Login(_));
-        self.client_count > 0 || self.clients.iter().any(|(_, c)| logging_in(&c.phase))
-    }
-
-    fn any_server_in_use(&self) -> bool {
-        self.servers.iter().any(|(_, server)| {
-            !matches!(
-                server.phase,
-                ServerPhase::Connecting
-                    | ServerPhase::Securing
-                    | ServerPhase::Login(_)
-                    | ServerPhase::ConnectQuery
-                    | ServerPhase::Idle
-                    | ServerPhase::Listening
-            )
-        })
     }
 
     /// Sends every client an error and every server Terminate, and ends the process.
@@ -88,7 +66,9 @@ impl Pooler {
         if self.admin.ending == Ending::Immediate {
             return;
         }
-        self.stop_listening();
+        if self.admin.ending == Ending::No {
+            self.shared.requests.push_back(Request::StopListening);
+        }
         self.admin.ending = Ending::Immediate;
         for slot in self.clients.slots() {
             match self.clients.get(slot).map(|c| &c.phase) {
@@ -104,4 +84,23 @@ impl Pooler {
         }
         self.shared.requests.push_back(Request::Exit);
     }
+}
+
+/// Whether clients other than the console's are logging in.
+fn any_login(clients: &Slab<Client>) -> bool {
+    clients.iter().any(|(_, c)| matches!(c.phase, ClientPhase::Login(_)))
+}
+
+fn any_server_in_use(servers: &Slab<Server>) -> bool {
+    servers.iter().any(|(_, server)| {
+        !matches!(
+            server.phase,
+            ServerPhase::Connecting
+                | ServerPhase::Securing
+                | ServerPhase::Login(_)
+                | ServerPhase::ConnectQuery
+                | ServerPhase::Idle
+                | ServerPhase::Listening
+        )
+    })
 }

@@ -1,10 +1,10 @@
 //! The admin console: database `pgbouncer`.
 //!
 //! It speaks the simple and the extended protocol, so any driver can use it. It has no transactions, but acknowledges
-//! BEGIN and similar statements. While a command waits ([`Waits`]), nothing is read from its client.
+//! BEGIN and similar statements. While a command waits
+//! ([`crate::console::waiting::Waits`]), nothing is read from its client.
 
-mod actions;
-mod extended;
+mod orders;
 mod show;
 mod show_config;
 mod show_lists;
@@ -12,22 +12,21 @@ mod show_pins;
 mod show_pools;
 mod show_sockets;
 mod show_stats;
+mod talk;
 
 use crate::base::access::Access;
 use crate::base::errors::Trouble;
 use crate::base::ids::ClientId;
-use crate::base::request::{LogLevel, Request};
 use crate::base::time::Time;
-use crate::client::ClientPhase;
-use crate::console::grammar::Command;
+use crate::client::{Client, ClientPhase};
 use crate::console::refusal::Refusal;
-use crate::console::rows::{self, Formats};
 use crate::console::state::{self, ConsoleState};
-use crate::console::waiting::Waits;
+use crate::flow::logins::admitting;
 use crate::login::welcome::Welcome;
 use crate::pooler::Pooler;
-use actions::Done;
-use pgweir_wire::{FrontendTag, TransactionStatus, Writer};
+use orders::Done;
+use pgweir_wire::TransactionStatus;
+use talk::{Asked, Talk};
 
 /// The version in SHOW VERSION and server_version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -49,7 +48,7 @@ fn parameters(access: Access) -> [(&'static str, String); 8] {
 
 impl Pooler {
     /// Finishes the login of a client of the console.
-    pub(crate) fn open_console(&mut self, now: Time, id: ClientId, user: &str, access: Access) {
+    pub(crate) fn open_console(&mut self, now: Time, id: ClientId, access: Access) {
         let Some(client) = self.clients.get_mut(id.0) else {
             return;
         };
@@ -57,12 +56,18 @@ impl Pooler {
             return;
         };
         let closing = login.take_closing();
+        let user = login.user().to_string();
         let application_name = login.setting("application_name").unwrap_or_default().to_string();
         client.request_time = now;
-        let console = ConsoleState::new(user, access, &application_name);
+        let console = ConsoleState::new(&user, access, &application_name);
         client.phase = ClientPhase::Console(Box::new(console));
         self.arrivals.has_arrived();
-        self.give_process_id(id);
+        admitting::give_process_id(
+            &mut self.process_ids,
+            &mut self.clients,
+            id,
+            self.shared.config.global.peer_id,
+        );
         let key = self.cancel_key_of(id);
         self.admin.console_stats.client_login_count += 1;
         self.send(id, |w| {
@@ -76,192 +81,105 @@ impl Pooler {
         });
     }
 
-    /// The command whose end a console client waits for.
-    pub(crate) fn console_waits(&self, id: ClientId) -> Option<&Waits> {
-        match &self.clients.get(id.0)?.phase {
-            ClientPhase::Console(console) => console.waits(),
-            _ => None,
-        }
-    }
-
-    fn console(&mut self, id: ClientId) -> Option<&mut ConsoleState> {
-        match &mut self.clients.get_mut(id.0)?.phase {
-            ClientPhase::Console(console) => Some(console),
-            _ => None,
-        }
-    }
-
-    /// The state of a console client that the caller has looked up.
-    fn console_mut(&mut self, id: ClientId) -> &mut ConsoleState {
-        self.console(id).expect("the caller looked it up")
+    /// The conversation with a client of the console.
+    fn talk(&mut self, id: ClientId) -> Option<Talk<'_>> {
+        let client = self.clients.get_mut(id.0)?;
+        let ClientPhase::Console(console) = &mut client.phase else {
+            return None;
+        };
+        Some(Talk {
+            id,
+            peer: client.accepted.peer,
+            request_time: &mut client.request_time,
+            console,
+            counts: &mut self.admin.console_stats,
+            shared: &mut self.shared,
+        })
     }
 
     pub(crate) fn console_bytes(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
         let mut at = 0;
         while at < input.len() {
-            let Some(console) = self.console(id) else {
+            let Some(mut talk) = self.talk(id) else {
                 return input.len();
             };
-            if console.is_busy() {
+            if talk.console.is_busy() {
                 return at;
             }
-            let (tag, bytes) = match state::message(&input[at..]) {
-                Ok(Some(message)) => message,
+            let asked = match state::message(&input[at..]) {
+                Ok(Some((tag, bytes))) => {
+                    let body = state::body(&input[at..at + bytes]);
+                    at += bytes;
+                    talk.message(now, tag, body)
+                }
                 Ok(None) => return at,
                 Err(why) => {
                     self.fail_client(now, id, Trouble::ProtocolViolation, &why, "", "");
                     return input.len();
                 }
             };
-            let body = state::body(&input[at..at + bytes]);
-            at += bytes;
-            self.console_message(now, id, tag, body);
+            self.console_asks(now, id, asked);
         }
         at
     }
 
-    fn console_message(&mut self, now: Time, id: ClientId, tag: FrontendTag, body: &[u8]) {
-        let Some(console) = self.console(id) else { return };
-        if console.ignores(tag) {
-            return;
-        }
-        match tag {
-            FrontendTag::Terminate => self.close_client(now, id, "client close request"),
-            FrontendTag::Query => self.console_query(now, id, body),
-            FrontendTag::Sync => {
-                console.sync();
-                self.console_ready(id);
+    fn console_asks(&mut self, now: Time, id: ClientId, asked: Asked) {
+        match asked {
+            Asked::Nothing => {}
+            Asked::Close => self.close_client(now, id, "client close request"),
+            Asked::Fail(message) => self.fail_client(now, id, Trouble::ProtocolViolation, message, "", ""),
+            Asked::Table {
+                show,
+                access,
+                formats,
+                execute,
+            } => {
+                let is_query = execute.is_none();
+                let table = self.view(now).table(show, access, &formats, is_query);
+                let Some(mut talk) = self.talk(id) else { return };
+                match table {
+                    Ok(rows) => talk.table(execute.as_ref(), rows),
+                    Err(refusal) => talk.refuse(&refusal),
+                }
             }
-            // The console sends everything at once.
-            FrontendTag::Flush => {}
-            // Outside COPY these messages are ignored, as in PostgreSQL.
-            FrontendTag::CopyData | FrontendTag::CopyDone | FrontendTag::CopyFail => {}
-            FrontendTag::Parse
-            | FrontendTag::Bind
-            | FrontendTag::Describe
-            | FrontendTag::Execute
-            | FrontendTag::Close => self.console_extended(now, id, tag, body),
-            FrontendTag::FunctionCall => {
-                self.console_refuses(
-                    id,
-                    &Refusal::protocol("function calls are not supported on the console"),
-                );
-                self.console_ready(id);
-            }
-            FrontendTag::Password => {
-                let message = "unexpected password message";
-                self.fail_client(now, id, Trouble::ProtocolViolation, message, "", "");
-            }
-        }
-    }
-
-    fn console_query(&mut self, now: Time, id: ClientId, body: &[u8]) {
-        self.console_mut(id).begin_query();
-        let command = state::query_text(body).and_then(|text| Command::parse(&text));
-        let mut reply = Vec::new();
-        let done = command.and_then(|command| {
-            let formats = Formats::default();
-            if let Some(columns) = command.columns() {
-                rows::describe(&mut reply, columns, &formats);
-            }
-            self.console_command(now, id, &command, &formats, &mut reply)
-        });
-        match done {
-            Ok(done) => {
-                self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&reply));
-                self.console_done(now, id, done);
-            }
-            Err(refusal) => {
-                self.console_refuses(id, &refusal);
-                self.console_ready(id);
-            }
+            Asked::Order(command) => match self.console_order(now, id, &command) {
+                Ok(done) => self.console_done(now, id, done),
+                Err(refusal) => self.talk(id).into_iter().for_each(|mut talk| talk.refuse(&refusal)),
+            },
         }
     }
 
     /// Answers a command, or leaves its client waiting.
     fn console_done(&mut self, now: Time, id: ClientId, done: Done) {
+        // KILL_CLIENT may have closed the very client that has sent it.
+        let Some(mut talk) = self.talk(id) else { return };
         match done {
-            Done::Tag(tag) => self.console_completes(id, &tag),
-            Done::Empty => {
-                self.send(id, |w| w.empty(b'I'));
-                self.console_ready_unless_extended(id);
-            }
+            Done::Tag(tag) => talk.complete(&tag),
             Done::Shutdown(ending) => {
-                self.console_completes(id, "SHUTDOWN");
+                talk.complete("SHUTDOWN");
                 self.shutdown(now, ending);
             }
             Done::Waits(waits) => {
-                if let Some(console) = self.console(id) {
-                    console.begin_to_wait(waits);
-                }
+                talk.console.begin_to_wait(waits);
                 self.admin.waiters.push(id);
                 self.pause_progress(now);
             }
         }
     }
 
-    /// Sends CommandComplete and, for a Query, ReadyForQuery.
-    fn console_completes(&mut self, id: ClientId, tag: &str) {
-        self.send(id, |w| w.command_complete(tag));
-        self.console_ready_unless_extended(id);
-    }
-
-    fn console_ready_unless_extended(&mut self, id: ClientId) {
-        if self.console(id).is_some_and(|c| c.is_simple()) {
-            self.console_ready(id);
-        }
-    }
-
-    fn console_ready(&mut self, id: ClientId) {
-        let Some(console) = self.console(id) else { return };
-        let status = console.status();
-        self.send(id, |w| w.ready_for_query(status));
-    }
-
-    /// Sends a console client an error.
-    fn console_refuses(&mut self, id: ClientId, refusal: &Refusal) {
-        if self.shared.settings.log_pooler_errors
-            && let Some(client) = self.clients.get(id.0)
-        {
-            let text = format!("{} pooler error: {}", self.client_label(id, client), refusal.message);
-            self.log(LogLevel::Warning, text);
-        }
-        self.send(id, |w| w.error(&refusal.text()));
-    }
-
     /// A CancelRequest for a client of the console: its wait ends; the command stays in force.
     pub(crate) fn cancel_console(&mut self, id: ClientId) {
-        if let Some(waits) = self.console_waits(id) {
+        if let Some(waits) = self.clients.get(id.0).and_then(Client::console_waits) {
             let refusal = Refusal::given_up(waits.verb(), "a cancel request");
             self.answer_console(id, Err(&refusal));
         }
     }
 
     /// The command that a console client waits for has ended.
-    pub(crate) fn console_answered(&mut self, id: ClientId, outcome: Result<&str, &Refusal>) {
-        let Some(console) = self.console(id) else { return };
-        console.wait_no_more();
-        match outcome {
-            Ok(tag) => self.console_completes(id, tag),
-            Err(refusal) => {
-                self.console_refuses(id, refusal);
-                match self.console(id) {
-                    Some(console) if !console.is_simple() => console.ignore_to_sync(),
-                    _ => self.console_ready(id),
-                }
-            }
+    pub(crate) fn answer_console(&mut self, id: ClientId, outcome: Result<&str, &Refusal>) {
+        self.admin.client_gone(id);
+        if let Some(mut talk) = self.talk(id) {
+            talk.wait_over(outcome);
         }
-        self.shared.requests.push_back(Request::Resume(id.into()));
     }
-}
-
-/// Appends a NOTICE.
-fn notice(to: &mut Vec<u8>, message: &str, detail: &str) {
-    Writer::new(to).notice(&pgweir_wire::write::ErrorText {
-        severity: "NOTICE",
-        sqlstate: "00000",
-        message,
-        detail,
-        hint: "",
-    });
 }

@@ -2,16 +2,16 @@
 
 use crate::console::rows::{Rows, Value};
 use crate::operator::console::show_pools::load_balance_hosts;
-use crate::pooler::Pooler;
+use crate::operator::view::View;
 use pgweir_config::{CONSOLE_DATABASE, UserSettings};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The pool size that PgBouncer shows for its console.
 const CONSOLE_POOL_SIZE: u32 = 2;
 
-impl Pooler {
+impl View<'_> {
     pub(super) fn show_config(&self, rows: &mut Rows<'_>) {
-        for row in self.shared.config.rows() {
+        for row in self.config.rows() {
             let changeable = if row.changeable { "yes" } else { "no" };
             rows.push(&[
                 row.key.into(),
@@ -25,7 +25,7 @@ impl Pooler {
     /// Names of the databases: those of the file, those made from `*` that have a pool, and the console's.
     pub(super) fn database_names(&self) -> BTreeSet<String> {
         let made = self.live_pools().map(|(_, pool)| pool.key.database.to_string());
-        let configured = self.shared.config.databases.keys().cloned();
+        let configured = self.config.databases.keys().cloned();
         configured.chain(made).chain([CONSOLE_DATABASE.to_string()]).collect()
     }
 
@@ -35,12 +35,12 @@ impl Pooler {
                 self.push_console_database(rows);
                 continue;
             }
-            let Some(d) = self.shared.config.database(&name) else {
+            let Some(d) = self.config.database(&name) else {
                 continue;
             };
-            let g = &self.shared.config.global;
+            let g = &self.config.global;
             let counts = self.databases.of_database(&name);
-            let seconds = self.shared.config.server_lifetime(&d).as_secs();
+            let seconds = self.config.server_lifetime(&d).as_secs();
             rows.push(&[
                 Value::from(&*name),
                 d.host_text().map_or(Value::Null, Value::Text),
@@ -52,10 +52,10 @@ impl Pooler {
                 d.reserve_pool_size.unwrap_or(g.reserve_pool_size).into(),
                 seconds.into(),
                 d.pool_mode.map(|mode| mode.word()).into(),
-                load_balance_hosts(&self.shared.config, &name).into(),
-                self.shared.config.max_db_connections(&d).unwrap_or(0).into(),
+                load_balance_hosts(self.config, &name).into(),
+                self.config.max_db_connections(&d).unwrap_or(0).into(),
                 counts.servers.into(),
-                self.shared.config.max_db_client_connections(&d).unwrap_or(0).into(),
+                self.config.max_db_client_connections(&d).unwrap_or(0).into(),
                 counts.clients.into(),
                 self.databases.paused.contains(&*name).into(),
                 self.databases.disabled.contains(&*name).into(),
@@ -64,7 +64,7 @@ impl Pooler {
     }
 
     fn push_console_database(&self, rows: &mut Rows<'_>) {
-        let g = &self.shared.config.global;
+        let g = &self.config.global;
         rows.push(&[
             CONSOLE_DATABASE.into(),
             Value::Null,
@@ -89,13 +89,7 @@ impl Pooler {
     /// Users of `auth_file`, of section `[users]`, and those with connections.
     pub(super) fn user_names(&self) -> BTreeSet<String> {
         let connected = self.databases.users().map(|name| name.to_string());
-        let configured = self
-            .shared
-            .config
-            .auth_users
-            .keys()
-            .chain(self.shared.config.users.keys())
-            .cloned();
+        let configured = self.config.auth_users.keys().chain(self.config.users.keys()).cloned();
         let logged_in = self.clients_by_user().into_keys().map(str::to_string);
         configured
             .chain(connected)
@@ -108,20 +102,16 @@ impl Pooler {
         let none = UserSettings::default();
         let clients = self.clients_by_user();
         for name in self.user_names() {
-            let user = self.shared.config.users.get(&name).unwrap_or(&none);
+            let user = self.config.users.get(&name).unwrap_or(&none);
             let number = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
             rows.push(&[
                 Value::from(&*name),
                 number(user.pool_size).into(),
                 number(user.reserve_pool_size).into(),
                 user.pool_mode.map(|mode| mode.word()).into(),
-                self.shared.config.max_user_connections(&name).unwrap_or(0).into(),
+                self.config.max_user_connections(&name).unwrap_or(0).into(),
                 self.databases.of_user(&name).servers.into(),
-                self.shared
-                    .config
-                    .max_user_client_connections(&name)
-                    .unwrap_or(0)
-                    .into(),
+                self.config.max_user_client_connections(&name).unwrap_or(0).into(),
                 clients.get(&*name).copied().unwrap_or(0).into(),
             ]);
         }
@@ -142,12 +132,12 @@ impl Pooler {
     }
 
     pub(super) fn show_peers(&self, rows: &mut Rows<'_>) {
-        for peer in self.shared.config.peers.values() {
+        for peer in self.config.peers.values() {
             rows.push(&[
                 peer.id.into(),
                 peer.host.to_string().into(),
                 u32::from(peer.port).into(),
-                self.shared.config.peer_pool_size(peer).unwrap_or(0).into(),
+                self.config.peer_pool_size(peer).unwrap_or(0).into(),
             ]);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, ClientPhase};
 use crate::console::rows::Rows;
-use crate::pooler::Pooler;
+use crate::operator::view::View;
 use crate::pools::peers::PeerPool;
 use crate::pools::pool::Pool;
 use crate::server::Server;
@@ -11,7 +11,7 @@ use crate::statements::prepared::Statement;
 use pgweir_config::{DatabaseSettings, PeerSettings, UserSettings};
 use std::mem::size_of;
 
-impl Pooler {
+impl View<'_> {
     pub(super) fn show_lists(&self, rows: &mut Rows<'_>) {
         let login = |client: &Client| {
             matches!(
@@ -23,7 +23,7 @@ impl Pooler {
         let lists = [
             ("databases", self.database_names().len()),
             ("users", self.user_names().len()),
-            ("peers", self.shared.config.peers.len()),
+            ("peers", self.config.peers.len()),
             ("pools", self.pool_rows()),
             ("peer_pools", self.peers.iter().len()),
             ("free_clients", self.clients.free_len()),
@@ -45,10 +45,10 @@ impl Pooler {
     /// the bytes of all. Memory that an entry refers to (texts, queues) is not counted, except the texts of prepared
     /// statements.
     pub(super) fn show_mem(&self, rows: &mut Rows<'_>) {
-        let statements = self.shared.statements.len();
+        let statements = self.statements.len();
         let statement_bytes = match statements {
             0 => size_of::<Statement>(),
-            some => size_of::<Statement>() + self.shared.statements.text_bytes() / some,
+            some => size_of::<Statement>() + self.statements.text_bytes() / some,
         };
         let free_pools = self.pools.iter().filter(|p| p.is_none()).count();
         let caches = [
@@ -56,7 +56,7 @@ impl Pooler {
             (
                 "credentials_cache",
                 size_of::<pgweir_auth::Credential>(),
-                self.shared.config.auth_users.len(),
+                self.config.auth_users.len(),
                 0,
             ),
             (
@@ -65,12 +65,7 @@ impl Pooler {
                 self.database_names().len(),
                 0,
             ),
-            (
-                "peer_cache",
-                size_of::<PeerSettings>(),
-                self.shared.config.peers.len(),
-                0,
-            ),
+            ("peer_cache", size_of::<PeerSettings>(), self.config.peers.len(), 0),
             ("peer_pool_cache", size_of::<PeerPool>(), self.peers.iter().len(), 0),
             (
                 "pool_cache",
@@ -92,7 +87,7 @@ impl Pooler {
                 self.clients.free_len(),
             ),
             ("iobuf_cache", 0, 0, 0),
-            ("var_list_cache", size_of::<Shape>(), self.shared.shapes.len(), 0),
+            ("var_list_cache", size_of::<Shape>(), self.shapes.len(), 0),
             ("server_prepared_statement_cache", statement_bytes, statements, 0),
         ];
         for (name, size, used, free) in caches {

@@ -1,14 +1,13 @@
 //! SHOW PINS, SHOW SESSION, SHOW LISTENERS and SHOW STATE_STATS.
 
 use crate::base::access::Access;
-use crate::base::time::Time;
 use crate::console::rows::{Rows, Value};
-use crate::pooler::Pooler;
+use crate::operator::view::View;
 
-impl Pooler {
+impl View<'_> {
     /// A row for each client that is pinned by its session. Only administrators see statements, because they may
     /// contain secrets.
-    pub(super) fn show_pins(&self, now: Time, access: Access, rows: &mut Rows<'_>) {
+    pub(super) fn show_pins(&self, access: Access, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
             let (Some(pinned), Some(server), Some(pool)) = (&client.session.pinned, client.link, client.pool) else {
                 continue;
@@ -20,7 +19,7 @@ impl Pooler {
                 (&*key.database).into(),
                 client.login_user.as_deref().unwrap_or(&key.user).into(),
                 client.session.pins.to_string().into(),
-                (now - pinned.since).as_secs().into(),
+                (self.now - pinned.since).as_secs().into(),
                 secret(access, &pinned.statement),
             ]);
         }
@@ -29,7 +28,7 @@ impl Pooler {
     /// One client's session: a row for each setting that differs from the server's defaults or is reported, for each
     /// protocol-level prepared statement, and for each reason for a pin. Only administrators see values and statements,
     /// because they may contain secrets; others see names.
-    pub(super) fn show_session(&self, now: Time, number: u32, access: Access, rows: &mut Rows<'_>) {
+    pub(super) fn show_session(&self, number: u32, access: Access, rows: &mut Rows<'_>) {
         let Some(client) = self.client_by_number(number).and_then(|id| self.clients.get(id.0)) else {
             return;
         };
@@ -51,7 +50,7 @@ impl Pooler {
         }
         if let Some(pinned) = &client.session.pinned {
             for reason in client.session.pins.iter() {
-                let age = (now - pinned.since).as_secs();
+                let age = (self.now - pinned.since).as_secs();
                 let since = match access {
                     Access::Admin => format!("{age} s, since: {}", pinned.statement),
                     Access::Stats => format!("{age} s"),
@@ -76,7 +75,7 @@ impl Pooler {
     }
 
     pub(super) fn show_state_stats(&self, rows: &mut Rows<'_>) {
-        for (name, count) in self.shared.state_stats.rows() {
+        for (name, count) in self.state_stats.rows() {
             rows.push(&[name.into(), count.into()]);
         }
     }

@@ -2,10 +2,9 @@
 
 use crate::base::pool_id::PoolKind;
 use crate::base::reasons::Waiting;
-use crate::base::time::Time;
 use crate::client::ClientPhase;
 use crate::console::rows::{Rows, Value};
-use crate::pooler::Pooler;
+use crate::operator::view::View;
 use crate::pools::pool::Pool;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
@@ -55,12 +54,12 @@ impl Counts {
 /// The mode that PgBouncer shows for its console.
 const CONSOLE_POOL_MODE: &str = "statement";
 
-impl Pooler {
+impl View<'_> {
     /// One row for each database and user. Pools for clients, auth_query and replication share a row, because
     /// exporters use database and user as the key.
-    pub(super) fn show_pools(&self, now: Time, rows: &mut Rows<'_>, extended: bool) {
+    pub(super) fn show_pools(&self, rows: &mut Rows<'_>, extended: bool) {
         let mut counts: BTreeMap<(Arc<str>, Arc<str>), Counts> = BTreeMap::new();
-        for ((_, pool), counted) in self.live_pools().zip(self.count_by_pool(now)) {
+        for ((_, pool), counted) in self.live_pools().zip(self.count_by_pool()) {
             // Listeners are in SHOW LISTENERS.
             if pool.key.kind == PoolKind::Listener {
                 continue;
@@ -70,8 +69,8 @@ impl Pooler {
             if row.mode.is_empty() || pool.key.kind == PoolKind::Clients {
                 row.mode = pool.settings.mode.word();
             }
-            row.load_balance_hosts = load_balance_hosts(&self.shared.config, &pool.key.database);
-            let waited = pool.first_waiter().map_or(0, |(_, since)| now.us_since(since));
+            row.load_balance_hosts = load_balance_hosts(self.config, &pool.key.database);
+            let waited = pool.first_waiter().map_or(0, |(_, since)| self.now.us_since(since));
             row.longest_wait_us = row.longest_wait_us.max(waited);
         }
         let console = Counts {
@@ -118,9 +117,9 @@ impl Pooler {
         self.clients.iter().filter(|(_, c)| on_console(&c.phase)).count()
     }
 
-    /// Counts of each pool, in the order of [`Pooler::live_pools`]. One pass over all connections, because there may
+    /// Counts of each pool, in the order of [`View::live_pools`]. One pass over all connections, because there may
     /// be many.
-    fn count_by_pool(&self, now: Time) -> impl Iterator<Item = Counts> {
+    fn count_by_pool(&self) -> impl Iterator<Item = Counts> {
         let mut counts: Vec<Option<Counts>> = self
             .pools
             .iter()
@@ -128,7 +127,7 @@ impl Pooler {
             .collect();
         for (_, server) in self.servers.iter() {
             if let Some(Some(pool)) = counts.get_mut(server.pool as usize) {
-                *self.server_count(now, pool, server) += 1;
+                *self.server_count(pool, server) += 1;
                 pool.sv_active_cancel += server.cancels.in_flight;
                 let requests = match server.cancels.in_flight {
                     0 => &mut pool.cl_waiting_cancel_req,
@@ -153,12 +152,12 @@ impl Pooler {
         counts.into_iter().flatten()
     }
 
-    fn server_count<'c>(&self, now: Time, counts: &'c mut Counts, server: &Server) -> &'c mut u32 {
+    fn server_count<'c>(&self, counts: &'c mut Counts, server: &Server) -> &'c mut u32 {
         match server.phase {
             ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) | ServerPhase::ConnectQuery => {
                 &mut counts.sv_login
             }
-            ServerPhase::Idle if self.needs_check(now, server) => &mut counts.sv_used,
+            ServerPhase::Idle if self.needs_check(server) => &mut counts.sv_used,
             ServerPhase::Idle => &mut counts.sv_idle,
             ServerPhase::Testing
             | ServerPhase::Resetting
@@ -171,10 +170,10 @@ impl Pooler {
     }
 
     /// Whether an idle server is checked before a client gets it. PgBouncer calls this state "used".
-    pub(super) fn needs_check(&self, now: Time, server: &Server) -> bool {
+    pub(super) fn needs_check(&self, server: &Server) -> bool {
         server.is_idle()
-            && self.shared.settings.server_check_query.is_some()
-            && now - server.since > self.shared.settings.server_check_delay
+            && self.settings.server_check_query.is_some()
+            && self.now - server.since > self.settings.server_check_delay
     }
 }
 

@@ -1,4 +1,4 @@
-//! SHOW CLIENTS, SHOW SERVERS, SHOW SOCKETS, SHOW ACTIVE_SOCKETS, and the ids that KILL_CLIENT takes.
+//! SHOW CLIENTS, SHOW SERVERS, SHOW SERVERS EXTENDED, SHOW SOCKETS, SHOW ACTIVE_SOCKETS, and the ids that KILL_CLIENT takes.
 
 use crate::base::ids::{ClientId, ServerId, Slot};
 use crate::base::pool_id::PoolKind;
@@ -8,29 +8,11 @@ use crate::base::time::Time;
 use crate::client::{Client, ClientPhase};
 use crate::console::columns::SOCKET_BUFFERS;
 use crate::console::rows::{Rows, Value};
-use crate::pooler::Pooler;
+use crate::operator::numbers::number;
+use crate::operator::view::View;
 use crate::server::Server;
 use crate::upstream::phase::ServerPhase;
 use pgweir_config::CONSOLE_DATABASE;
-
-/// Bits of a slot's place in the column `id`. The lowest bit is 1 for servers, the others are the generation.
-///
-/// ```text
-/// 30 ......... 21 | 20 ....... 1 | 0
-///  generation     | place + 1    | is a server
-/// ```
-const PLACE_BITS: u32 = 20;
-
-/// Bits of the generation in the column `id`, which must fit a positive int4.
-const GENERATION_BITS: u32 = 31 - PLACE_BITS - 1;
-
-/// The column `id`. No two open connections have the same, up to a million connections. When a place is used again its
-/// id changes, so that KILL_CLIENT does not hit the new client.
-fn number(slot: Slot, is_server: bool) -> u32 {
-    let place = (slot.index + 1) & ((1 << PLACE_BITS) - 1);
-    let generation = slot.generation & ((1 << GENERATION_BITS) - 1);
-    generation << (PLACE_BITS + 1) | place << 1 | u32::from(is_server)
-}
 
 /// The contents of a row that differ for clients and servers.
 struct Socket<'a> {
@@ -56,58 +38,55 @@ struct Socket<'a> {
     id: u32,
 }
 
-impl Pooler {
-    pub(super) fn show_clients(&self, now: Time, rows: &mut Rows<'_>) {
+impl View<'_> {
+    pub(super) fn show_clients(&self, rows: &mut Rows<'_>) {
         for (slot, client) in self.clients.iter() {
             if !matches!(client.phase, ClientPhase::Startup | ClientPhase::Cancelling) && !is_authenticating(client) {
-                self.push_socket(
-                    rows,
-                    &self.client_socket(now, slot, client, client_state(client)),
-                    false,
-                );
+                rows.push(&self.socket_values(&self.client_socket(slot, client, client_state(client))));
             }
         }
     }
 
-    pub(super) fn show_servers(&self, now: Time, rows: &mut Rows<'_>) {
+    /// `extended`: with the number of flights that are outstanding, 0 for a server that works for one client alone.
+    pub(super) fn show_servers(&self, rows: &mut Rows<'_>, extended: bool) {
         for (slot, server) in self.servers.iter() {
-            let state = self.server_state(now, server).trim_start_matches("sv_");
+            let state = self.server_state(server).trim_start_matches("sv_");
             let state = if state == "login" { "new" } else { state };
-            self.push_socket(rows, &self.server_socket(slot, server, state), false);
+            let socket = self.server_socket(slot, server, state);
+            let mut values = self.socket_values(&socket);
+            if extended {
+                values.push(server.flights.as_ref().map_or(0, |flights| flights.len()).into());
+            }
+            rows.push(&values);
         }
     }
 
     /// Clients and servers with their buffers. The driver has the buffers, mostly empty, so the columns are 0. Active
     /// connections are those that are linked, waiting, or at work.
-    pub(super) fn show_sockets(&self, now: Time, rows: &mut Rows<'_>, active_only: bool) {
+    pub(super) fn show_sockets(&self, rows: &mut Rows<'_>, active_only: bool) {
         for (slot, client) in self.clients.iter() {
             let active = client.link.is_some() || client.waiting != Waiting::No;
             if active || !active_only {
-                self.push_socket(
-                    rows,
-                    &self.client_socket(now, slot, client, client_socket_state(client)),
-                    true,
-                );
+                self.push_socket(rows, &self.client_socket(slot, client, client_socket_state(client)));
             }
         }
         for (slot, server) in self.servers.iter() {
             if !server.is_idle() || !active_only {
-                let state = self.server_state(now, server);
-                self.push_socket(rows, &self.server_socket(slot, server, state), true);
+                let state = self.server_state(server);
+                self.push_socket(rows, &self.server_socket(slot, server, state));
             }
         }
     }
 
-    /// The client with this number in the column `id`.
-    pub(crate) fn client_by_number(&self, wanted: u32) -> Option<ClientId> {
-        let place = (wanted >> 1) & ((1 << PLACE_BITS) - 1);
-        let (slot, _) = self.clients.at_index(place.checked_sub(1)?)?;
-        (number(slot, false) == wanted).then_some(ClientId(slot))
+    fn push_socket(&self, rows: &mut Rows<'_>, socket: &Socket<'_>) {
+        let mut values = self.socket_values(socket);
+        values.extend(std::iter::repeat_n(Value::Number(0), SOCKET_BUFFERS));
+        rows.push(&values);
     }
 
-    fn push_socket(&self, rows: &mut Rows<'_>, s: &Socket<'_>, with_buffers: bool) {
-        let time = |time: Time| self.surroundings.wall.text(time).to_string();
-        let mut values: Vec<Value<'_>> = vec![
+    fn socket_values<'a>(&self, s: &'a Socket<'_>) -> Vec<Value<'a>> {
+        let time = |time: Time| self.wall.text(time).to_string();
+        vec![
             s.kind.into(),
             s.user.into(),
             s.database.into(),
@@ -129,14 +108,10 @@ impl Pooler {
             s.application_name.into(),
             s.prepared_statements.into(),
             s.id.into(),
-        ];
-        if with_buffers {
-            values.extend(std::iter::repeat_n(Value::Number(0), SOCKET_BUFFERS));
-        }
-        rows.push(&values);
+        ]
     }
 
-    fn client_socket<'a>(&'a self, now: Time, slot: Slot, client: &'a Client, state: &'static str) -> Socket<'a> {
+    fn client_socket<'a>(&'a self, slot: Slot, client: &'a Client, state: &'static str) -> Socket<'a> {
         let pool = client.pool.and_then(|id| self.pools.get(id as usize)?.as_ref());
         let (user, database) = match (&client.phase, pool) {
             (ClientPhase::Console(console), _) => (console.user(), CONSOLE_DATABASE),
@@ -156,7 +131,7 @@ impl Pooler {
             _ => client.statements.names.as_ref().map_or(0, |n| n.len()),
         };
         let wait_us = match client.waiting {
-            Waiting::ForServer { since, .. } => now.us_since(since),
+            Waiting::ForServer { since, .. } => self.now.us_since(since),
             _ => 0,
         };
         Socket {
@@ -219,12 +194,12 @@ impl Pooler {
     }
 
     /// A server's state in SHOW SOCKETS; SHOW SERVERS drops the prefix.
-    fn server_state(&self, now: Time, server: &Server) -> &'static str {
+    fn server_state(&self, server: &Server) -> &'static str {
         match server.phase {
             ServerPhase::Connecting | ServerPhase::Securing | ServerPhase::Login(_) | ServerPhase::ConnectQuery => {
                 "sv_login"
             }
-            ServerPhase::Idle if self.needs_check(now, server) => "sv_used",
+            ServerPhase::Idle if self.needs_check(server) => "sv_used",
             ServerPhase::Idle => "sv_idle",
             ServerPhase::Testing
             | ServerPhase::Resetting
@@ -271,25 +246,4 @@ fn replication(kind: Option<PoolKind>) -> &'static str {
 /// A connection's name in the log, without the letter before it.
 fn pointer(id: impl std::fmt::Display) -> String {
     id.to_string()[2..].to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_fit_int4_and_tell_lives_and_kinds_apart() {
-        let slot = |index, generation| Slot { index, generation };
-        let all = [
-            number(slot(0, 0), false),
-            number(slot(0, 0), true),
-            number(slot(0, 1), false),
-            number(slot(1, 0), false),
-            number(slot(999_999, 1023), true),
-        ];
-        for (at, id) in all.iter().enumerate() {
-            assert!((1..=i32::MAX as u32).contains(id));
-            assert!(!all[..at].contains(id));
-        }
-    }
 }

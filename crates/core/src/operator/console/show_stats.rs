@@ -1,9 +1,8 @@
 //! SHOW STATS, SHOW TOTALS and similar tables.
 
 use crate::base::stats::Stats;
-use crate::base::time::Time;
 use crate::console::rows::{Rows, Value};
-use crate::pooler::Pooler;
+use crate::operator::view::View;
 
 /// The names in SHOW TOTALS after their prefix, in the order of [`Stats::values`]. They differ from those of
 /// SHOW STATS.
@@ -22,10 +21,10 @@ const TOTALS: [&str; Stats::FIELDS] = [
     "client_login_count",
 ];
 
-impl Pooler {
-    pub(super) fn show_stats(&self, now: Time, rows: &mut Rows<'_>) {
+impl View<'_> {
+    pub(super) fn show_stats(&self, rows: &mut Rows<'_>) {
         for (database, total) in self.stats_by_database() {
-            let average = self.average_of(now, &database, &total);
+            let average = self.average_of(&database, &total);
             let numbers = total.values().into_iter().chain(average.values());
             push_numbers(rows, &database, numbers);
         }
@@ -37,16 +36,16 @@ impl Pooler {
         }
     }
 
-    pub(super) fn show_stats_averages(&self, now: Time, rows: &mut Rows<'_>) {
+    pub(super) fn show_stats_averages(&self, rows: &mut Rows<'_>) {
         for (database, total) in self.stats_by_database() {
-            let average = self.average_of(now, &database, &total);
+            let average = self.average_of(&database, &total);
             push_numbers(rows, &database, average.values());
         }
     }
 
-    pub(super) fn show_totals(&self, now: Time, rows: &mut Rows<'_>) {
+    pub(super) fn show_totals(&self, rows: &mut Rows<'_>) {
         let total = self.stats_of_all();
-        let averages = self.average_of_all(now);
+        let averages = self.average_of_all();
         for (prefix, stats) in [("total", total), ("avg", averages)] {
             for (name, value) in TOTALS.iter().zip(stats.values()) {
                 rows.push(&[format!("{prefix}_{name}").into(), value.into()]);

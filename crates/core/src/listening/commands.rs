@@ -1,13 +1,12 @@
-//! LISTEN, UNLISTEN and NOTIFY in clients' messages.
+//! LISTEN, UNLISTEN and NOTIFY in clients' messages, and moves that wait.
 
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::message::{Message, Step};
+use crate::base::message::{INSPECT_BYTES_MAX, Message, Step};
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::Waiting;
-use crate::base::time::Time;
+use crate::listening::{Deed, Listening};
 use crate::notify::commands::{contains, has_word};
 use crate::notify::moving::Moving;
-use crate::pooler::Pooler;
 use crate::upstream::phase::Intake;
 use pgweir_sql::Statement;
 use pgweir_wire::FrontendTag;
@@ -29,15 +28,9 @@ const CONCERNS_LISTENING: [&[u8]; 7] = [
     b"reset",
 ];
 
-impl Pooler {
+impl Listening<'_> {
     /// Looks at a message of a client that has a listener, before the message goes to the server. `Some`: it must wait.
-    pub(crate) fn mind_channels(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        server_id: ServerId,
-        message: &Message<'_>,
-    ) -> Option<Step> {
+    pub(crate) fn mind_channels(&mut self, id: ClientId, server_id: ServerId, message: &Message<'_>) -> Option<Step> {
         let channels = self.clients.get(id.0)?.channels.as_ref()?;
         let nothing_moves = matches!(channels.moving, Moving::No | Moving::Stays | Moving::GivenUp);
         if channels.heard.is_empty() && nothing_moves {
@@ -60,11 +53,7 @@ impl Pooler {
         }
         let text = self.text_of(id, message)?;
         if !message.is_whole() && message.tag != FrontendTag::Bind {
-            return if message.total <= crate::base::message::INSPECT_BYTES_MAX {
-                Some(Step::NeedBytes)
-            } else {
-                None
-            };
+            return (message.total <= INSPECT_BYTES_MAX).then_some(Step::NeedBytes);
         }
         let concerns =
             CONCERNS_LISTENING.iter().any(|word| has_word(&text, word)) || self.at(server_id).names_listen(&text);
@@ -80,28 +69,22 @@ impl Pooler {
         if !concerns {
             return None;
         }
-        self.channels_may_have_changed(now, id);
+        self.channels_may_have_changed(id);
         let channels = self.clients.get(id.0)?.channels.as_ref()?;
         if channels.heard.is_empty() {
             return None;
         }
         let (listener, may_move) = (channels.listener, channels.moving == Moving::No);
         if may_move && self.servers.get(server_id.0)?.is_clean() {
-            self.move_back(now, id, server_id, &text);
+            self.move_back(id, server_id, &text);
             if !self.listeners.is_up(listener) {
-                self.move_without_listener(now, id);
+                self.move_without_listener(id);
             }
             return Some(Step::Wait);
         }
         let runs = message.tag != FrontendTag::Parse || self.shared.settings.max_prepared_statements == 0;
         if runs && has_word(&text, b"unlisten") {
-            let statements = pgweir_sql::statements(&text).unwrap_or_default();
-            let gone = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
-                Statement::Unlisten(name) => Some(Some(name)),
-                Statement::UnlistenAll => Some(None),
-                _ => None,
-            });
-            self.channels_mut(id)?.unlistened.extend(gone);
+            self.channels_mut(id)?.unlistened.extend(unlistened(&text));
         }
         None
     }
@@ -129,7 +112,7 @@ impl Pooler {
     }
 
     /// Continues moves that wait for a listener to log in, and ends those that take too long.
-    pub(crate) fn time_moves(&mut self, now: Time) {
+    pub(crate) fn time_moves(&mut self) {
         if !self.shared.settings.keeps_sessions && self.listeners.is_empty() {
             return;
         }
@@ -142,14 +125,28 @@ impl Pooler {
             match (client.waiting, &client.channels) {
                 (Waiting::ForListener { since }, Some(channels)) => {
                     let owes = channels.holds_ready || channels.moving.is_owed_by_listener();
-                    slow.extend(channels.listener.filter(|_| owes && now - since > MOVE_TIME_MAX));
+                    slow.extend(channels.listener.filter(|_| owes && self.now - since > MOVE_TIME_MAX));
                 }
-                _ if client.session.pins.contains(PinReason::Listening) => self.move_on(now, ServerId(slot)),
+                _ if client.session.pins.contains(PinReason::Listening) => self.move_on(ServerId(slot)),
                 _ => {}
             }
         }
         for listener in slow {
-            self.give_up_listener(now, listener);
+            // A listener that keeps clients waiting too long.
+            if let Some(server_id) = self.listeners.get(listener).and_then(|l| l.server) {
+                self.deeds.push(Deed::Close(server_id, "listener does not answer"));
+            }
         }
     }
+}
+
+/// The channels that the UNLISTEN commands of a text name; `None` for all.
+fn unlistened(text: &[u8]) -> Vec<Option<Box<[u8]>>> {
+    let statements = pgweir_sql::statements(text).unwrap_or_default();
+    let channels = statements.into_iter().filter_map(|s| match pgweir_sql::classify(s) {
+        Statement::Unlisten(name) => Some(Some(name)),
+        Statement::UnlistenAll => Some(None),
+        _ => None,
+    });
+    channels.collect()
 }

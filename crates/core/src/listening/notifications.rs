@@ -2,21 +2,15 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::reasons::Dropping;
-use crate::base::time::Time;
-use crate::notify::channels::{
-    ChannelName, Channels, NAME_BYTES_MAX, Notification, PROCESS_ID, Told, UNHEARD_BYTES_MAX,
-};
-use crate::pooler::Pooler;
-use pgweir_wire::HEADER_BYTES;
+use crate::base::reasons::{Dropping, Passing, Waiting};
+use crate::listening::{Deed, Listening};
+use crate::notify::channels::{ChannelName, NAME_BYTES_MAX, Notification, PROCESS_ID, Told, UNHEARD_BYTES_MAX};
+use crate::server::Server;
+use pgweir_wire::{HEADER_BYTES, TransactionStatus, Writer};
 
-impl Pooler {
-    pub(crate) fn channels_mut(&mut self, id: ClientId) -> Option<&mut Channels> {
-        self.clients.get_mut(id.0)?.channels.as_deref_mut()
-    }
-
+impl Listening<'_> {
     /// A notification or notice for a client; `later`: after the notifications from the channels' former place.
-    pub(crate) fn tell(&mut self, now: Time, id: ClientId, message: &Told, later: bool) {
+    pub(crate) fn tell(&mut self, id: ClientId, message: &Told, later: bool) {
         let Some(channels) = self.channels_mut(id) else { return };
         let queue = if later {
             &mut channels.later
@@ -26,7 +20,7 @@ impl Pooler {
         queue.push_back(message.clone());
         channels.unheard_bytes += message.len();
         if channels.unheard_bytes > UNHEARD_BYTES_MAX {
-            return self.too_far_behind(now, id);
+            return self.too_far_behind(id);
         }
         self.hear(id);
     }
@@ -55,8 +49,8 @@ impl Pooler {
         client.is_session()
             && client.session.deferred_begin.is_none()
             && client.dropping == Dropping::Nothing
-            && server.is_none_or(|s| holds_ready || s.is_clean())
-            && !self.is_inside_message(id)
+            && server.is_none_or(|s: &Server| holds_ready || s.is_clean())
+            && !server.is_some_and(Server::is_inside_message)
     }
 
     /// Sends a client all waiting notifications. The caller knows that this is the right moment.
@@ -86,7 +80,7 @@ impl Pooler {
 
     /// A notification from a client's own server, which listens for the client. Returns whether the client gets it
     /// unchanged.
-    pub(crate) fn own_server_notifies(&mut self, now: Time, server_id: ServerId, message: &[u8]) -> bool {
+    pub(crate) fn own_server_notifies(&mut self, server_id: ServerId, message: &[u8]) -> bool {
         let Some(server) = self.servers.get(server_id.0) else {
             return false;
         };
@@ -98,7 +92,7 @@ impl Pooler {
             return true;
         };
         if notification.channel == self.listeners.mark_channel.as_bytes() {
-            self.server_passed_mark(now, id, &notification);
+            self.server_passed_mark(id, &notification);
             return false;
         }
         let own = self.is_own_server(id, notification.process_id);
@@ -114,7 +108,7 @@ impl Pooler {
                 } else {
                     message.into()
                 };
-                self.tell(now, id, &told, later);
+                self.tell(id, &told, later);
                 return false;
             }
         }
@@ -123,6 +117,11 @@ impl Pooler {
             self.shared.outbox.insert(id.into(), |to| to.extend_from_slice(&told));
         }
         !own
+    }
+
+    /// The process id that a client was told.
+    fn process_id_told(&self, id: ClientId) -> u32 {
+        self.clients.get(id.0).map_or(0, |client| client.process_id)
     }
 
     /// Whether a client's server has this process id.
@@ -145,14 +144,12 @@ impl Pooler {
 
     /// A client's transaction has ended, and its ReadyForQuery is due. Returns whether that is held back until the
     /// listener has received the notifications that the transaction may have sent to its own client.
-    pub(crate) fn transaction_ended(&mut self, now: Time, id: ClientId, server_id: ServerId) -> bool {
-        self.apply_unlistened(now, id);
+    pub(crate) fn transaction_ended(&mut self, id: ClientId, server_id: ServerId) -> bool {
+        self.apply_unlistened(id);
         self.say_unheard(id);
         let clean = self.servers.get(server_id.0).is_some_and(|s| s.is_clean());
         let client = self.client_mut(id);
-        let idle = clean
-            && client.passing == crate::base::reasons::Passing::None
-            && client.waiting == crate::base::reasons::Waiting::No;
+        let idle = clean && client.passing == Passing::None && client.waiting == Waiting::No;
         let Some(channels) = client.channels.as_deref_mut() else {
             return false;
         };
@@ -167,31 +164,32 @@ impl Pooler {
         if !self.ask_barrier(listener, id) {
             return false;
         }
+        let since = self.now;
         let client = self.client_mut(id);
-        client.waiting = crate::base::reasons::Waiting::ForListener { since: now };
+        client.waiting = Waiting::ForListener { since };
         client.channels.as_mut().expect("looked at above").holds_ready = true;
         true
     }
 
     /// The listener has received everything that was sent before the client's transaction ended.
-    pub(crate) fn barrier_passed(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn barrier_passed(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id).filter(|c| c.holds_ready) else {
             return;
         };
         channels.holds_ready = false;
         self.say_unheard(id);
-        self.send(id, |w| w.ready_for_query(pgweir_wire::TransactionStatus::Idle));
+        self.shared.outbox.insert(id.into(), |to| {
+            Writer::new(to).ready_for_query(TransactionStatus::Idle);
+        });
         self.goes_on(id);
         let always = self.shared.settings.probe_always;
         let client = self.client_mut(id);
         client.session.used_server |= always;
-        if let Some(server_id) = client.link {
-            self.release_if_clean(now, server_id);
-        }
+        self.release_if_clean(id);
     }
 
     /// A transaction with UNLISTEN has committed: removes those channels at the listener.
-    pub(crate) fn apply_unlistened(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn apply_unlistened(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let unlistened = std::mem::take(&mut channels.unlistened);
         if unlistened.is_empty() {
@@ -206,32 +204,31 @@ impl Pooler {
         let (gone, kept) = std::mem::take(&mut channels.heard).into_iter().partition(gone);
         channels.heard = kept;
         if let Some(listener) = channels.listener {
-            self.stop_hearing(now, listener, id, gone);
+            self.stop_hearing(listener, id, gone);
         }
     }
 
     /// A client has more than [`UNHEARD_BYTES_MAX`] waiting.
-    pub(crate) fn too_far_behind(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn too_far_behind(&mut self, id: ClientId) {
         let detail = format!("expected at most {UNHEARD_BYTES_MAX} bytes of notifications to wait for a client");
         let hint =
             "Read from the connection while it is idle, and keep transactions of a connection that listens short.";
-        self.fail_client(
-            now,
-            id,
-            Trouble::NotificationsUnread,
-            "too many notifications wait for the client",
-            &detail,
+        self.deeds.push(Deed::Fail {
+            client: id,
+            trouble: Trouble::NotificationsUnread,
+            message: "too many notifications wait for the client",
+            detail,
             hint,
-        );
+        });
     }
 
     /// A client leaves: nothing listens for it any more.
-    pub(crate) fn forget_channels(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn forget_channels(&mut self, id: ClientId) {
         let Some(channels) = self.clients.get_mut(id.0).and_then(|c| c.channels.take()) else {
             return;
         };
         if let Some(listener) = channels.listener {
-            self.stop_hearing_all(now, listener, id);
+            self.stop_hearing_all(listener, id);
         }
         self.listeners.forget_client(id);
     }

@@ -11,19 +11,17 @@
 
 use crate::base::errors::Trouble;
 use crate::base::ids::{ClientId, ServerId};
-use crate::base::pool_id::{LoginFailure, PoolId, PoolKind};
+use crate::base::pool_id::{LoginFailure, PoolId};
 use crate::base::request::LogLevel;
-use crate::base::time::Time;
+use crate::listening::{Deed, Listening};
 use crate::notify::channels::{ChannelName, Channels, Notification, Told};
-use crate::notify::commands::command;
-use crate::notify::hub::{Asked, Hearer, Listener, ListenerId};
+use crate::notify::hub::{Asked, Listener, ListenerId};
 use crate::notify::moving::Moving;
-use crate::pooler::Pooler;
+use crate::pools::pool;
 use crate::upstream::entry::To;
 use crate::upstream::phase::ServerPhase;
 use pgweir_wire::write::ErrorText;
 use pgweir_wire::{HEADER_BYTES, Writer};
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 /// How long a listener is kept when nobody listens.
@@ -34,40 +32,16 @@ pub(crate) const UNUSED_TIME_MAX: Duration = Duration::from_secs(30);
 const FOR_GOOD: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
     WHERE name IN ('idle_session_timeout', 'statement_timeout', 'lock_timeout')";
 
-impl Pooler {
+impl Listening<'_> {
     /// The listener for a client, if it is logged in; otherwise one is being opened.
-    pub(crate) fn listener_of(&mut self, now: Time, id: ClientId) -> Option<ListenerId> {
+    pub(crate) fn listener_of(&mut self, id: ClientId) -> Option<ListenerId> {
         let client = self.clients.get(id.0)?;
         let encoding = client.session.shape.get("client_encoding")?.value.clone();
-        let key = &self.pool(client.pool?).key;
+        let key = &pool::of(self.pools, client.pool?).key;
         let (database, user) = (key.database.clone(), key.user.clone());
-        let is_it = |l: &Listener| l.database == database && l.user == user && l.encoding == encoding;
-        let all = &mut self.listeners.all;
-        let at = match all.iter().position(|l| l.as_ref().is_some_and(is_it)) {
-            Some(at) => at,
-            None => {
-                let new = Listener {
-                    database,
-                    user,
-                    encoding,
-                    server: None,
-                    up: false,
-                    gap: false,
-                    channels: HashMap::default(),
-                    asked: VecDeque::new(),
-                    refused: false,
-                    unused_since: now,
-                };
-                let free = all.iter().position(Option::is_none).unwrap_or(all.len());
-                if free == all.len() {
-                    all.push(None);
-                }
-                all[free] = Some(new);
-                free
-            }
-        };
-        let listener = all[at].as_mut().expect("found or made above");
-        listener.unused_since = now;
+        let at = self.listeners.find_or_make(self.now, &database, &user, &encoding);
+        let listener = self.listeners.get_mut(at)?;
+        listener.unused_since = self.now;
         let (up, server) = (listener.up, listener.server);
         let channels = self.channels_mut(id)?;
         // A listener that the client still uses is that of its former encoding: its channels move back to the server
@@ -77,51 +51,23 @@ impl Pooler {
         }
         let usable = channels.listener == Some(at) && up;
         if server.is_none() {
-            self.open_listener(now, at);
+            self.deeds.push(Deed::Open(at));
         }
         usable.then_some(at)
     }
 
-    fn open_listener(&mut self, now: Time, at: ListenerId) {
-        let Some(listener) = self.listeners.get(at).filter(|l| l.server.is_none()) else {
-            return;
-        };
-        let (database, user) = (listener.database.clone(), listener.user.clone());
-        let Some(pool_id) = self.pool_for(now, &database, &user, PoolKind::Listener) else {
-            return;
-        };
-        if self.admin.is_ending() || self.pool_takes_no_clients_now(pool_id) {
-            return;
-        }
-        // The credential for the servers of its clients.
-        let of_clients = self
-            .live_pools()
-            .find(|(_, p)| p.key.kind == PoolKind::Clients && p.key.database == database && p.key.user == user);
-        if let Some(credential) = of_clients.map(|(_, p)| p.credential.clone()) {
-            self.pool_mut(pool_id).credential = credential;
-        }
-        if !self.may_open(now, pool_id, false) {
-            return;
-        }
-        let server = self.connect(now, pool_id);
-        self.listeners.get_mut(at).expect("looked up above").server = Some(server);
-    }
-
     /// It has logged in.
-    pub(crate) fn listener_logged_in(&mut self, now: Time, server_id: ServerId) {
+    pub(crate) fn listener_logged_in(&mut self, server_id: ServerId) {
         let Some(at) = self.listeners.of_server(server_id) else {
-            return self.close_server(now, server_id, "nobody listens any more");
+            return self.deeds.push(Deed::Close(server_id, "nobody listens any more"));
         };
+        let now = self.now;
         let server = self.server_mut(server_id);
         server.phase = ServerPhase::Listening;
         server.since = now;
         let listener = self.listeners.get(at).expect("found above");
         let encoding = format!("SET client_encoding TO '{}'", listener.encoding.replace('\'', "''"));
-        let mut everything = command("LISTEN", self.listeners.mark_channel.as_bytes());
-        for name in listener.channels.keys() {
-            everything.extend_from_slice(b"; ");
-            everything.extend_from_slice(&command("LISTEN", name));
-        }
+        let everything = listener.listen_to_everything(&self.listeners.mark_channel);
         self.ask_listener(at, Asked::Settings, encoding.as_bytes());
         self.ask_listener(at, Asked::Settings, FOR_GOOD.as_bytes());
         self.ask_listener(at, Asked::Everything, &everything);
@@ -144,7 +90,7 @@ impl Pooler {
     }
 
     /// It has answered a request with ReadyForQuery.
-    pub(crate) fn listener_answered(&mut self, now: Time, server_id: ServerId) {
+    pub(crate) fn listener_answered(&mut self, server_id: ServerId) {
         let Some(at) = self.listeners.of_server(server_id) else {
             return;
         };
@@ -152,17 +98,17 @@ impl Pooler {
         let refused = std::mem::take(&mut listener.refused);
         match listener.asked.pop_front() {
             Some(Asked::Settings | Asked::Everything) if refused => {
-                self.close_server(now, server_id, "a listener cannot listen");
+                self.deeds.push(Deed::Close(server_id, "a listener cannot listen"));
             }
             Some(Asked::Everything) => {
                 listener.up = true;
                 if std::mem::take(&mut listener.gap) {
                     let clients = listener.clients();
-                    self.tell_of_gap(now, &clients);
+                    self.tell_of_gap(&clients);
                 }
             }
-            Some(Asked::Channels(id, ticket)) => self.listener_listens(now, at, id, ticket, refused),
-            Some(Asked::Barrier(id)) => self.barrier_passed(now, id),
+            Some(Asked::Channels(id, ticket)) => self.listener_listens(at, id, ticket, refused),
+            Some(Asked::Barrier(id)) => self.barrier_passed(id),
             Some(Asked::Settings | Asked::Unlisten) | None => {}
         }
     }
@@ -170,31 +116,18 @@ impl Pooler {
     /// It has refused a request; ReadyForQuery follows.
     pub(crate) fn listener_refuses(&mut self, server_id: ServerId, message: &[u8]) {
         let text = format!("{server_id}: a listener: {}", String::from_utf8_lossy(message));
-        self.log(LogLevel::Warning, text);
+        self.shared.log(LogLevel::Warning, text);
         if let Some(at) = self.listeners.of_server(server_id) {
             self.listeners.get_mut(at).expect("found above").refused = true;
         }
     }
 
     /// A client's server listens to these channels; the listener must listen to them, too.
-    pub(crate) fn want_channels(&mut self, now: Time, id: ClientId, names: Vec<ChannelName>) {
-        let Some(at) = self.listener_of(now, id) else { return };
+    pub(crate) fn want_channels(&mut self, id: ClientId, names: Vec<ChannelName>) {
+        let Some(at) = self.listener_of(id) else { return };
         let ticket = self.listeners.ticket();
         let listener = self.listeners.get_mut(at).expect("found above");
-        let mut text = Vec::new();
-        for name in &names {
-            // The text names also channels that it listens to already: if an earlier LISTEN is refused, this one is
-            // refused, too.
-            text.extend_from_slice(&command("LISTEN", name));
-            text.extend_from_slice(b"; ");
-            let hearers = listener.channels.entry(name.clone()).or_default();
-            if !hearers.iter().any(|h| h.client == id) {
-                hearers.push(Hearer {
-                    client: id,
-                    told: false,
-                });
-            }
-        }
+        let text = listener.begin_hearing(id, &names);
         if self.ask_listener(at, Asked::Channels(id, ticket), &text) {
             self.channels_mut(id).expect("asked for above").moving = Moving::Wanted {
                 channels: names,
@@ -204,7 +137,7 @@ impl Pooler {
         }
     }
 
-    fn listener_listens(&mut self, now: Time, at: ListenerId, id: ClientId, of: u64, refused: bool) {
+    fn listener_listens(&mut self, at: ListenerId, id: ClientId, of: u64, refused: bool) {
         let Some(channels) = self.channels_mut(id) else { return };
         let Moving::Wanted {
             ticket,
@@ -220,11 +153,11 @@ impl Pooler {
         if refused {
             let names = std::mem::take(names);
             channels.moving = Moving::GivenUp;
-            return self.stop_hearing(now, at, id, names);
+            return self.stop_hearing(at, id, names);
         }
         *listens = true;
         if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
-            self.move_on(now, server_id);
+            self.move_on(server_id);
         }
     }
 
@@ -234,46 +167,25 @@ impl Pooler {
     }
 
     /// A client no longer listens to these channels, or not at this listener.
-    pub(crate) fn stop_hearing(&mut self, now: Time, at: ListenerId, id: ClientId, names: Vec<ChannelName>) {
+    pub(crate) fn stop_hearing(&mut self, at: ListenerId, id: ClientId, names: Vec<ChannelName>) {
         let Some(listener) = self.listeners.get_mut(at) else {
             return;
         };
-        let mut text = Vec::new();
-        for name in names {
-            let Some(hearers) = listener.channels.get_mut(&name) else {
-                continue;
-            };
-            hearers.retain(|h| h.client != id);
-            if hearers.is_empty() {
-                listener.channels.remove(&name);
-                text.extend_from_slice(&command("UNLISTEN", &name));
-                text.extend_from_slice(b"; ");
-            }
-        }
-        if listener.channels.is_empty() {
-            listener.unused_since = now;
-        }
+        let text = listener.stop_hearing(self.now, id, &names);
         if !text.is_empty() {
             self.ask_listener(at, Asked::Unlisten, &text);
         }
     }
 
     /// A client no longer listens at this listener.
-    pub(crate) fn stop_hearing_all(&mut self, now: Time, at: ListenerId, id: ClientId) {
+    pub(crate) fn stop_hearing_all(&mut self, at: ListenerId, id: ClientId) {
         let Some(listener) = self.listeners.get(at) else { return };
-        let is_its = |hearers: &Vec<Hearer>| hearers.iter().any(|h| h.client == id);
-        let mut names: Vec<ChannelName> = listener
-            .channels
-            .iter()
-            .filter(|c| is_its(c.1))
-            .map(|c| c.0.clone())
-            .collect();
-        names.sort_unstable();
-        self.stop_hearing(now, at, id, names);
+        let names = listener.channels_of(id);
+        self.stop_hearing(at, id, names);
     }
 
     /// A NotificationResponse for a listener.
-    pub(crate) fn listener_hears(&mut self, now: Time, server_id: ServerId, message: &[u8]) {
+    pub(crate) fn listener_hears(&mut self, server_id: ServerId, message: &[u8]) {
         let Ok(notification) = Notification::read(&message[HEADER_BYTES..]) else {
             return;
         };
@@ -281,7 +193,7 @@ impl Pooler {
             return;
         };
         if notification.channel == self.listeners.mark_channel.as_bytes() {
-            return self.listener_passed_mark(now, at, &notification);
+            return self.listener_passed_mark(at, &notification);
         }
         let listener = self.listeners.get(at);
         let Some(hearers) = listener.and_then(|l| l.channels.get(notification.channel)) else {
@@ -293,35 +205,37 @@ impl Pooler {
             let waits = |c: &mut Channels| c.moving.waits_for_server(notification.channel);
             let later = self.channels_mut(id).is_some_and(waits);
             let told = self.told_to(id, notification.process_id, &told);
-            self.tell(now, id, &told, later);
+            self.tell(id, &told, later);
         }
     }
 
     /// The server refuses the listener's login. For clients that rely on the listener, this is as if their servers were
     /// lost.
-    pub(crate) fn listener_refused(&mut self, now: Time, pool_id: PoolId, failure: &LoginFailure) {
-        let key = &self.pool(pool_id).key;
+    pub(crate) fn listener_refused(&mut self, pool_id: PoolId, failure: &LoginFailure) {
+        let key = &pool::of(self.pools, pool_id).key;
         let of_pool = |l: &&Listener| l.server.is_none() && l.database == key.database && l.user == key.user;
         let lost = self.listeners.all.iter().flatten().filter(of_pool);
         for id in lost.flat_map(Listener::clients).collect::<Vec<_>>() {
             if self.channels_mut(id).is_some_and(|c| !c.heard.is_empty()) {
                 let message = "the connection that listens for this session cannot be restored";
-                self.fail_client(now, id, Trouble::ServerUnavailable, message, &failure.message, "");
+                self.deeds.push(Deed::Fail {
+                    client: id,
+                    trouble: Trouble::ServerUnavailable,
+                    message,
+                    detail: failure.message.clone(),
+                    hint: "",
+                });
             }
         }
     }
 
-    /// A listener is gone. It is opened again by [`Pooler::time_listeners`].
-    pub(crate) fn listener_lost(&mut self, now: Time, server_id: ServerId, reason: &str) {
+    /// A listener is gone. It is opened again by `Pooler::time_listeners`.
+    pub(crate) fn listener_lost(&mut self, server_id: ServerId, reason: &str) {
         let Some(at) = self.listeners.of_server(server_id) else {
             return;
         };
         let listener = self.listeners.get_mut(at).expect("found above");
-        listener.server = None;
-        listener.refused = false;
-        let was_up = std::mem::replace(&mut listener.up, false);
-        listener.gap |= was_up && !listener.channels.is_empty();
-        let asked = std::mem::take(&mut listener.asked);
+        let (was_up, asked) = listener.is_lost();
         let clients = listener.clients();
         if was_up && !clients.is_empty() {
             let text = format!(
@@ -330,12 +244,12 @@ impl Pooler {
                 listener.user,
                 clients.len()
             );
-            self.log(LogLevel::Warning, text);
+            self.shared.log(LogLevel::Warning, text);
         }
         for asked in asked {
             match asked {
-                Asked::Channels(id, _) => self.channels_may_have_changed(now, id),
-                Asked::Barrier(id) => self.barrier_passed(now, id),
+                Asked::Channels(id, _) => self.channels_may_have_changed(id),
+                Asked::Barrier(id) => self.barrier_passed(id),
                 _ => {}
             }
         }
@@ -344,14 +258,14 @@ impl Pooler {
                 continue;
             };
             match channels.moving {
-                Moving::Wanted { .. } => self.channels_may_have_changed(now, id),
-                Moving::Back(_) | Moving::Away { .. } => self.move_without_listener(now, id),
+                Moving::Wanted { .. } => self.channels_may_have_changed(id),
+                Moving::Back(_) | Moving::Away { .. } => self.move_without_listener(id),
                 _ => {}
             }
         }
     }
 
-    pub(crate) fn tell_of_gap(&mut self, now: Time, clients: &[ClientId]) {
+    pub(crate) fn tell_of_gap(&mut self, clients: &[ClientId]) {
         let mut notice = Vec::new();
         Writer::new(&mut notice).notice(&ErrorText {
             severity: "NOTICE",
@@ -363,55 +277,7 @@ impl Pooler {
         let told: Told = notice.into();
         for &id in clients {
             if self.channels_mut(id).is_some_and(|c| !c.heard.is_empty()) {
-                self.tell(now, id, &told, false);
-            }
-        }
-    }
-
-    /// A listener that keeps clients waiting too long is closed.
-    pub(crate) fn give_up_listener(&mut self, now: Time, at: ListenerId) {
-        if let Some(server_id) = self.listeners.get(at).and_then(|l| l.server) {
-            self.close_server(now, server_id, "listener does not answer");
-        }
-    }
-
-    /// Opens missing listeners and closes unused ones.
-    pub(crate) fn time_listeners(&mut self, now: Time) {
-        for at in 0..self.listeners.all.len() {
-            let Some(listener) = self.listeners.get(at) else {
-                continue;
-            };
-            let unused = listener.channels.is_empty() && now - listener.unused_since > UNUSED_TIME_MAX;
-            match listener.server {
-                None if !listener.channels.is_empty() => self.open_listener(now, at),
-                None if unused => self.listeners.all[at] = None,
-                Some(server_id) if unused => self.close_server(now, server_id, "nobody listens any more"),
-                Some(server_id) => self.time_listener(now, server_id),
-                None => {}
-            }
-        }
-    }
-
-    fn time_listener(&mut self, now: Time, server_id: ServerId) {
-        let Some(server) = self.servers.get(server_id.0) else {
-            return;
-        };
-        if !matches!(server.phase, ServerPhase::Listening) {
-            return;
-        }
-        if self.pool_takes_no_clients_now(server.pool) {
-            self.close_server(now, server_id, "pause mode");
-        } else if let Some(reason) = server.close_reason {
-            self.close_server(now, server_id, reason.text());
-        }
-    }
-
-    /// Closes the listeners of a pool that is paused.
-    pub(crate) fn close_listeners(&mut self, now: Time, pool_id: PoolId, reason: &str) {
-        for slot in self.servers.slots() {
-            let is_it = |s: &crate::server::Server| s.pool == pool_id && matches!(s.phase, ServerPhase::Listening);
-            if self.servers.get(slot).is_some_and(is_it) {
-                self.close_server(now, ServerId(slot), reason);
+                self.tell(id, &told, false);
             }
         }
     }

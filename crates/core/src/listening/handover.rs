@@ -21,17 +21,16 @@ use crate::base::ids::{ClientId, ServerId};
 use crate::base::pin_reason::PinReason;
 use crate::base::reasons::{Passing, Waiting};
 use crate::base::request::Request;
-use crate::base::time::Time;
+use crate::listening::Listening;
 use crate::notify::channels::{ChannelName, Channels, Notification};
 use crate::notify::commands::{command, number};
 use crate::notify::hub::ListenerId;
 use crate::notify::moving::{Moving, Progress};
-use crate::pooler::Pooler;
 
-impl Pooler {
+impl Listening<'_> {
     /// The client is between transactions and its server listens for it: takes the next step of the move to the
     /// listener.
-    pub(crate) fn move_on(&mut self, now: Time, server_id: ServerId) {
+    pub(crate) fn move_on(&mut self, server_id: ServerId) {
         let Some(server) = self.servers.get(server_id.0) else {
             return;
         };
@@ -58,8 +57,8 @@ impl Pooler {
             _ => (false, false),
         };
         if goes {
-            self.move_away(now, id, server_id);
-        } else if asks && self.listener_of(now, id).is_some() {
+            self.move_away(id, server_id);
+        } else if asks && self.listener_of(id).is_some() {
             self.ask_channels(id, server_id);
         }
     }
@@ -85,7 +84,7 @@ impl Pooler {
     }
 
     /// The client may have changed its channels: those that its server has listed are no longer valid.
-    pub(crate) fn channels_may_have_changed(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn channels_may_have_changed(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let wanted = match std::mem::take(&mut channels.moving) {
             Moving::Wanted { channels, .. } => channels,
@@ -102,12 +101,12 @@ impl Pooler {
         let kept = channels.heard.clone();
         let gone = wanted.into_iter().filter(|w| !kept.contains(w)).collect();
         if let Some(listener) = channels.listener {
-            self.stop_hearing(now, listener, id, gone);
+            self.stop_hearing(listener, id, gone);
         }
     }
 
     /// Sends the mark, after which the server can stop listening.
-    fn move_away(&mut self, now: Time, id: ClientId, server_id: ServerId) {
+    fn move_away(&mut self, id: ClientId, server_id: ServerId) {
         let mark = self.listeners.new_mark(id);
         let process_id = self.process_id_of(server_id);
         let channels = self.channels_mut(id).expect("looked up by the caller");
@@ -126,13 +125,13 @@ impl Pooler {
                 ..Progress::default()
             },
         };
-        self.client_mut(id).waiting = Waiting::ForListener { since: now };
+        self.client_mut(id).waiting = Waiting::ForListener { since: self.now };
         self.send_mark(server_id, mark);
         self.at(server_id).end_internal_segment();
     }
 
     /// Moves the client's channels to its server, which is clean. Without a listener there is nothing to take over.
-    pub(crate) fn move_back(&mut self, now: Time, id: ClientId, server_id: ServerId, text: &[u8]) {
+    pub(crate) fn move_back(&mut self, id: ClientId, server_id: ServerId, text: &[u8]) {
         let mark = self.listeners.new_mark(id);
         let process_id = self.process_id_of(server_id);
         let channels = self.channels_mut(id).expect("looked up by the caller");
@@ -142,8 +141,8 @@ impl Pooler {
             ..Progress::default()
         });
         let names = channels.heard.clone();
-        self.client_mut(id).waiting = Waiting::ForListener { since: now };
-        self.between(now, id, server_id).pin_by(PinReason::Listening, text);
+        self.client_mut(id).waiting = Waiting::ForListener { since: self.now };
+        self.between(id, server_id).pin_by(PinReason::Listening, text);
         for name in &names {
             self.at(server_id).internal_command(&command("LISTEN", name));
         }
@@ -161,7 +160,7 @@ impl Pooler {
     }
 
     /// The server has answered a step of a move; `failed`: with an error.
-    pub(crate) fn move_answered(&mut self, now: Time, server_id: ServerId) {
+    pub(crate) fn move_answered(&mut self, server_id: ServerId) {
         let Some(server) = self.servers.get_mut(server_id.0) else {
             return;
         };
@@ -177,7 +176,7 @@ impl Pooler {
                 if names.is_empty() {
                     self.listens_no_more(id);
                 } else {
-                    self.want_channels(now, id, names);
+                    self.want_channels(id, names);
                 }
             }
             Moving::Away { at, .. } | Moving::Back(at) if failed && !at.last_step => {
@@ -213,33 +212,31 @@ impl Pooler {
     }
 
     /// The server has sent its client all notifications before a mark.
-    pub(crate) fn server_passed_mark(&mut self, now: Time, id: ClientId, mark: &Notification<'_>) {
+    pub(crate) fn server_passed_mark(&mut self, id: ClientId, mark: &Notification<'_>) {
         let Some(at) = self.progress_at(id, mark) else {
             return;
         };
         at.server_passed = true;
-        if self.moved(id)
-            && let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link)
-        {
-            self.release_if_clean(now, server_id);
+        if self.moved(id) {
+            self.release_if_clean(id);
         }
     }
 
     /// A listener has received all notifications before a mark. All listeners of the database receive all marks.
-    pub(crate) fn listener_passed_mark(&mut self, now: Time, listener: ListenerId, mark: &Notification<'_>) {
+    pub(crate) fn listener_passed_mark(&mut self, listener: ListenerId, mark: &Notification<'_>) {
         let Some(id) = number(mark.payload).and_then(|mark| self.listeners.client_of_mark(mark)) else {
             return;
         };
         let is_its = |channels: &mut Channels| channels.listener == Some(listener);
         if self.channels_mut(id).is_some_and(is_its) && self.progress_at(id, mark).is_some() {
-            self.listener_has_passed(now, id);
+            self.listener_has_passed(id);
         }
     }
 
     /// The listener has passed the mark, or there is no listener that could. The client's channels at the listener
     /// change when the server has passed the mark, too: until then they decide who delivers the notifications that the
     /// server receives.
-    pub(crate) fn listener_has_passed(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn listener_has_passed(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         let Some(at) = channels.moving.progress_mut() else {
             return;
@@ -258,24 +255,22 @@ impl Pooler {
             // From here on the server receives what the listener receives.
             _ => {
                 if let Some(listener) = listener {
-                    self.stop_hearing_all(now, listener, id);
+                    self.stop_hearing_all(listener, id);
                 }
             }
         }
-        if self.moved(id)
-            && let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link)
-        {
-            self.release_if_clean(now, server_id);
+        if self.moved(id) {
+            self.release_if_clean(id);
         }
     }
 
     /// The listener is lost, or was lost when the move began. A client whose channels move back gets notifications from
     /// its server at once; a client whose channels were moving away stays, if its server still listens.
-    pub(crate) fn move_without_listener(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn move_without_listener(&mut self, id: ClientId) {
         let Some(channels) = self.channels_mut(id) else { return };
         match &channels.moving {
             Moving::Back(_) => {
-                self.tell_of_gap(now, &[id]);
+                self.tell_of_gap(&[id]);
                 if let Some(channels) = self.channels_mut(id) {
                     channels.heard.clear();
                 }
@@ -285,10 +280,10 @@ impl Pooler {
                 channels.moving = Moving::No;
                 channels.forget_later();
                 if let Some(listener) = channels.listener {
-                    self.stop_hearing(now, listener, id, names);
+                    self.stop_hearing(listener, id, names);
                 }
                 self.listeners.forget_mark(mark);
-                if let Some(server_id) = self.clients.get(id.0).and_then(|c| c.link) {
+                if let Some(server_id) = self.link_of(id) {
                     let channel = self.listeners.mark_channel.clone();
                     self.at(server_id)
                         .internal_command(&command("UNLISTEN", channel.as_bytes()));
@@ -298,7 +293,7 @@ impl Pooler {
             }
             _ => {}
         }
-        self.listener_has_passed(now, id);
+        self.listener_has_passed(id);
     }
 
     fn progress_at(&mut self, id: ClientId, mark: &Notification<'_>) -> Option<&mut Progress> {

@@ -1,0 +1,2 @@
+-- A query that takes 5 ms, whatever the machine.
+select pg_sleep(0.005);

@@ -1,0 +1,104 @@
+//! Opening and closing the connections of listeners, and what LISTEN and NOTIFY need of the pooler.
+
+use crate::base::ids::ServerId;
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::time::Time;
+use crate::listening::{Deed, Listening, UNUSED_TIME_MAX};
+use crate::notify::hub::ListenerId;
+use crate::pooler::Pooler;
+use crate::pools::pool;
+
+impl Pooler {
+    /// Takes a step of LISTEN and NOTIFY, and carries out what it needs.
+    pub(crate) fn listen<R>(&mut self, now: Time, step: impl FnOnce(&mut Listening<'_>) -> R) -> R {
+        let mut listening = Listening {
+            now,
+            clients: &mut self.clients,
+            servers: &mut self.servers,
+            pools: &mut self.pools,
+            listeners: &mut self.listeners,
+            shared: &mut self.shared,
+            deeds: Vec::new(),
+        };
+        let result = step(&mut listening);
+        for deed in std::mem::take(&mut listening.deeds) {
+            match deed {
+                Deed::Open(at) => self.open_listener(now, at),
+                Deed::Close(server_id, reason) => self.close_server(now, server_id, reason),
+                Deed::Fail {
+                    client,
+                    trouble,
+                    message,
+                    detail,
+                    hint,
+                } if self.clients.get(client.0).is_some() => {
+                    self.fail_client(now, client, trouble, message, &detail, hint);
+                }
+                Deed::Fail { .. } => {}
+                Deed::ReleaseIfClean(server_id) => self.release_if_clean(now, server_id),
+            }
+        }
+        result
+    }
+
+    fn open_listener(&mut self, now: Time, at: ListenerId) {
+        let Some(listener) = self.listeners.get(at).filter(|l| l.server.is_none()) else {
+            return;
+        };
+        let (database, user) = (listener.database.clone(), listener.user.clone());
+        let Some(pool_id) = self.pool_for(now, &database, &user, PoolKind::Listener) else {
+            return;
+        };
+        if self.admin.is_ending() || self.pool_takes_no_clients_now(pool_id) {
+            return;
+        }
+        // The credential for the servers of its clients.
+        let of_clients = pool::live(&self.pools)
+            .find(|(_, p)| p.key.kind == PoolKind::Clients && p.key.database == database && p.key.user == user);
+        if let Some(credential) = of_clients.map(|(_, p)| p.credential.clone()) {
+            self.pool_mut(pool_id).credential = credential;
+        }
+        if !self.may_open(now, pool_id, false) {
+            return;
+        }
+        let server = self.connect(now, pool_id);
+        self.listeners.get_mut(at).expect("looked up above").server = Some(server);
+    }
+
+    /// Opens missing listeners and closes unused ones.
+    pub(crate) fn time_listeners(&mut self, now: Time) {
+        for at in 0..self.listeners.all.len() {
+            let Some(listener) = self.listeners.get(at) else {
+                continue;
+            };
+            let unused = listener.channels.is_empty() && now - listener.unused_since > UNUSED_TIME_MAX;
+            match listener.server {
+                None if !listener.channels.is_empty() => self.open_listener(now, at),
+                None if unused => self.listeners.all[at] = None,
+                Some(server_id) if unused => self.close_server(now, server_id, "nobody listens any more"),
+                Some(server_id) => self.time_listener(now, server_id),
+                None => {}
+            }
+        }
+    }
+
+    fn time_listener(&mut self, now: Time, server_id: ServerId) {
+        let server = self.servers.get(server_id.0).filter(|s| s.is_listening());
+        let Some(server) = server else { return };
+        if self.pool_takes_no_clients_now(server.pool) {
+            self.close_server(now, server_id, "pause mode");
+        } else if let Some(reason) = server.close_reason {
+            self.close_server(now, server_id, reason.text());
+        }
+    }
+
+    /// Closes the listeners of a pool that is paused.
+    pub(crate) fn close_listeners(&mut self, now: Time, pool_id: PoolId, reason: &str) {
+        for slot in self.servers.slots() {
+            let server = self.servers.get(slot);
+            if server.is_some_and(|s| s.pool == pool_id && s.is_listening()) {
+                self.close_server(now, ServerId(slot), reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Answers a Parse of a client that would have to wait for a server.
+//!
+//! Load generators and drivers prepare a statement and wait for the answer while other connections of theirs hold every
+//! server of the pool: then nobody goes on. So a Parse with nothing but Sync or Flush behind it is answered without a server
+//! if a server of the pool has prepared the same text before. If types are left open, or the text may name types, a server
+//! parses it for this client before the first use, so that they are those of that moment.
+
+use crate::base::ids::ClientId;
+use crate::base::message::{Message, Step};
+use crate::base::pool_id::PoolId;
+use crate::base::reasons::Dropping;
+use crate::base::settings::PoolMode;
+use crate::client::Client;
+use crate::pooler::Pooler;
+use crate::statements::client_names::Meaning;
+use crate::statements::prepared::Statement;
+use pgweir_wire::frontend::Parse;
+
+/// Sync and Flush as messages.
+const ENDS: [&[u8]; 2] = [b"S\0\0\0\x04", b"H\0\0\0\x04"];
+
+/// The most servers that are looked at for a statement.
+const SERVERS_LOOKED_AT_MAX: usize = 256;
+
+/// Whether nothing but its own names ties a client without a server to its session.
+fn is_usual(client: &Client) -> bool {
+    let session = &client.session;
+    client.is_session()
+        && client.dropping == Dropping::Nothing
+        && client.channels.is_none()
+        && session.bound_reset.is_none()
+        && session.suspicion.is_none()
+        && session.pins.is_empty()
+        && session.reset_among.is_none()
+        && !session.minds_traces
+        && !session.shape.creates_temporary()
+}
+
+impl Pooler {
+    /// Answers a Parse of a client without a server. `None`: it needs one, or there is an idle one.
+    #[cold]
+    pub(crate) fn parse_without_server(&mut self, id: ClientId, message: &Message<'_>) -> Option<Step> {
+        let settings = &self.shared.settings;
+        if !settings.parse_without_server
+            || settings.max_prepared_statements == 0
+            || !ENDS.contains(&message.behind)
+            || !message.is_whole()
+            || self.admin.refuses_waiters()
+        {
+            return None;
+        }
+        let client = self.clients.get(id.0).filter(|client| is_usual(client))?;
+        let pool_id = client.pool?;
+        let pool = self.pool(pool_id);
+        if pool.settings.mode == PoolMode::Session || pool.lends || pool.idle.iter().next().is_some() {
+            return None;
+        }
+        let parse = Parse::read(message.body()).ok()?;
+        let is_new = !parse.name.is_empty() && client.statements.meaning_of(parse.name).is_none();
+        if !is_new || pgweir_sql::belongs_to_session(parse.query) {
+            return None;
+        }
+        let parse_settings = client.session.shape.parse_settings();
+        let statement = self.shared.statements.intern(parse.query, parse.types, parse_settings);
+        if !statement.effects.is_empty() || statement.is_client_named() || !self.is_proven(pool_id, &statement) {
+            return None;
+        }
+        let mut meaning = Meaning::new(statement, self.shared.statements.tick());
+        meaning.is_unparsed = meaning.statement.infers || !meaning.statement.keeps;
+        let stats = &mut self.pool_mut(pool_id).stats;
+        stats.client_parse_count += 1;
+        stats.bytes_received += message.total as u64;
+        self.send(id, |w| w.empty(b'1'));
+        let client = self.client_mut(id);
+        client.statements.names_mut().set(parse.name, Some(meaning));
+        Some(client.drop_message(message))
+    }
+
+    /// Whether a server of the pool has surely prepared this statement.
+    fn is_proven(&self, pool: PoolId, statement: &Statement) -> bool {
+        let servers = self.servers.iter().map(|(_, server)| server);
+        let of_pool = servers.filter(|server| server.pool == pool);
+        of_pool
+            .take(SERVERS_LOOKED_AT_MAX)
+            .any(|server| server.held.has_proven(statement))
+    }
+}

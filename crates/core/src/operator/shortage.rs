@@ -1,0 +1,67 @@
+//! A pool that has too few servers: what its clients are told, and which other pool gives way.
+
+use crate::base::close_reason::CloseReason;
+use crate::base::ids::ServerId;
+use crate::base::pool_id::{PoolId, PoolKind};
+use crate::base::slab::Slab;
+use crate::client::Client;
+use crate::login::opening::share_a_limit;
+use crate::pools::pool::{self, Pool};
+use crate::server::Server;
+use pgweir_config::Config;
+
+/// The number of a pool's servers whose clients keep them beyond the end of their transactions.
+pub(super) fn pinned_servers(servers: &Slab<Server>, clients: &Slab<Client>, pool_id: PoolId) -> usize {
+    let servers = servers.iter().filter(|(_, s)| s.pool == pool_id);
+    let clients = servers.filter_map(|(_, s)| clients.get(s.link?.0));
+    clients.filter(|c| c.session.pinned.is_some()).count()
+}
+
+/// Why a client has waited too long for a server: detail and hint of its error. `pinned` of the pool's servers are kept
+/// by sessions.
+pub(super) fn why_it_waited(pool: &Pool, pinned: usize) -> (String, String) {
+    let failure = pool.failure.as_ref().filter(|_| pool.servers == pool.connecting);
+    let hint = match pinned {
+        _ if failure.is_some() => "No server can be reached: see server_down_wait and the log.".into(),
+        0 => "All servers of the pool are busy: see SHOW POOLS, pool_size and query_wait_timeout.".into(),
+        pinned => format!(
+            "All servers of the pool are busy, and sessions keep {pinned} of them: see SHOW PINS, pin_idle_timeout, \
+             reserve_pool_size and query_wait_timeout."
+        ),
+    };
+    (failure.map_or(String::new(), |failure| failure.cached().message), hint)
+}
+
+/// The line of the log about a client that gets a server from the reserve.
+pub(super) fn use_of_reserve(label: &str, pinned: usize) -> String {
+    let why = match pinned {
+        0 => String::new(),
+        pinned => format!(", as sessions keep {pinned} of the pool's servers (SHOW PINS)"),
+    };
+    format!("{label} taking connection from reserve_pool{why}")
+}
+
+/// A pool gets no server, because other pools hold all that a shared limit allows. The largest of these gives up one
+/// server, when one is free: this one. A listener is closed only if there is no other choice, because notifications may
+/// be lost with it.
+pub(super) fn gives_way(pools: &[Option<Pool>], servers: &Slab<Server>, starved: PoolId) -> Option<ServerId> {
+    let key = &pool::of(pools, starved).key;
+    let (largest, _) = pool::live(pools)
+        .filter(|(id, pool)| *id != starved && share_a_limit(&pool.key, key) && pool.servers > 0)
+        .max_by_key(|(_, pool)| (pool.key.kind != PoolKind::Listener, pool.servers))?;
+    let of_largest = || servers.iter().filter(|(_, s)| s.pool == largest);
+    if of_largest().any(|(_, s)| s.close_reason == Some(CloseReason::Evicted)) {
+        return None;
+    }
+    let (slot, _) = of_largest().find(|(_, s)| s.close_reason.is_none())?;
+    Some(ServerId(slot))
+}
+
+/// Whether min_pool_size applies: the pool has clients, or its database forces a user, so that no client is needed to
+/// know the user.
+pub(super) fn keeps_warm(pool: &Pool, config: &Config) -> bool {
+    let entry = config.databases.get(&*pool.key.database);
+    let forced = entry.is_some_and(|d| d.user.as_deref() == Some(&*pool.key.user));
+    let configured = forced && pool.key.start.is_empty();
+    pool.key.kind == PoolKind::Clients && (pool.clients > 0 || configured)
+}
