@@ -5,9 +5,6 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// The message with which a client ends its session.
-const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
-
 /// An open, non-blocking TCP or Unix-domain socket.
 #[derive(Debug)]
 pub(crate) struct Transport {
@@ -64,16 +61,12 @@ impl Transport {
         }
     }
 
-    /// Whether the peer has closed or broken the connection, and all its bytes have been received, except for a
-    /// Terminate.
+    /// Whether the peer has closed or broken the connection, and all its bytes have been received.
     pub(crate) fn is_at_end(&mut self) -> bool {
-        let mut unread = [0; TERMINATE.len() + 1];
-        match rustix::net::recv(&self.socket, &mut unread[..], RecvFlags::PEEK) {
-            Ok((0, _)) => true,
-            Ok((count, _)) => unread[..count] == TERMINATE,
-            Err(Errno::AGAIN | Errno::INTR) => false,
-            Err(_) => true,
-        }
+        !matches!(
+            rustix::net::recv(&self.socket, &mut [0u8; 1][..], RecvFlags::PEEK),
+            Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR)
+        )
     }
 
     /// Sends the beginning of `bytes`; one system call.
